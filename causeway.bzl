@@ -1,0 +1,72 @@
+"""The house rules for C++ targets: one place for warnings and test set-up."""
+
+_WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wno-sign-conversion",
+    # Designated initializers that rely on defaults are how we write options.
+    "-Wno-missing-field-initializers",
+    "-Wnon-virtual-dtor",
+    "-Woverloaded-virtual",
+    "-Werror",
+]
+
+# googletest's and benchmark's macros convert freely.
+_TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
+
+def causeway_cc_library(name, copts = [], **kwargs):
+    native.cc_library(name = name, copts = _WARNINGS + copts, **kwargs)
+
+def causeway_cc_binary(name, copts = [], **kwargs):
+    native.cc_binary(name = name, copts = _WARNINGS + copts, **kwargs)
+
+def causeway_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = _TEST_WARNINGS + copts,
+        deps = deps + ["//third_party:gtest_main"],
+        **kwargs
+    )
+
+def causeway_cc_benchmark(name, copts = [], deps = [], **kwargs):
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        copts = _TEST_WARNINGS + copts,
+        deps = deps + ["//third_party:benchmark"],
+        **kwargs
+    )
+
+def causeway_proto_library(name, srcs, proto_deps = [], services = False, **kwargs):
+    """C++ messages (and, with services, gRPC stubs) of .proto files by the system's protoc.
+
+    Args:
+      name: the cc_library.
+      srcs: .proto files of this package.
+      proto_deps: labels of .proto files that srcs import.
+      services: whether srcs define gRPC services.
+      **kwargs: passed to cc_library.
+    """
+    outs = []
+    for source in srcs:
+        base = source[:-len(".proto")]
+        outs += [base + ".pb.h", base + ".pb.cc"]
+        if services:
+            outs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
+    grpc = ("--grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " if services else "")
+    native.genrule(
+        name = name + "_gen",
+        srcs = srcs + proto_deps,
+        outs = outs,
+        cmd = "protoc -I. --cpp_out=$(GENDIR) " + grpc +
+              " ".join(["$(location %s)" % s for s in srcs]),
+    )
+    native.cc_library(
+        name = name,
+        srcs = [o for o in outs if o.endswith(".cc")],
+        hdrs = [o for o in outs if o.endswith(".h")],
+        copts = ["-w"],
+        **kwargs
+    )

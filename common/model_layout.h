@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensors of a Llama-layout model: names, shapes, order and initial values.
+// Everything that must agree on them (trainer, fragment plan, export) asks
+// here.
+//
+// Initial values come from a counter-based generator in integer arithmetic, so
+// that every machine makes the same bits and version 0 of a run never travels.
+#ifndef COMMON_MODEL_LAYOUT_H_
+#define COMMON_MODEL_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "proto/run_config.pb.h"
+
+namespace causeway {
+
+struct TensorSpec {
+  // Hugging Face Llama name, for instance
+  // "model.layers.3.self_attn.q_proj.weight".
+  std::string name;
+  // Row-major; projections are [out_features, in_features].
+  std::vector<int64_t> shape;
+  // Transformer block, or -1 for embedding, final norm and head.
+  int block = -1;
+  // Values in the tensor.
+  int64_t size = 0;
+  // Index of the first value in a flat vector of the whole model, in the
+  // order of ModelLayout::tensors.
+  int64_t offset = 0;
+  // Standard deviation of the initial values; 0 means "all ones" (norm gains).
+  double init_stddev = 0;
+};
+
+struct ModelLayout {
+  // Embedding; per block: input norm, q, k, v, o, post-attention norm, gate,
+  // up, down; final norm; head (absent with tied embeddings).
+  std::vector<TensorSpec> tensors;
+  // Values in all tensors.
+  int64_t size = 0;
+};
+
+// `config` must have been validated (common/run_config.h) and have its
+// vocab_size and kv_heads resolved.
+ModelLayout MakeModelLayout(const v1::ModelConfig& config);
+
+// Writes the initial values of `tensor` to `values` (tensor.size of them):
+// ones, or Gaussian with tensor.init_stddev. Depends on seed, tensor name and
+// index only.
+void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
+                      absl::Span<float> values);
+
+// Initial values of the whole model, flat in layout order.
+std::vector<float> InitialParameters(const ModelLayout& layout, uint64_t seed);
+
+}  // namespace causeway
+
+#endif  // COMMON_MODEL_LAYOUT_H_
