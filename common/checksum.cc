@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/checksum.h"
+
+#include <isa-l/crc.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "values are hashed and sent as they lie in memory");
+
+absl::string_view BytesOf(absl::Span<const float> values) {
+  return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof(float));
+}
+
+std::string Canonical(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  static_assert(sizeof(canonical.digest) == kDigestBytes);
+  XXH128_canonicalFromHash(&canonical, hash);
+  return std::string(reinterpret_cast<const char*>(canonical.digest),
+                     kDigestBytes);
+}
+
+}  // namespace
+
+uint32_t Crc32c(absl::string_view data) { return ExtendCrc32c(0, data); }
+
+uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data) {
+  // ISA-L works on the register itself, without the inversions, takes the
+  // length as an int and a pointer to non-const that it only reads.
+  unsigned int state = ~crc;
+  while (!data.empty()) {
+    const size_t length =
+        std::min<size_t>(data.size(), std::numeric_limits<int>::max());
+    state = crc32_iscsi(
+        reinterpret_cast<unsigned char*>(const_cast<char*>(data.data())),
+        static_cast<int>(length), state);
+    data.remove_prefix(length);
+  }
+  return ~state;
+}
+
+std::string Digest128(absl::string_view data) {
+  return Canonical(XXH3_128bits(data.data(), data.size()));
+}
+
+std::string Digest128(absl::Span<const float> values) {
+  return Digest128(BytesOf(values));
+}
+
+std::string DigestToHex(absl::string_view digest) {
+  return absl::BytesToHexString(digest);
+}
+
+struct Digest128Stream::State {
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> xxh3{XXH3_createState()};
+};
+
+Digest128Stream::Digest128Stream() : state_(std::make_unique<State>()) {
+  CHECK(state_->xxh3 != nullptr) << "out of memory";
+  CHECK_EQ(XXH3_128bits_reset(state_->xxh3.get()), XXH_OK);
+}
+
+Digest128Stream::~Digest128Stream() = default;
+
+void Digest128Stream::Update(absl::string_view data) {
+  CHECK_EQ(XXH3_128bits_update(state_->xxh3.get(), data.data(), data.size()),
+           XXH_OK);
+}
+
+void Digest128Stream::Update(absl::Span<const float> values) {
+  Update(BytesOf(values));
+}
+
+std::string Digest128Stream::Finish() const {
+  return Canonical(XXH3_128bits_digest(state_->xxh3.get()));
+}
+
+}  // namespace causeway

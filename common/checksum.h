@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checksums: CRC-32C guards each chunk on its way, XXH3-128 names a whole
+// object or the state of a fragment. Both find accidents, neither is proof
+// against forgery.
+//
+//   chunk->set_crc32c(Crc32c(data));
+//   if (Digest128(values) != head.digest()) ...  // the anchors differ
+//
+// Functions are pure and thread-safe; a Digest128Stream belongs to one thread.
+#ifndef COMMON_CHECKSUM_H_
+#define COMMON_CHECKSUM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace causeway {
+
+// Bytes of a digest.
+inline constexpr size_t kDigestBytes = 16;
+
+// CRC-32C (Castagnoli; RFC 3720 B.4) of `data`: reflected polynomial
+// 0x82f63b78, initial value and final inversion all ones. 0 for no data.
+uint32_t Crc32c(absl::string_view data);
+
+// The CRC-32C of `prefix + data`, where `crc` is the CRC-32C of `prefix`.
+uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data);
+
+// XXH3-128 with seed 0, as its canonical kDigestBytes big-endian bytes.
+std::string Digest128(absl::string_view data);
+
+// The digest of fp32 values as they travel: binary32, little-endian.
+std::string Digest128(absl::Span<const float> values);
+
+// A digest as 32 hexadecimal digits, for people.
+std::string DigestToHex(absl::string_view digest);
+
+// Digest128 of data that comes in pieces.
+class Digest128Stream {
+ public:
+  Digest128Stream();
+  ~Digest128Stream();
+  Digest128Stream(const Digest128Stream&) = delete;
+  Digest128Stream& operator=(const Digest128Stream&) = delete;
+
+  void Update(absl::string_view data);
+  void Update(absl::Span<const float> values);
+
+  // The digest of everything so far; more may follow.
+  std::string Finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway
+
+#endif  // COMMON_CHECKSUM_H_
