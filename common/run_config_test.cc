@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/run_config.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kGood[] = R"(name: "test"
+model {
+  layers: 2
+  hidden_size: 64
+  intermediate_size: 160
+  heads: 4
+  sequence_length: 32
+}
+training { total_steps: 100 batch_size: 8 }
+synchronization {
+  inner_steps_per_round: 10
+}
+membership { min_islands: 2 }
+)";
+
+std::string Replaced(const char* from, const char* to) {
+  return absl::StrReplaceAll(kGood, {{from, to}});
+}
+
+TEST(RunConfigTest, ResolvesDerivedFields) {
+  ASSERT_OK_AND_ASSIGN(v1::RunConfig config, ParseRunConfig(kGood, "f"));
+  EXPECT_EQ(config.model().vocab_size(), 258);
+  EXPECT_EQ(config.model().kv_heads(), 4);
+  EXPECT_EQ(config.training().micro_batch_size(), 8);
+  EXPECT_EQ(config.data().shards(), 2);
+  EXPECT_DOUBLE_EQ(config.outer_optimizer().learning_rate(), 0.7);
+}
+
+TEST(RunConfigTest, UnknownFieldNamesLineAndAllowedFields) {
+  EXPECT_THAT(
+      ParseRunConfig(Replaced("layers: 2", "layer: 2"), "run.textproto"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("run.textproto:3:"), HasSubstr("\"layer\""),
+                     HasSubstr("layers, hidden_size"))));
+}
+
+TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
+  EXPECT_THAT(ParseRunConfig(Replaced("heads: 4", "heads: \"four\""), "f"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("f:6:"), HasSubstr("heads: \"four\""))));
+}
+
+TEST(RunConfigTest, UnknownEnumValueListsTheChoices) {
+  EXPECT_THAT(
+      ParseRunConfig(absl::StrCat(kGood, "outer_optimizer { algorithm: ADAM }"),
+                     "f"),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          AllOf(HasSubstr("ADAM"), HasSubstr("NESTEROV, SGD, HEAVY_BALL"))));
+}
+
+struct BadValue {
+  const char* from;
+  const char* to;
+  const char* field;
+  const char* allowed;
+};
+
+class RunConfigBadValueTest : public testing::TestWithParam<BadValue> {};
+
+TEST_P(RunConfigBadValueTest, IsRefusedWithFieldAndAllowedValues) {
+  const BadValue& bad = GetParam();
+  EXPECT_THAT(ParseRunConfig(Replaced(bad.from, bad.to), "f"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(bad.field), HasSubstr(bad.allowed))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RunConfigBadValueTest,
+    testing::Values(
+        BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 0",
+                 "f:11:3: synchronization.inner_steps_per_round", "1 to 1e+06"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 fragments: 4",
+                 "synchronization.fragments", "model.layers + 1 = 3"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 overlap_steps: 10",
+                 "synchronization.overlap_steps", "less than"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 mixing: 1.5",
+                 "synchronization.mixing", "0 to 1"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 mixing: nan",
+                 "synchronization.mixing", "0 to 1"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 block_size: 100",
+                 "synchronization.block_size", "64, 128, 256"},
+        BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 101",
+                 "synchronization.inner_steps_per_round",
+                 "training.total_steps = 100"},
+        BadValue{"heads: 4", "heads: 3", "model.hidden_size",
+                 "multiples of 2 * heads = 6"},
+        BadValue{"heads: 4", "heads: 4 kv_heads: 3", "model.kv_heads",
+                 "divisors of heads = 4"},
+        BadValue{"heads: 4", "heads: 4 vocab_size: 257", "model.vocab_size",
+                 "258"},
+        BadValue{"layers: 2", "layers: 0", "model.layers", "1 to 1024"},
+        BadValue{"batch_size: 8", "batch_size: 8 micro_batch_size: 3",
+                 "training.micro_batch_size", "divisors of batch_size = 8"},
+        BadValue{"min_islands: 2", "min_islands: 65", "membership.min_islands",
+                 "1 to 64"},
+        BadValue{"min_islands: 2", "min_islands: 2 lease_seconds: 2",
+                 "membership.heartbeat_seconds", "0.01 to 0.66"},
+        BadValue{"name: \"test\"", "name: \"a b\"", "f:1:1: name",
+                 "[a-z0-9-]"}));
+
+TEST(RunConfigTest, ReportsAllProblemsAtOnce) {
+  EXPECT_THAT(ParseRunConfig(absl::StrReplaceAll(
+                                 kGood, {{"layers: 2", "layers: 0"},
+                                         {"batch_size: 8", "batch_size: 0"}}),
+                             "f"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("model.layers"),
+                             HasSubstr("training.batch_size"))));
+}
+
+TEST(RunConfigTest, EmptyTextSaysWhatIsRequired) {
+  EXPECT_THAT(ParseRunConfig("", "f"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("name"), HasSubstr("model.layers"),
+                             HasSubstr("training.total_steps"))));
+}
+
+TEST(RunConfigTest, MissingFileIsNotFound) {
+  EXPECT_THAT(LoadRunConfig("/nonexistent/run.textproto"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("/nonexistent/run.textproto")));
+}
+
+TEST(RunConfigTest, IdentityIgnoresWhatMayChange) {
+  ASSERT_OK_AND_ASSIGN(v1::RunConfig original, ParseRunConfig(kGood, "f"));
+  v1::RunConfig proposed = original;
+  proposed.mutable_membership()->set_lease_seconds(99);
+  proposed.mutable_synchronization()->set_fragments(1);  // The default.
+  EXPECT_THAT(IdentityDifference(original, proposed), IsEmpty());
+  proposed.mutable_model()->set_layers(3);
+  EXPECT_THAT(IdentityDifference(original, proposed),
+              HasSubstr("model.layers: 2 -> 3"));
+}
+
+}  // namespace
+}  // namespace causeway
