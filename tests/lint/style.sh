@@ -1,0 +1,215 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checks the house rules that a machine can check, one line per rule, with every
+# place that breaks it. A rule whose tool is missing is skipped, and says so.
+
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: tests/lint/style.sh [--counts FILE] [ROOT]
+
+Checks the source tree ROOT (default: the one this script is in). Exits with 1
+if a rule is broken.
+
+  --counts FILE  write "passed N", "failed N" and "skipped N" to FILE
+USAGE
+}
+
+counts=
+root="$(dirname "${BASH_SOURCE[0]}")/../.."
+while (($#)); do
+  case "$1" in
+    --counts)
+      counts="$2"
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) root="$1" ;;
+  esac
+  shift
+done
+cd "${root}"
+
+# All files of the project: what git tracks or would track, or, in an unpacked
+# archive, what is there.
+all_files() {
+  if [[ -e .git ]]; then
+    git -c safe.directory='*' ls-files --cached --others --exclude-standard
+  else
+    find . -type f -not -path './bazel-*' -printf '%P\n'
+  fi | sort | while IFS= read -r file; do
+    if [[ -f "${file}" ]]; then printf '%s\n' "${file}"; fi
+  done
+}
+
+mapfile -t files < <(all_files)
+if ((${#files[@]} == 0)); then
+  echo "style: no files in $(pwd)" >&2
+  exit 1
+fi
+
+# Prints the files whose path matches the extended regular expression $1.
+matching() { printf '%s\n' "${files[@]}" | grep -E "$1" || true; }
+
+mapfile -t cpp < <(matching '\.(cc|h|cu|cuh)$')
+mapfile -t headers < <(matching '\.(h|cuh)$')
+mapfile -t scripts < <(matching '\.sh$|^\.ci/run$')
+mapfile -t commented < <(matching \
+  '\.(cc|h|cu|cuh|proto|sh|pl|py|textproto)$|^\.ci/run$')
+mapfile -t sources < <(matching \
+  '\.(cc|h|cu|cuh|proto|sh|pl|py|bzl|textproto|md)$|(^|/)BUILD$|^\.ci/run$')
+
+# Each rule prints one line per violation.
+
+# Other releases of clang-format lay out some constructs differently.
+clang_format() {
+  local name
+  for name in clang-format-14 clang-format; do
+    if "${name}" --version 2>/dev/null | grep -q 'version 14\.'; then
+      echo "${name}"
+      return
+    fi
+  done
+}
+
+check_format() {
+  ((${#cpp[@]} == 0)) || "$(clang_format)" --dry-run "${cpp[@]}" 2>&1 |
+    grep -F 'code should be clang-formatted' | cut -d: -f1,2 | uniq || true
+}
+
+check_shellcheck() {
+  ((${#scripts[@]} == 0)) || shellcheck -x -f gcc "${scripts[@]}" || true
+}
+
+check_length() {
+  perl -ne 'if (eof) { print "$ARGV: $. lines\n" if $. > 600; close ARGV }' \
+    -- "${sources[@]}"
+}
+
+# A line that only names something long (an include, a link) cannot be broken.
+check_width() {
+  ((${#cpp[@]} == 0)) || perl -CSD -ne 'chomp;
+    print "$ARGV:$.: " . length($_) . " columns\n"
+      if length > 80 && !m{^#include |https?://|^// SPDX|R"};
+    close ARGV if eof' -- "${cpp[@]}"
+}
+
+check_license() {
+  local file
+  for file in "${commented[@]}"; do
+    if [[ "$(head -n 3 "${file}" | grep -c \
+      -e 'SPDX-FileCopyrightText: The Causeway authors' \
+      -e 'SPDX-License-Identifier: Apache-2.0')" -ne 2 ]]; then
+      echo "${file}: the two SPDX lines are not at its top"
+    fi
+  done
+}
+
+# The brackets keep the patterns from matching this file.
+check_leftovers() {
+  grep -nE '\b(TO[D]O|FIX[M]E|HA[C]K|XX[X])\b|<<<<[<]<< |>>>>[>]>> ' \
+    -- "${sources[@]}" || true
+}
+
+check_paths() {
+  grep -nE '(^|[^A-Za-z0-9_.~})-])/(home|root|Users|workspac[e]|wor[k])/' \
+    -- "${sources[@]}" || true
+}
+
+check_guards() {
+  ((${#headers[@]} == 0)) || perl -e 'for my $file (@ARGV) {
+    (my $want = uc($file) . "_") =~ s/[^A-Z0-9]/_/g;
+    open(my $in, "<", $file) or die "$file: $!\n";
+    my $text = join "", <$in>;
+    print "$file: the include guard is not $want\n"
+      unless $text =~ /^#ifndef \Q$want\E\n#define \Q$want\E\n/m
+        && $text =~ m{^#endif  // \Q$want\E\n?\z}m;
+  }' -- "${headers[@]}"
+}
+
+# A source that no target names is neither built nor tested.
+check_build_targets() {
+  local file folder
+  while IFS= read -r file; do
+    folder="$(dirname "${file}")"
+    while [[ "${folder}" != . && ! -f "${folder}/BUILD" ]]; do
+      folder="$(dirname "${folder}")"
+    done
+    if ! grep -qF "\"${file#"${folder}/"}\"" "${folder}/BUILD" 2>/dev/null; then
+      echo "${file}: no target of ${folder}/BUILD names it"
+    fi
+  done < <(matching '\.(cc|h|cu|cuh|proto)$')
+}
+
+# Time and chance come in from main functions, so that the same inputs give the
+# same run; tests and benchmarks may look at the clock.
+check_determinism() {
+  printf '%s\n' "${cpp[@]}" |
+    grep -vE '(^|[_/])main\.cc$|_(test|benchmark)\.cc$|^common/clock\.(cc|h)$' |
+    xargs -r grep -nE \
+      'absl::Now\(|std::random_device|_clock::now\(|\b(time|srand)\((0|NULL|nullptr)\)|\bgettimeofday\(|\brand\(\)' \
+      -- || true
+}
+
+check_links() {
+  mapfile -t pages < <(matching '\.md$')
+  ((${#pages[@]} == 0)) || perl -e 'for my $file (@ARGV) {
+    my ($folder) = $file =~ m{^(.*/)}; $folder //= "";
+    open(my $in, "<", $file) or die "$file: $!\n";
+    while (<$in>) {
+      while (/\]\(([^)#\s]+)[^)]*\)/g) {
+        next if $1 =~ m{^[a-z]+:};
+        print "$file:$.: links to $1, which is not there\n"
+          unless -e "$folder$1";
+      }
+    }
+  }' -- "${pages[@]}"
+}
+
+passed=0
+failed=0
+skipped=0
+
+# rule NAME FUNCTION [TOOL]: TOOL empty means that its tool is missing.
+rule() {
+  local violations
+  if (($# == 3)) && [[ -z "$3" ]]; then
+    printf 'skipped  %s (its tool is not installed)\n' "$1"
+    skipped=$((skipped + 1))
+    return
+  fi
+  violations="$("$2")"
+  if [[ -z "${violations}" ]]; then
+    printf 'ok       %s\n' "$1"
+    passed=$((passed + 1))
+  else
+    printf 'FAILED   %s\n%s\n' "$1" "${violations//$'\n'/$'\n'           }" |
+      sed '2s/^/           /'
+    failed=$((failed + 1))
+  fi
+}
+
+rule "C++ is laid out as clang-format 14 does it" check_format "$(clang_format)"
+rule "no line of C++ is longer than 80 columns" check_width
+rule "no source is longer than 600 lines" check_length
+rule "every source has its license lines" check_license
+rule "no unfinished work is left" check_leftovers
+rule "no path of one machine is named" check_paths
+rule "include guards match their paths" check_guards
+rule "every C++ and proto file is in a target" check_build_targets
+rule "only main functions look at clocks and chance" check_determinism
+rule "links between documents lead somewhere" check_links
+rule "shell scripts pass shellcheck" check_shellcheck \
+  "$(command -v shellcheck || true)"
+
+if [[ -n "${counts}" ]]; then
+  printf 'passed %d\nfailed %d\nskipped %d\n' \
+    "${passed}" "${failed}" "${skipped}" >"${counts}"
+fi
+((failed == 0))

@@ -1,0 +1,182 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs every check: installs what is missing, checks the style, builds
+# everything, runs all tests. The last line of the output is
+#
+#   N passed, M failed[, K skipped]
+#
+# where a check is one GoogleTest case, one test script or one style rule; a
+# build that fails, and a test that ends without naming its failed case, count
+# as one each. Exits with 0 only if nothing failed.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+cd "${ROOT}"
+# shellcheck source=deploy/bazel.sh
+. deploy/bazel.sh
+
+usage() {
+  cat <<'USAGE'
+usage: tests/run.sh [--config asan|ubsan|tsan] [TARGET...]
+
+Installs what is missing, checks the style, builds everything and runs all
+tests. TARGETs (as in //common/...) restrict building and testing to them.
+
+  --config NAME  build and test with a sanitizer instead
+USAGE
+}
+
+passed=0
+failed=0
+skipped=0
+bazel_pid=
+server_was_up=false
+scratch=
+
+heading() { printf '\n== %s\n' "$*"; }
+
+finish() {
+  local code=$?
+  trap - EXIT
+  trap '' INT TERM
+  if [[ -n "${bazel_pid}" ]]; then
+    kill -TERM "${bazel_pid}" 2>/dev/null || true
+    wait "${bazel_pid}" || true
+  fi
+  if [[ "${server_was_up}" == false ]]; then
+    run_bazel shutdown >/dev/null 2>&1 || true
+  fi
+  if [[ -n "${scratch}" ]]; then rm -rf "${scratch}"; fi
+  # Whatever ended the script early is a failure, too.
+  if ((code != 0 && failed == 0)); then failed=1; fi
+  printf '\n%d passed, %d failed' "${passed}" "${failed}"
+  if ((skipped > 0)); then printf ', %d skipped' "${skipped}"; fi
+  printf '\n'
+  if ((failed > 0)); then exit 1; fi
+  exit 0
+}
+
+# Runs Bazel so that a signal to this script reaches it: bash runs no trap while
+# it waits for a child in the foreground.
+bazel() {
+  local code=0
+  run_bazel "$@" &
+  bazel_pid=$!
+  wait "${bazel_pid}" || code=$?
+  bazel_pid=
+  return "${code}"
+}
+
+# Adds the lines "passed N", "failed N" and "skipped N" of a file to the sums.
+add_counts() {
+  local kind count
+  while read -r kind count; do
+    case "${kind}" in
+      passed) passed=$((passed + count)) ;;
+      failed) failed=$((failed + count)) ;;
+      skipped) skipped=$((skipped + count)) ;;
+    esac
+  done <"$1"
+}
+
+check_style() {
+  heading "style"
+  tests/lint/style.sh --counts "${scratch}/style" "${ROOT}" || true
+  add_counts "${scratch}/style"
+}
+
+# Compiles the targets that need nvcc, where it is. Running them needs a GPU.
+build_cuda() {
+  local targets
+  mapfile -t targets < <(run_bazel query --noshow_progress \
+    'attr(tags, "\bcuda\b", //...)' 2>/dev/null)
+  if ((${#targets[@]} == 0)); then return; fi
+  heading "CUDA targets (compiled, not run)"
+  if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    echo "left out: there is no /usr/local/cuda/bin/nvcc"
+    skipped=$((skipped + 1))
+  elif bazel build --config=cuda "${options[@]}" "${targets[@]}"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+}
+
+build_and_test() {
+  heading "build"
+  if ! bazel build --keep_going "${options[@]}" -- "${targets[@]}"; then
+    failed=$((failed + 1))
+  fi
+  heading "tests"
+  local code=0
+  bazel test --keep_going "${options[@]}" "${test_options[@]}" \
+    --build_event_json_file="${scratch}/events.json" -- "${targets[@]}" ||
+    code=$?
+  local failed_before="${failed}"
+  perl tests/count_results.pl "${scratch}/events.json" >"${scratch}/tests" ||
+    failed=$((failed + 1))
+  add_counts "${scratch}/tests"
+  if ((code != 0 && failed == failed_before)); then failed=$((failed + 1)); fi
+}
+
+config=
+targets=()
+while (($#)); do
+  case "$1" in
+    --config)
+      config="${2:-}"
+      shift
+      ;;
+    --config=*) config="${1#*=}" ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+
+mapfile -t options < <(bazel_display_options)
+test_options=(--test_output=errors --test_summary=terse)
+case "${config}" in
+  "") ;;
+  asan | ubsan) options+=("--config=${config}") ;;
+  tsan)
+    options+=("--config=tsan")
+    # By absolute path, since tests run in directories of their own.
+    test_options+=("--test_env=TSAN_OPTIONS=$(
+      printf '%s:' "suppressions=${ROOT}/third_party/tsan.supp" \
+        ignore_noninstrumented_modules=1 halt_on_error=1
+    )")
+    ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+
+scratch="$(mktemp -d)"
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
+
+heading "packages"
+deploy/install_deps.sh build test
+
+if ((${#targets[@]} == 0)); then
+  targets=(//...)
+  if [[ -z "${config}" ]]; then check_style; fi
+fi
+build_and_test
+if [[ -z "${config}" && "${targets[*]}" == //... ]]; then build_cuda; fi
