@@ -47,7 +47,7 @@ finish() {
     kill -TERM "${bazel_pid}" 2>/dev/null || true
     wait "${bazel_pid}" || true
   fi
-  if [[ "${server_was_up}" == false ]]; then
+  if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
     run_bazel shutdown >/dev/null 2>&1 || true
   fi
   if [[ -n "${scratch}" ]]; then rm -rf "${scratch}"; fi

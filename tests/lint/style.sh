@@ -36,13 +36,14 @@ while (($#)); do
 done
 cd "${root}"
 
-# All files of the project: what git tracks or would track, or, in an unpacked
-# archive, what is there.
+# All files of the project: what git tracks or would track, or, without git,
+# what is there.
 all_files() {
-  if [[ -e .git ]]; then
+  if [[ -e .git ]] && command -v git >/dev/null; then
     git -c safe.directory='*' ls-files --cached --others --exclude-standard
   else
-    find . -type f -not -path './bazel-*' -printf '%P\n'
+    find . -type f -not -path './bazel-*' -not -path './.git/*' \
+      -printf '%P\n'
   fi | sort | while IFS= read -r file; do
     if [[ -f "${file}" ]]; then printf '%s\n' "${file}"; fi
   done
