@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vectors of fp32 values to encoded bytes and back. docs/protocol.md gives the
+// bytes of each format.
+//
+// A whole vector at once:
+//
+//   ASSIGN_OR_RETURN(std::string encoded, Encode(spec, pseudo_gradient));
+//   RETURN_IF_ERROR(Decode(spec, encoded, absl::MakeSpan(values)));
+//
+// In pieces, as the fused outer step does, which walks many encoded vectors
+// side by side in tiles that stay in the cache:
+//
+//   ASSIGN_OR_RETURN(auto decoder, OpenDecoder(spec, encoded, size));
+//   for (begin = 0; begin < size; begin += tile.size()) {
+//     decoder->DecodeAccumulate(begin, weight, tile);
+//   }
+//
+// Everything that can be wrong with foreign bytes is said by OpenDecoder and
+// Decoder::CheckFinite; what follows cannot fail. To add a format, write an
+// Encoder and a Decoder and name them in codec.cc; its callers do not change.
+#ifndef QUANTIZATION_CODEC_H_
+#define QUANTIZATION_CODEC_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/fragment.pb.h"
+
+namespace causeway {
+
+struct CodecSpec {
+  v1::Format format = v1::FP32;
+  // Values that share one scale: 64, 128 or 256. Formats without scales carry
+  // it along unused.
+  uint32_t block_size = 256;
+
+  friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
+};
+
+// Pieces of a vector begin at multiples of this many values: whole blocks of
+// every size.
+inline constexpr uint64_t kPieceAlignment = 256;
+
+// INVALID_ARGUMENT: unknown format, or a block size that is none of the three.
+absl::Status CheckCodecSpec(const CodecSpec& spec);
+
+// Whether decoding gives back the same bits for every vector.
+bool IsLossless(v1::Format format);
+
+// The most bytes that `values` values take; formats of a fixed rate (all
+// today) take exactly so many. `spec` must pass CheckCodecSpec.
+uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
+
+// Encodes one vector into a buffer of MaxEncodedBytes. Pieces may come in any
+// order, and from several threads if they are disjoint.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+
+  // Encodes values [begin, begin + values.size()). `begin` is a multiple of
+  // kPieceAlignment, and so is the end unless it is the vector's. If `decoded`
+  // is not empty it has the size of `values` and receives what a decoder will
+  // make of them; it may be the same memory as `values`. Total: NaN and
+  // infinities are encoded as well as the format can.
+  virtual void Encode(uint64_t begin, absl::Span<const float> values,
+                      absl::Span<float> decoded) = 0;
+
+  // After all pieces: how many bytes of the buffer the encoding takes.
+  virtual uint64_t Finish() = 0;
+};
+
+// `spec` must pass CheckCodecSpec. `buffer` has MaxEncodedBytes(spec, values)
+// bytes and outlives the encoder.
+std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec, uint64_t values,
+                                    absl::Span<char> buffer);
+
+// Reads one encoded vector. Thread-safe.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Writes values [begin, begin + values.size()); `begin` is a multiple of
+  // kPieceAlignment, the end is any.
+  virtual void Decode(uint64_t begin, absl::Span<float> values) const = 0;
+
+  // accumulator[i] += weight * value[begin + i], rounded after the product and
+  // after the sum.
+  virtual void DecodeAccumulate(uint64_t begin, float weight,
+                                absl::Span<float> accumulator) const = 0;
+
+  // INVALID_ARGUMENT if a decoded value is infinite or NaN; names the first.
+  virtual absl::Status CheckFinite() const = 0;
+};
+
+// `encoded` is to hold `values` values and must outlive the decoder.
+//   INVALID_ARGUMENT  bad spec, or a length that is not the encoding's.
+absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
+                                                     absl::string_view encoded,
+                                                     uint64_t values);
+
+// Whole vectors. The last two also refuse encodings with values that are not
+// finite, and leave their output as it was on any error.
+//   INVALID_ARGUMENT  as OpenDecoder and CheckFinite.
+absl::StatusOr<std::string> Encode(const CodecSpec& spec,
+                                   absl::Span<const float> values);
+absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
+                    absl::Span<float> values);
+absl::Status DecodeAccumulate(const CodecSpec& spec, absl::string_view encoded,
+                              float weight, absl::Span<float> accumulator);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_CODEC_H_

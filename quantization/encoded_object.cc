@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/encoded_object.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+
+CodecSpec SpecOf(const v1::EncodedObject& object) {
+  return {.format = object.format(), .block_size = object.block_size()};
+}
+
+v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
+                                   absl::string_view encoded) {
+  v1::EncodedObject object;
+  object.set_format(spec.format);
+  object.set_size(values);
+  object.set_block_size(spec.block_size);
+  object.set_encoded_bytes(encoded.size());
+  object.set_digest(Digest128(encoded));
+  return object;
+}
+
+absl::Status CheckDescription(const v1::EncodedObject& object,
+                              const CodecSpec& expected_spec,
+                              uint64_t expected_values) {
+  RETURN_IF_ERROR(CheckCodecSpec(expected_spec));
+  if (SpecOf(object) != expected_spec) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "object is %s in blocks of %d; the run uses %s in blocks of %d",
+        v1::Format_Name(object.format()), object.block_size(),
+        v1::Format_Name(expected_spec.format), expected_spec.block_size));
+  }
+  if (object.size() != expected_values) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("object has %d values; the fragment has %d",
+                        object.size(), expected_values));
+  }
+  const uint64_t expected_bytes =
+      MaxEncodedBytes(expected_spec, expected_values);
+  if (object.encoded_bytes() != expected_bytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "object has %d bytes; %d values of %s take %d", object.encoded_bytes(),
+        expected_values, v1::Format_Name(object.format()), expected_bytes));
+  }
+  if (object.digest().size() != kDigestBytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "digest has %d bytes, want %d", object.digest().size(), kDigestBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyEncoding(const v1::EncodedObject& object,
+                            absl::string_view encoded) {
+  if (encoded.size() != object.encoded_bytes()) {
+    return absl::DataLossError(
+        absl::StrFormat("object arrived with %d bytes, described as %d",
+                        encoded.size(), object.encoded_bytes()));
+  }
+  const std::string digest = Digest128(encoded);
+  if (digest != object.digest()) {
+    return absl::DataLossError(absl::StrFormat(
+        "digest of the %d bytes that arrived is %s, described as %s",
+        encoded.size(), DigestToHex(digest), DigestToHex(object.digest())));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
+                   OpenDecoder(SpecOf(object), encoded, object.size()));
+  return decoder->CheckFinite();
+}
+
+}  // namespace causeway
