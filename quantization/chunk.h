@@ -38,9 +38,11 @@ v1::Chunk MakeChunk(absl::string_view object, uint64_t offset,
 class ChunkAssembler {
  public:
   // `destination` has the size of the object and outlives the assembler. The
-  // assembler writes there only and allocates nothing.
-  explicit ChunkAssembler(absl::Span<char> destination)
-      : destination_(destination) {}
+  // assembler writes there only and allocates nothing. `next_offset` (at most
+  // the size) is where an earlier try broke off.
+  explicit ChunkAssembler(absl::Span<char> destination,
+                          uint64_t next_offset = 0)
+      : destination_(destination), next_offset_(next_offset) {}
 
   // Takes the next chunk. After an error nothing has changed.
   //   INVALID_ARGUMENT  empty or too large; not at next_offset(); beyond the
@@ -56,7 +58,7 @@ class ChunkAssembler {
 
  private:
   const absl::Span<char> destination_;
-  uint64_t next_offset_ = 0;
+  uint64_t next_offset_;
 };
 
 }  // namespace causeway

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/encoded_object.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+constexpr CodecSpec kSpec = {.format = v1::BF16, .block_size = 128};
+
+class EncodedObjectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(encoded_, Encode(kSpec, {1.0f, 2.0f, 3.0f}));
+    object_ = DescribeEncoding(kSpec, 3, encoded_);
+  }
+
+  std::string encoded_;
+  v1::EncodedObject object_;
+};
+
+TEST_F(EncodedObjectTest, DescribesWhatIsSent) {
+  EXPECT_EQ(object_.format(), v1::BF16);
+  EXPECT_EQ(object_.block_size(), 128u);
+  EXPECT_EQ(object_.size(), 3u);
+  EXPECT_EQ(object_.encoded_bytes(), 6u);
+  EXPECT_EQ(object_.digest().size(), 16u);
+  EXPECT_EQ(SpecOf(object_), kSpec);
+  EXPECT_OK(CheckDescription(object_, kSpec, 3));
+  EXPECT_OK(VerifyEncoding(object_, encoded_));
+}
+
+TEST_F(EncodedObjectTest, RefusesAnotherFormatThanTheRuns) {
+  EXPECT_THAT(CheckDescription(object_, {.block_size = 128}, 3),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr("object is BF16 in blocks of 128; the run "
+                                 "uses FP32 in blocks of 128")));
+  EXPECT_THAT(CheckDescription(object_, {.format = v1::BF16}, 3),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("256")));
+  object_.set_format(static_cast<v1::Format>(77));
+  EXPECT_THAT(CheckDescription(object_, kSpec, 3),
+              StatusIs(StatusCode::kFailedPrecondition));
+}
+
+TEST_F(EncodedObjectTest, RefusesASizeThatIsNotTheFragments) {
+  EXPECT_THAT(CheckDescription(object_, kSpec, 4),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("3 values; the fragment has 4")));
+  object_.set_encoded_bytes(uint64_t{1} << 40);
+  EXPECT_THAT(CheckDescription(object_, kSpec, 3),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("1099511627776 bytes; 3 values of BF16 take "
+                                 "6")));
+}
+
+TEST_F(EncodedObjectTest, RefusesADigestOfTheWrongLength) {
+  object_.set_digest("short");
+  EXPECT_THAT(CheckDescription(object_, kSpec, 3),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("digest has 5 bytes, want 16")));
+}
+
+TEST_F(EncodedObjectTest, FindsEveryFlippedBit) {
+  for (size_t bit = 0; bit < 8 * encoded_.size(); ++bit) {
+    std::string flipped = encoded_;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_THAT(VerifyEncoding(object_, flipped),
+                StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+  }
+  EXPECT_THAT(
+      VerifyEncoding(object_, absl::string_view(encoded_).substr(0, 4)),
+      StatusIs(StatusCode::kDataLoss, HasSubstr("4 bytes, described as 6")));
+}
+
+TEST_F(EncodedObjectTest, TellsDivergedTrainingFromABadLine) {
+  ASSERT_OK_AND_ASSIGN(encoded_, Encode(kSpec, {1.0f, NAN, 3.0f}));
+  object_ = DescribeEncoding(kSpec, 3, encoded_);
+  EXPECT_THAT(
+      VerifyEncoding(object_, encoded_),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("value 1 of 3 is nan")));
+}
+
+TEST_F(EncodedObjectTest, AnEmptyObjectIsFine) {
+  object_ = DescribeEncoding(kSpec, 0, "");
+  EXPECT_OK(CheckDescription(object_, kSpec, 0));
+  EXPECT_OK(VerifyEncoding(object_, ""));
+}
+
+}  // namespace
+}  // namespace causeway
