@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One stream of tokens from one or more token files.
+//
+// Text files are documents: the stream has an end-of-text token (257) between
+// two of them, which is in no file. Files of ids hold their own separators and
+// follow one another directly.
+//
+//   ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(config.data().tokenizer(),
+//                                                {"a.txt", "b.txt"}));
+//   RETURN_IF_ERROR(corpus.CheckFits(config.model()));
+//   corpus.Copy(begin, absl::MakeSpan(window));
+//
+// Immutable after Open, thread-safe.
+#ifndef WORKER_DATA_CORPUS_H_
+#define WORKER_DATA_CORPUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/run_config.pb.h"
+#include "worker/data/token_file.h"
+
+namespace causeway {
+
+class Corpus {
+ public:
+  // Opens every file as TokenFile::Open does, with its errors.
+  //   INVALID_ARGUMENT  also: no path is given; files prepared with different
+  //                     SentencePiece models.
+  static absl::StatusOr<Corpus> Open(v1::DataConfig::Tokenizer tokenizer,
+                                     absl::Span<const std::string> paths);
+
+  Corpus(Corpus&&) = default;
+  Corpus& operator=(Corpus&&) = default;
+
+  // Number of tokens.
+  int64_t size() const { return size_; }
+
+  // Every id is less: the vocabulary that a model of this corpus needs.
+  int64_t vocabulary() const { return vocabulary_; }
+
+  // Whether `model`, which must be resolved (common/run_config.h), can be
+  // trained on the corpus.
+  //   INVALID_ARGUMENT  a token id is not less than vocab_size (the message
+  //                     names file and token), or the corpus is shorter than
+  //                     one sequence.
+  absl::Status CheckFits(const v1::ModelConfig& model) const;
+
+  // Writes tokens begin .. begin + tokens.size() - 1 of the stream, which must
+  // be in range, to `tokens`. Requires CheckFits.
+  void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
+
+ private:
+  struct Part {
+    TokenFile file;
+    // Index in the stream of the file's first token.
+    int64_t begin;
+  };
+
+  Corpus() = default;
+
+  std::vector<Part> parts_;
+  int64_t size_ = 0;
+  int64_t vocabulary_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_CORPUS_H_

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/corpus.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/test_files.h"
+
+namespace causeway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::ModelConfig Model(uint32_t vocab_size, uint32_t sequence_length) {
+  v1::ModelConfig model;
+  model.set_vocab_size(vocab_size);
+  model.set_sequence_length(sequence_length);
+  return model;
+}
+
+std::vector<int32_t> Tokens(const Corpus& corpus) {
+  std::vector<int32_t> tokens(corpus.size());
+  corpus.Copy(0, absl::MakeSpan(tokens));
+  return tokens;
+}
+
+TEST(CorpusTest, TextsAreJoinedByEndOfText) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::BYTES,
+                   {WriteTestFile("a", "ab"), WriteTestFile("b", "c"),
+                    WriteTestFile("c", "de")}));
+  EXPECT_THAT(Tokens(corpus), ElementsAre('a', 'b', 257, 'c', 257, 'd', 'e'));
+  EXPECT_EQ(corpus.vocabulary(), 258);
+}
+
+TEST(CorpusTest, FilesOfIdsAreJoinedDirectly) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::PRETOKENIZED,
+                   {WriteTestFile("flat.bin", BytesOf<uint16_t>({1, 2})),
+                    WriteTestFile("llmc.bin", LlmcHeader(20240520, 1, 1) +
+                                                  BytesOf<uint16_t>({9}))}));
+  EXPECT_THAT(Tokens(corpus), ElementsAre(1, 2, 9));
+  EXPECT_EQ(corpus.vocabulary(), 10);
+}
+
+TEST(CorpusTest, CopiesAnyRangeAcrossFiles) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::BYTES,
+                   {WriteTestFile("a", "abc"), WriteTestFile("b", "d"),
+                    WriteTestFile("c", "efg")}));
+  const std::vector<int32_t> all = Tokens(corpus);
+  for (size_t begin = 0; begin <= all.size(); ++begin) {
+    for (size_t end = begin; end <= all.size(); ++end) {
+      std::vector<int32_t> tokens(end - begin, -1);
+      corpus.Copy(static_cast<int64_t>(begin), absl::MakeSpan(tokens));
+      EXPECT_EQ(tokens,
+                std::vector<int32_t>(all.begin() + begin, all.begin() + end));
+    }
+  }
+}
+
+TEST(CorpusTest, FitsAModelWithRoomForEveryIdAndSequence) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::PRETOKENIZED,
+                   {WriteTestFile("a.bin", BytesOf<uint16_t>({1, 2, 7, 4}))}));
+  EXPECT_OK(corpus.CheckFits(Model(8, 3)));
+  EXPECT_THAT(corpus.CheckFits(Model(7, 3)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("a.bin: token 2 "),
+                             HasSubstr("allowed ids: 0 to 6"),
+                             HasSubstr("vocab_size 8"))));
+  EXPECT_THAT(
+      corpus.CheckFits(Model(8, 4)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("a.bin has 4 tokens"), HasSubstr("= 5"))));
+}
+
+TEST(CorpusTest, TextNeedsTheWholeByteVocabulary) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::BYTES, {WriteTestFile("a", "abc")}));
+  EXPECT_OK(corpus.CheckFits(Model(258, 2)));
+  EXPECT_THAT(
+      corpus.CheckFits(Model(256, 2)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("258 ids"), HasSubstr("vocab_size is 256"))));
+}
+
+TEST(CorpusTest, ReportsTheFileThatCannotBeRead) {
+  EXPECT_THAT(Corpus::Open(v1::DataConfig::BYTES,
+                           {WriteTestFile("a", "abc"), "/no/such"}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
+  EXPECT_THAT(Corpus::Open(v1::DataConfig::BYTES, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The data of a run as an island or a tool sees it: opened, checked against
+// the model and divided. What is wrong with the data is said here, before
+// training starts.
+//
+//   ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(config, paths));
+//   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(&dataset, ...));
+//   ASSIGN_OR_RETURN(ValidationSet validation, ...);
+#ifndef WORKER_DATA_DATASET_H_
+#define WORKER_DATA_DATASET_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/run_config.pb.h"
+#include "worker/data/corpus.h"
+#include "worker/data/split.h"
+
+namespace causeway {
+
+// Immutable, thread-safe.
+struct Dataset {
+  Corpus corpus;
+  Split split;
+
+  // Writes the window that starts at token `begin` of the corpus: its first
+  // sequence_length tokens to `tokens`, its last to `targets`; both have that
+  // size.
+  void CopyWindow(int64_t begin, absl::Span<int32_t> tokens,
+                  absl::Span<int32_t> targets) const;
+};
+
+// Opens `paths` for a run. `config` must be resolved (common/run_config.h).
+// Reads files of token ids once (see token_file.h).
+//   Errors are those of Corpus::Open, Corpus::CheckFits and Split::Create.
+absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
+                                    absl::Span<const std::string> paths);
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_DATASET_H_

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/token_file.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/checksum.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// Calls visit(pointer to the tokens in their own type) for a payload. The
+// payload starts on a page or kTokenFileHeaderBytes after one, so it is
+// aligned for every type.
+template <typename Visitor>
+auto VisitTokens(absl::string_view payload, int token_bytes, Visitor visit) {
+  switch (token_bytes) {
+    case 1:
+      return visit(reinterpret_cast<const uint8_t*>(payload.data()));
+    case 2:
+      return visit(reinterpret_cast<const uint16_t*>(payload.data()));
+    default:
+      CHECK_EQ(token_bytes, 4);
+      return visit(reinterpret_cast<const uint32_t*>(payload.data()));
+  }
+}
+
+// A plain loop over a local maximum, which compilers vectorize.
+template <typename Token>
+Token Largest(const Token* tokens, int64_t size) {
+  Token largest = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    largest = tokens[i] > largest ? tokens[i] : largest;
+  }
+  return largest;
+}
+
+}  // namespace
+
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path,
+                                          v1::DataConfig::Tokenizer tokenizer) {
+  ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  if (mapped.bytes().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": the file is empty; give a file with data"));
+  }
+  TokenFile file(std::move(mapped));
+  if (HasTokenFileHeader(file.file_.bytes())) {
+    RETURN_IF_ERROR(file.OpenHeader());
+  } else if (tokenizer == v1::DataConfig::BYTES) {
+    file.payload_ = file.file_.bytes();
+    file.size_ = static_cast<int64_t>(file.payload_.size());
+    // Known without a look at the bytes.
+    file.vocabulary_ = kByteVocabulary;
+    return file;
+  } else {
+    RETURN_IF_ERROR(file.OpenFlat());
+  }
+  const int64_t largest_id_plus_1 =
+      VisitTokens(file.payload_, file.token_bytes_, [&](const auto* tokens) {
+        return int64_t{Largest(tokens, file.size_)} + 1;
+      });
+  file.vocabulary_ = largest_id_plus_1;
+  if (file.prepared_.has_value()) {
+    RETURN_IF_ERROR(file.CheckPrepared(tokenizer, largest_id_plus_1));
+    file.vocabulary_ = file.prepared_->vocabulary;
+  }
+  return file;
+}
+
+absl::Status TokenFile::OpenHeader() {
+  const absl::string_view bytes = file_.bytes();
+  ASSIGN_OR_RETURN(
+      TokenFileHeader header,
+      ParseTokenFileHeader(bytes, static_cast<int64_t>(bytes.size()), path()));
+  if (header.tokens == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path(), ": the file holds no tokens; give a file with data"));
+  }
+  payload_ = bytes.substr(kTokenFileHeaderBytes);
+  token_bytes_ = header.token_bytes;
+  size_ = header.tokens;
+  prepared_ = std::move(header.prepared);
+  return absl::OkStatus();
+}
+
+absl::Status TokenFile::OpenFlat() {
+  payload_ = file_.bytes();
+  token_bytes_ = 2;
+  if (payload_.size() % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path(), ": ", payload_.size(),
+        " bytes are no whole number of uint16 token ids; give a flat uint16 "
+        "file, an llm.c file or one from `causeway prepare` (text itself is "
+        "read with data.tokenizer: BYTES)"));
+  }
+  size_ = static_cast<int64_t>(payload_.size() / 2);
+  return absl::OkStatus();
+}
+
+absl::Status TokenFile::CheckPrepared(v1::DataConfig::Tokenizer tokenizer,
+                                      int64_t largest_id_plus_1) const {
+  if (tokenizer != v1::DataConfig::PRETOKENIZED &&
+      tokenizer != prepared_->tokenizer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path(), ": prepared with tokenizer ",
+                     v1::DataConfig::Tokenizer_Name(prepared_->tokenizer),
+                     ", but the run's data.tokenizer is ",
+                     v1::DataConfig::Tokenizer_Name(tokenizer),
+                     "; prepare the text with the run's tokenizer"));
+  }
+  if (const std::string digest = Digest128(payload_);
+      digest != prepared_->tokens_digest) {
+    return absl::DataLossError(absl::StrCat(
+        path(), ": the tokens have digest ", DigestToHex(digest),
+        ", the header says ", DigestToHex(prepared_->tokens_digest),
+        "; run `causeway prepare` again"));
+  }
+  if (largest_id_plus_1 > prepared_->vocabulary) {
+    return absl::DataLossError(absl::StrCat(
+        path(), ": the largest token id is ", largest_id_plus_1 - 1,
+        ", but the header says that the vocabulary has ", prepared_->vocabulary,
+        "; run `causeway prepare` again"));
+  }
+  return absl::OkStatus();
+}
+
+void TokenFile::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
+  CHECK_GE(begin, 0);
+  CHECK_LE(begin, size_);
+  CHECK_LE(static_cast<int64_t>(tokens.size()), size_ - begin);
+  VisitTokens(payload_, token_bytes_, [&](const auto* source) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(source[begin + static_cast<int64_t>(i)]);
+    }
+  });
+}
+
+int64_t TokenFile::FindOutside(int64_t vocabulary) const {
+  return VisitTokens(payload_, token_bytes_, [&](const auto* tokens) {
+    return std::find_if(tokens, tokens + size_,
+                        [&](int64_t id) { return id >= vocabulary; }) -
+           tokens;
+  });
+}
+
+}  // namespace causeway

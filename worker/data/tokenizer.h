@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between text and token ids.
+//
+//   const std::unique_ptr<Tokenizer> tokenizer = MakeByteTokenizer();
+//   std::vector<int32_t> ids;
+//   RETURN_IF_ERROR(tokenizer->Encode("Hello", ids));
+//
+// sentencepiece_tokenizer.h makes another kind. Training itself needs no
+// tokenizer: text is trained on as bytes in place, anything else through
+// `causeway prepare`.
+#ifndef WORKER_DATA_TOKENIZER_H_
+#define WORKER_DATA_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/run_config.h"
+#include "proto/run_config.pb.h"
+
+namespace causeway {
+
+// Special tokens of the byte tokenizer.
+inline constexpr int32_t kBeginOfText = 256;
+inline constexpr int32_t kEndOfText = 257;
+static_assert(kEndOfText + 1 == kByteVocabulary);
+
+// Thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual v1::DataConfig::Tokenizer kind() const = 0;
+
+  // Ids are 0 .. vocabulary() - 1.
+  virtual int64_t vocabulary() const = 0;
+
+  // The token to put between documents, if the tokenizer has one.
+  virtual std::optional<int32_t> end_of_text() const = 0;
+
+  // XXH3-128 of what defines the tokenizer (the model file); 16 zero bytes for
+  // bytes.
+  virtual const std::string& digest() const = 0;
+
+  // Appends the ids of `text` to `ids`, without special tokens.
+  //   INTERNAL  a library failed; its message follows.
+  virtual absl::Status Encode(absl::string_view text,
+                              std::vector<int32_t>& ids) const = 0;
+
+  // The text of `ids`; special tokens have none.
+  //   INVALID_ARGUMENT  an id is outside the vocabulary.
+  //   INTERNAL          as for Encode.
+  virtual absl::StatusOr<std::string> Decode(
+      absl::Span<const int32_t> ids) const = 0;
+};
+
+// INVALID_ARGUMENT with index and value of the first of `ids` that is not in
+// 0 .. vocabulary - 1.
+absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t vocabulary);
+
+// Token = byte value. Any byte string round-trips.
+std::unique_ptr<Tokenizer> MakeByteTokenizer();
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_TOKENIZER_H_
