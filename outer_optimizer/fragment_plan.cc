@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "outer_optimizer/fragment_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// Values in each transformer block.
+std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
+  std::vector<int64_t> sizes;
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (tensor.block < 0) continue;
+    const size_t block = static_cast<size_t>(tensor.block);
+    if (block >= sizes.size()) sizes.resize(block + 1);
+    sizes[block] += tensor.size;
+  }
+  return sizes;
+}
+
+// Largest block first, each into the bin that holds least so far (ties: the
+// lower number). There are at least as many blocks as bins, so none is empty.
+std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
+                                 uint32_t bins) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<uint32_t> bin_of_block(sizes.size());
+  std::vector<int64_t> load(bins);
+  for (const size_t block : order) {
+    const auto lightest = std::min_element(load.begin(), load.end());
+    *lightest += sizes[block];
+    bin_of_block[block] = static_cast<uint32_t>(lightest - load.begin());
+  }
+  return bin_of_block;
+}
+
+// The fragment of each block, among the first `bins` fragments.
+absl::StatusOr<std::vector<uint32_t>> AssignBlocks(
+    const std::vector<int64_t>& sizes, uint32_t bins,
+    v1::SynchronizationConfig::Pattern pattern) {
+  const uint64_t blocks = sizes.size();
+  std::vector<uint32_t> fragment_of_block(blocks);
+  switch (pattern) {
+    case v1::SynchronizationConfig::STRIDED:
+      for (uint64_t block = 0; block < blocks; ++block) {
+        fragment_of_block[block] = static_cast<uint32_t>(block % bins);
+      }
+      return fragment_of_block;
+    case v1::SynchronizationConfig::SEQUENTIAL:
+      // Bin i begins at block ceil(i * blocks / bins): sizes differ by at most
+      // one.
+      for (uint64_t block = 0; block < blocks; ++block) {
+        fragment_of_block[block] = static_cast<uint32_t>(block * bins / blocks);
+      }
+      return fragment_of_block;
+    case v1::SynchronizationConfig::BALANCED:
+      return PackBlocks(sizes, bins);
+    case v1::SynchronizationConfig::PATTERN_UNSPECIFIED:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("synchronization.pattern %d is not one of STRIDED, "
+                      "SEQUENTIAL, BALANCED",
+                      pattern));
+}
+
+std::string ShapeText(absl::Span<const int64_t> shape) {
+  return absl::StrFormat("[%s]", absl::StrJoin(shape, ", "));
+}
+
+// Whether the placement is of `tensor` and begins at `offset`.
+absl::Status CheckPlacement(const v1::TensorPlacement& placement,
+                            const TensorSpec& tensor, uint64_t offset) {
+  const std::vector<int64_t> shape(placement.shape().begin(),
+                                   placement.shape().end());
+  if (shape != tensor.shape) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "fragment plan: tensor %s has shape %s, the model's has %s",
+        tensor.name, ShapeText(shape), ShapeText(tensor.shape)));
+  }
+  if (placement.offset() != offset) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "fragment plan: tensor %s lies at offset %d, want %d (right after the "
+        "one before)",
+        tensor.name, placement.offset(), offset));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
+                                                  const v1::RunConfig& config) {
+  const v1::SynchronizationConfig& synchronization = config.synchronization();
+  const uint32_t fragments = synchronization.fragments();
+  const uint32_t round_steps = synchronization.inner_steps_per_round();
+  const std::vector<int64_t> block_sizes = BlockSizes(layout);
+  if (fragments < 1 || fragments > block_sizes.size() + 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",
+        fragments, block_sizes.size(), block_sizes.size() + 1));
+  }
+  if (round_steps == 0) {
+    return absl::InvalidArgumentError(
+        "synchronization.inner_steps_per_round is 0, want at least 1");
+  }
+  std::vector<uint32_t> fragment_of_block(block_sizes.size(), 0);
+  if (fragments > 1) {
+    ASSIGN_OR_RETURN(
+        fragment_of_block,
+        AssignBlocks(block_sizes, fragments - 1, synchronization.pattern()));
+  }
+
+  v1::FragmentPlan plan;
+  for (uint32_t id = 0; id < fragments; ++id) {
+    v1::Fragment& fragment = *plan.add_fragments();
+    fragment.set_id(id);
+    fragment.set_send_offset_steps(uint64_t{id} * (round_steps / fragments));
+  }
+  for (const TensorSpec& tensor : layout.tensors) {
+    const uint32_t id =
+        tensor.block < 0 ? fragments - 1
+                         : fragment_of_block[static_cast<size_t>(tensor.block)];
+    v1::Fragment& fragment = *plan.mutable_fragments(static_cast<int>(id));
+    v1::TensorPlacement& placement = *fragment.add_tensors();
+    placement.set_name(tensor.name);
+    for (const int64_t extent : tensor.shape) {
+      placement.add_shape(static_cast<uint64_t>(extent));
+    }
+    placement.set_offset(fragment.size());
+    fragment.set_size(fragment.size() + static_cast<uint64_t>(tensor.size));
+  }
+  return plan;
+}
+
+absl::StatusOr<FragmentMap> FragmentMap::Create(const ModelLayout& layout,
+                                                const v1::FragmentPlan& plan) {
+  // Tensors that no fragment has taken yet.
+  absl::flat_hash_map<std::string, const TensorSpec*> free_tensors;
+  for (const TensorSpec& tensor : layout.tensors) {
+    free_tensors.emplace(tensor.name, &tensor);
+  }
+  FragmentMap map;
+  map.model_size_ = static_cast<uint64_t>(layout.size);
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    if (fragment.id() != map.parts_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("fragment plan: fragment %d stands in place %d",
+                          fragment.id(), map.parts_.size()));
+    }
+    Part part;
+    for (const v1::TensorPlacement& placement : fragment.tensors()) {
+      const auto found = free_tensors.find(placement.name());
+      if (found == free_tensors.end()) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "fragment plan: tensor %s of fragment %d is not in the model, or "
+            "is in the plan twice",
+            placement.name(), fragment.id()));
+      }
+      const TensorSpec& tensor = *found->second;
+      RETURN_IF_ERROR(CheckPlacement(placement, tensor, part.size));
+      free_tensors.erase(found);
+      const uint64_t model_offset = static_cast<uint64_t>(tensor.offset);
+      const uint64_t size = static_cast<uint64_t>(tensor.size);
+      if (!part.segments.empty() &&
+          part.segments.back().model_offset + part.segments.back().size ==
+              model_offset) {
+        part.segments.back().size += size;
+      } else {
+        part.segments.push_back({.model_offset = model_offset,
+                                 .fragment_offset = part.size,
+                                 .size = size});
+      }
+      part.size += size;
+    }
+    if (part.size != fragment.size()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "fragment plan: fragment %d has %d values, its tensors have %d",
+          fragment.id(), fragment.size(), part.size));
+    }
+    map.parts_.push_back(std::move(part));
+  }
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (free_tensors.contains(tensor.name)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "fragment plan: no fragment holds tensor %s", tensor.name));
+    }
+  }
+  return map;
+}
+
+void FragmentMap::Gather(uint32_t fragment, absl::Span<const float> model,
+                         absl::Span<float> values) const {
+  CHECK_EQ(model.size(), model_size_);
+  CHECK_EQ(values.size(), size(fragment));
+  for (const Segment& segment : segments(fragment)) {
+    std::copy_n(model.begin() + segment.model_offset, segment.size,
+                values.begin() + segment.fragment_offset);
+  }
+}
+
+void FragmentMap::Scatter(uint32_t fragment, absl::Span<const float> values,
+                          absl::Span<float> model) const {
+  CHECK_EQ(model.size(), model_size_);
+  CHECK_EQ(values.size(), size(fragment));
+  for (const Segment& segment : segments(fragment)) {
+    std::copy_n(values.begin() + segment.fragment_offset, segment.size,
+                model.begin() + segment.model_offset);
+  }
+}
+
+}  // namespace causeway
