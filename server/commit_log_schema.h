@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables of server/commit_log.h. Times are microseconds since the Unix
+// epoch; 64-bit quantities that are unsigned elsewhere keep their bits.
+#ifndef SERVER_COMMIT_LOG_SCHEMA_H_
+#define SERVER_COMMIT_LOG_SCHEMA_H_
+
+#include <cstdint>
+
+namespace causeway {
+
+// Raised with every change of the schema that an older binary would misread.
+inline constexpr int64_t kCommitLogSchemaVersion = 1;
+// Marks the database as Causeway's: "CWAY".
+inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
+
+inline constexpr char kCommitLogSchema[] = R"sql(
+CREATE TABLE run (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  run_id TEXT NOT NULL,
+  config TEXT NOT NULL,      -- causeway.v1.RunConfig, text format
+  plan TEXT NOT NULL,        -- causeway.v1.FragmentPlan, text format
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE commits (
+  fragment INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  digest TEXT NOT NULL,      -- XXH3-128 of the parameters, hexadecimal
+  file TEXT NOT NULL,
+  update_file TEXT NOT NULL,
+  merged_norm REAL NOT NULL,
+  committed_at INTEGER NOT NULL,
+  PRIMARY KEY (fragment, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE members (
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  instance_id INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('live', 'left', 'evicted')),
+  description TEXT NOT NULL,
+  joined_at INTEGER NOT NULL,
+  ended_at INTEGER,          -- null while live
+  reason TEXT NOT NULL,
+  shard INTEGER NOT NULL,
+  first_versions TEXT NOT NULL,  -- by fragment, separated by commas
+  PRIMARY KEY (island_id, incarnation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE contributions (
+  fragment INTEGER NOT NULL,
+  base_version INTEGER NOT NULL,
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  fate TEXT NOT NULL
+    CHECK (fate IN ('merged', 'late', 'refused', 'expired')),
+  tokens INTEGER NOT NULL,
+  inner_steps INTEGER NOT NULL,
+  weight REAL NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (fragment, base_version, island_id, incarnation, fate)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX contributions_of_islands
+  ON contributions (island_id, incarnation, fate, tokens);
+
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY,
+  time INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  island_id TEXT NOT NULL,
+  text TEXT NOT NULL
+) STRICT;
+)sql";
+
+}  // namespace causeway
+
+#endif  // SERVER_COMMIT_LOG_SCHEMA_H_
