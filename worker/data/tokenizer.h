@@ -51,7 +51,8 @@ class Tokenizer {
   virtual const std::string& digest() const = 0;
 
   // Appends the ids of `text` to `ids`, without special tokens.
-  //   INTERNAL  a library failed; its message follows.
+  //   INVALID_ARGUMENT  the tokenizer's library refuses the text.
+  //   INTERNAL          the library's process ended.
   virtual absl::Status Encode(absl::string_view text,
                               std::vector<int32_t>& ids) const = 0;
 

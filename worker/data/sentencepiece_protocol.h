@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a program talks to the process that holds libsentencepiece
+// (sentencepiece_tool.cc).
+//
+// Why a process: Debian's libsentencepiece exports an old protobuf of its own,
+// and its header declares an absl::string_view of its own. In one process with
+// the protobuf that the rest of Causeway uses, each would call the other's
+// functions and crash before main. The tool links nothing but the library.
+//
+// Both ends of a stream socket, on one machine: a request, then its answer,
+// each a Frame and `payload_bytes` bytes, in native byte order.
+//
+//   code      request payload     answer payload
+//   kLoad     content of a model  ModelFacts
+//   kEncode   text                int32 ids
+//   kDecode   int32 ids           text
+//
+// An answer has code kOk, or kError and a message for people. kLoad comes
+// first. The tool ends when the other end closes.
+//
+// Standard library only, for the reason above.
+#ifndef WORKER_DATA_SENTENCEPIECE_PROTOCOL_H_
+#define WORKER_DATA_SENTENCEPIECE_PROTOCOL_H_
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace causeway {
+
+enum class SentencePieceCode : uint32_t {
+  kOk = 0,
+  kError = 1,
+  kLoad = 2,
+  kEncode = 3,
+  kDecode = 4,
+};
+
+struct SentencePieceFrame {
+  SentencePieceCode code;
+  uint32_t unused = 0;
+  uint64_t payload_bytes;
+};
+
+struct SentencePieceModelFacts {
+  int32_t vocabulary;
+  // Ids of </s> and <s>, or -1.
+  int32_t end_id;
+  int32_t begin_id;
+};
+
+// False if the other end is gone.
+inline bool SendAll(int socket, const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    // No SIGPIPE: a dead peer is an error, not the end of this process.
+    const ssize_t sent = send(socket, next, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    next += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+inline bool ReceiveAll(int socket, void* data, size_t bytes) {
+  char* next = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t received = recv(socket, next, bytes, 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received <= 0) return false;
+    next += received;
+    bytes -= static_cast<size_t>(received);
+  }
+  return true;
+}
+
+inline bool SendFrame(int socket, SentencePieceCode code, const void* payload,
+                      size_t payload_bytes) {
+  const SentencePieceFrame frame = {.code = code,
+                                    .payload_bytes = payload_bytes};
+  return SendAll(socket, &frame, sizeof(frame)) &&
+         SendAll(socket, payload, payload_bytes);
+}
+
+inline bool ReceiveFrame(int socket, SentencePieceCode& code,
+                         std::string& payload) {
+  SentencePieceFrame frame;
+  if (!ReceiveAll(socket, &frame, sizeof(frame))) return false;
+  code = frame.code;
+  payload.resize(frame.payload_bytes);
+  return ReceiveAll(socket, payload.data(), payload.size());
+}
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_SENTENCEPIECE_PROTOCOL_H_

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/sentencepiece_tokenizer.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/checksum.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/sentencepiece_test_model.h"
+#include "worker/data/test_files.h"
+
+namespace causeway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(SentencePieceTokenizerTest, TextRoundTripsInFewerTokensThanBytes) {
+  const std::string path = TrainTestModel();
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer,
+                       LoadSentencePiece(path, TestSentencePieceTool()));
+  EXPECT_EQ(tokenizer->vocabulary(), kTestModelVocabulary);
+  EXPECT_EQ(tokenizer->kind(), v1::DataConfig::SENTENCEPIECE);
+  ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(path));
+  EXPECT_EQ(tokenizer->digest(), Digest128(model));
+  const std::string text =
+      "the island sends\n  two updates\t\xc3\xa9\xe2\x82\xac\n";
+  std::vector<int32_t> ids;
+  ASSERT_OK(tokenizer->Encode(text, ids));
+  EXPECT_LT(ids.size(), text.size());
+  EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+}
+
+TEST(SentencePieceTokenizerTest, LongTextsRoundTrip) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  std::string text;
+  while (text.size() < 3 << 20) text += "the coordinator sends the update.\n";
+  std::vector<int32_t> ids;
+  ASSERT_OK(tokenizer->Encode(text, ids));
+  EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+  EXPECT_THAT(tokenizer->Decode({}), IsOkAndHolds(""));
+}
+
+TEST(SentencePieceTokenizerTest, EndOfTextIsTheModelsAndHasNoText) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  ASSERT_TRUE(tokenizer->end_of_text().has_value());
+  EXPECT_THAT(tokenizer->Decode({*tokenizer->end_of_text()}), IsOkAndHolds(""));
+  EXPECT_THAT(tokenizer->Decode({kTestModelVocabulary}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(SentencePieceTokenizerTest, ThreadsShareOneTokenizer) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string text = std::string("island number ") + char('0' + t);
+      for (int i = 0; i < 50; ++i) {
+        std::vector<int32_t> ids;
+        EXPECT_OK(tokenizer->Encode(text, ids));
+        EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SentencePieceTokenizerTest, OtherFilesAreRefused) {
+  EXPECT_THAT(LoadSentencePiece("/no/such.model", TestSentencePieceTool()),
+              StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(TrainTestModel()));
+  for (const std::string& content :
+       {std::string(), std::string("not a model"), model.substr(0, 99)}) {
+    EXPECT_THAT(LoadSentencePiece(WriteTestFile("bad.model", content),
+                                  TestSentencePieceTool()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("bad.model"),
+                               HasSubstr("not a SentencePiece model"))));
+  }
+}
+
+TEST(SentencePieceTokenizerTest, MissingOrDyingToolIsAnError) {
+  const std::string model = TrainTestModel();
+  EXPECT_THAT(
+      LoadSentencePiece(model, "/no/such/tool"),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/tool")));
+  EXPECT_THAT(LoadSentencePiece(model, "/bin/true"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("ended")));
+}
+
+TEST(SentencePieceTokenizerTest, DefaultToolLiesBesideTheProgram) {
+  EXPECT_THAT(DefaultSentencePieceTool(),
+              testing::EndsWith("/causeway-sentencepiece"));
+  EXPECT_EQ(DefaultSentencePieceTool()[0], '/');
+}
+
+}  // namespace
+}  // namespace causeway
