@@ -8,6 +8,9 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
+#include "server/membership.h"
+
 namespace causeway {
 
 // Raised with every change of the schema that an older binary would misread.
@@ -74,6 +77,23 @@ CREATE TABLE events (
   text TEXT NOT NULL
 ) STRICT;
 )sql";
+
+// Columns of `commits`, in the order of CommitRecord.
+inline constexpr char kCommitLogCommitColumns[] =
+    "fragment, version, digest, file, update_file, merged_norm, committed_at";
+
+// Values of members.state.
+inline absl::string_view CommitLogStateName(MemberState state) {
+  switch (state) {
+    case MemberState::kLive:
+      return "live";
+    case MemberState::kLeft:
+      return "left";
+    case MemberState::kEvicted:
+      return "evicted";
+  }
+  return "";
+}
 
 }  // namespace causeway
 

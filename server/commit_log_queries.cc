@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What CommitLog reads; commit_log.cc holds what it writes.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include "server/commit_log.h"
+#include "server/commit_log_schema.h"
+
+namespace causeway {
+namespace {
+
+constexpr ContributionFate kFates[] = {
+    ContributionFate::kMerged, ContributionFate::kLate,
+    ContributionFate::kRefused, ContributionFate::kExpired};
+
+constexpr MemberState kMemberStates[] = {MemberState::kLive, MemberState::kLeft,
+                                         MemberState::kEvicted};
+
+// The schema's CHECKs leave no other names.
+MemberState MemberStateOf(absl::string_view name) {
+  for (const MemberState state : kMemberStates) {
+    if (name == CommitLogStateName(state)) return state;
+  }
+  LOG(FATAL) << "member state " << name;
+}
+
+ContributionFate FateOf(absl::string_view name) {
+  for (const ContributionFate fate : kFates) {
+    if (name == ContributionFateName(fate)) return fate;
+  }
+  LOG(FATAL) << "contribution fate " << name;
+}
+
+// LIMIT takes a signed number.
+int64_t Limit(uint64_t limit) {
+  return static_cast<int64_t>(
+      std::min<uint64_t>(limit, std::numeric_limits<int64_t>::max()));
+}
+
+CommitRecord CommitOf(const SqliteStatement& row) {
+  CommitRecord commit;
+  commit.head.set_fragment(static_cast<uint32_t>(row.Int(0)));
+  commit.head.set_version(static_cast<uint64_t>(row.Int(1)));
+  commit.head.set_digest(absl::HexStringToBytes(row.Text(2)));
+  commit.file = row.Text(3);
+  commit.update_file = row.Text(4);
+  commit.merged_norm = row.Double(5);
+  commit.committed_at = absl::FromUnixMicros(row.Int(6));
+  return commit;
+}
+
+absl::StatusOr<std::vector<CommitRecord>> Commits(SqliteStatement query) {
+  std::vector<CommitRecord> commits;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return commits;
+    commits.push_back(CommitOf(query));
+  }
+}
+
+template <typename Message>
+absl::Status ParseText(const std::string& text, absl::string_view what,
+                       Message& message) {
+  if (google::protobuf::TextFormat::ParseFromString(text, &message)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat("the stored ", what, " is unreadable: ", text));
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> CommitLog::LoadRun() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT run_id, config, plan, created_at FROM run"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
+  RunRecord run;
+  run.run_id = query.Text(0);
+  RETURN_IF_ERROR(ParseText(query.Text(1), "configuration", run.config));
+  RETURN_IF_ERROR(ParseText(query.Text(2), "fragment plan", run.plan));
+  run.created_at = absl::FromUnixMicros(query.Int(3));
+  return run;
+}
+
+absl::StatusOr<std::vector<CommitRecord>> CommitLog::Heads() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(absl::StrCat(
+          "SELECT ", kCommitLogCommitColumns,
+          " FROM commits AS outer_commits WHERE version ="
+          " (SELECT max(version) FROM commits"
+          "  WHERE fragment = outer_commits.fragment) ORDER BY fragment")));
+  return Commits(std::move(query));
+}
+
+absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
+                                                             uint64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(absl::StrCat("SELECT ", kCommitLogCommitColumns,
+                                     " FROM commits WHERE fragment = ?"
+                                     " ORDER BY version DESC LIMIT ?")));
+  query.Bind(fragment, Limit(limit));
+  return Commits(std::move(query));
+}
+
+absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
+                                                   uint64_t version) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare(absl::StrCat(
+                       "SELECT ", kCommitLogCommitColumns,
+                       " FROM commits WHERE fragment = ? AND version = ?")));
+  query.Bind(fragment, version);
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) {
+    return absl::NotFoundError(absl::Substitute(
+        "fragment $0 has no committed version $1", fragment, version));
+  }
+  return CommitOf(query);
+}
+
+absl::StatusOr<std::vector<Member>> CommitLog::Members() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          "SELECT island_id, incarnation, instance_id, state,"
+          " description, joined_at, ended_at, reason, shard, first_versions,"
+          " (SELECT count(*) FROM contributions AS c"
+          "  WHERE c.island_id = m.island_id"
+          "  AND c.incarnation = m.incarnation AND c.fate = 'merged'),"
+          " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
+          "  WHERE c.island_id = m.island_id"
+          "  AND c.incarnation = m.incarnation AND c.fate = 'merged')"
+          " FROM members AS m WHERE incarnation ="
+          " (SELECT max(incarnation) FROM members"
+          "  WHERE island_id = m.island_id) ORDER BY island_id"));
+  std::vector<Member> members;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return members;
+    Member member;
+    member.island_id = query.Text(0);
+    member.incarnation = static_cast<uint64_t>(query.Int(1));
+    member.instance_id = static_cast<uint64_t>(query.Int(2));
+    member.state = MemberStateOf(query.Text(3));
+    member.description = query.Text(4);
+    member.joined_at = absl::FromUnixMicros(query.Int(5));
+    if (!query.IsNull(6)) member.ended_at = absl::FromUnixMicros(query.Int(6));
+    member.reason = query.Text(7);
+    member.shard = static_cast<uint32_t>(query.Int(8));
+    for (const absl::string_view version :
+         absl::StrSplit(query.Text(9), ',', absl::SkipEmpty())) {
+      CHECK(absl::SimpleAtoi(version,
+                             &member.first_contribution_version.emplace_back()))
+          << version;
+    }
+    member.contributions_merged = static_cast<uint64_t>(query.Int(10));
+    member.tokens_merged = static_cast<uint64_t>(query.Int(11));
+    members.push_back(std::move(member));
+  }
+}
+
+absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
+    uint32_t fragment, uint64_t base_version) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          "SELECT island_id, incarnation, tokens, inner_steps, weight, at"
+          " FROM contributions WHERE fragment = ? AND base_version = ?"
+          " AND fate = 'merged' ORDER BY island_id, incarnation"));
+  query.Bind(fragment, base_version);
+  std::vector<ContributionRecord> contributions;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return contributions;
+    contributions.push_back({.fragment = fragment,
+                             .base_version = base_version,
+                             .island_id = query.Text(0),
+                             .incarnation = static_cast<uint64_t>(query.Int(1)),
+                             .tokens = static_cast<uint64_t>(query.Int(2)),
+                             .inner_steps = static_cast<uint64_t>(query.Int(3)),
+                             .weight = query.Double(4),
+                             .fate = ContributionFate::kMerged,
+                             .at = absl::FromUnixMicros(query.Int(5))});
+  }
+}
+
+absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT fragment, fate, count(*), sum(tokens)"
+                        " FROM contributions GROUP BY fragment, fate"
+                        " ORDER BY fragment, fate"));
+  std::vector<LedgerSum> sums;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return sums;
+    sums.push_back({.fragment = static_cast<uint32_t>(query.Int(0)),
+                    .fate = FateOf(query.Text(1)),
+                    .contributions = static_cast<uint64_t>(query.Int(2)),
+                    .tokens = static_cast<uint64_t>(query.Int(3))});
+  }
+}
+
+absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(
+    uint64_t after_id, uint64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
+                        " WHERE id > ? ORDER BY id LIMIT ?"));
+  query.Bind(Limit(after_id), Limit(limit));
+  std::vector<EventRecord> events;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return events;
+    events.push_back({.id = static_cast<uint64_t>(query.Int(0)),
+                      .time = absl::FromUnixMicros(query.Int(1)),
+                      .kind = query.Text(2),
+                      .island_id = query.Text(3),
+                      .text = query.Text(4)});
+  }
+}
+
+}  // namespace causeway
