@@ -230,16 +230,16 @@ absl::Status CommitLog::WriteContribution(
     const ContributionRecord& contribution) {
   std::string sql =
       "INSERT INTO contributions (fragment, base_version, island_id,"
-      " incarnation, fate, tokens, inner_steps, weight, at)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+      " incarnation, fate, tokens, inner_steps, weight, digest, at)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
   const bool merged = contribution.fate == ContributionFate::kMerged;
   if (!merged) sql += " ON CONFLICT DO NOTHING";
   ASSIGN_OR_RETURN(SqliteStatement insert, database_.Prepare(sql));
-  insert.Bind(contribution.fragment, contribution.base_version,
-              contribution.island_id, contribution.incarnation,
-              ContributionFateName(contribution.fate), contribution.tokens,
-              contribution.inner_steps, contribution.weight,
-              absl::ToUnixMicros(contribution.at));
+  insert.Bind(
+      contribution.fragment, contribution.base_version, contribution.island_id,
+      contribution.incarnation, ContributionFateName(contribution.fate),
+      contribution.tokens, contribution.inner_steps, contribution.weight,
+      DigestToHex(contribution.digest), absl::ToUnixMicros(contribution.at));
   absl::Status status = insert.Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::Substitute(

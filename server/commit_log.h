@@ -90,6 +90,8 @@ struct ContributionRecord {
   uint64_t inner_steps = 0;
   // Share of the merge, 0 to 1; 0 unless merged.
   double weight = 0;
+  // XXH3-128 of the encoded contribution; empty if it never came that far.
+  std::string digest;
   ContributionFate fate = ContributionFate::kMerged;
   absl::Time at;
 };
@@ -100,6 +102,7 @@ struct LedgerSum {
   ContributionFate fate = ContributionFate::kMerged;
   uint64_t contributions = 0;
   uint64_t tokens = 0;
+  uint64_t inner_steps = 0;
 };
 
 struct EventRecord {

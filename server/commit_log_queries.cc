@@ -187,7 +187,8 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare(
-          "SELECT island_id, incarnation, tokens, inner_steps, weight, at"
+          "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
+          "at"
           " FROM contributions WHERE fragment = ? AND base_version = ?"
           " AND fate = 'merged' ORDER BY island_id, incarnation"));
   query.Bind(fragment, base_version);
@@ -202,8 +203,9 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
                              .tokens = static_cast<uint64_t>(query.Int(2)),
                              .inner_steps = static_cast<uint64_t>(query.Int(3)),
                              .weight = query.Double(4),
+                             .digest = absl::HexStringToBytes(query.Text(5)),
                              .fate = ContributionFate::kMerged,
-                             .at = absl::FromUnixMicros(query.Int(5))});
+                             .at = absl::FromUnixMicros(query.Int(6))});
   }
 }
 
@@ -211,7 +213,8 @@ absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
       SqliteStatement query,
-      database_.Prepare("SELECT fragment, fate, count(*), sum(tokens)"
+      database_.Prepare("SELECT fragment, fate, count(*), sum(tokens),"
+                        " sum(inner_steps)"
                         " FROM contributions GROUP BY fragment, fate"
                         " ORDER BY fragment, fate"));
   std::vector<LedgerSum> sums;
@@ -221,7 +224,8 @@ absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
     sums.push_back({.fragment = static_cast<uint32_t>(query.Int(0)),
                     .fate = FateOf(query.Text(1)),
                     .contributions = static_cast<uint64_t>(query.Int(2)),
-                    .tokens = static_cast<uint64_t>(query.Int(3))});
+                    .tokens = static_cast<uint64_t>(query.Int(3)),
+                    .inner_steps = static_cast<uint64_t>(query.Int(4))});
   }
 }
 

@@ -62,6 +62,7 @@ CREATE TABLE contributions (
   tokens INTEGER NOT NULL,
   inner_steps INTEGER NOT NULL,
   weight REAL NOT NULL,
+  digest TEXT NOT NULL,      -- XXH3-128 of the encoding, hexadecimal
   at INTEGER NOT NULL,
   PRIMARY KEY (fragment, base_version, island_id, incarnation, fate)
 ) STRICT, WITHOUT ROWID;

@@ -93,6 +93,7 @@ ContributionRecord TestContribution(std::string island, uint64_t base_version,
           .tokens = 1000 + base_version,
           .inner_steps = 10,
           .weight = 0.25,
+          .digest = std::string("\xfe\0 fourteen more", 16),
           .fate = fate,
           .at = kStart};
 }
@@ -232,17 +233,18 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
                         TestContribution("c", 2, ContributionFate::kExpired)}};
   ASSERT_OK(log->Apply(batch));
   const auto sum = [](ContributionFate fate, uint64_t contributions,
-                      uint64_t tokens) {
+                      uint64_t tokens, uint64_t inner_steps) {
     return AllOf(Field(&LedgerSum::fragment, 1), Field(&LedgerSum::fate, fate),
                  Field(&LedgerSum::contributions, contributions),
-                 Field(&LedgerSum::tokens, tokens));
+                 Field(&LedgerSum::tokens, tokens),
+                 Field(&LedgerSum::inner_steps, inner_steps));
   };
   EXPECT_THAT(
       log->LedgerSums(),
-      IsOkAndHolds(ElementsAre(sum(ContributionFate::kExpired, 1, 1002),
-                               sum(ContributionFate::kLate, 1, 1001),
-                               sum(ContributionFate::kMerged, 3, 3001),
-                               sum(ContributionFate::kRefused, 1, 1001))));
+      IsOkAndHolds(ElementsAre(sum(ContributionFate::kExpired, 1, 1002, 10),
+                               sum(ContributionFate::kLate, 1, 1001, 10),
+                               sum(ContributionFate::kMerged, 3, 3001, 30),
+                               sum(ContributionFate::kRefused, 1, 1001, 10))));
   ASSERT_OK_AND_ASSIGN(const std::vector<ContributionRecord> merged,
                        log->MergedContributions(1, 0));
   ASSERT_THAT(merged, SizeIs(2));
@@ -251,6 +253,7 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
   EXPECT_EQ(merged[0].tokens, 1000);
   EXPECT_EQ(merged[0].inner_steps, 10);
   EXPECT_EQ(merged[0].weight, 0.25);
+  EXPECT_EQ(merged[0].digest, std::string("\xfe\0 fourteen more", 16));
   EXPECT_EQ(merged[0].at, kStart);
   EXPECT_EQ(merged[1].island_id, "b");
 }
