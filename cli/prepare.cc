@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/prepare.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "worker/data/sentencepiece_tokenizer.h"
+#include "worker/data/token_file_format.h"
+#include "worker/data/token_file_writer.h"
+#include "worker/data/tokenizer.h"
+
+namespace causeway {
+namespace {
+
+// Says how far the work has come.
+class ProgressReport {
+ public:
+  ProgressReport(const PrepareOptions& options, int64_t total_bytes,
+                 std::ostream& out)
+      : options_(options),
+        total_bytes_(total_bytes),
+        out_(out),
+        start_(options.now()),
+        last_(start_) {}
+
+  void Update(int64_t done_bytes) {
+    const absl::Time now = options_.now();
+    const absl::Duration interval =
+        options_.terminal ? absl::Milliseconds(100) : absl::Seconds(1);
+    if (now - last_ < interval) return;
+    last_ = now;
+    const double seconds = absl::ToDoubleSeconds(now - start_);
+    const double rate = static_cast<double>(done_bytes) / seconds;
+    const int64_t seconds_left = static_cast<int64_t>(
+        static_cast<double>(total_bytes_ - done_bytes) / rate);
+    Line(absl::StrFormat("%.1f of %.1f MB (%d %%), %.1f MB/s, %d:%02d left",
+                         static_cast<double>(done_bytes) / 1e6,
+                         static_cast<double>(total_bytes_) / 1e6,
+                         done_bytes * 100 / total_bytes_, rate / 1e6,
+                         seconds_left / 60, seconds_left % 60));
+    if (!options_.terminal) out_ << '\n';
+    out_.flush();
+  }
+
+  void Finish(int64_t tokens, int64_t vocabulary) {
+    Line(absl::StrFormat(
+        "%s: %d tokens of a vocabulary of %d from %d bytes of text "
+        "(%.2f bytes per token)\n",
+        options_.out, tokens, vocabulary, total_bytes_,
+        static_cast<double>(total_bytes_) / static_cast<double>(tokens)));
+    out_.flush();
+  }
+
+  // Leaves the cursor on a line of its own, for an error message to follow.
+  void Abandon() {
+    if (options_.terminal && last_ != start_) out_ << '\n' << std::flush;
+  }
+
+ private:
+  void Line(absl::string_view text) {
+    // Back to the line's start; erase what the previous text left.
+    if (options_.terminal) out_ << "\r\x1b[K";
+    out_.write(text.data(), static_cast<std::streamsize>(text.size()));
+  }
+
+  const PrepareOptions& options_;
+  const int64_t total_bytes_;
+  std::ostream& out_;
+  const absl::Time start_;
+  // When a line was last written.
+  absl::Time last_;
+};
+
+absl::Status CheckOut(const PrepareOptions& options) {
+  std::error_code error;
+  if (!options.force && std::filesystem::exists(options.out, error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.out,
+                     " exists; name another file, or give --force to replace "
+                     "it"));
+  }
+  for (const std::string& text : options.texts) {
+    if (std::filesystem::equivalent(text, options.out, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, " is both a text and the file to write"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Opens all texts before any is tokenized: a name that is wrong is reported at
+// once, not after hours.
+absl::StatusOr<std::vector<MappedFile>> OpenTexts(
+    const std::vector<std::string>& paths) {
+  if (paths.empty()) {
+    return absl::InvalidArgumentError("no text is given; name at least 1");
+  }
+  std::vector<MappedFile> texts;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(MappedFile text, MappedFile::Open(path));
+    if (text.bytes().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": the file is empty; leave it out"));
+    }
+    if (HasTokenFileHeader(text.bytes())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": a token file, not text; islands read it as it is"));
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
+    const PrepareOptions& options) {
+  if (options.sentencepiece_model.empty()) return MakeByteTokenizer();
+  return LoadSentencePiece(options.sentencepiece_model,
+                           options.sentencepiece_tool);
+}
+
+absl::Status WriteTexts(const std::vector<MappedFile>& texts,
+                        const Tokenizer& tokenizer, TokenFileWriter& writer,
+                        ProgressReport& report) {
+  const std::optional<int32_t> end_of_text = tokenizer.end_of_text();
+  int64_t done_bytes = 0;
+  std::vector<int32_t> ids;
+  for (const MappedFile& text : texts) {
+    absl::string_view rest = text.bytes();
+    while (!rest.empty()) {
+      const absl::string_view piece = FirstPiece(rest, kPieceBytes);
+      rest.remove_prefix(piece.size());
+      ids.clear();
+      if (absl::Status status = tokenizer.Encode(piece, ids); !status.ok()) {
+        return absl::Status(status.code(),
+                            absl::StrCat(text.path(), ": ", status.message()));
+      }
+      if (rest.empty() && end_of_text.has_value()) ids.push_back(*end_of_text);
+      RETURN_IF_ERROR(writer.Append(ids));
+      done_bytes += static_cast<int64_t>(piece.size());
+      report.Update(done_bytes);
+    }
+  }
+  return writer.Commit();
+}
+
+}  // namespace
+
+absl::string_view FirstPiece(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  const size_t newline = text.substr(0, max_bytes).rfind('\n');
+  if (newline != absl::string_view::npos) return text.substr(0, newline + 1);
+  size_t end = max_bytes;
+  // Continuation bytes of UTF-8 are 10xxxxxx. Text that is not UTF-8 is cut
+  // anywhere.
+  while (end > 0 && max_bytes - end < 3 &&
+         (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) {
+    --end;
+  }
+  return text.substr(0, end > 0 ? end : max_bytes);
+}
+
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress) {
+  RETURN_IF_ERROR(CheckOut(options));
+  ASSIGN_OR_RETURN(const std::vector<MappedFile> texts,
+                   OpenTexts(options.texts));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                   MakeTokenizer(options));
+  ASSIGN_OR_RETURN(TokenFileWriter writer,
+                   TokenFileWriter::Create(options.out, *tokenizer));
+  int64_t total_bytes = 0;
+  for (const MappedFile& text : texts) {
+    total_bytes += static_cast<int64_t>(text.bytes().size());
+  }
+  ProgressReport report(options, total_bytes, progress);
+  if (absl::Status status = WriteTexts(texts, *tokenizer, writer, report);
+      !status.ok()) {
+    report.Abandon();
+    return status;
+  }
+  report.Finish(writer.tokens(), tokenizer->vocabulary());
+  return absl::OkStatus();
+}
+
+}  // namespace causeway

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// `causeway prepare`: turns text files into one token file, which an island
+// reads in place (worker/data/token_file_format.h).
+//
+// Each text is a document; the tokenizer's end-of-text token stands between
+// two of them, and after the last, so that prepared files can follow one
+// another. Texts are read through memory maps and tokenized in pieces of about
+// kPieceBytes that end with a line, so memory does not grow with the text. A
+// SentencePiece model that puts a space before a text does so before each
+// piece.
+#ifndef CLI_PREPARE_H_
+#define CLI_PREPARE_H_
+
+#include <cstddef>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace causeway {
+
+struct PrepareOptions {
+  // The token file to write.
+  std::string out;
+  // Texts, in order. At least one.
+  std::vector<std::string> texts;
+  // A SentencePiece model file; empty for bytes.
+  std::string sentencepiece_model;
+  // The causeway-sentencepiece program; used with a model only.
+  std::string sentencepiece_tool;
+  // Whether an existing `out` may be replaced.
+  bool force = false;
+  // The clock, for rate and time left. Required.
+  std::function<absl::Time()> now;
+  // Whether progress goes to a terminal: one line is redrawn, ten times a
+  // second. Otherwise a line is written at most once a second.
+  bool terminal = false;
+};
+
+inline constexpr size_t kPieceBytes = 256 << 10;
+
+// Blocks until the file is durable; `out` is untouched unless the result is
+// OK. Reports progress and a summary to `progress`.
+//   NOT_FOUND, PERMISSION_DENIED, ...  a file cannot be read or made.
+//   ALREADY_EXISTS      `out` exists and `force` is not set.
+//   INVALID_ARGUMENT    a text is empty, a token file, or `out` itself; or the
+//                       SentencePiece model is none, or refuses a text.
+//   RESOURCE_EXHAUSTED  the disk is full.
+//   OUT_OF_RANGE        more tokens than one file can hold.
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress);
+
+// The first piece of `text`: all of it if it is not longer than `max_bytes`;
+// otherwise up to the last end of a line among the first `max_bytes`, or if
+// there is none, up to the last whole UTF-8 character. Not empty unless `text`
+// is.
+absl::string_view FirstPiece(absl::string_view text, size_t max_bytes);
+
+}  // namespace causeway
+
+#endif  // CLI_PREPARE_H_

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes a prepared token file (token_file_format.h), piece by piece.
+//
+//   ASSIGN_OR_RETURN(TokenFileWriter writer,
+//                    TokenFileWriter::Create("english.bin", *tokenizer));
+//   RETURN_IF_ERROR(writer.Append(ids));
+//   RETURN_IF_ERROR(writer.Commit());
+//
+// The header counts and hashes what follows it, so the ids go to a file of
+// their own first, `path` + ".ids": until Commit returns, the directory needs
+// room for the ids twice. A file at `path` is replaced as a whole or stays.
+// Not thread-safe.
+#ifndef WORKER_DATA_TOKEN_FILE_WRITER_H_
+#define WORKER_DATA_TOKEN_FILE_WRITER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/file.h"
+#include "worker/data/token_file_format.h"
+#include "worker/data/tokenizer.h"
+
+namespace causeway {
+
+class TokenFileWriter {
+ public:
+  // Ids take 2 bytes if the vocabulary allows, otherwise 4.
+  //   NOT_FOUND, PERMISSION_DENIED, ...  as for AtomicFileWriter::Create.
+  static absl::StatusOr<TokenFileWriter> Create(const std::string& path,
+                                                const Tokenizer& tokenizer);
+
+  // Every id must be in the tokenizer's vocabulary.
+  //   RESOURCE_EXHAUSTED  the disk is full.
+  //   OUT_OF_RANGE        more than kMaxTokensPerFile tokens.
+  absl::Status Append(absl::Span<const int32_t> ids);
+
+  // Makes the file durable and visible. Call at most once.
+  //   INVALID_ARGUMENT    there are no tokens.
+  //   RESOURCE_EXHAUSTED  the disk is full.
+  absl::Status Commit();
+
+  // Tokens appended so far.
+  int64_t tokens() const { return header_.tokens; }
+
+ private:
+  TokenFileWriter(std::string path, AtomicFileWriter ids,
+                  TokenFileHeader header);
+
+  std::string path_;
+  AtomicFileWriter ids_;
+  TokenFileHeader header_;
+  // The ids of one Append as they lie in the file.
+  std::string encoded_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_TOKEN_FILE_WRITER_H_
