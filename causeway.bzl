@@ -16,7 +16,12 @@ _WARNINGS = [
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
 
 def causeway_cc_library(name, copts = [], **kwargs):
-    native.cc_library(name = name, copts = _WARNINGS + copts, **kwargs)
+    native.cc_library(
+        name = name,
+        copts = _WARNINGS + copts,
+        linkstatic = True,
+        **kwargs
+    )
 
 def causeway_cc_binary(name, copts = [], **kwargs):
     native.cc_binary(name = name, copts = _WARNINGS + copts, **kwargs)
@@ -68,5 +73,6 @@ def causeway_proto_library(name, srcs, proto_deps = [], services = False, **kwar
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],
         copts = ["-w"],
+        linkstatic = True,
         **kwargs
     )

@@ -8,15 +8,6 @@
 #include "glog/logging.h"
 
 namespace causeway {
-namespace {
-
-void Add(absl::Span<const float> update, absl::Span<float> values) {
-  CHECK_EQ(update.size(), values.size());
-  for (size_t i = 0; i < values.size(); ++i) values[i] += update[i];
-}
-
-}  // namespace
-
 void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient) {
@@ -27,12 +18,16 @@ void PseudoGradient(absl::Span<const float> anchor,
   }
 }
 
-void ApplyUpdateMixed(absl::Span<const float> update, float mixing,
-                      absl::Span<float> anchor, absl::Span<float> parameters) {
+void Rebase(absl::Span<const float> update, absl::Span<float> values) {
+  CHECK_EQ(update.size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] += update[i];
+}
+
+void Mix(absl::Span<const float> anchor, float mixing,
+         absl::Span<float> parameters) {
   CHECK_GE(mixing, 0.0f);
   CHECK_LE(mixing, 1.0f);
   CHECK_EQ(anchor.size(), parameters.size());
-  Add(update, anchor);
   if (mixing == 1) return;
   if (mixing == 0) {
     // Not by the formula: 0 * x would turn -0 into 0 and infinity into NaN.
@@ -43,13 +38,6 @@ void ApplyUpdateMixed(absl::Span<const float> update, float mixing,
   for (size_t i = 0; i < parameters.size(); ++i) {
     parameters[i] = mixing * parameters[i] + rest * anchor[i];
   }
-}
-
-void ApplyUpdateRebased(absl::Span<const float> update,
-                        absl::Span<float> anchor,
-                        absl::Span<float> parameters) {
-  Add(update, anchor);
-  Add(update, parameters);
 }
 
 }  // namespace causeway

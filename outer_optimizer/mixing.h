@@ -23,18 +23,18 @@ void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient);
 
-// For an island whose contribution is part of the update:
-//   anchor += update; parameters = mixing * parameters + (1 - mixing) * anchor.
-// `mixing` (alpha) is in [0, 1]. 0 gives exactly the bits of the anchor; 1
-// leaves the parameters exactly as they are.
-void ApplyUpdateMixed(absl::Span<const float> update, float mixing,
-                      absl::Span<float> anchor, absl::Span<float> parameters);
+// values += update: how every anchor advances, and what an island does with its
+// parameters when its contribution is not part of the update (it came late, or
+// joined later). What the island has learnt since its old anchor stays, and is
+// part of its next contribution.
+void Rebase(absl::Span<const float> update, absl::Span<float> values);
 
-// For an island whose contribution is not part of it (it came late, or joined
-// later): anchor += update; parameters += update. What the island has learnt
-// since its old anchor stays, and is part of its next contribution.
-void ApplyUpdateRebased(absl::Span<const float> update,
-                        absl::Span<float> anchor, absl::Span<float> parameters);
+// What an island does when its contribution is part of the update:
+//   parameters = mixing * parameters + (1 - mixing) * anchor
+// with the new anchor. `mixing` (alpha) is in [0, 1]. 0 gives exactly the bits
+// of the anchor; 1 leaves the parameters exactly as they are.
+void Mix(absl::Span<const float> anchor, float mixing,
+         absl::Span<float> parameters);
 
 }  // namespace causeway
 

@@ -56,7 +56,7 @@ absl::Status CheckSize(absl::string_view name, size_t size, size_t want) {
 }
 
 absl::Status CheckState(const OuterStepOptions& options,
-                        const FragmentState& state) {
+                        const FragmentStateView& state) {
   const size_t size = state.theta.size();
   RETURN_IF_ERROR(CheckSize("momentum", state.momentum.size(),
                             HasMomentum(options) ? size : 0));
@@ -93,7 +93,7 @@ FragmentState InitialFragmentState(const OuterStepOptions& options,
 }
 
 OuterStep::OuterStep(const OuterStepOptions& options,
-                     const FragmentState& state)
+                     const FragmentStateView& state)
     : options_(options), old_(state) {
   const size_t size = state.theta.size();
   result_.state = InitialFragmentState(options, std::vector<float>(size));
@@ -105,7 +105,7 @@ OuterStep::OuterStep(const OuterStepOptions& options,
 }
 
 absl::StatusOr<std::unique_ptr<OuterStep>> OuterStep::Create(
-    const OuterStepOptions& options, const FragmentState& state,
+    const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
@@ -211,7 +211,7 @@ absl::StatusOr<OuterStepResult> OuterStep::Finish() && {
 }
 
 absl::StatusOr<OuterStepResult> RunOuterStep(
-    const OuterStepOptions& options, const FragmentState& state,
+    const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
   ASSIGN_OR_RETURN(const std::unique_ptr<OuterStep> step,
                    OuterStep::Create(options, state, inputs));

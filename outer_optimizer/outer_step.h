@@ -70,6 +70,23 @@ struct FragmentState {
   std::vector<float> residual;
 };
 
+// The same, not owned: what a step starts from may lie in a mapped file.
+struct FragmentStateView {
+  FragmentStateView(absl::Span<const float> theta,
+                    absl::Span<const float> momentum,
+                    absl::Span<const float> residual)
+      : theta(theta), momentum(momentum), residual(residual) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): as spans of vectors are.
+  FragmentStateView(const FragmentState& state)
+      : theta(state.theta),
+        momentum(state.momentum),
+        residual(state.residual) {}
+
+  absl::Span<const float> theta;
+  absl::Span<const float> momentum;
+  absl::Span<const float> residual;
+};
+
 // The state at version 0: momentum and residual are 0, and there where the
 // options need them.
 FragmentState InitialFragmentState(const OuterStepOptions& options,
@@ -104,13 +121,13 @@ class OuterStep {
   // stay in the first-level cache.
   static constexpr uint64_t kTileValues = 2048;
 
-  // `state` and the encoded contributions outlive the step.
-  //   INVALID_ARGUMENT  no contributions; one is of another length or format
-  //                     than it should be, or its share is not in [0, 1];
-  //                     momentum or residual is not of theta's size, or there
+  // What `state` and the inputs point to outlives the step.
+  //   INVALID_ARGUMENT  no contributions; one has another length or format
+  //                     than it should, or a share outside [0, 1]; momentum
+  //                     or residual is not of theta's size, or is there
   //                     although the options have none; bad options.
   static absl::StatusOr<std::unique_ptr<OuterStep>> Create(
-      const OuterStepOptions& options, const FragmentState& state,
+      const OuterStepOptions& options, const FragmentStateView& state,
       absl::Span<const MergeInput> inputs);
 
   uint64_t tiles() const { return tile_sums_.size(); }
@@ -127,14 +144,14 @@ class OuterStep {
  private:
   enum class TileState : uint8_t { kPending, kFinite, kNotFinite };
 
-  OuterStep(const OuterStepOptions& options, const FragmentState& state);
+  OuterStep(const OuterStepOptions& options, const FragmentStateView& state);
 
   void RunTile(uint64_t tile);
   // Why tile `tile` is not finite.
   absl::Status NotFiniteError(uint64_t tile) const;
 
   const OuterStepOptions options_;
-  const FragmentState& old_;
+  const FragmentStateView old_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
   std::vector<float> shares_;
   OuterStepResult result_;
@@ -146,7 +163,7 @@ class OuterStep {
 
 // All tiles on the calling thread.
 absl::StatusOr<OuterStepResult> RunOuterStep(
-    const OuterStepOptions& options, const FragmentState& state,
+    const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs);
 
 }  // namespace causeway

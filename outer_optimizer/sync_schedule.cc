@@ -129,4 +129,15 @@ uint64_t SyncSchedule::RunPosition(absl::Span<const uint64_t> versions) const {
   return position;
 }
 
+uint64_t SyncSchedule::ClampToVersions(
+    uint64_t step, absl::Span<const uint64_t> versions) const {
+  uint64_t latest = options_.total_steps;
+  for (uint32_t fragment = 0; fragment < fragments(); ++fragment) {
+    if (versions[fragment] >= FinalVersion(fragment)) continue;
+    latest =
+        std::min(latest, StepOfVersion(fragment, versions[fragment] + 1) - 1);
+  }
+  return std::min(std::max(step, RunPosition(versions)), latest);
+}
+
 }  // namespace causeway

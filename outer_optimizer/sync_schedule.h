@@ -99,6 +99,12 @@ class SyncSchedule {
   // fragment) stands for: the latest StepOfVersion.
   uint64_t RunPosition(absl::Span<const uint64_t> versions) const;
 
+  // `step`, moved to where an island with these versions can be: not behind
+  // RunPosition, and ahead of no send whose round is still open. An island
+  // that was away, or joins, goes on from there.
+  uint64_t ClampToVersions(uint64_t step,
+                           absl::Span<const uint64_t> versions) const;
+
  private:
   explicit SyncSchedule(Options options) : options_(std::move(options)) {}
 

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "outer_optimizer/mixing.h"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pointwise;
+
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), 4 * values.size());
+  return bits;
+}
+
+TEST(MixingTest, PseudoGradientIsOldMinusNew) {
+  std::vector<float> out(2);
+  PseudoGradient({1.0f, 2.0f}, {0.5f, 4.0f}, absl::MakeSpan(out));
+  EXPECT_THAT(out, ElementsAre(0.5f, -2.0f));
+}
+
+TEST(MixingTest, PseudoGradientMayReplaceTheParameters) {
+  std::vector<float> parameters = {0.5f, 4.0f};
+  PseudoGradient({1.0f, 2.0f}, parameters, absl::MakeSpan(parameters));
+  EXPECT_THAT(parameters, ElementsAre(0.5f, -2.0f));
+}
+
+TEST(MixingTest, MixesWithTheNewAnchor) {
+  std::vector<float> anchor = {1, 1};
+  std::vector<float> parameters = {4, 0};
+  Rebase({1, -1}, absl::MakeSpan(anchor));
+  Mix(anchor, 0.25f, absl::MakeSpan(parameters));
+  EXPECT_THAT(anchor, ElementsAre(2.0f, 0.0f));
+  EXPECT_THAT(parameters, ElementsAre(0.25f * 4 + 0.75f * 2, 0.0f));
+}
+
+// Zeros of both signs, infinities and NaN would not survive the formula.
+const std::vector<float> kAwkward = {-0.0f,
+                                     0.0f,
+                                     std::numeric_limits<float>::infinity(),
+                                     std::numeric_limits<float>::quiet_NaN(),
+                                     std::numeric_limits<float>::denorm_min(),
+                                     3e38f,
+                                     0.1f};
+
+TEST(MixingTest, Mixing0GivesTheAnchorsBits) {
+  std::vector<float> anchor = {-0.0f, 1, 0.1f, 5, 1e-40f, -3e38f, 0.3f};
+  const std::vector<float> update(anchor.size(), -0.0f);
+  const std::vector<float> want = anchor;
+  std::vector<float> parameters = kAwkward;
+  Rebase(update, absl::MakeSpan(anchor));
+  Mix(anchor, 0, absl::MakeSpan(parameters));
+  EXPECT_EQ(Bits(anchor), Bits(want));
+  EXPECT_EQ(Bits(parameters), Bits(want));
+}
+
+TEST(MixingTest, Mixing1LeavesTheParametersBits) {
+  std::vector<float> anchor(kAwkward.size(), 1.0f);
+  std::vector<float> parameters = kAwkward;
+  Rebase(std::vector<float>(anchor.size(), 2.0f), absl::MakeSpan(anchor));
+  Mix(anchor, 1, absl::MakeSpan(parameters));
+  EXPECT_THAT(anchor, testing::Each(3.0f));
+  EXPECT_EQ(Bits(parameters), Bits(kAwkward));
+}
+
+TEST(MixingTest, RebaseKeepsWhatTheIslandHasLearnt) {
+  std::vector<float> anchor = {1, 2, 0.1f};
+  std::vector<float> parameters = {1.5f, 1.75f, 0.3f};
+  std::vector<float> before(3);
+  PseudoGradient(anchor, parameters, absl::MakeSpan(before));
+  const std::vector<float> update = {0.25f, -1, 0.01f};
+  Rebase(update, absl::MakeSpan(anchor));
+  Rebase(update, absl::MakeSpan(parameters));
+  std::vector<float> after(3);
+  PseudoGradient(anchor, parameters, absl::MakeSpan(after));
+  EXPECT_THAT(after, Pointwise(testing::FloatNear(1e-7f), before));
+  EXPECT_EQ(anchor[0], 1.25f);
+}
+
+TEST(MixingTest, AnIslandThatHasLearntNothingStaysOnTheAnchor) {
+  std::vector<float> anchor = {0.1f, 1e-3f, 1e30f};
+  std::vector<float> parameters = anchor;
+  const std::vector<float> update = {1e-8f, 0.7f, -3e29f};
+  Rebase(update, absl::MakeSpan(anchor));
+  Rebase(update, absl::MakeSpan(parameters));
+  EXPECT_EQ(Bits(parameters), Bits(anchor));
+}
+
+}  // namespace
+}  // namespace causeway

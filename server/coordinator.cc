@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/coordinator.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+// A failed outer step is tried again after this pause: long enough that a full
+// disk is not hammered, short enough that space is used soon after it is back.
+constexpr absl::Duration kRetryPause = absl::Seconds(5);
+
+}  // namespace
+
+Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
+                         std::vector<Member> members, absl::Time now)
+    : options_(std::move(options)),
+      heads_(std::move(heads)),
+      membership_({.run_id = options_.run_id,
+                   .max_islands = options_.config.membership().max_islands(),
+                   .shards = options_.config.data().shards(),
+                   .lease = absl::Seconds(
+                       options_.config.membership().lease_seconds())}) {
+  CHECK_EQ(heads_.size(), static_cast<size_t>(options_.plan.fragments_size()));
+  std::vector<uint64_t> versions;
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    rounds_.push_back(NewRound(fragment));
+    versions.push_back(heads_[fragment].head.version());
+    started_ |= heads_[fragment].head.version() > 0;
+  }
+  for (Member& member : members) {
+    if (member.first_contribution_version.size() != versions.size()) {
+      member.first_contribution_version = versions;
+    }
+    membership_.Restore(std::move(member), now);
+  }
+  started_ |=
+      membership_.live_count() >= options_.config.membership().min_islands();
+}
+
+Round Coordinator::NewRound(uint32_t fragment) const {
+  const v1::MembershipConfig& membership = options_.config.membership();
+  return Round({.quorum = membership.quorum(),
+                .grace = absl::Seconds(membership.grace_seconds())},
+               fragment, heads_[fragment].head.version());
+}
+
+absl::StatusOr<v1::JoinResponse> Coordinator::Join(
+    const v1::JoinRequest& request, absl::Time now, Effects& effects) {
+  if (IsFinished()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("run ", options_.run_id,
+                     " is finished: every fragment has its last version"));
+  }
+  // Others that are live have a window under way that the joiner has no share
+  // in; it is expected from the round after.
+  const bool window_under_way = started_ && membership_.live_count() > 0;
+  const uint64_t run_step = RunStep();
+  ASSIGN_OR_RETURN(const Membership::JoinResult joined,
+                   membership_.Join(request, now));
+  Member& member = *joined.member;
+  if (joined.is_new) {
+    for (const FragmentState& state : heads_) {
+      member.first_contribution_version.push_back(state.head.version() +
+                                                  (window_under_way ? 1 : 0));
+    }
+    member.progress.set_run_step(run_step);
+    effects.joined.push_back(member);
+    effects.events.push_back(
+        {"island_joined", member.island_id,
+         absl::StrCat("island ", member.island_id, " joined (incarnation ",
+                      member.incarnation, ", shard ", member.shard,
+                      ") at step ", run_step)});
+    const uint32_t min_islands = options_.config.membership().min_islands();
+    if (!started_ && membership_.live_count() >= min_islands) {
+      started_ = true;
+      effects.events.push_back(
+          {"run_started", "",
+           absl::StrCat(
+               "training starts with ", membership_.live_count(),
+               membership_.live_count() == 1 ? " island" : " islands")});
+    }
+    effects.view_changed = true;
+  }
+
+  v1::JoinResponse response;
+  v1::IslandIdentity& identity = *response.mutable_identity();
+  identity.set_run_id(options_.run_id);
+  identity.set_island_id(member.island_id);
+  identity.set_incarnation(member.incarnation);
+  *response.mutable_config() = options_.config;
+  *response.mutable_plan() = options_.plan;
+  for (const FragmentState& state : heads_) {
+    *response.add_heads() = state.head;
+  }
+  response.set_run_step(run_step);
+  for (const uint64_t version : member.first_contribution_version) {
+    response.add_first_contribution_version(version);
+  }
+  response.set_shard(member.shard);
+  response.set_shards(options_.config.data().shards());
+  response.set_run_state(run_state());
+  return response;
+}
+
+absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
+                                    const v1::IslandProgress& progress,
+                                    absl::Time now, Effects& effects) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
+  member->last_heartbeat = now;
+  member->progress = progress;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    RefreshExpectations(fragment, effects);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::CheckHeader(
+    const v1::ContributionHeader& header) const {
+  if (header.fragment() >= heads_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no fragment ", header.fragment(), "; the run has ",
+        heads_.size(), " (0 to ", heads_.size() - 1, ")"));
+  }
+  if (header.tokens() == 0 || header.inner_steps() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a contribution of ", header.tokens(), " tokens and ",
+                     header.inner_steps(),
+                     " inner steps has no weight; both must be above 0"));
+  }
+  const v1::SynchronizationConfig& sync = options_.config.synchronization();
+  return CheckDescription(
+      header.object(),
+      {.format = sync.uplink_format(), .block_size = sync.block_size()},
+      options_.plan.fragments(header.fragment()).size());
+}
+
+absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
+    const v1::ContributionHeader& header, absl::Time now) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(header.identity()));
+  RETURN_IF_ERROR(CheckHeader(header));
+  member->last_heartbeat = now;
+  const uint32_t fragment = header.fragment();
+  Round& round = rounds_[fragment];
+  v1::ContributeResponse response;
+  if (header.base_version() > round.base_version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "fragment ", fragment, " is at version ", round.base_version(),
+        ", but the contribution builds on version ", header.base_version(),
+        ", which this coordinator never had; fetch the parameters anew"));
+  }
+  if (header.base_version() < round.base_version() || IsFinished()) {
+    response.set_verdict(v1::ContributeResponse::LATE);
+    response.set_current_version(round.base_version());
+    return response;
+  }
+  if (round.Has(member->island_id, member->incarnation) ||
+      round.HasBytes(member->island_id, header.object().digest())) {
+    if (!round.merging()) round.Credit(member->island_id, member->incarnation);
+    response.set_verdict(v1::ContributeResponse::ACCEPTED);
+    return response;
+  }
+  if (round.merging()) {
+    response.set_verdict(v1::ContributeResponse::LATE);
+    response.set_current_version(round.base_version() + 1);
+    return response;
+  }
+  if (!started_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the run waits for ", options_.config.membership().min_islands(),
+        " islands and takes no contributions yet"));
+  }
+  const uint64_t first = member->first_contribution_version[fragment];
+  if (header.base_version() < first) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "island ", member->island_id, " joined while the window of version ",
+        header.base_version(),
+        " was under way; its first contribution to "
+        "fragment ",
+        fragment, " builds on version ", first));
+  }
+  response.set_verdict(v1::ContributeResponse::UPLOAD);
+  return response;
+}
+
+absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
+    const v1::ContributionHeader& header, absl::Time now, Effects& effects) {
+  // The round may have closed, or the island been fenced off, while the bytes
+  // were on their way.
+  ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(header, now));
+  if (response.verdict() == v1::ContributeResponse::LATE) {
+    effects.discarded.push_back(KeyOf(header));
+    effects.events.push_back(
+        {"contribution_late", header.identity().island_id(),
+         absl::StrCat("round ", header.base_version() + 1, " of fragment ",
+                      header.fragment(), " closed without island ",
+                      header.identity().island_id(),
+                      "; its progress goes into its next contribution")});
+    return response;
+  }
+  if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    rounds_[header.fragment()].Add(header, now);
+    response.set_verdict(v1::ContributeResponse::ACCEPTED);
+    MaybeClose(header.fragment(), now, effects);
+  }
+  return response;
+}
+
+absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
+                                Effects& effects) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
+  EndMember(*member, MemberState::kLeft,
+            request.reason().empty() ? "left" : request.reason(), now, effects);
+  return absl::OkStatus();
+}
+
+void Coordinator::Tick(absl::Time now, Effects& effects) {
+  for (Member* member : membership_.Expired(now)) {
+    EndMember(
+        *member, MemberState::kEvicted,
+        absl::StrFormat("no heartbeat for %.1f s",
+                        absl::ToDoubleSeconds(now - member->last_heartbeat)),
+        now, effects);
+  }
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    RefreshExpectations(fragment, effects);
+    MaybeClose(fragment, now, effects);
+  }
+}
+
+void Coordinator::EndMember(Member& member, MemberState state,
+                            absl::string_view reason, absl::Time now,
+                            Effects& effects) {
+  membership_.End(member, state, reason, now);
+  effects.ended.push_back(member);
+  const bool left = state == MemberState::kLeft;
+  effects.events.push_back(
+      {left ? "island_left" : "island_evicted", member.island_id,
+       absl::StrCat("island ", member.island_id, " (incarnation ",
+                    member.incarnation, ") ",
+                    left ? "left: " : "was evicted: ", reason)});
+  effects.view_changed = true;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    RefreshExpectations(fragment, effects);
+    MaybeClose(fragment, now, effects);
+  }
+}
+
+void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
+  const Round& round = rounds_[fragment];
+  if (!started_ || round.merging()) return;
+  const size_t reachable =
+      round.contributions().size() + Awaited(fragment).size();
+  if (reachable >= options_.config.membership().quorum()) return;
+  for (Member* member : membership_.Live()) {
+    uint64_t& first = member->first_contribution_version[fragment];
+    if (first <= round.base_version()) continue;
+    first = round.base_version();
+    effects.view_changed = true;
+  }
+}
+
+void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
+                             Effects& effects) {
+  Round& round = rounds_[fragment];
+  if (!round.MayClose(Awaited(fragment).size(), now)) return;
+  round.Close();
+  OuterStepOrder order{.fragment = fragment,
+                       .base_version = round.base_version()};
+  for (const auto& [key, header] : round.contributions()) {
+    order.contributions.push_back(header);
+  }
+  effects.outer_steps.push_back(std::move(order));
+}
+
+void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
+                                     const OuterStepOutcome& outcome,
+                                     absl::Time now, Effects& effects) {
+  FragmentState& state = heads_[order.fragment];
+  CHECK_EQ(outcome.head.version(), order.base_version + 1);
+  CHECK_EQ(state.head.version(), order.base_version);
+  state.head = outcome.head;
+  state.merged_norm = outcome.merged_norm;
+  state.committed_at = now;
+  suspended_because_.clear();
+  std::vector<std::string> names;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    names.push_back(header.identity().island_id());
+    effects.discarded.push_back(KeyOf(header));
+    const auto member =
+        membership_.Check(header.identity());  // May have left since.
+    if (!member.ok()) continue;
+    ++(*member)->contributions_merged;
+    (*member)->tokens_merged += header.tokens();
+  }
+  effects.events.push_back(
+      {"round_merged", "",
+       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
+                       "%.3f s",
+                       order.fragment, outcome.head.version(),
+                       absl::StrJoin(names, ", "), outcome.merged_norm,
+                       absl::ToDoubleSeconds(outcome.duration))});
+  rounds_[order.fragment] = NewRound(order.fragment);
+  if (IsFinished()) {
+    effects.events.push_back(
+        {"run_finished", "", "every fragment has reached its last version"});
+  }
+  effects.view_changed = true;
+}
+
+void Coordinator::OuterStepFailed(const OuterStepOrder& order,
+                                  const absl::Status& status, absl::Time now,
+                                  Effects& effects) {
+  rounds_[order.fragment].Reopen(now + kRetryPause);
+  if (suspended_because_.empty()) {
+    effects.events.push_back(
+        {"run_suspended", "",
+         absl::StrCat("fragment ", order.fragment, " stays at version ",
+                      order.base_version, ": ", status.ToString())});
+  }
+  suspended_because_ = status.ToString();
+  effects.view_changed = true;
+}
+
+absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
+  return membership_.Check(identity).status();
+}
+
+v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
+  v1::SessionResponse view;
+  view.set_run_state(run_state());
+  view.set_message(suspended_because_);
+  view.set_run_step(RunStep());
+  for (const FragmentState& state : heads_) *view.add_heads() = state.head;
+  const auto member = membership_.Check(identity);
+  if (member.ok()) {
+    for (const uint64_t version : (*member)->first_contribution_version) {
+      view.add_first_contribution_version(version);
+    }
+  }
+  return view;
+}
+
+v1::RunState Coordinator::run_state() const {
+  if (IsFinished()) return v1::FINISHED;
+  if (!suspended_because_.empty()) return v1::SUSPENDED;
+  return started_ ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
+}
+
+uint64_t Coordinator::RunStep() {
+  std::vector<uint64_t> versions;
+  for (const FragmentState& state : heads_) {
+    versions.push_back(state.head.version());
+  }
+  uint64_t reported = 0;
+  for (const Member* member : membership_.Live()) {
+    reported = std::max<uint64_t>(reported, member->progress.run_step());
+  }
+  return schedule().ClampToVersions(reported, versions);
+}
+
+std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
+  std::vector<std::string> awaited;
+  const Round& round = rounds_[fragment];
+  if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
+  for (const Member* member : membership_.Live()) {
+    if (member->first_contribution_version[fragment] <= round.base_version() &&
+        !round.Has(member->island_id, member->incarnation)) {
+      awaited.push_back(member->island_id);
+    }
+  }
+  return awaited;
+}
+
+bool Coordinator::IsFinished() const {
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    if (heads_[fragment].head.version() < schedule().FinalVersion(fragment)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace causeway

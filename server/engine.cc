@@ -1,0 +1,510 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "outer_optimizer/merge.h"
+#include "outer_optimizer/outer_step.h"
+#include "quantization/codec.h"
+
+namespace causeway {
+namespace {
+
+// How often leases and grace windows are looked at.
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+
+CodecSpec SpecFor(const v1::SynchronizationConfig& sync, v1::Format format) {
+  return {.format = format, .block_size = sync.block_size()};
+}
+
+// Makes the run and version 0 of every fragment.
+absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
+  const v1::RunConfig& config = options.config;
+  const ModelLayout layout = MakeModelLayout(config.model());
+  RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
+                                          options.random & 0xffffffff),
+                .config = config,
+                .created_at = options.now()};
+  ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
+  ASSIGN_OR_RETURN(const FragmentMap map,
+                   FragmentMap::Create(layout, run.plan));
+  const std::vector<float> parameters =
+      InitialParameters(layout, config.seed());
+  LogBatch batch;
+  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
+    std::vector<float> theta(map.size(fragment));
+    map.Gather(fragment, parameters, absl::MakeSpan(theta));
+    const FragmentState initial =
+        InitialFragmentState(MakeOuterStepOptions(config), std::move(theta));
+    FragmentContents contents{.run_id = run.run_id,
+                              .theta = initial.theta,
+                              .momentum = initial.momentum,
+                              .residual = initial.residual};
+    contents.head.set_fragment(fragment);
+    ASSIGN_OR_RETURN(std::string file,
+                     state.fragments().WriteFragment(contents));
+    batch.commits.push_back({.head = contents.head,
+                             .file = std::move(file),
+                             .committed_at = run.created_at});
+  }
+  return state.log().CreateRun(run, batch);
+}
+
+// The run in `state`, checked against the configuration it is to go on with.
+absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
+                                      const Engine::Options& options) {
+  ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
+  const std::string difference = IdentityDifference(run.config, options.config);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "state directory \"", options.state_dir, "\" holds run ", run.run_id,
+        ", which differs from this configuration in:\n", difference,
+        "Give this run a state directory of its own, or continue that run "
+        "with its own configuration. Nothing was changed"));
+  }
+  run.config = options.config;
+  return run;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<StateDirectory> state,
+                   StateDirectory::Open(options.state_dir, {.create = true}));
+  absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
+  const bool is_new = absl::IsNotFound(run.status());
+  if (is_new) {
+    RETURN_IF_ERROR(CreateRun(*state, options));
+    run = ContinueRun(*state, options);
+  }
+  RETURN_IF_ERROR(run.status());
+
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> commits,
+                   state->log().Heads());
+  std::vector<Coordinator::FragmentState> heads;
+  for (const CommitRecord& commit : commits) {
+    // Damage is to be found now, not in the middle of the next round.
+    RETURN_IF_ERROR(
+        state->ReadHead(run->run_id, commit.head.fragment()).status());
+    heads.push_back({.head = commit.head,
+                     .merged_norm = commit.merged_norm,
+                     .committed_at = commit.committed_at});
+  }
+  const v1::StorageConfig& storage = options.config.storage();
+  RETURN_IF_ERROR(state
+                      ->RemoveUnreferenced(storage.versions_kept(),
+                                           storage.update_history())
+                      .status());
+  ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
+  ASSIGN_OR_RETURN(const std::vector<LedgerSum> ledger,
+                   state->log().LedgerSums());
+  ASSIGN_OR_RETURN(const uint64_t staging_bytes,
+                   StagingBytes(options.config, run->plan));
+  ASSIGN_OR_RETURN(SyncSchedule schedule,
+                   SyncSchedule::Create(run->config, run->plan));
+  // The constructor is private, so no make_unique.
+  std::unique_ptr<Engine> engine(new Engine(options, std::move(state),
+                                            {.run_id = run->run_id,
+                                             .config = run->config,
+                                             .plan = run->plan,
+                                             .schedule = std::move(schedule)},
+                                            std::move(heads),
+                                            std::move(members), staging_bytes));
+  engine->StartThreads(is_new, ledger);
+  return engine;
+}
+
+absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
+                                              const v1::FragmentPlan& plan) {
+  uint64_t largest = 0;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    largest = std::max(
+        largest,
+        MaxEncodedBytes(SpecFor(config.synchronization(),
+                                config.synchronization().uplink_format()),
+                        fragment.size()));
+  }
+  const uint64_t round = largest * config.membership().max_islands();
+  const uint64_t configured = config.storage().max_staging_bytes();
+  if (configured != 0 && configured < round) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("storage.max_staging_bytes is ", configured,
+                     "; one round of membership.max_islands = ",
+                     config.membership().max_islands(),
+                     " contributions to the largest fragment takes ", round,
+                     "; allowed: that or more, or 0 to have it derived"));
+  }
+  return configured == 0 ? round : configured;
+}
+
+Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
+               Coordinator::Options rules,
+               std::vector<Coordinator::FragmentState> heads,
+               std::vector<Member> members, uint64_t staging_bytes)
+    : options_(std::move(options)),
+      run_id_(rules.run_id),
+      started_at_(options_.now()),
+      state_(std::move(state)),
+      staging_(staging_bytes),
+      coordinator_(std::move(rules), std::move(heads), std::move(members),
+                   started_at_) {}
+
+void Engine::StartThreads(bool is_new, const std::vector<LedgerSum>& ledger) {
+  {
+    absl::MutexLock lock(&mu_);
+    for (const LedgerSum& sum : ledger) {
+      if (sum.fate == ContributionFate::kMerged) CountMerged(sum);
+    }
+    Effects effects;
+    effects.events.push_back(
+        {"coordinator_started", "",
+         absl::StrCat(is_new ? "new run " : "continuing run ", run_id_)});
+    const absl::Status persisted = Persist(effects);
+    LOG_IF(ERROR, !persisted.ok()) << persisted;
+  }
+  ticker_ = std::thread([this] { TickLoop(); });
+  merger_ = std::thread([this] { OuterStepLoop(); });
+}
+
+Engine::~Engine() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  if (ticker_.joinable()) ticker_.join();
+  if (merger_.joinable()) merger_.join();
+}
+
+absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
+  Effects effects;
+  absl::StatusOr<v1::JoinResponse> response;
+  {
+    absl::MutexLock lock(&mu_);
+    response = coordinator_.Join(request, options_.now(), effects);
+    RETURN_IF_ERROR(Persist(effects));
+  }
+  CarryOut(effects);
+  return response;
+}
+
+absl::StatusOr<v1::SessionResponse> Engine::Heartbeat(
+    const v1::SessionRequest& request) {
+  Effects effects;
+  v1::SessionResponse view;
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.Heartbeat(
+        request.identity(), request.progress(), options_.now(), effects));
+    RETURN_IF_ERROR(Persist(effects));
+    view = coordinator_.View(request.identity());
+  }
+  CarryOut(effects);
+  return view;
+}
+
+v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {
+  absl::MutexLock lock(&mu_);
+  return coordinator_.View(identity);
+}
+
+absl::StatusOr<v1::ContributeResponse> Engine::Offer(
+    const v1::ContributionHeader& header) {
+  absl::StatusOr<v1::ContributeResponse> response;
+  {
+    absl::MutexLock lock(&mu_);
+    response = coordinator_.Offer(header, options_.now());
+  }
+  if (response.ok() && response->verdict() == v1::ContributeResponse::UPLOAD) {
+    ASSIGN_OR_RETURN(const uint64_t offset,
+                     staging_.Begin(KeyOf(header), header.object()));
+    response->set_next_offset(offset);
+  }
+  return response;
+}
+
+absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
+                                    const v1::Chunk& chunk) {
+  bytes_received_ += chunk.data().size();
+  return staging_.Append(key, chunk);
+}
+
+absl::StatusOr<v1::ContributeResponse> Engine::Complete(
+    const v1::ContributionHeader& header) {
+  RETURN_IF_ERROR(staging_.Verify(KeyOf(header)));
+  Effects effects;
+  absl::StatusOr<v1::ContributeResponse> response;
+  {
+    absl::MutexLock lock(&mu_);
+    response = coordinator_.Complete(header, options_.now(), effects);
+    RETURN_IF_ERROR(Persist(effects));
+  }
+  CarryOut(effects);
+  return response;
+}
+
+absl::Status Engine::Leave(const v1::LeaveRequest& request) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.Leave(request, options_.now(), effects));
+    RETURN_IF_ERROR(Persist(effects));
+  }
+  CarryOut(effects);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OpenedParameters> Engine::OpenParameters(
+    const v1::FetchParametersRequest& request) {
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.Check(request.identity()));
+  }
+  ASSIGN_OR_RETURN(
+      const CommitRecord commit,
+      state_->log().FindCommit(request.fragment(), request.version()));
+  ASSIGN_OR_RETURN(
+      StoredFragment stored,
+      state_->fragments().OpenFragment(commit.file, run_id_, commit.head));
+  auto owner = std::make_shared<const StoredFragment>(std::move(stored));
+  return OpenedParameters{
+      .head = commit.head, .bytes = owner->theta_bytes(), .owner = owner};
+}
+
+absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
+    const v1::FetchUpdateRequest& request) {
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.Check(request.identity()));
+  }
+  ASSIGN_OR_RETURN(
+      const CommitRecord commit,
+      state_->log().FindCommit(request.fragment(), request.from_version() + 1));
+  ASSIGN_OR_RETURN(
+      StoredUpdate stored,
+      state_->fragments().OpenUpdate(commit.update_file, run_id_, commit.head));
+  ASSIGN_OR_RETURN(const std::vector<ContributionRecord> merged,
+                   state_->log().MergedContributions(request.fragment(),
+                                                     request.from_version()));
+  OpenedUpdate opened{.head = commit.head};
+  opened.includes_island = std::any_of(
+      merged.begin(), merged.end(), [&](const ContributionRecord& record) {
+        return record.island_id == request.identity().island_id() &&
+               record.digest == request.contribution_digest();
+      });
+  auto owner = std::make_shared<const StoredUpdate>(std::move(stored));
+  opened.object = owner->contents().object;
+  opened.bytes = owner->contents().encoding;
+  opened.owner = std::move(owner);
+  return opened;
+}
+
+absl::Status Engine::Persist(Effects& effects) {
+  const absl::Time now = options_.now();
+  for (Member& member : effects.joined) {
+    unwritten_.members.push_back(std::move(member));
+  }
+  for (Member& member : effects.ended) {
+    unwritten_.members.push_back(std::move(member));
+  }
+  for (CoordinatorEvent& event : effects.events) {
+    LOG(INFO) << event.text;
+    unwritten_.events.push_back({.time = now,
+                                 .kind = std::move(event.kind),
+                                 .island_id = std::move(event.island_id),
+                                 .text = std::move(event.text)});
+    effects.view_changed = true;
+  }
+  if (unwritten_.members.empty() && unwritten_.events.empty()) {
+    return absl::OkStatus();
+  }
+  // What could not be written stays, and goes first the next time: nobody may
+  // hear of a membership that a restart would not know.
+  RETURN_IF_ERROR(state_->log().Apply(unwritten_));
+  unwritten_ = {};
+  return absl::OkStatus();
+}
+
+void Engine::CarryOut(const Effects& effects) {
+  for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
+  if (!effects.outer_steps.empty()) {
+    absl::MutexLock lock(&mu_);
+    orders_.insert(orders_.end(), effects.outer_steps.begin(),
+                   effects.outer_steps.end());
+  }
+  if (effects.view_changed) NotifyListeners();
+}
+
+void Engine::TickLoop() {
+  while (true) {
+    Effects effects;
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
+      coordinator_.Tick(options_.now(), effects);
+      const absl::Status persisted = Persist(effects);
+      LOG_IF_EVERY_N(ERROR, !persisted.ok(), 100)
+          << "cannot write the commit log: " << persisted;
+    }
+    CarryOut(effects);
+  }
+}
+
+void Engine::OuterStepLoop() {
+  while (true) {
+    OuterStepOrder order;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto due = [this] {
+        mu_.AssertReaderHeld();
+        return stopping_ || !orders_.empty();
+      };
+      mu_.Await(absl::Condition(&due));
+      if (stopping_) return;
+      order = std::move(orders_.front());
+      orders_.pop_front();
+    }
+    RunOuterStep(order);
+  }
+}
+
+void Engine::RunOuterStep(const OuterStepOrder& order) {
+  const absl::Time begin = options_.now();
+  absl::StatusOr<OuterStepOutcome> outcome = Merge(order);
+  const absl::Time end = options_.now();
+  Effects effects;
+  {
+    absl::MutexLock lock(&mu_);
+    if (outcome.ok()) {
+      outcome->duration = end - begin;
+      ++outer_steps_;
+      outer_step_time_ += outcome->duration;
+      LedgerSum sum{.fragment = order.fragment};
+      for (const v1::ContributionHeader& header : order.contributions) {
+        sum.tokens += header.tokens();
+        sum.inner_steps += header.inner_steps();
+      }
+      CountMerged(sum);
+      coordinator_.OuterStepCommitted(order, *outcome, end, effects);
+    } else {
+      coordinator_.OuterStepFailed(order, outcome.status(), end, effects);
+    }
+    const absl::Status persisted = Persist(effects);
+    LOG_IF(ERROR, !persisted.ok())
+        << "cannot write the commit log: " << persisted;
+  }
+  if (outcome.ok()) {
+    staging_.DiscardBefore(order.fragment, outcome->head.version());
+  }
+  CarryOut(effects);
+}
+
+absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
+  const v1::RunConfig& config = options_.config;
+  const v1::SynchronizationConfig& sync = config.synchronization();
+  ASSIGN_OR_RETURN(const StoredFragment stored,
+                   state_->ReadHead(run_id_, order.fragment));
+  const FragmentContents& before = stored.contents();
+
+  std::vector<Effort> efforts;
+  std::vector<std::shared_ptr<const std::string>> owners;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    efforts.push_back(
+        {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
+    ASSIGN_OR_RETURN(owners.emplace_back(), staging_.Get(KeyOf(header)));
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> shares,
+                   MergeShares(config.outer_optimizer().weighting(), efforts));
+  std::vector<MergeInput> inputs;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    inputs.push_back({.spec = SpecFor(sync, sync.uplink_format()),
+                      .encoded = *owners[i],
+                      .share = shares[i]});
+  }
+  ASSIGN_OR_RETURN(
+      const OuterStepResult after,
+      causeway::RunOuterStep(
+          MakeOuterStepOptions(config),
+          FragmentStateView(before.theta, before.momentum, before.residual),
+          inputs));
+
+  FragmentContents contents{.run_id = run_id_,
+                            .theta = after.state.theta,
+                            .momentum = after.state.momentum,
+                            .residual = after.state.residual};
+  contents.head.set_fragment(order.fragment);
+  contents.head.set_version(order.base_version + 1);
+  LogBatch batch;
+  CommitRecord& commit = batch.commits.emplace_back();
+  ASSIGN_OR_RETURN(commit.file, state_->fragments().WriteFragment(contents));
+  UpdateContents update{
+      .run_id = run_id_, .head = contents.head, .encoding = after.update};
+  update.object.set_format(sync.downlink_format());
+  update.object.set_size(after.state.theta.size());
+  update.object.set_block_size(sync.block_size());
+  ASSIGN_OR_RETURN(commit.update_file, state_->fragments().WriteUpdate(update));
+  commit.head = contents.head;
+  commit.merged_norm = after.gradient_norm;
+  commit.committed_at = options_.now();
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const v1::ContributionHeader& header = order.contributions[i];
+    batch.contributions.push_back(
+        {.fragment = order.fragment,
+         .base_version = order.base_version,
+         .island_id = header.identity().island_id(),
+         .incarnation = header.identity().incarnation(),
+         .tokens = header.tokens(),
+         .inner_steps = header.inner_steps(),
+         .weight = shares[i],
+         .digest = header.object().digest(),
+         .at = commit.committed_at});
+  }
+  RETURN_IF_ERROR(state_->log().Apply(batch));
+
+  // Old files are only space; what cannot be removed now is removed later.
+  const auto removed = state_->RemoveUnreferenced(
+      config.storage().versions_kept(), config.storage().update_history());
+  LOG_IF(WARNING, !removed.ok())
+      << "cannot remove old versions: " << removed.status();
+  return OuterStepOutcome{.head = contents.head,
+                          .merged_norm = after.gradient_norm};
+}
+
+void Engine::CountMerged(const LedgerSum& sum) {
+  const double size = static_cast<double>(
+      coordinator_.options().plan.fragments(sum.fragment).size());
+  merged_token_values_ += static_cast<double>(sum.tokens) * size;
+  merged_step_values_ += static_cast<double>(sum.inner_steps) * size;
+}
+
+uint64_t Engine::AddListener(std::function<void()> listener) {
+  absl::MutexLock lock(&listeners_mu_);
+  listeners_.emplace(next_listener_, std::move(listener));
+  return next_listener_++;
+}
+
+void Engine::RemoveListener(uint64_t id) {
+  absl::MutexLock lock(&listeners_mu_);
+  listeners_.erase(id);
+}
+
+void Engine::NotifyListeners() {
+  absl::MutexLock lock(&listeners_mu_);
+  for (const auto& [id, listener] : listeners_) listener();
+}
+
+v1::RunState Engine::run_state() {
+  absl::MutexLock lock(&mu_);
+  return coordinator_.run_state();
+}
+
+}  // namespace causeway

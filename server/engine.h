@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs the coordinator's rules (server/coordinator.h) in the world: holds the
+// state directory and the uploads, passes the time in, carries the effects
+// out. Two threads of its own: one ticks, one does outer steps, so that a merge
+// never delays a heartbeat.
+//
+// Knows no gRPC; server/coordinator_service.h does. Thread-safe. Calls block
+// for as long as a database transaction takes (milliseconds).
+#ifndef SERVER_ENGINE_H_
+#define SERVER_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/coordinator.h"
+#include "server/staging.h"
+#include "server/state_directory.h"
+
+namespace causeway {
+
+// Stored bytes that are being read; `owner` keeps them alive.
+struct OpenedParameters {
+  v1::FragmentHead head;
+  absl::string_view bytes;
+  std::shared_ptr<const void> owner;
+};
+struct OpenedUpdate {
+  v1::FragmentHead head;
+  v1::EncodedObject object;
+  bool includes_island = false;
+  absl::string_view bytes;
+  std::shared_ptr<const void> owner;
+};
+
+class Engine {
+ public:
+  struct Options {
+    std::string state_dir;
+    // Resolved (common/run_config.h).
+    v1::RunConfig config;
+    // Makes a new run's id unique; used only when the state directory is new.
+    uint64_t random = 0;
+    std::function<absl::Time()> now;
+  };
+
+  // Opens the state directory, or makes it and version 0 of every fragment.
+  //   FAILED_PRECONDITION  another coordinator holds the directory; or it
+  //                        belongs to another run or model.
+  //   DATA_LOSS            a committed file is damaged.
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options);
+  // Finishes the outer step under way, if any.
+  ~Engine();
+
+  // --- The Coordinator service; errors as in proto/coordinator.proto. ---
+
+  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
+  absl::StatusOr<v1::SessionResponse> Heartbeat(
+      const v1::SessionRequest& request);
+  v1::SessionResponse View(const v1::IslandIdentity& identity);
+  // UPLOAD with the offset to go on from, ACCEPTED or LATE.
+  absl::StatusOr<v1::ContributeResponse> Offer(
+      const v1::ContributionHeader& header);
+  // True once the chunk was the last one.
+  absl::StatusOr<bool> Append(const ContributionKey& key,
+                              const v1::Chunk& chunk);
+  absl::StatusOr<v1::ContributeResponse> Complete(
+      const v1::ContributionHeader& header);
+  absl::StatusOr<OpenedParameters> OpenParameters(
+      const v1::FetchParametersRequest& request);
+  absl::StatusOr<OpenedUpdate> OpenUpdate(
+      const v1::FetchUpdateRequest& request);
+  void CountSent(uint64_t bytes) { bytes_sent_ += bytes; }
+  absl::Status Leave(const v1::LeaveRequest& request);
+
+  // --- The Status service. ---
+
+  v1::RunStatus GetRun();
+  v1::ListIslandsResponse ListIslands(bool include_departed);
+  v1::ListFragmentsResponse ListFragments();
+  absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
+                                                     uint64_t limit);
+
+  // --- News: something above may have changed. ---
+
+  // `listener` is called from any thread, without locks held, must not block
+  // and must not call Remove. Returns its id.
+  uint64_t AddListener(std::function<void()> listener);
+  // After the return the listener is not running and will not be called.
+  void RemoveListener(uint64_t id);
+
+  v1::RunState run_state();
+  const std::string& run_id() const { return run_id_; }
+
+ private:
+  Engine(Options options, std::unique_ptr<StateDirectory> state,
+         Coordinator::Options rules,
+         std::vector<Coordinator::FragmentState> heads,
+         std::vector<Member> members, uint64_t staging_bytes);
+
+  // Memory for uploads, or INVALID_ARGUMENT if too little is configured.
+  static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
+                                               const v1::FragmentPlan& plan);
+  void StartThreads(bool is_new, const std::vector<LedgerSum>& ledger);
+  // Adds merged contributions to the totals below.
+  void CountMerged(const LedgerSum& sum) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Persists what must be durable before the caller of an event is answered.
+  absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Does the rest; call without the lock.
+  void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
+  void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
+  void TickLoop();
+  void OuterStepLoop();
+  void RunOuterStep(const OuterStepOrder& order);
+  // Merges, writes the files and commits.
+  absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
+
+  const Options options_;
+  const std::string run_id_;
+  const absl::Time started_at_;
+  const std::unique_ptr<StateDirectory> state_;
+  Staging staging_;
+  std::atomic<uint64_t> bytes_received_ = 0;
+  std::atomic<uint64_t> bytes_sent_ = 0;
+
+  absl::Mutex mu_;
+  Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
+  std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // Effects that could not be written yet.
+  LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
+  // Tokens and inner steps of merged contributions, each times the values of
+  // its fragment: divided by the model's size, those of the whole model.
+  double merged_token_values_ ABSL_GUARDED_BY(mu_) = 0;
+  double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t outer_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Duration outer_step_time_ ABSL_GUARDED_BY(mu_);
+
+  absl::Mutex listeners_mu_;
+  uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;
+  std::map<uint64_t, std::function<void()>> listeners_
+      ABSL_GUARDED_BY(listeners_mu_);
+
+  std::thread ticker_;
+  std::thread merger_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_ENGINE_H_

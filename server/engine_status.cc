@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an Engine tells people: the answers of the Status service.
+#include "absl/time/time.h"
+#include "common/process_memory.h"
+#include "common/status_macros.h"
+#include "google/protobuf/util/time_util.h"
+#include "server/engine.h"
+
+namespace causeway {
+namespace {
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  return google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+      absl::ToUnixMicros(time));
+}
+
+v1::IslandStatus::State StateOf(MemberState state) {
+  switch (state) {
+    case MemberState::kLive:
+      return v1::IslandStatus::LIVE;
+    case MemberState::kLeft:
+      return v1::IslandStatus::LEFT;
+    case MemberState::kEvicted:
+      return v1::IslandStatus::EVICTED;
+  }
+  return v1::IslandStatus::STATE_UNSPECIFIED;
+}
+
+// Data parallel training sends and receives every gradient once per step, at
+// 16 bits a value.
+constexpr double kDataParallelBytesPerValue = 4;
+
+}  // namespace
+
+v1::RunStatus Engine::GetRun() {
+  v1::RunStatus status;
+  absl::MutexLock lock(&mu_);
+  const Coordinator::Options& options = coordinator_.options();
+  const SyncSchedule& schedule = coordinator_.schedule();
+  status.set_run_id(run_id_);
+  *status.mutable_config() = options.config;
+  status.set_state(coordinator_.run_state());
+  status.set_message(coordinator_.suspended_because());
+  *status.mutable_started_at() = ToTimestamp(started_at_);
+  uint64_t parameters = 0;
+  uint64_t rounds = 0;
+  for (const v1::Fragment& fragment : options.plan.fragments()) {
+    parameters += fragment.size();
+    rounds += coordinator_.heads()[fragment.id()].head.version();
+  }
+  status.set_parameters(parameters);
+  status.set_run_step(coordinator_.RunStep());
+  status.set_total_steps(schedule.total_steps());
+  status.set_rounds(rounds);
+  status.set_total_rounds(schedule.TotalRounds());
+
+  double loss_sum = 0;
+  uint32_t reporting = 0;
+  for (const auto& [name, member] : coordinator_.membership().members()) {
+    if (member.state != MemberState::kLive) continue;
+    status.set_live_islands(status.live_islands() + 1);
+    status.set_tokens_per_second(status.tokens_per_second() +
+                                 member.progress.tokens_per_second());
+    if (member.progress.loss() > 0) {
+      loss_sum += member.progress.loss();
+      ++reporting;
+    }
+  }
+  if (reporting > 0) status.set_loss(loss_sum / reporting);
+  const double values = static_cast<double>(parameters);
+  status.set_tokens_merged(
+      static_cast<uint64_t>(merged_token_values_ / values));
+  status.set_bytes_data_parallel(
+      static_cast<uint64_t>(merged_step_values_ * kDataParallelBytesPerValue));
+  status.set_bytes_received(bytes_received_);
+  status.set_bytes_sent(bytes_sent_);
+  status.set_memory_bytes(ResidentBytes());
+  if (outer_steps_ > 0) {
+    status.set_outer_step_seconds(absl::ToDoubleSeconds(outer_step_time_) /
+                                  static_cast<double>(outer_steps_));
+  }
+  return status;
+}
+
+v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
+  v1::ListIslandsResponse response;
+  absl::MutexLock lock(&mu_);
+  const absl::Time now = options_.now();
+  for (const auto& [name, member] : coordinator_.membership().members()) {
+    if (member.state != MemberState::kLive && !include_departed) continue;
+    v1::IslandStatus& island = *response.add_islands();
+    island.set_island_id(member.island_id);
+    island.set_incarnation(member.incarnation);
+    island.set_state(StateOf(member.state));
+    island.set_description(member.description);
+    *island.mutable_joined_at() = ToTimestamp(member.joined_at);
+    if (member.last_heartbeat > absl::InfinitePast()) {
+      island.set_heartbeat_age_seconds(
+          absl::ToDoubleSeconds(now - member.last_heartbeat));
+    }
+    *island.mutable_progress() = member.progress;
+    island.set_contributions_merged(member.contributions_merged);
+    island.set_tokens_merged(member.tokens_merged);
+    island.set_shard(member.shard);
+    island.set_reason(member.reason);
+  }
+  return response;
+}
+
+v1::ListFragmentsResponse Engine::ListFragments() {
+  v1::ListFragmentsResponse response;
+  absl::MutexLock lock(&mu_);
+  for (const v1::Fragment& fragment : coordinator_.options().plan.fragments()) {
+    const Coordinator::FragmentState& state =
+        coordinator_.heads()[fragment.id()];
+    v1::FragmentStatus& status = *response.add_fragments();
+    *status.mutable_head() = state.head;
+    status.set_size(fragment.size());
+    status.set_tensors(static_cast<uint32_t>(fragment.tensors_size()));
+    status.set_final_version(
+        coordinator_.schedule().FinalVersion(fragment.id()));
+    status.set_send_offset_steps(fragment.send_offset_steps());
+    for (const auto& [key, header] :
+         coordinator_.round(fragment.id()).contributions()) {
+      status.add_contributed(key.island_id);
+    }
+    for (const std::string& island : coordinator_.Awaited(fragment.id())) {
+      status.add_awaited(island);
+    }
+    status.set_merged_norm(state.merged_norm);
+    *status.mutable_committed_at() = ToTimestamp(state.committed_at);
+  }
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::Event>> Engine::EventsAfter(uint64_t after_id,
+                                                           uint64_t limit) {
+  ASSIGN_OR_RETURN(const std::vector<EventRecord> records,
+                   state_->log().EventsAfter(after_id, limit));
+  std::vector<v1::Event> events;
+  for (const EventRecord& record : records) {
+    v1::Event& event = events.emplace_back();
+    event.set_id(record.id);
+    *event.mutable_time() = ToTimestamp(record.time);
+    event.set_kind(record.kind);
+    event.set_island_id(record.island_id);
+    event.set_text(record.text);
+  }
+  return events;
+}
+
+}  // namespace causeway

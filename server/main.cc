@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// causeway-coordinator: holds one run and serves it.
+//
+// Exit codes: 0 ended by SIGTERM or SIGINT, or finished; 1 failure; 2 usage.
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "common/file.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "common/termination.h"
+#include "glog/logging.h"
+#include "server/engine.h"
+#include "server/server.h"
+
+ABSL_FLAG(std::string, config, "",
+          "The run's configuration: a text-format causeway.v1.RunConfig.");
+ABSL_FLAG(std::string, state_dir, "",
+          "Directory that holds the run's state; made if missing. A "
+          "coordinator that is started again on it continues the run.");
+ABSL_FLAG(std::string, listen, "0.0.0.0:7070",
+          "Address to listen on, host:port. Port 0 takes a free one.");
+ABSL_FLAG(std::string, port_file, "",
+          "Write the port that is listened on to this file.");
+ABSL_FLAG(bool, exit_when_finished, false,
+          "End once the run is finished and its islands have left.");
+
+namespace causeway {
+namespace {
+
+// How long islands get to fetch the last update before the process ends.
+constexpr absl::Duration kFarewell = absl::Seconds(30);
+
+bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
+  if (engine.run_state() != v1::FINISHED) return false;
+  if (since == absl::InfiniteFuture()) since = now;
+  return engine.ListIslands(false).islands_size() == 0 ||
+         now - since > kFarewell;
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const v1::RunConfig config,
+                   LoadRunConfig(absl::GetFlag(FLAGS_config)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                   Engine::Start({.state_dir = absl::GetFlag(FLAGS_state_dir),
+                                  .config = config,
+                                  .random = std::random_device{}(),
+                                  .now = [] { return absl::Now(); }}));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<CoordinatorServer> server,
+      CoordinatorServer::Start(engine.get(), absl::GetFlag(FLAGS_listen)));
+  const std::string port_file = absl::GetFlag(FLAGS_port_file);
+  if (!port_file.empty()) {
+    const std::string port = absl::StrCat(server->port(), "\n");
+    RETURN_IF_ERROR(WriteFileAtomically(port_file, {absl::string_view(port)}));
+  }
+  LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
+            << ", waiting for islands";
+
+  absl::Time finished_since = absl::InfiniteFuture();
+  int signal = 0;
+  while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
+    if (absl::GetFlag(FLAGS_exit_when_finished) &&
+        FinishedAndAlone(*engine, absl::Now(), finished_since)) {
+      break;
+    }
+  }
+  LOG(INFO) << (signal == 0 ? "the run is finished" : "signal received")
+            << "; ending";
+  server->Shutdown(absl::Seconds(2));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  causeway::BlockTerminationSignals();
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  absl::SetProgramUsageMessage(
+      "Holds one training run: merges what islands contribute and serves the "
+      "result.\n\n"
+      "  causeway-coordinator --config run.textproto --state_dir DIR "
+      "[--listen HOST:PORT]");
+  absl::FlagsUsageConfig usage;
+  usage.contains_helpshort_flags = [](absl::string_view file) {
+    return file.find("server/main.cc") != absl::string_view::npos;
+  };
+  usage.contains_help_flags = usage.contains_helpshort_flags;
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1 || absl::GetFlag(FLAGS_config).empty() ||
+      absl::GetFlag(FLAGS_state_dir).empty()) {
+    std::cerr << "causeway-coordinator: --config and --state_dir are needed"
+              << (rest.size() > 1
+                      ? absl::StrCat(" (unknown argument \"", rest[1], "\")")
+                      : "")
+              << "; see --help\n";
+    return 2;
+  }
+  const absl::Status status = causeway::Run();
+  if (!status.ok()) {
+    std::cerr << "causeway-coordinator: " << status.message() << "\n";
+    return 1;
+  }
+  return 0;
+}

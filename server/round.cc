@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/round.h"
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace causeway {
+
+ContributionKey KeyOf(const v1::ContributionHeader& header) {
+  return {.fragment = header.fragment(),
+          .base_version = header.base_version(),
+          .island_id = header.identity().island_id(),
+          .incarnation = header.identity().incarnation()};
+}
+
+bool Round::Has(const std::string& island_id, uint64_t incarnation) const {
+  return contributions_.contains(
+             {fragment_, base_version_, island_id, incarnation}) ||
+         credited_.contains({island_id, incarnation});
+}
+
+bool Round::HasBytes(const std::string& island_id,
+                     const std::string& digest) const {
+  return std::any_of(contributions_.begin(), contributions_.end(),
+                     [&](const auto& entry) {
+                       return entry.first.island_id == island_id &&
+                              entry.second.object().digest() == digest;
+                     });
+}
+
+void Round::Credit(const std::string& island_id, uint64_t incarnation) {
+  credited_.emplace(island_id, incarnation);
+}
+
+void Round::Add(const v1::ContributionHeader& header, absl::Time now) {
+  CHECK(!merging_) << "a closed round takes no contributions";
+  CHECK_EQ(header.base_version(), base_version_);
+  contributions_.emplace(KeyOf(header), header);
+  if (contributions_.size() == options_.quorum) quorum_at_ = now;
+}
+
+bool Round::MayClose(size_t awaited, absl::Time now) const {
+  if (merging_ || contributions_.empty() || now < not_before_) return false;
+  if (contributions_.size() < options_.quorum) return false;
+  return awaited == 0 || now >= quorum_at_ + options_.grace;
+}
+
+void Round::Reopen(absl::Time retry_at) {
+  merging_ = false;
+  not_before_ = retry_at;
+}
+
+}  // namespace causeway

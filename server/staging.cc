@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/staging.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+absl::Status NoUpload(const ContributionKey& key) {
+  return absl::NotFoundError(absl::StrCat(
+      "no upload of island ", key.island_id, " (incarnation ", key.incarnation,
+      ") to fragment ", key.fragment, " at version ", key.base_version,
+      " is under way; offer the contribution again"));
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
+                                        const v1::EncodedObject& object) {
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  if (found != uploads_.end()) {
+    const v1::EncodedObject& present = found->second->object;
+    if (present.digest() == object.digest() &&
+        present.encoded_bytes() == object.encoded_bytes()) {
+      return found->second->assembler.next_offset();
+    }
+    used_ -= present.encoded_bytes();
+    uploads_.erase(found);
+  }
+  if (object.encoded_bytes() > capacity_ - used_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the memory for uploads is full (", used_, " of ", capacity_,
+        " bytes, ", object.encoded_bytes(), " more asked for); retry later"));
+  }
+  used_ += object.encoded_bytes();
+  uploads_.emplace(key, std::make_unique<Upload>(object));
+  return 0;
+}
+
+absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
+                                     const v1::Chunk& chunk) {
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end()) return NoUpload(key);
+  ChunkAssembler& assembler = found->second->assembler;
+  RETURN_IF_ERROR(assembler.Add(chunk));
+  return assembler.complete();
+}
+
+absl::Status Staging::Verify(const ContributionKey& key) {
+  v1::EncodedObject object;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto found = uploads_.find(key);
+    if (found == uploads_.end()) return NoUpload(key);
+    object = found->second->object;
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const std::string> bytes, Get(key));
+  const absl::Status verified = VerifyEncoding(object, *bytes);
+  if (!verified.ok()) Discard(key);
+  return verified;
+}
+
+absl::StatusOr<std::shared_ptr<const std::string>> Staging::Get(
+    const ContributionKey& key) const {
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end()) return NoUpload(key);
+  const Upload& upload = *found->second;
+  if (!upload.assembler.complete()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the upload of island ", key.island_id, " to fragment ",
+                     key.fragment, " has ", upload.assembler.next_offset(),
+                     " of ", upload.object.encoded_bytes(), " bytes"));
+  }
+  return std::shared_ptr<const std::string>(upload.bytes);
+}
+
+void Staging::Discard(const ContributionKey& key) {
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end()) return;
+  used_ -= found->second->object.encoded_bytes();
+  uploads_.erase(found);
+}
+
+void Staging::DiscardBefore(uint32_t fragment, uint64_t version) {
+  absl::MutexLock lock(&mu_);
+  const auto begin = uploads_.lower_bound({.fragment = fragment});
+  const auto end =
+      uploads_.lower_bound({.fragment = fragment, .base_version = version});
+  for (auto upload = begin; upload != end; ++upload) {
+    used_ -= upload->second->object.encoded_bytes();
+  }
+  uploads_.erase(begin, end);
+}
+
+uint64_t Staging::used_bytes() const {
+  absl::MutexLock lock(&mu_);
+  return used_;
+}
+
+}  // namespace causeway

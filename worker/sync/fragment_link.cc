@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/fragment_link.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/backoff.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+
+FragmentLink::FragmentLink(Options options, v1::FragmentHead head,
+                           std::vector<float> anchor, CoordinatorClient* client,
+                           IslandSession* session)
+    : options_(options),
+      client_(client),
+      session_(session),
+      anchor_(std::move(anchor)),
+      version_(head.version()),
+      thread_([this] { Run(); }) {}
+
+FragmentLink::~FragmentLink() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  session_->Wake();
+  thread_.join();
+}
+
+void FragmentLink::Send(PseudoGradientJob job) {
+  {
+    absl::MutexLock lock(&mu_);
+    CHECK(!in_flight_) << "fragment " << options_.fragment
+                       << " has a contribution in flight";
+    in_flight_ = true;
+    to_send_ = std::move(job);
+  }
+  session_->Wake();
+}
+
+bool FragmentLink::in_flight() const {
+  absl::MutexLock lock(&mu_);
+  return in_flight_;
+}
+
+bool FragmentLink::ready() const {
+  absl::MutexLock lock(&mu_);
+  return ready_.has_value();
+}
+
+bool FragmentLink::AwaitReady(absl::Duration timeout) const {
+  absl::MutexLock lock(&mu_);
+  const auto settled = [this] {
+    mu_.AssertReaderHeld();
+    return ready_.has_value() || !status_.ok();
+  };
+  mu_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+  return ready_.has_value();
+}
+
+FragmentUpdate FragmentLink::Take() {
+  FragmentUpdate update;
+  {
+    absl::MutexLock lock(&mu_);
+    CHECK(ready_.has_value());
+    // The thread is at rest while ready_ is set, so the anchor is ours.
+    update = *std::move(ready_);
+    anchor_.swap(update.new_anchor);
+    update.new_anchor = {};
+    version_ = update.head.version();
+    ready_.reset();
+    in_flight_ = false;
+    to_send_.reset();
+  }
+  session_->Wake();
+  return update;
+}
+
+absl::Status FragmentLink::status() const {
+  absl::MutexLock lock(&mu_);
+  return status_;
+}
+
+void FragmentLink::Run() {
+  Backoff backoff({}, options_.seed + options_.fragment);
+  IslandView view = session_->view();
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (stopping_ || view.stopping) return;
+    }
+    const absl::StatusOr<bool> done =
+        view.failure.ok() ? Step(view) : absl::StatusOr<bool>(view.failure);
+    if (done.ok()) {
+      if (*done) backoff.Reset();
+      // The timeout only bounds the harm of a wake-up that we might miss.
+      view = *done ? session_->view()
+                   : session_->AwaitChange(view.generation, absl::Seconds(1));
+      continue;
+    }
+    absl::MutexLock lock(&mu_);
+    if (!IsRetryable(done.status())) {
+      status_ = done.status();
+      return;
+    }
+    const absl::Duration pause = backoff.Next();
+    LOG(WARNING) << "fragment " << options_.fragment << ": "
+                 << done.status().message() << "; next try in "
+                 << absl::FormatDuration(pause);
+    mu_.AwaitWithTimeout(absl::Condition(&stopping_), pause);
+    view = session_->view();
+  }
+}
+
+absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
+  std::optional<PseudoGradientJob> to_send;
+  {
+    absl::MutexLock lock(&mu_);
+    if (ready_.has_value()) return false;
+    to_send.swap(to_send_);
+  }
+  if (to_send.has_value()) {
+    Encoded& encoded = contribution_.emplace();
+    ASSIGN_OR_RETURN(encoded.bytes, Encode(options_.uplink, to_send->values));
+    encoded.object = DescribeEncoding(options_.uplink, to_send->values.size(),
+                                      encoded.bytes);
+    encoded.tokens = to_send->tokens;
+    encoded.inner_steps = to_send->inner_steps;
+    offered_on_connection_.reset();
+  }
+  if (view.state.heads_size() <= static_cast<int>(options_.fragment)) {
+    return false;
+  }
+  if (view.state.heads(options_.fragment).version() > version_) {
+    ASSIGN_OR_RETURN(FragmentUpdate update, DownloadUpdate(view));
+    contribution_.reset();
+    update_download_ = {};
+    parameters_download_ = {};
+    absl::MutexLock lock(&mu_);
+    ready_ = std::move(update);
+    return true;
+  }
+  if (!MayOffer(view)) return false;
+  RETURN_IF_ERROR(Contribute(view));
+  offered_on_connection_ = view.connection;
+  return true;
+}
+
+bool FragmentLink::MayOffer(const IslandView& view) const {
+  const uint64_t first =
+      view.state.first_contribution_version(options_.fragment);
+  return contribution_.has_value() && view.connected &&
+         offered_on_connection_ != view.connection && first <= version_ &&
+         (view.state.run_state() == v1::RUNNING ||
+          view.state.run_state() == v1::SUSPENDED);
+}
+
+absl::Status FragmentLink::Contribute(const IslandView& view) {
+  v1::ContributionHeader header;
+  *header.mutable_identity() = view.identity;
+  header.set_fragment(options_.fragment);
+  header.set_base_version(version_);
+  header.set_tokens(contribution_->tokens);
+  header.set_inner_steps(contribution_->inner_steps);
+  *header.mutable_object() = contribution_->object;
+  ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                   client_->Contribute(header, contribution_->bytes));
+  if (response.verdict() == v1::ContributeResponse::LATE) {
+    LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
+              << " closed without this island; its progress "
+              << "goes into the next contribution";
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
+    const IslandView& view) {
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = view.identity;
+  request.set_fragment(options_.fragment);
+  request.set_from_version(version_);
+  if (contribution_.has_value()) {
+    request.set_contribution_digest(contribution_->object.digest());
+  }
+  const absl::Status fetched = client_->FetchUpdate(request, update_download_);
+  if (fetched.code() == absl::StatusCode::kNotFound) {
+    LOG(WARNING) << "fragment " << options_.fragment << ": "
+                 << fetched.message() << "; fetching the parameters";
+    return DownloadParameters(view);
+  }
+  RETURN_IF_ERROR(fetched);
+  RETURN_IF_ERROR(CheckDescription(update_download_.object, options_.downlink,
+                                   anchor_.size()));
+  FragmentUpdate update{.from_version = version_,
+                        .head = update_download_.head,
+                        .includes_island = update_download_.includes_island};
+  update.change.resize(anchor_.size());
+  RETURN_IF_ERROR(Decode(options_.downlink, update_download_.encoded,
+                         absl::MakeSpan(update.change)));
+  update.new_anchor = anchor_;
+  Rebase(update.change, absl::MakeSpan(update.new_anchor));
+  if (Digest128(absl::MakeConstSpan(update.new_anchor)) !=
+      update.head.digest()) {
+    LOG(ERROR) << "fragment " << options_.fragment
+               << ": the anchor differs from the coordinator's after version "
+               << update.head.version() << "; fetching the parameters";
+    const bool includes_island = update.includes_island;
+    ASSIGN_OR_RETURN(update, DownloadParameters(view));
+    update.includes_island |= includes_island;
+  }
+  return update;
+}
+
+absl::StatusOr<FragmentUpdate> FragmentLink::DownloadParameters(
+    const IslandView& view) {
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = view.identity;
+  request.set_fragment(options_.fragment);
+  request.set_version(view.state.heads(options_.fragment).version());
+  RETURN_IF_ERROR(client_->FetchParameters(request, parameters_download_));
+  const std::string& bytes = parameters_download_.bytes;
+  if (bytes.size() != anchor_.size() * sizeof(float)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "fragment ", options_.fragment, " has ", anchor_.size(),
+        " values here, but the coordinator sent ", bytes.size(), " bytes"));
+  }
+  FragmentUpdate update{.from_version = version_,
+                        .head = parameters_download_.head};
+  update.new_anchor.resize(anchor_.size());
+  std::memcpy(update.new_anchor.data(), bytes.data(), bytes.size());
+  update.change.resize(anchor_.size());
+  // PseudoGradient is OLD minus NEW, here with the names exchanged.
+  PseudoGradient(update.new_anchor, anchor_, absl::MakeSpan(update.change));
+  return update;
+}
+
+}  // namespace causeway

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One fragment's traffic with the coordinator, on a thread of its own, so that
+// training goes on beside it and several fragments can be in flight.
+//
+// Problem: the anchor (the fragment's global values this island holds) must
+// advance through exactly the versions the coordinator committed, while
+// uploads break off, rounds close late or without us, and the coordinator or
+// our own membership may be replaced at any moment.
+// Idea: the link keeps no record of what it told whom. It compares the
+// anchor's version with the newest published head, offers the contribution
+// that is due (idempotent, so offering again is harmless), and otherwise
+// fetches the update from the anchor's version to the next. Whether our
+// contribution is part of that update is for the coordinator to say.
+//
+//   IDLE --Send--> SENDING --accepted or late--> AWAITING --head moved-->
+//   FETCHING --> READY --Take--> IDLE            (IDLE --head moved-->
+//   FETCHING)
+//
+// The training thread calls Send, ready and Take; see each for when.
+#ifndef WORKER_SYNC_FRAGMENT_LINK_H_
+#define WORKER_SYNC_FRAGMENT_LINK_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/coordinator.pb.h"
+#include "quantization/codec.h"
+#include "worker/sync/coordinator_client.h"
+#include "worker/sync/island_session.h"
+
+namespace causeway {
+
+// One pseudo-gradient (anchor - local), with its weight.
+struct PseudoGradientJob {
+  std::vector<float> values;
+  uint64_t tokens = 0;
+  uint64_t inner_steps = 0;
+};
+
+// The step from one version of the anchor to another.
+struct FragmentUpdate {
+  uint64_t from_version = 0;
+  v1::FragmentHead head;
+  // Whether a contribution of this island is part of it.
+  bool includes_island = false;
+  // new anchor - old anchor, as decoded.
+  std::vector<float> change;
+  // Swapped into the anchor by Take.
+  std::vector<float> new_anchor;
+};
+
+class FragmentLink {
+ public:
+  struct Options {
+    uint32_t fragment = 0;
+    CodecSpec uplink;
+    CodecSpec downlink;
+    // Seeds the jitter of the back-off.
+    uint64_t seed = 0;
+  };
+
+  // `anchor` are the values at `head`. client and session outlive the link.
+  FragmentLink(Options options, v1::FragmentHead head,
+               std::vector<float> anchor, CoordinatorClient* client,
+               IslandSession* session);
+  // Stops the thread; a call under way ends when the client is shut down.
+  ~FragmentLink();
+
+  // --- For the training thread. ---
+
+  // The anchor and its version. The anchor changes only in Take.
+  absl::Span<const float> anchor() const { return anchor_; }
+  uint64_t version() const { return version_; }
+
+  // Hands over a contribution against the anchor; nothing else of this
+  // fragment may be under way (in_flight() is false).
+  void Send(PseudoGradientJob job);
+
+  // Whether a contribution was handed over and its update not yet taken.
+  bool in_flight() const;
+  // Whether an update waits to be taken.
+  bool ready() const;
+  // Waits until an update is ready, the link has failed, or the timeout.
+  // True if an update is ready.
+  bool AwaitReady(absl::Duration timeout) const;
+
+  // Takes the ready update and advances the anchor. The update's new_anchor
+  // is left empty.
+  FragmentUpdate Take();
+
+  // Why the link cannot go on; OK while it can.
+  absl::Status status() const;
+
+ private:
+  struct Encoded {
+    std::string bytes;
+    v1::EncodedObject object;
+    uint64_t tokens = 0;
+    uint64_t inner_steps = 0;
+  };
+
+  void Run();
+  // Does one thing that is due; false if nothing is.
+  absl::StatusOr<bool> Step(const IslandView& view);
+  bool MayOffer(const IslandView& view) const;
+  absl::Status Contribute(const IslandView& view);
+  absl::StatusOr<FragmentUpdate> DownloadUpdate(const IslandView& view);
+  // The whole fragment at its newest version, as an update.
+  absl::StatusOr<FragmentUpdate> DownloadParameters(const IslandView& view);
+
+  const Options options_;
+  CoordinatorClient* const client_;
+  IslandSession* const session_;
+
+  // Written by Take only, while the thread is at rest.
+  std::vector<float> anchor_;
+  uint64_t version_;
+
+  // The thread's own: the contribution under way and the connection it was
+  // last offered on.
+  std::optional<Encoded> contribution_;
+  std::optional<uint64_t> offered_on_connection_;
+  UpdateDownload update_download_;
+  ParametersDownload parameters_download_;
+
+  mutable absl::Mutex mu_;
+  std::optional<PseudoGradientJob> to_send_ ABSL_GUARDED_BY(mu_);
+  bool in_flight_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<FragmentUpdate> ready_ ABSL_GUARDED_BY(mu_);
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_FRAGMENT_LINK_H_

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/fragment_synchronizer.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/mixing.h"
+
+namespace causeway {
+
+FragmentSynchronizer::FragmentSynchronizer(
+    Options options, absl::Span<const v1::FragmentHead> heads,
+    absl::Span<const float> parameters, CoordinatorClient* client,
+    IslandSession* session)
+    : options_(std::move(options)), session_(session) {
+  const v1::SynchronizationConfig& config = options_.config;
+  for (uint32_t fragment = 0; fragment < options_.map.fragments(); ++fragment) {
+    std::vector<float> anchor(options_.map.size(fragment));
+    options_.map.Gather(fragment, parameters, absl::MakeSpan(anchor));
+    fragments_.emplace_back().link = std::make_unique<FragmentLink>(
+        FragmentLink::Options{.fragment = fragment,
+                              .uplink = {.format = config.uplink_format(),
+                                         .block_size = config.block_size()},
+                              .downlink = {.format = config.downlink_format(),
+                                           .block_size = config.block_size()},
+                              .seed = options_.seed},
+        heads[fragment], std::move(anchor), client, session);
+  }
+}
+
+absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
+    uint64_t step, uint64_t tokens, absl::Span<float> parameters) {
+  const SyncSchedule& schedule = options_.schedule;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    Fragment& fragment = fragments_[id];
+    RETURN_IF_ERROR(fragment.link->status());
+    fragment.window.tokens += tokens;
+    ++fragment.window.inner_steps;
+    // An update that none of our contributions waits for is a rebase, which may
+    // happen at any step; ours is applied at its step, so that what training
+    // sees does not depend on the link's speed.
+    if (fragment.link->ready() &&
+        (!fragment.link->in_flight() || step >= fragment.apply_step)) {
+      Apply(id, parameters);
+    }
+  }
+  if (step >= schedule.total_steps()) return Finish(parameters);
+
+  for (const SyncSchedule::Send& send : schedule.SendsAt(step)) {
+    Fragment& fragment = fragments_[send.fragment];
+    // A contribution builds on the newest version: catch up first.
+    while (fragment.link->in_flight() ||
+           NewestVersion(session_->view(), send.fragment) >
+               fragment.link->version()) {
+      ASSIGN_OR_RETURN(const bool applied,
+                       AwaitAndApply(send.fragment, parameters));
+      if (!applied) return Outcome{.step = step, .finished = true};
+    }
+    // What was caught up with may have been this very round.
+    if (fragment.link->version() >= send.version) continue;
+    Send(send.fragment, parameters);
+    fragment.apply_step = schedule.ApplyStep(step);
+  }
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    if (!fragment.link->in_flight() ||
+        step < fragment.apply_step + options_.config.max_overlap_steps()) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id, parameters));
+    if (!applied) return Outcome{.step = step, .finished = true};
+  }
+
+  Outcome outcome{.step = step};
+  if (std::exchange(rebased_, false)) {
+    std::vector<uint64_t> versions;
+    for (const Fragment& fragment : fragments_) {
+      versions.push_back(fragment.link->version());
+    }
+    outcome.step = schedule.ClampToVersions(step, versions);
+  }
+  outcome.finished = RunIsOver(session_->view());
+  return outcome;
+}
+
+absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish(
+    absl::Span<float> parameters) {
+  const SyncSchedule& schedule = options_.schedule;
+  bool settled = false;
+  while (!settled) {
+    // All at once, so that the last rounds of all fragments overlap.
+    for (uint32_t id = 0; id < fragments_.size(); ++id) {
+      const Fragment& fragment = fragments_[id];
+      if (!fragment.link->in_flight() && fragment.window.tokens > 0 &&
+          fragment.link->version() < schedule.FinalVersion(id)) {
+        Send(id, parameters);
+      }
+    }
+    settled = true;
+    for (uint32_t id = 0; id < fragments_.size(); ++id) {
+      if (fragments_[id].link->version() >= schedule.FinalVersion(id)) continue;
+      settled = false;
+      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id, parameters));
+      if (!applied) break;
+    }
+  }
+  return Outcome{.step = schedule.total_steps(), .finished = true};
+}
+
+void FragmentSynchronizer::Send(uint32_t id,
+                                absl::Span<const float> parameters) {
+  Fragment& fragment = fragments_[id];
+  const absl::Span<const float> anchor = fragment.link->anchor();
+  PseudoGradientJob job;
+  job.values.resize(anchor.size());
+  for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
+    PseudoGradient(anchor.subspan(segment.fragment_offset, segment.size),
+                   parameters.subspan(segment.model_offset, segment.size),
+                   absl::MakeSpan(job.values)
+                       .subspan(segment.fragment_offset, segment.size));
+  }
+  job.tokens = fragment.window.tokens;
+  job.inner_steps = fragment.window.inner_steps;
+  fragment.sent = fragment.window;
+  fragment.apply_step = 0;
+  fragment.link->Send(std::move(job));
+}
+
+absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
+    uint32_t id, absl::Span<float> parameters) {
+  const FragmentLink& link = *fragments_[id].link;
+  const absl::Time begin = options_.now();
+  while (!link.AwaitReady(absl::Milliseconds(200))) {
+    RETURN_IF_ERROR(link.status());
+    const IslandView view = session_->view();
+    if (view.stopping) return absl::CancelledError("the island is stopping");
+    RETURN_IF_ERROR(view.failure);
+    if (view.state.run_state() == v1::FINISHED &&
+        NewestVersion(view, id) <= link.version()) {
+      return false;
+    }
+  }
+  waited_ns_ += absl::ToInt64Nanoseconds(options_.now() - begin);
+  Apply(id, parameters);
+  return true;
+}
+
+void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
+  Fragment& fragment = fragments_[id];
+  const FragmentUpdate update = fragment.link->Take();
+  const absl::Span<const float> anchor = fragment.link->anchor();
+  const float mixing = static_cast<float>(options_.config.mixing());
+  for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
+    const absl::Span<float> local =
+        parameters.subspan(segment.model_offset, segment.size);
+    if (update.includes_island) {
+      Mix(anchor.subspan(segment.fragment_offset, segment.size), mixing, local);
+    } else {
+      Rebase(absl::MakeConstSpan(update.change)
+                 .subspan(segment.fragment_offset, segment.size),
+             local);
+    }
+  }
+  if (update.includes_island) {
+    fragment.window.tokens -= fragment.sent.tokens;
+    fragment.window.inner_steps -= fragment.sent.inner_steps;
+  } else {
+    rebased_ = true;
+  }
+  fragment.sent = {};
+}
+
+uint64_t FragmentSynchronizer::NewestVersion(const IslandView& view,
+                                             uint32_t fragment) const {
+  return view.state.heads(static_cast<int>(fragment)).version();
+}
+
+bool FragmentSynchronizer::RunIsOver(const IslandView& view) const {
+  if (view.state.run_state() != v1::FINISHED) return false;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    if (fragments_[id].link->version() < NewestVersion(view, id)) return false;
+  }
+  return true;
+}
+
+}  // namespace causeway

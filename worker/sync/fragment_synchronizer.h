@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An island's side of the outer loop: after each inner step it sends the
+// fragments that are due, applies the updates that have come, and waits only
+// where the schedule says that training may not run ahead any further
+// (outer_optimizer/sync_schedule.h).
+//
+//   while (!outcome.finished) {
+//     tokens = TrainOneStep(step, parameters);
+//     ASSIGN_OR_RETURN(outcome, sync.AfterStep(step + 1, tokens, parameters));
+//     step = outcome.step;
+//   }
+//
+// For one training thread.
+#ifndef WORKER_SYNC_FRAGMENT_SYNCHRONIZER_H_
+#define WORKER_SYNC_FRAGMENT_SYNCHRONIZER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "proto/coordinator.pb.h"
+#include "worker/sync/coordinator_client.h"
+#include "worker/sync/fragment_link.h"
+#include "worker/sync/island_session.h"
+
+namespace causeway {
+
+class FragmentSynchronizer {
+ public:
+  struct Options {
+    v1::SynchronizationConfig config;
+    FragmentMap map;
+    SyncSchedule schedule;
+    // Seeds the jitter of the back-off.
+    uint64_t seed = 0;
+    // For measuring waits.
+    std::function<absl::Time()> now;
+  };
+
+  // `parameters` are the whole model's, at `heads`. client and session outlive
+  // the synchronizer.
+  FragmentSynchronizer(Options options,
+                       absl::Span<const v1::FragmentHead> heads,
+                       absl::Span<const float> parameters,
+                       CoordinatorClient* client, IslandSession* session);
+
+  struct Outcome {
+    // The run step to go on from: `step`, or further on if the island had
+    // fallen behind the run.
+    uint64_t step = 0;
+    // Every fragment has its last version.
+    bool finished = false;
+  };
+
+  // After inner step number `step` (from 1) has trained `tokens` on
+  // `parameters`.
+  //   CANCELLED  the session was stopped.
+  //   else       why the island cannot be part of the run any more.
+  absl::StatusOr<Outcome> AfterStep(uint64_t step, uint64_t tokens,
+                                    absl::Span<float> parameters);
+
+  // Time training stood still for synchronization. Thread-safe.
+  absl::Duration waited() const { return absl::Nanoseconds(waited_ns_.load()); }
+
+ private:
+  // Training since the fragment's anchor that no merged contribution contains.
+  struct Window {
+    uint64_t tokens = 0;
+    uint64_t inner_steps = 0;
+  };
+  struct Fragment {
+    std::unique_ptr<FragmentLink> link;
+    Window window;
+    // The part of `window` that is in the contribution in flight.
+    Window sent;
+    // When its update is to be applied.
+    uint64_t apply_step = 0;
+  };
+
+  void Send(uint32_t fragment, absl::Span<const float> parameters);
+  // Waits for the fragment's next update and applies it. False if the run is
+  // over and there is none to come.
+  absl::StatusOr<bool> AwaitAndApply(uint32_t fragment,
+                                     absl::Span<float> parameters);
+  void Apply(uint32_t fragment, absl::Span<float> parameters);
+  // At the last step: until every fragment has its last version.
+  absl::StatusOr<Outcome> Finish(absl::Span<float> parameters);
+  uint64_t NewestVersion(const IslandView& view, uint32_t fragment) const;
+  bool RunIsOver(const IslandView& view) const;
+
+  const Options options_;
+  IslandSession* const session_;
+  std::vector<Fragment> fragments_;
+  // Whether an update was applied as a rebase since the last AfterStep.
+  bool rebased_ = false;
+  std::atomic<int64_t> waited_ns_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_FRAGMENT_SYNCHRONIZER_H_
