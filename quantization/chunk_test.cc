@@ -44,6 +44,18 @@ TEST(ChunkTest, CutAndAssembledIsTheSameObjectForAnyChunkSize) {
   }
 }
 
+TEST(ChunkTest, AnAssemblerGoesOnWhereAnotherBrokeOff) {
+  const std::string object = Object(10);
+  std::string assembled(10, '\0');
+  ChunkAssembler first(absl::MakeSpan(assembled));
+  ASSERT_OK(first.Add(MakeChunk(object, 0, 7)));
+  ChunkAssembler second(absl::MakeSpan(assembled), first.next_offset());
+  EXPECT_FALSE(second.complete());
+  ASSERT_OK(second.Add(MakeChunk(object, 7)));
+  EXPECT_TRUE(second.complete());
+  EXPECT_EQ(assembled, object);
+}
+
 TEST(ChunkTest, NoChunkExceedsTheLimit) {
   const std::string object = Object(kMaxChunkBytes + 1);
   EXPECT_EQ(MakeChunk(object, 0).data().size(), kMaxChunkBytes);

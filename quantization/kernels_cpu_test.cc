@@ -18,7 +18,7 @@ namespace causeway {
 namespace {
 
 // Runs every test once for each instruction set that this machine has.
-class KernelsTest : public testing::TestWithParam<uint32_t> {
+class KernelsTest : public testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(GetParam());
@@ -30,16 +30,16 @@ class KernelsTest : public testing::TestWithParam<uint32_t> {
   }
 };
 
-std::vector<uint32_t> AllTargets() {
-  std::vector<uint32_t> targets;
+std::vector<int64_t> AllTargets() {
+  std::vector<int64_t> targets;
   for (const auto target : hwy::SupportedAndGeneratedTargets()) {
-    targets.push_back(static_cast<uint32_t>(target));
+    targets.push_back(target);
   }
   return targets;
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, KernelsTest, testing::ValuesIn(AllTargets()),
-                         [](const testing::TestParamInfo<uint32_t>& info) {
+                         [](const testing::TestParamInfo<int64_t>& info) {
                            return std::string(hwy::TargetName(info.param));
                          });
 

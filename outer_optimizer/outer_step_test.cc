@@ -1,0 +1,373 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "outer_optimizer/outer_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>  // NOLINT: the step is what is shared, not a lock.
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/checksum.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Outer = v1::OuterOptimizerConfig;
+
+constexpr CodecSpec kFp32 = {.format = v1::FP32};
+constexpr CodecSpec kBf16 = {.format = v1::BF16};
+constexpr OuterStepOptions kNesterov = {.algorithm = Outer::NESTEROV,
+                                        .learning_rate = 0.7f,
+                                        .momentum = 0.9f,
+                                        .downlink = kFp32};
+
+std::vector<float> Values(size_t count, uint32_t seed, float scale = 1) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    seed = seed * 1664525 + 1013904223;
+    value = scale * static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-31f;
+  }
+  return values;
+}
+
+std::string EncodeOrDie(const CodecSpec& spec, absl::Span<const float> values) {
+  return Encode(spec, values).value();
+}
+
+// Equal as bits: tells 0 from -0.
+void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(Digest128(a), Digest128(b));
+}
+
+void ExpectSameBits(const OuterStepResult& a, const OuterStepResult& b) {
+  ExpectSameBits(a.state.theta, b.state.theta);
+  ExpectSameBits(a.state.momentum, b.state.momentum);
+  ExpectSameBits(a.state.residual, b.state.residual);
+  EXPECT_EQ(a.update, b.update);
+  EXPECT_EQ(a.gradient_norm, b.gradient_norm);
+}
+
+// Applies `gradients`, one per step, to theta = 0 and returns how far each
+// step moved it.
+std::vector<float> StepsOf(const OuterStepOptions& options,
+                           const std::vector<float>& gradients) {
+  FragmentState state = InitialFragmentState(options, {0.0f});
+  std::vector<float> steps;
+  for (const float gradient : gradients) {
+    const std::string encoded = EncodeOrDie(kFp32, {gradient});
+    OuterStepResult result =
+        RunOuterStep(options, state, {{kFp32, encoded, 1.0f}}).value();
+    steps.push_back(state.theta[0] - result.state.theta[0]);
+    state = std::move(result.state);
+  }
+  return steps;
+}
+
+// A published example of outer Nesterov: learning rate 0.1, momentum 0.7.
+TEST(OuterStepGoldenTest, Nesterov) {
+  const OuterStepOptions options = {.algorithm = Outer::NESTEROV,
+                                    .learning_rate = 0.1f,
+                                    .momentum = 0.7f,
+                                    .downlink = kFp32};
+  const float gradients[] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f};
+  const float steps[] = {0.0415f, 0.0585f, 0.0755f, 0.0925f, 0.1095f};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(StepsOf(options, {0.5f, gradients[i]}),
+                ElementsAre(testing::FloatNear(0.085f, 1e-7f),
+                            testing::FloatNear(steps[i], 1e-7f)));
+  }
+}
+
+// torch.optim.SGD(lr=0.5, momentum=0.5), by hand; every number is a short
+// binary fraction, so equality is exact.
+//   buf: 1, 0.5 - 1 = -0.5, -0.25 + 2 = 1.75
+TEST(OuterStepGoldenTest, TorchSgd) {
+  const std::vector<float> gradients = {1.0f, -1.0f, 2.0f};
+  OuterStepOptions options = {.algorithm = Outer::NESTEROV,
+                              .learning_rate = 0.5f,
+                              .momentum = 0.5f,
+                              .downlink = kFp32};
+  // nesterov=True: lr (g + mu buf).
+  EXPECT_THAT(StepsOf(options, gradients),
+              ElementsAre(0.75f, -0.625f, 1.4375f));
+  // nesterov=False: lr buf.
+  options.algorithm = Outer::HEAVY_BALL;
+  EXPECT_THAT(StepsOf(options, gradients), ElementsAre(0.5f, -0.25f, 0.875f));
+  // momentum=0: lr g.
+  options.algorithm = Outer::SGD;
+  EXPECT_THAT(StepsOf(options, gradients), ElementsAre(0.5f, -0.5f, 1.0f));
+}
+
+TEST(OuterStepTest, SgdWithRate1AndEqualSharesAveragesParameters) {
+  // Short binary fractions: exact.
+  const FragmentState state = {.theta = {1.0f, -2.0f, 0.5f}};
+  const std::vector<float> islands[] = {{2.0f, -1.0f, 0.0f},
+                                        {0.5f, -4.0f, 0.25f}};
+  std::string encoded[2];
+  std::vector<MergeInput> inputs;
+  for (int i = 0; i < 2; ++i) {
+    std::vector<float> delta(3);
+    PseudoGradient(state.theta, islands[i], absl::MakeSpan(delta));
+    encoded[i] = EncodeOrDie(kFp32, delta);
+    inputs.push_back({kFp32, encoded[i], 0.5f});
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep({.algorithm = Outer::SGD, .learning_rate = 1}, state,
+                   inputs));
+  EXPECT_THAT(result.state.theta, ElementsAre(1.25f, -2.5f, 0.125f));
+  EXPECT_THAT(result.state.momentum, IsEmpty());
+}
+
+TEST(OuterStepTest, OneIslandWithRate1AndNoMomentumIsTheIdentity) {
+  const FragmentState state = {.theta = {1.0f, -2.0f, 0.5f},
+                               .momentum = {0, 0, 0}};
+  const std::vector<float> island = {1.125f, -2.5f, 0.75f};
+  std::vector<float> delta(3);
+  PseudoGradient(state.theta, island, absl::MakeSpan(delta));
+  const std::string encoded = EncodeOrDie(kFp32, delta);
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep({.algorithm = Outer::NESTEROV, .learning_rate = 1}, state,
+                   {{kFp32, encoded, 1.0f}}));
+  EXPECT_EQ(result.state.theta, island);
+}
+
+TEST(OuterStepTest, NormIsOfTheMergedGradient) {
+  const FragmentState state = InitialFragmentState(kNesterov, {0, 0});
+  const std::string a = EncodeOrDie(kFp32, {6, 0});
+  const std::string b = EncodeOrDie(kFp32, {0, 8});
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep(kNesterov, state, {{kFp32, a, 0.5f}, {kFp32, b, 0.5f}}));
+  EXPECT_EQ(result.gradient_norm, 5);
+}
+
+TEST(OuterStepTest, AnEmptyFragmentIsFine) {
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep(kNesterov, InitialFragmentState(kNesterov, {}),
+                   {{kFp32, "", 1.0f}}));
+  EXPECT_EQ(result.update, "");
+  EXPECT_EQ(result.gradient_norm, 0);
+}
+
+// A fragment of several tiles with contributions in both formats.
+class OuterStepTilesTest : public testing::TestWithParam<v1::Format> {
+ protected:
+  static constexpr size_t kSize = 5 * OuterStep::kTileValues + 123;
+
+  void SetUp() override {
+    options_.downlink.format = GetParam();
+    state_ = InitialFragmentState(options_, Values(kSize, 1));
+    state_.momentum = Values(kSize, 2, 1e-3f);
+    if (!state_.residual.empty()) state_.residual = Values(kSize, 3, 1e-6f);
+    for (uint32_t i = 0; i < 3; ++i) {
+      const CodecSpec& spec = i == 1 ? kBf16 : kFp32;
+      encoded_.push_back(EncodeOrDie(spec, Values(kSize, 10 + i, 1e-3f)));
+      inputs_.push_back({spec, "", shares_[i]});
+    }
+    for (uint32_t i = 0; i < 3; ++i) inputs_[i].encoded = encoded_[i];
+  }
+
+  const std::vector<float> shares_ = {0.2f, 0.3f, 0.5f};
+  OuterStepOptions options_ = kNesterov;
+  FragmentState state_;
+  std::vector<std::string> encoded_;
+  std::vector<MergeInput> inputs_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Downlinks, OuterStepTilesTest,
+                         testing::Values(v1::FP32, v1::BF16),
+                         [](const testing::TestParamInfo<v1::Format>& info) {
+                           return v1::Format_Name(info.param);
+                         });
+
+// The equations of the header, one whole vector after the other.
+TEST_P(OuterStepTilesTest, EqualsTheEquationsBitForBit) {
+  std::vector<float> gradient(kSize);
+  for (const MergeInput& input : inputs_) {
+    ASSERT_OK(DecodeAccumulate(input.spec, input.encoded, input.share,
+                               absl::MakeSpan(gradient)));
+  }
+  OuterStepResult want;
+  want.state = state_;
+  std::vector<float> change(kSize);
+  for (size_t i = 0; i < kSize; ++i) {
+    float& m = want.state.momentum[i];
+    m = 0.9f * m;
+    m += gradient[i];
+    const float ahead = 0.9f * m;
+    change[i] = -0.7f * (gradient[i] + ahead);
+    if (!state_.residual.empty()) change[i] += state_.residual[i];
+  }
+  want.update = EncodeOrDie(options_.downlink, change);
+  std::vector<float> decoded(kSize);
+  ASSERT_OK(Decode(options_.downlink, want.update, absl::MakeSpan(decoded)));
+  for (size_t i = 0; i < kSize; ++i) {
+    want.state.theta[i] += decoded[i];
+    if (!state_.residual.empty()) {
+      want.state.residual[i] = change[i] - decoded[i];
+    }
+  }
+  double sum = 0;
+  for (const float g : gradient) sum += double{g} * double{g};
+
+  ASSERT_OK_AND_ASSIGN(OuterStepResult got,
+                       RunOuterStep(options_, state_, inputs_));
+  EXPECT_NEAR(got.gradient_norm, std::sqrt(sum), 1e-12);
+  want.gradient_norm = got.gradient_norm;
+  ExpectSameBits(got, want);
+}
+
+TEST_P(OuterStepTilesTest, IslandsThatAddTheUpdateHoldTheSameBits) {
+  ASSERT_OK_AND_ASSIGN(const OuterStepResult result,
+                       RunOuterStep(options_, state_, inputs_));
+  std::vector<float> decoded(kSize);
+  ASSERT_OK(Decode(options_.downlink, result.update, absl::MakeSpan(decoded)));
+  std::vector<float> anchor = state_.theta;
+  std::vector<float> parameters = Values(kSize, 20);
+  Rebase(decoded, absl::MakeSpan(anchor));
+  Mix(anchor, 0, absl::MakeSpan(parameters));
+  ExpectSameBits(anchor, result.state.theta);
+  ExpectSameBits(parameters, result.state.theta);
+}
+
+TEST_P(OuterStepTilesTest, BitsDoNotDependOnOrderOrThreads) {
+  ASSERT_OK_AND_ASSIGN(const OuterStepResult want,
+                       RunOuterStep(options_, state_, inputs_));
+  ASSERT_OK_AND_ASSIGN(auto backwards,
+                       OuterStep::Create(options_, state_, inputs_));
+  ASSERT_EQ(backwards->tiles(), 6u);
+  for (uint64_t tile = 6; tile > 0; --tile) backwards->Run(tile - 1, tile);
+  ASSERT_OK_AND_ASSIGN(const OuterStepResult got,
+                       std::move(*backwards).Finish());
+  ExpectSameBits(got, want);
+
+  for (uint64_t count = 2; count <= 6; ++count) {
+    ASSERT_OK_AND_ASSIGN(auto step,
+                         OuterStep::Create(options_, state_, inputs_));
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < count; ++i) {
+      threads.emplace_back(
+          [&step, i, count] { step->Run(6 * i / count, 6 * (i + 1) / count); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_OK_AND_ASSIGN(const OuterStepResult parallel,
+                         std::move(*step).Finish());
+    ExpectSameBits(parallel, want);
+  }
+}
+
+// Otherwise a coarse format would lose small changes for good.
+TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
+  OuterStepOptions exact_options = kNesterov;
+  FragmentState exact = InitialFragmentState(exact_options, state_.theta);
+  FragmentState state = InitialFragmentState(options_, state_.theta);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_OK_AND_ASSIGN(OuterStepResult result,
+                         RunOuterStep(options_, state, inputs_));
+    state = std::move(result.state);
+    ASSERT_OK_AND_ASSIGN(result, RunOuterStep(exact_options, exact, inputs_));
+    exact = std::move(result.state);
+  }
+  ExpectSameBits(state.momentum, exact.momentum);
+  double worst = 0;
+  double worst_residual = 0;
+  for (size_t i = 0; i < kSize; ++i) {
+    const double residual = state.residual.empty() ? 0 : state.residual[i];
+    worst = std::max(worst, std::abs(double{state.theta[i]} + residual -
+                                     double{exact.theta[i]}));
+    worst_residual = std::max(worst_residual, std::abs(residual));
+  }
+  // 20 rounded additions to values below 2.
+  EXPECT_LE(worst, 40 * 0x1p-24);
+  // One rounding of bfloat16, not twenty.
+  EXPECT_LE(worst_residual, 0.2 * 0x1p-8);
+}
+
+TEST_P(OuterStepTilesTest, RefusesNonFiniteContributionsByName) {
+  const FragmentState before = state_;
+  std::vector<float> values = Values(kSize, 11);
+  values[4000] = NAN;
+  const std::string bad = EncodeOrDie(kBf16, values);
+  inputs_[1].encoded = bad;
+  EXPECT_THAT(RunOuterStep(options_, state_, inputs_),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("contribution 1: value 4000 of")));
+  ExpectSameBits(state_.theta, before.theta);
+  ExpectSameBits(state_.momentum, before.momentum);
+}
+
+TEST_P(OuterStepTilesTest, RefusesAResultThatIsNotFinite) {
+  state_.theta[2050] = -3e38f;
+  state_.momentum[2050] = 3e38f;
+  EXPECT_THAT(RunOuterStep(options_, state_, inputs_),
+              StatusIs(StatusCode::kOutOfRange,
+                       HasSubstr("among values 2048 to 4095")));
+}
+
+TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
+  const auto error = [&] {
+    return OuterStep::Create(options_, state_, inputs_).status();
+  };
+  EXPECT_THAT(OuterStep::Create(options_, state_, {}).status(),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("needs a contribution")));
+  inputs_[2].share = 1.5f;
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("contribution 2: its share is 1.5")));
+  inputs_[2].share = 0.5f;
+  inputs_[1].encoded.remove_suffix(2);
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("contribution 1: BF16 encoding")));
+  inputs_[1].encoded = encoded_[1];
+  state_.momentum.pop_back();
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("momentum has 10362 values, want "
+                                          "10363")));
+  state_.momentum.push_back(0);
+  state_.residual.push_back(0);
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("residual has")));
+  state_.residual.pop_back();
+  EXPECT_OK(error());
+  options_.algorithm = Outer::ALGORITHM_UNSPECIFIED;
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("NESTEROV, SGD, HEAVY_BALL")));
+  options_ = kNesterov;
+  options_.learning_rate = INFINITY;
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("must be finite")));
+}
+
+TEST(OuterStepOptionsTest, ComeFromTheConfig) {
+  v1::RunConfig config;
+  config.mutable_outer_optimizer()->set_algorithm(Outer::HEAVY_BALL);
+  config.mutable_outer_optimizer()->set_learning_rate(0.25);
+  config.mutable_outer_optimizer()->set_momentum(0.5);
+  config.mutable_synchronization()->set_downlink_format(v1::BF16);
+  config.mutable_synchronization()->set_block_size(64);
+  const OuterStepOptions options = MakeOuterStepOptions(config);
+  EXPECT_EQ(options.algorithm, Outer::HEAVY_BALL);
+  EXPECT_EQ(options.learning_rate, 0.25f);
+  EXPECT_EQ(options.momentum, 0.5f);
+  EXPECT_EQ(options.downlink,
+            (CodecSpec{.format = v1::BF16, .block_size = 64}));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "outer_optimizer/sync_schedule.h"
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Send = SyncSchedule::Send;
+
+std::vector<Send> AllSends(const SyncSchedule& schedule) {
+  std::vector<Send> sends;
+  for (uint64_t step = 0; step <= schedule.total_steps() + 5; ++step) {
+    for (const Send& send : schedule.SendsAt(step)) sends.push_back(send);
+  }
+  return sends;
+}
+
+TEST(SyncScheduleTest, OneFragmentWithoutOverlapIsDiLoCo) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 10, .send_offsets = {0}, .total_steps = 30}));
+  EXPECT_THAT(AllSends(schedule),
+              ElementsAre(Send{0, 10, 1}, Send{0, 20, 2}, Send{0, 30, 3}));
+  EXPECT_EQ(schedule.ApplyStep(20), 20u);
+  EXPECT_EQ(schedule.TotalRounds(), 3u);
+}
+
+TEST(SyncScheduleTest, ARestOfARoundIsSentAtTheEnd) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 10, .send_offsets = {0}, .total_steps = 21}));
+  EXPECT_THAT(AllSends(schedule),
+              ElementsAre(Send{0, 10, 1}, Send{0, 20, 2}, Send{0, 21, 3}));
+}
+
+TEST(SyncScheduleTest, FragmentsTakeTurns) {
+  ASSERT_OK_AND_ASSIGN(const SyncSchedule schedule,
+                       SyncSchedule::Create({.round_steps = 10,
+                                             .send_offsets = {0, 3, 6},
+                                             .overlap_steps = 4,
+                                             .total_steps = 26}));
+  // Fragment 2 is sent at 16 and, regularly, at 26, the last step; the others
+  // once more at 26 with what they have learnt since 20 and 23.
+  EXPECT_THAT(AllSends(schedule),
+              ElementsAre(Send{0, 10, 1}, Send{1, 13, 1}, Send{2, 16, 1},
+                          Send{0, 20, 2}, Send{1, 23, 2}, Send{0, 26, 3},
+                          Send{1, 26, 3}, Send{2, 26, 2}));
+  EXPECT_EQ(schedule.FinalVersion(0), 3u);
+  EXPECT_EQ(schedule.FinalVersion(2), 2u);
+  EXPECT_EQ(schedule.TotalRounds(), 8u);
+  EXPECT_EQ(schedule.ApplyStep(16), 20u);
+  // Not beyond the end.
+  EXPECT_EQ(schedule.ApplyStep(23), 26u);
+  EXPECT_EQ(schedule.ApplyStep(26), 26u);
+}
+
+TEST(SyncScheduleTest, ARunShorterThanARoundIsOneRound) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 100, .send_offsets = {0, 50}, .total_steps = 7}));
+  EXPECT_THAT(AllSends(schedule), ElementsAre(Send{0, 7, 1}, Send{1, 7, 1}));
+}
+
+TEST(SyncScheduleTest, EveryStepIsARoundWithH1) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 1, .send_offsets = {0, 0}, .total_steps = 2}));
+  EXPECT_THAT(AllSends(schedule), ElementsAre(Send{0, 1, 1}, Send{1, 1, 1},
+                                              Send{0, 2, 2}, Send{1, 2, 2}));
+}
+
+TEST(SyncScheduleTest, NothingFollowsTheEnd) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 30}));
+  EXPECT_EQ(schedule.NextSend(30), std::nullopt);
+  EXPECT_EQ(schedule.NextSend(1, 1000), std::nullopt);
+  EXPECT_THAT(schedule.SendsAt(0), IsEmpty());
+  EXPECT_THAT(schedule.SendsAt(31), IsEmpty());
+}
+
+TEST(SyncScheduleTest, PositionIsTheLatestRoundSeen) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 33}));
+  EXPECT_EQ(schedule.RunPosition({0, 0}), 0u);
+  EXPECT_EQ(schedule.RunPosition({1, 0}), 10u);
+  EXPECT_EQ(schedule.RunPosition({1, 1}), 15u);
+  EXPECT_EQ(schedule.RunPosition({2, 1}), 20u);
+  EXPECT_EQ(schedule.RunPosition({3, 3}), 33u);
+  EXPECT_EQ(schedule.RunPosition({4, 3}), 33u);
+}
+
+TEST(SyncScheduleTest, IsReadFromConfigAndPlan) {
+  v1::RunConfig config;
+  config.mutable_synchronization()->set_inner_steps_per_round(8);
+  config.mutable_synchronization()->set_overlap_steps(3);
+  config.mutable_training()->set_total_steps(20);
+  v1::FragmentPlan plan;
+  plan.add_fragments();
+  plan.add_fragments()->set_send_offset_steps(4);
+  ASSERT_OK_AND_ASSIGN(const SyncSchedule schedule,
+                       SyncSchedule::Create(config, plan));
+  EXPECT_EQ(schedule.fragments(), 2u);
+  EXPECT_EQ(schedule.round_steps(), 8u);
+  EXPECT_EQ(schedule.overlap_steps(), 3u);
+  EXPECT_EQ(schedule.total_steps(), 20u);
+  EXPECT_TRUE(schedule.IsSentAt(1, 12));
+}
+
+// All small schedules against the rule as it is written down.
+TEST(SyncScheduleTest, HoldsTheRuleForAllSmallNumbers) {
+  for (uint64_t round = 1; round <= 6; ++round) {
+    for (uint64_t offset = 0; offset < round; ++offset) {
+      for (uint64_t total = 1; total <= 20; ++total) {
+        ASSERT_OK_AND_ASSIGN(const SyncSchedule schedule,
+                             SyncSchedule::Create({.round_steps = round,
+                                                   .send_offsets = {offset},
+                                                   .total_steps = total}));
+        uint64_t version = 0;
+        uint64_t last_send = 0;
+        for (uint64_t step = 0; step <= total; ++step) {
+          const bool regular =
+              step >= round + offset && (step - offset) % round == 0;
+          const bool sent = regular || step == total;
+          ASSERT_EQ(schedule.IsSentAt(0, step), sent)
+              << round << " " << offset << " " << total << " " << step;
+          if (!sent) continue;
+          const std::optional<Send> next = schedule.NextSend(0, last_send);
+          ++version;
+          ASSERT_EQ(next, (Send{0, step, version}));
+          ASSERT_EQ(schedule.StepOfVersion(0, version), step);
+          last_send = step;
+        }
+        ASSERT_EQ(schedule.FinalVersion(0), version);
+        ASSERT_EQ(schedule.StepOfVersion(0, 0), 0u);
+        ASSERT_EQ(schedule.StepOfVersion(0, version + 1), total);
+      }
+    }
+  }
+}
+
+TEST(SyncScheduleTest, RefusesWhatCannotBe) {
+  const auto create = [](SyncSchedule::Options options) {
+    return SyncSchedule::Create(std::move(options)).status();
+  };
+  EXPECT_THAT(create({.send_offsets = {0}, .total_steps = 5}),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("inner_steps_per_round is 0")));
+  EXPECT_THAT(
+      create({.round_steps = 5, .send_offsets = {0}}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("total_steps is 0")));
+  EXPECT_THAT(
+      create({.round_steps = 5, .total_steps = 5}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("no fragments")));
+  EXPECT_THAT(create({.round_steps = 5,
+                      .send_offsets = {0},
+                      .overlap_steps = 5,
+                      .total_steps = 5}),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("overlap_steps is 5, want less than")));
+  EXPECT_THAT(
+      create({.round_steps = 5, .send_offsets = {0, 5}, .total_steps = 5}),
+      StatusIs(StatusCode::kInvalidArgument,
+               HasSubstr("offset of fragment 1 is 5, want less than")));
+}
+
+}  // namespace
+}  // namespace causeway
