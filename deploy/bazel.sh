@@ -6,19 +6,17 @@
 # terminal: where the kernel or a container forbids Bazel's sandbox, Bazel
 # itself falls back to running actions in a plain directory.
 
-# Variables such as CC, JAVA_HOME or USE_BAZEL_VERSION would change the compiler
-# or the Bazel that is run, so Bazel sees only what is named here.
-run_bazel() {
-  env -i HOME="${HOME:=$(bazel_home)}" USER="$(id -un)" TERM="${TERM:-dumb}" \
-    LANG=C.UTF-8 \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    /usr/bin/bazel "$@"
-}
-
 # HOME may be unset in a service or a container; Bazel keeps its cache there.
-bazel_home() {
-  getent passwd "$(id -u)" | cut -d: -f6
-}
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
+
+# Bazel, in an environment of its own: variables such as CC, JAVA_HOME or
+# USE_BAZEL_VERSION would change the compiler or the Bazel that is run. A
+# command rather than a function, so that "${BAZEL[@]}" ... & leaves Bazel's
+# process id in $!.
+# shellcheck disable=SC2034  # for those who source this
+BAZEL=(env -i HOME="${HOME}" USER="$(id -un)" TERM="${TERM:-dumb}" LANG=C.UTF-8
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+  /usr/bin/bazel)
 
 # Options for a build whose output is read by people: a live display in a
 # terminal, else a line now and then. No links are left in the source tree.
@@ -32,9 +30,9 @@ bazel_display_options() {
 # Whether a Bazel server for the source tree $1 is up. Bazel names its output
 # base after the MD5 of that path; asking Bazel itself would start a server.
 bazel_server_is_up() {
-  local base digest pid
+  local digest pid base
+  base="${HOME}/.cache/bazel/_bazel_$(id -un)"
   digest="$(printf '%s' "$1" | md5sum | cut -d' ' -f1)"
-  base="${HOME:=$(bazel_home)}/.cache/bazel/_bazel_$(id -un)/${digest}"
-  pid="$(cat "${base}/server/server.pid.txt" 2>/dev/null)" || return 1
+  pid="$(cat "${base}/${digest}/server/server.pid.txt" 2>/dev/null)" || return 1
   kill -0 "${pid}" 2>/dev/null
 }

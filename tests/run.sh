@@ -48,7 +48,7 @@ finish() {
     wait "${bazel_pid}" || true
   fi
   if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
-    run_bazel shutdown >/dev/null 2>&1 || true
+    "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
   fi
   if [[ -n "${scratch}" ]]; then rm -rf "${scratch}"; fi
   # Whatever ended the script early is a failure, too.
@@ -64,7 +64,7 @@ finish() {
 # it waits for a child in the foreground.
 bazel() {
   local code=0
-  run_bazel "$@" &
+  "${BAZEL[@]}" "$@" &
   bazel_pid=$!
   wait "${bazel_pid}" || code=$?
   bazel_pid=
@@ -92,7 +92,7 @@ check_style() {
 # Compiles the targets that need nvcc, where it is. Running them needs a GPU.
 build_cuda() {
   local targets
-  mapfile -t targets < <(run_bazel query --noshow_progress \
+  mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
     'attr(tags, "\bcuda\b", //...)' 2>/dev/null)
   if ((${#targets[@]} == 0)); then return; fi
   heading "CUDA targets (compiled, not run)"
