@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,32 +12,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
-#include "worker/data/test_files.h"
+#include "worker/data/test_dataset.h"
 #include "worker/data/validation_set.h"
 
 namespace causeway {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int kLength = 8;
-constexpr int kTokens = 20000;
-
-// A stream in which a token is its own position.
-Dataset Positions(uint32_t shards) {
-  std::vector<uint16_t> ids(kTokens);
-  for (int i = 0; i < kTokens; ++i) ids[i] = static_cast<uint16_t>(i);
-  v1::RunConfig config;
-  config.mutable_model()->set_vocab_size(kTokens);
-  config.mutable_model()->set_sequence_length(kLength);
-  config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
-  config.mutable_data()->set_validation_fraction(0.1);
-  config.mutable_data()->set_shards(shards);
-  absl::StatusOr<Dataset> dataset =
-      OpenDataset(config, {WriteTestFile("positions.bin", BytesOf(ids))});
-  EXPECT_OK(dataset.status());
-  return *std::move(dataset);
-}
 
 Sampler MakeSampler(const Dataset& dataset, const Sampler::Options& options) {
   absl::StatusOr<Sampler> sampler = Sampler::Create(&dataset, options);
@@ -49,7 +29,7 @@ Sampler MakeSampler(const Dataset& dataset, const Sampler::Options& options) {
 // The tokens of the first `steps` batches of rank 0.
 std::vector<int32_t> FirstTokens(const Sampler& sampler, int batch_size,
                                  int steps) {
-  std::vector<int32_t> tokens(batch_size * kLength);
+  std::vector<int32_t> tokens(batch_size * kTestSequenceLength);
   std::vector<int32_t> targets(tokens.size());
   std::vector<int32_t> all;
   for (int step = 0; step < steps; ++step) {
@@ -63,7 +43,7 @@ std::vector<int32_t> FirstTokens(const Sampler& sampler, int batch_size,
 }
 
 TEST(SamplerTest, EpochVisitsEveryWindowOnceAndEpochsDiffer) {
-  const Dataset dataset = Positions(3);
+  const Dataset dataset = PositionsDataset(3);
   const Sampler sampler =
       MakeSampler(dataset, {.seed = 5, .shard = 1, .batch_size = 4});
   const int64_t windows = sampler.epoch_windows();
@@ -87,7 +67,7 @@ TEST(SamplerTest, EpochVisitsEveryWindowOnceAndEpochsDiffer) {
 // Two epochs of every shard, read as batches: no token is shared between
 // shards or with the validation windows, as input or as target.
 TEST(SamplerTest, BatchesNeverCrossIntoOtherShardsOrValidation) {
-  const Dataset dataset = Positions(2);
+  const Dataset dataset = PositionsDataset(2);
   std::vector<std::set<int32_t>> seen(3);
   for (int shard = 0; shard < 2; ++shard) {
     const Sampler sampler =
@@ -99,7 +79,7 @@ TEST(SamplerTest, BatchesNeverCrossIntoOtherShardsOrValidation) {
     }
   }
   const ValidationSet validation(&dataset, 0);
-  std::vector<int32_t> tokens(validation.size() * kLength);
+  std::vector<int32_t> tokens(validation.size() * kTestSequenceLength);
   std::vector<int32_t> targets(tokens.size());
   validation.Fill(0, absl::MakeSpan(tokens), absl::MakeSpan(targets));
   seen[2].insert(tokens.begin(), tokens.end());
@@ -116,24 +96,24 @@ TEST(SamplerTest, BatchesNeverCrossIntoOtherShardsOrValidation) {
 }
 
 TEST(SamplerTest, BatchDoesNotDependOnTheAgeOfTheProcess) {
-  const Dataset dataset = Positions(1);
+  const Dataset dataset = PositionsDataset(1);
   const Sampler::Options options = {.seed = 3, .batch_size = 2};
   const Sampler old = MakeSampler(dataset, options);
   const std::vector<int32_t> history = FirstTokens(old, 2, 500);
   const Sampler young = MakeSampler(dataset, options);
-  std::vector<int32_t> tokens(2 * kLength);
+  std::vector<int32_t> tokens(2 * kTestSequenceLength);
   std::vector<int32_t> targets(tokens.size());
   young.FillBatch(499, 0, absl::MakeSpan(tokens), absl::MakeSpan(targets));
-  EXPECT_TRUE(
-      std::equal(tokens.begin(), tokens.end(), history.end() - 2 * kLength));
+  EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(),
+                         history.end() - 2 * kTestSequenceLength));
 }
 
 TEST(SamplerTest, RanksShareOneBatch) {
-  const Dataset dataset = Positions(1);
+  const Dataset dataset = PositionsDataset(1);
   const Sampler one = MakeSampler(dataset, {.seed = 3, .batch_size = 6});
   const Sampler three =
       MakeSampler(dataset, {.seed = 3, .batch_size = 6, .ranks = 3});
-  std::vector<int32_t> whole(6 * kLength);
+  std::vector<int32_t> whole(6 * kTestSequenceLength);
   std::vector<int32_t> whole_targets(whole.size());
   one.FillBatch(17, 0, absl::MakeSpan(whole), absl::MakeSpan(whole_targets));
   std::vector<int32_t> joined(whole.size());
@@ -141,16 +121,17 @@ TEST(SamplerTest, RanksShareOneBatch) {
   for (int rank = 0; rank < 3; ++rank) {
     three.FillBatch(
         17, rank,
-        absl::MakeSpan(joined).subspan(rank * 2 * kLength, 2 * kLength),
+        absl::MakeSpan(joined).subspan(rank * 2 * kTestSequenceLength,
+                                       2 * kTestSequenceLength),
         absl::MakeSpan(joined_targets)
-            .subspan(rank * 2 * kLength, 2 * kLength));
+            .subspan(rank * 2 * kTestSequenceLength, 2 * kTestSequenceLength));
   }
   EXPECT_EQ(joined, whole);
   EXPECT_EQ(joined_targets, whole_targets);
 }
 
 TEST(SamplerTest, SeedChangesTheOrder) {
-  const Dataset dataset = Positions(1);
+  const Dataset dataset = PositionsDataset(1);
   const Sampler a = MakeSampler(dataset, {.seed = 1, .batch_size = 4});
   const Sampler b = MakeSampler(dataset, {.seed = 2, .batch_size = 4});
   EXPECT_NE(FirstTokens(a, 4, 5), FirstTokens(b, 4, 5));
@@ -158,7 +139,7 @@ TEST(SamplerTest, SeedChangesTheOrder) {
 
 // A change here would reorder the data of runs that are under way.
 TEST(SamplerTest, OrderIsFrozen) {
-  const Dataset dataset = Positions(2);
+  const Dataset dataset = PositionsDataset(2);
   const Sampler sampler =
       MakeSampler(dataset, {.seed = 7, .shard = 1, .batch_size = 1});
   std::vector<int64_t> begins;
@@ -167,7 +148,7 @@ TEST(SamplerTest, OrderIsFrozen) {
 }
 
 TEST(SamplerTest, OptionsOutOfRangeAreRefused) {
-  const Dataset dataset = Positions(2);
+  const Dataset dataset = PositionsDataset(2);
   EXPECT_THAT(Sampler::Create(&dataset, {.shard = 2, .batch_size = 1}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("data shard is 2")));
@@ -176,44 +157,6 @@ TEST(SamplerTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(
       Sampler::Create(&dataset, {.batch_size = 5, .ranks = 2}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("multiple")));
-}
-
-TEST(ValidationSetTest, LimitSpreadsOverAllWindowsWithoutRepeats) {
-  const Dataset dataset = Positions(1);
-  const ValidationSet whole(&dataset, 0);
-  ASSERT_EQ(whole.size(), dataset.split.validation_windows());
-  const ValidationSet limited(&dataset, 10);
-  ASSERT_EQ(limited.size(), 10);
-  std::set<int64_t> begins;
-  for (int64_t i = 0; i < 10; ++i) begins.insert(limited.WindowBegin(i));
-  EXPECT_EQ(begins.size(), 10u);
-  EXPECT_EQ(*begins.begin(), whole.WindowBegin(0));
-  EXPECT_GT(*begins.rbegin(), kTokens * 8 / 10);
-  EXPECT_EQ(ValidationSet(&dataset, 1 << 20).size(), whole.size());
-}
-
-TEST(ValidationSetTest, RowsAreTheWindowsInOrder) {
-  const Dataset dataset = Positions(1);
-  const ValidationSet validation(&dataset, 0);
-  std::vector<int32_t> tokens(2 * kLength);
-  std::vector<int32_t> targets(tokens.size());
-  validation.Fill(3, absl::MakeSpan(tokens), absl::MakeSpan(targets));
-  for (int i = 0; i < kLength; ++i) {
-    EXPECT_EQ(tokens[i], validation.WindowBegin(3) + i);
-    EXPECT_EQ(tokens[kLength + i], validation.WindowBegin(4) + i);
-    EXPECT_EQ(targets[kLength + i], tokens[kLength + i] + 1);
-  }
-}
-
-TEST(DatasetTest, TooShortForTheSplitNamesTheFile) {
-  v1::RunConfig config;
-  config.mutable_model()->set_vocab_size(258);
-  config.mutable_model()->set_sequence_length(8);
-  config.mutable_data()->set_shards(2);
-  EXPECT_THAT(OpenDataset(config, {WriteTestFile("tiny.txt", "0123456789")}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       testing::AllOf(HasSubstr("tiny.txt: too few tokens: 10"),
-                                      HasSubstr("at least 27"))));
 }
 
 }  // namespace

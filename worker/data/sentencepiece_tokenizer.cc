@@ -120,6 +120,7 @@ class SentencePieceTokenizer : public Tokenizer {
     ASSIGN_OR_RETURN(const std::string answer,
                      process_->Call(SentencePieceCode::kEncode, text));
     const size_t count = answer.size() / sizeof(int32_t);
+    if (count == 0) return absl::OkStatus();
     ids.resize(ids.size() + count);
     std::memcpy(ids.data() + ids.size() - count, answer.data(),
                 count * sizeof(int32_t));

@@ -44,10 +44,20 @@ TEST(SentencePieceTokenizerTest, LongTextsRoundTrip) {
       const std::unique_ptr<Tokenizer> tokenizer,
       LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
   std::string text;
-  while (text.size() < 3 << 20) text += "the coordinator sends the update.\n";
+  // More than the sockets' buffers hold.
+  while (text.size() < 1 << 19) text += "the coordinator sends the update.\n";
   std::vector<int32_t> ids;
   ASSERT_OK(tokenizer->Encode(text, ids));
   EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+}
+
+TEST(SentencePieceTokenizerTest, EmptyTextHasNoTokens) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  std::vector<int32_t> ids;
+  ASSERT_OK(tokenizer->Encode("", ids));
+  EXPECT_TRUE(ids.empty());
   EXPECT_THAT(tokenizer->Decode({}), IsOkAndHolds(""));
 }
 

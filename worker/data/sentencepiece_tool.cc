@@ -41,13 +41,16 @@ bool Answer(sentencepiece::SentencePieceProcessor& processor,
     case SentencePieceCode::kEncode: {
       Ids ids;
       status = processor.Encode(request, &ids);
-      answer.assign(reinterpret_cast<const char*>(ids.data()),
-                    ids.size() * sizeof(int32_t));
+      const char* const bytes = reinterpret_cast<const char*>(ids.data());
+      answer.assign(bytes, bytes + ids.size() * sizeof(int32_t));
       break;
     }
     case SentencePieceCode::kDecode: {
       Ids ids(request.size() / sizeof(int32_t));
-      std::memcpy(ids.data(), request.data(), ids.size() * sizeof(int32_t));
+      // Null pointers are not for memcpy, even with a size of 0.
+      if (!ids.empty()) {
+        std::memcpy(ids.data(), request.data(), ids.size() * sizeof(int32_t));
+      }
       status = processor.Decode(ids, &answer);
       break;
     }

@@ -22,8 +22,8 @@ class ByteTokenizer : public Tokenizer {
 
   absl::Status Encode(absl::string_view text,
                       std::vector<int32_t>& ids) const override {
-    ids.reserve(ids.size() + text.size());
-    for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+    ids.insert(ids.end(), bytes, bytes + text.size());
     return absl::OkStatus();
   }
 

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/dataset.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/test_files.h"
+
+namespace causeway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::RunConfig ByteConfig(uint32_t sequence_length, uint32_t shards) {
+  v1::RunConfig config;
+  config.mutable_model()->set_vocab_size(258);
+  config.mutable_model()->set_sequence_length(sequence_length);
+  config.mutable_data()->set_shards(shards);
+  return config;
+}
+
+TEST(DatasetTest, TextIsReadInPlaceAcrossDocuments) {
+  ASSERT_OK_AND_ASSIGN(
+      const Dataset dataset,
+      OpenDataset(ByteConfig(3, 1), {WriteTestFile("a", "abcdefghijkl"),
+                                     WriteTestFile("b", "mnopqrstuvwx")}));
+  EXPECT_EQ(dataset.corpus.size(), 25);
+  std::vector<int32_t> tokens(3);
+  std::vector<int32_t> targets(3);
+  dataset.CopyWindow(10, absl::MakeSpan(tokens), absl::MakeSpan(targets));
+  EXPECT_THAT(tokens, ElementsAre('k', 'l', 257));
+  EXPECT_THAT(targets, ElementsAre('l', 257, 'm'));
+}
+
+TEST(DatasetTest, TooShortForTheSplitNamesFilesAndMinimum) {
+  const std::string path = WriteTestFile("tiny.txt", "0123456789");
+  EXPECT_THAT(OpenDataset(ByteConfig(8, 2), {path}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("tiny.txt: too few tokens: 10"),
+                             HasSubstr("at least 27"))));
+}
+
+TEST(DatasetTest, DataThatDoNotFitTheModelAreRefused) {
+  v1::RunConfig config = ByteConfig(8, 1);
+  config.mutable_model()->set_vocab_size(100);
+  const std::string path = WriteTestFile("a.txt", std::string(1000, 'z'));
+  EXPECT_THAT(OpenDataset(config, {path}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a.txt: token 0")));
+  config.mutable_model()->set_vocab_size(258);
+  config.mutable_model()->set_sequence_length(1000);
+  EXPECT_THAT(OpenDataset(config, {path}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("less than one training sequence")));
+}
+
+}  // namespace
+}  // namespace causeway
