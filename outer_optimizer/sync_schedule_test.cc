@@ -108,6 +108,21 @@ TEST(SyncScheduleTest, PositionIsTheLatestRoundSeen) {
   EXPECT_EQ(schedule.RunPosition({4, 3}), 33u);
 }
 
+TEST(SyncScheduleTest, ClampsAStepToWhereTheVersionsAre) {
+  ASSERT_OK_AND_ASSIGN(
+      const SyncSchedule schedule,
+      SyncSchedule::Create(
+          {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 33}));
+  // Versions (1, 1) are of step 15; the next open send is at 20.
+  EXPECT_EQ(schedule.ClampToVersions(0, {1, 1}), 15u);
+  EXPECT_EQ(schedule.ClampToVersions(17, {1, 1}), 17u);
+  EXPECT_EQ(schedule.ClampToVersions(30, {1, 1}), 19u);
+  EXPECT_EQ(schedule.ClampToVersions(3, {0, 0}), 3u);
+  EXPECT_EQ(schedule.ClampToVersions(12, {0, 0}), 9u);
+  // The run is over.
+  EXPECT_EQ(schedule.ClampToVersions(33, {4, 3}), 33u);
+}
+
 TEST(SyncScheduleTest, IsReadFromConfigAndPlan) {
   v1::RunConfig config;
   config.mutable_synchronization()->set_inner_steps_per_round(8);
