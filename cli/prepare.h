@@ -43,7 +43,7 @@ struct PrepareOptions {
   bool terminal = false;
 };
 
-inline constexpr size_t kPieceBytes = 256 << 10;
+inline constexpr size_t kPieceBytes = 64 << 10;
 
 // Blocks until the file is durable; `out` is untouched unless the result is
 // OK. Reports progress and a summary to `progress`.

@@ -181,10 +181,10 @@ TEST_F(PrepareTest, ReportsOnceASecondWithRateAndTimeLeft) {
   const std::vector<std::string> lines =
       absl::StrSplit(progress_.str(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 6u) << progress_.str();
-  // After 1 s: 4 of 20 pieces of 262 144 bytes.
-  EXPECT_EQ(lines[0], "1.0 of 5.2 MB (20 %), 1.0 MB/s, 0:04 left");
-  EXPECT_EQ(lines[4], "5.2 of 5.2 MB (100 %), 1.0 MB/s, 0:00 left");
-  EXPECT_THAT(lines[5], AllOf(HasSubstr("out.bin: 5242881 tokens"),
+  // After 1 s: 4 of 20 pieces of 65 536 bytes.
+  EXPECT_EQ(lines[0], "0.3 of 1.3 MB (20 %), 0.3 MB/s, 0:04 left");
+  EXPECT_EQ(lines[4], "1.3 of 1.3 MB (100 %), 0.3 MB/s, 0:00 left");
+  EXPECT_THAT(lines[5], AllOf(HasSubstr("out.bin: 1310721 tokens"),
                               HasSubstr("1.00 bytes per token")));
 }
 
@@ -195,7 +195,7 @@ TEST_F(PrepareTest, RedrawsOneLineOnATerminal) {
   const std::vector<std::string> drawn =
       absl::StrSplit(progress_.str(), "\r\x1b[K", absl::SkipEmpty());
   EXPECT_EQ(drawn.size(), 5u);
-  EXPECT_THAT(drawn[0], StartsWith("0.3 of 1.0 MB (25 %)"));
+  EXPECT_THAT(drawn[0], StartsWith("0.1 of 0.3 MB (25 %)"));
   EXPECT_EQ(progress_.str().find('\n'), progress_.str().size() - 1);
 }
 
