@@ -7,7 +7,8 @@
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "outer_optimizer/outer_kernels.cc"
-#include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // NOLINT: first.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,6 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 // One lane, for what is left of a tile: the same operations on the same types.
 using OneFloat = hn::CappedTag<float, 1>;
+
+// How far ahead of the reads memory is asked for, in values. A tile is two
+// pages of each array, too few for the hardware to notice. Asking beyond the
+// end of an array does no harm.
+constexpr size_t kPrefetchValues = 1024;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each
 // value that is left with a single lane.
@@ -71,6 +77,7 @@ void NesterovChangeKernel(const StepCoefficients& coefficients, float* gradient,
                           size_t count) {
   const float minus_rate = -coefficients.learning_rate;
   ForEachVector(count, [&](auto tag, size_t i) {
+    hwy::Prefetch(old_momentum + i + kPrefetchValues);
     const auto mu = hn::Set(tag, coefficients.momentum);
     const auto g = hn::LoadU(tag, gradient + i);
     const auto m = hn::Add(hn::Mul(mu, hn::LoadU(tag, old_momentum + i)), g);
@@ -85,6 +92,7 @@ void HeavyBallChangeKernel(const StepCoefficients& coefficients,
                            float* new_momentum, size_t count) {
   const float minus_rate = -coefficients.learning_rate;
   ForEachVector(count, [&](auto tag, size_t i) {
+    hwy::Prefetch(old_momentum + i + kPrefetchValues);
     const auto mu = hn::Set(tag, coefficients.momentum);
     const auto g = hn::LoadU(tag, gradient + i);
     const auto m = hn::Add(hn::Mul(mu, hn::LoadU(tag, old_momentum + i)), g);
@@ -95,6 +103,7 @@ void HeavyBallChangeKernel(const StepCoefficients& coefficients,
 
 void AddResidualKernel(const float* residual, float* change, size_t count) {
   ForEachVector(count, [&](auto tag, size_t i) {
+    hwy::Prefetch(residual + i + kPrefetchValues);
     const auto sum =
         hn::Add(hn::LoadU(tag, change + i), hn::LoadU(tag, residual + i));
     hn::StoreU(sum, tag, change + i);
@@ -109,6 +118,7 @@ bool ApplyDecodedKernel(const float* change, const float* decoded,
   auto probe = hn::Zero(floats);
   float tail_probe = 0;
   ForEachVector(count, [&](auto tag, size_t i) {
+    hwy::Prefetch(old_theta + i + kPrefetchValues);
     const auto c = hn::LoadU(tag, change + i);
     const auto d = hn::LoadU(tag, decoded + i);
     const auto theta = hn::Add(hn::LoadU(tag, old_theta + i), d);
