@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program of several commands: `causeway COMMAND [ARGUMENTS] [--flags]`.
+//
+//   auto port = std::make_shared<uint64_t>(80);
+//   Command serve{.name = "serve",
+//                 .arguments = "DIRECTORY",
+//                 .summary = "Serves the files of a directory."};
+//   serve.flags.Add("port", "N", "Port to listen on.", port.get());
+//   serve.run = [port](const Invocation& call) {
+//     return Serve(call.arguments[0], *port, call.out);
+//   };
+//   return RunCommandLine("files", "Serves files.", {serve}, args, out, err);
+//
+// Flags are --name VALUE or --name=VALUE, anywhere after the command word; a
+// boolean is --name or --name=false. A flag of a list takes all words up to
+// the next flag and may be repeated. "--" ends the flags. The help shows each
+// flag's value at the time the command was made as its default.
+#ifndef CLI_COMMAND_LINE_H_
+#define CLI_COMMAND_LINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace causeway {
+
+// Exit codes.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+
+// The flags of one command. Targets are not owned.
+class FlagSet {
+ public:
+  using Target = std::variant<bool*, uint64_t*, double*, std::string*,
+                              std::vector<std::string>*>;
+
+  // `value` stands for the flag's value in the help ("ADDRESS"); empty for
+  // booleans. `help` is a sentence.
+  void Add(std::string name, std::string value, std::string help,
+           Target target);
+
+  // The same for a flag without which the command makes no sense.
+  void AddRequired(std::string name, std::string value, std::string help,
+                   Target target);
+
+  // Sets the targets and returns the words that are no flags.
+  // INVALID_ARGUMENT names an unknown flag, one whose value is missing or of
+  // the wrong type, or a required flag that was not given.
+  absl::StatusOr<std::vector<std::string>> Parse(
+      absl::Span<const std::string> words) const;
+
+  // One paragraph for each flag.
+  void PrintHelp(std::ostream& out) const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string value;
+    std::string help;
+    Target target;
+    // What the target held when the flag was added, for the help.
+    std::string default_value;
+    bool required = false;
+  };
+
+  absl::StatusOr<const Flag*> Find(absl::string_view name) const;
+
+  std::vector<Flag> flags_;
+};
+
+// One call of a command.
+struct Invocation {
+  // The words that are no flags, as many as Command::arguments asks for.
+  std::vector<std::string> arguments;
+  // For results, and for everything else.
+  std::ostream& out;
+  std::ostream& err;
+};
+
+struct Command {
+  std::string name;
+  // Words to be given, as the help shows them: "STATE_DIR", or "TEXT..." for
+  // one or more. Empty for none.
+  std::string arguments;
+  // One sentence, for the list of commands and the command's own help.
+  std::string summary;
+  // Further paragraphs of the command's own help; may be empty.
+  std::string details;
+  FlagSet flags;
+  std::function<absl::Status(const Invocation&)> run;
+};
+
+// Finds and runs the command that `words` (without the program's name) begins
+// with, and returns the exit code: kExitUsage, with a pointer to the help, if
+// the words make no sense; kExitFailure, with the message on `err`, if the
+// command returns an error. Knows "help" and "--help" as well.
+int RunCommandLine(absl::string_view program, absl::string_view summary,
+                   absl::Span<const Command> commands,
+                   absl::Span<const std::string> words, std::ostream& out,
+                   std::ostream& err);
+
+}  // namespace causeway
+
+#endif  // CLI_COMMAND_LINE_H_

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/human.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+
+namespace causeway {
+namespace {
+
+// `value` in the largest unit that leaves it at least 1. Below the second unit
+// it is a whole number.
+std::string InUnits(double value, double base,
+                    absl::Span<const char* const> units) {
+  size_t unit = 0;
+  // 999.5 would be printed as 1000 of its unit.
+  while (unit + 1 < units.size() && std::abs(value) >= base - 0.5) {
+    value /= base;
+    ++unit;
+  }
+  if (unit == 0) return absl::StrFormat("%.0f%s", value, units[0]);
+  const int digits =
+      std::abs(value) < 9.995 ? 2 : (std::abs(value) < 99.95 ? 1 : 0);
+  return absl::StrFormat("%.*f%s", digits, value, units[unit]);
+}
+
+}  // namespace
+
+std::string HumanCount(double count) {
+  return InUnits(count, 1000, {"", "k", "M", "G", "T"});
+}
+
+std::string HumanBytes(double bytes) {
+  return InUnits(bytes, 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
+}
+
+std::string HumanDuration(absl::Duration duration) {
+  if (duration == absl::InfiniteDuration()) return "-";
+  const double seconds = absl::ToDoubleSeconds(duration);
+  if (seconds < 9.95) return absl::StrFormat("%.2g s", seconds);
+  const int64_t whole = std::llround(seconds);
+  if (whole < 60) return absl::StrCat(whole, " s");
+  if (whole < 3600) {
+    return absl::StrCat(whole / 60, " min ", whole % 60, " s");
+  }
+  const int64_t minutes = std::llround(seconds / 60);
+  if (minutes < 24 * 60) {
+    return absl::StrCat(minutes / 60, " h ", minutes % 60, " min");
+  }
+  const int64_t hours = std::llround(seconds / 3600);
+  return absl::StrCat(hours / 24, " d ", hours % 24, " h");
+}
+
+}  // namespace causeway

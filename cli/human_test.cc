@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/human.h"
+
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+TEST(HumanTest, CountsHaveThreeDigits) {
+  EXPECT_EQ(HumanCount(0), "0");
+  EXPECT_EQ(HumanCount(999), "999");
+  EXPECT_EQ(HumanCount(999.6), "1.00k");
+  EXPECT_EQ(HumanCount(1234), "1.23k");
+  EXPECT_EQ(HumanCount(12345), "12.3k");
+  EXPECT_EQ(HumanCount(123456), "123k");
+  EXPECT_EQ(HumanCount(999700), "1.00M");
+  EXPECT_EQ(HumanCount(7.89e9), "7.89G");
+  EXPECT_EQ(HumanCount(1.2e15), "1200T");
+}
+
+TEST(HumanTest, BytesArePowersOf1024) {
+  EXPECT_EQ(HumanBytes(0), "0 B");
+  EXPECT_EQ(HumanBytes(1023), "1023 B");
+  EXPECT_EQ(HumanBytes(1536), "1.50 KiB");
+  EXPECT_EQ(HumanBytes(1 << 20), "1.00 MiB");
+  EXPECT_EQ(HumanBytes(200e6), "191 MiB");
+}
+
+TEST(HumanTest, DurationsUseTwoUnits) {
+  EXPECT_EQ(HumanDuration(absl::ZeroDuration()), "0 s");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(250)), "0.25 s");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(1234)), "1.2 s");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(59400)), "59 s");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(59600)), "1 min 0 s");
+  EXPECT_EQ(HumanDuration(absl::Seconds(200)), "3 min 20 s");
+  EXPECT_EQ(HumanDuration(absl::Minutes(125)), "2 h 5 min");
+  EXPECT_EQ(HumanDuration(absl::Hours(76)), "3 d 4 h");
+  EXPECT_EQ(HumanDuration(absl::InfiniteDuration()), "-");
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The `causeway` program: looks at runs and at what they have learnt.
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cli/command_line.h"
+#include "cli/export.h"
+#include "cli/prepare_command.h"
+#include "cli/status_commands.h"
+#include "cli/validate.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+std::vector<Command> AllCommands() {
+  const bool out_is_terminal = isatty(STDOUT_FILENO) != 0;
+  const bool err_is_terminal = isatty(STDERR_FILENO) != 0;
+  std::vector<Command> commands =
+      StatusCommands({.now = [] { return absl::Now(); },
+                      .sleep =
+                          [](absl::Duration duration) {
+                            absl::SleepFor(duration);
+                            return true;
+                          },
+                      .time_zone = absl::LocalTimeZone(),
+                      .terminal = out_is_terminal});
+  commands.push_back(ValidateCommand());
+  commands.push_back(
+      PrepareCommand([] { return absl::Now(); }, err_is_terminal));
+  commands.push_back(ExportCommand());
+  return commands;
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  // A reader that goes away (`| head`) shows as a failed write.
+  std::signal(SIGPIPE, SIG_IGN);
+  return causeway::RunCommandLine(
+      "causeway",
+      "Looks at the training runs of Causeway and at what they have learnt.",
+      causeway::AllCommands(), std::vector<std::string>(argv + 1, argv + argc),
+      std::cout, std::cerr);
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status_commands.h"
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "proto/status.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// A run with one live island, one that left, one fragment and three events.
+class FakeStatus : public v1::Status::Service {
+ public:
+  grpc::Status GetRun(grpc::ServerContext*, const v1::GetRunRequest*,
+                      v1::RunStatus* response) override {
+    response->set_run_id("run-1");
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListIslands(grpc::ServerContext*,
+                           const v1::ListIslandsRequest* request,
+                           v1::ListIslandsResponse* response) override {
+    response->add_islands()->set_island_id("north");
+    if (request->include_departed()) {
+      response->add_islands()->set_island_id("departed");
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListFragments(grpc::ServerContext*,
+                             const v1::ListFragmentsRequest*,
+                             v1::ListFragmentsResponse* response) override {
+    response->add_fragments()->set_size(1234567);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status WatchEvents(grpc::ServerContext*,
+                           const v1::WatchEventsRequest* request,
+                           grpc::ServerWriter<v1::Event>* writer) override {
+    for (uint64_t id = request->after_id() + 1; id <= 3; ++id) {
+      v1::Event event;
+      event.set_id(id);
+      event.set_text(absl::StrCat("event ", id));
+      writer->Write(event);
+    }
+    if (request->recorded_only()) return grpc::Status::OK;
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "restarting");
+  }
+};
+
+class StatusCommandsTest : public testing::Test {
+ protected:
+  StatusCommandsTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+    environment_.now = [] { return absl::FromUnixSeconds(1700000000); };
+    environment_.sleep = [this](absl::Duration) { return --sleeps_ > 0; };
+    environment_.time_zone = absl::UTCTimeZone();
+  }
+
+  int Run(std::vector<std::string> words) {
+    out_.str("");
+    err_.str("");
+    words.push_back("--coordinator=" + address_);
+    return RunCommandLine("causeway", "", StatusCommands(environment_), words,
+                          out_, err_);
+  }
+
+  FakeStatus service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  int sleeps_ = 1;
+  StatusEnvironment environment_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(StatusCommandsTest, StatusAsTextAndJson) {
+  EXPECT_EQ(Run({"status"}), kExitOk);
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("run-1"), HasSubstr("north"), HasSubstr("1.23M"),
+                    Not(HasSubstr("departed"))));
+  EXPECT_EQ(Run({"status", "--json", "--all"}), kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["islands"].size(), 2);
+}
+
+TEST_F(StatusCommandsTest, IslandsAndFragments) {
+  EXPECT_EQ(Run({"islands", "--all"}), kExitOk);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("north"), HasSubstr("departed")));
+  EXPECT_EQ(Run({"islands", "--json"}), kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["islands"].size(), 1);
+  EXPECT_EQ(Run({"fragments"}), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("1.23M"));
+  EXPECT_EQ(Run({"fragments", "--json"}), kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["fragments"][0]["size"],
+            "1234567");
+}
+
+TEST_F(StatusCommandsTest, EventsEndAtTheLastRecorded) {
+  EXPECT_EQ(Run({"events", "--after", "1"}), kExitOk);
+  EXPECT_THAT(out_.str(), AllOf(Not(HasSubstr("event 1")), HasSubstr("event 2"),
+                                HasSubstr("event 3")));
+  EXPECT_EQ(Run({"events", "--json"}), kExitOk);
+  const std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
+  ASSERT_EQ(lines.size(), 4);
+  EXPECT_EQ(nlohmann::json::parse(lines[2])["text"], "event 3");
+}
+
+TEST_F(StatusCommandsTest, FollowedEventsAreNeitherLostNorRepeated) {
+  sleeps_ = 3;
+  EXPECT_EQ(Run({"events", "--follow", "--json"}), kExitOk);
+  // Three streams, each cut off after what there was.
+  const std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
+  EXPECT_EQ(lines.size(), 4);
+  EXPECT_THAT(err_.str(), HasSubstr("restarting"));
+  EXPECT_EQ(sleeps_, 0);
+}
+
+TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
+  environment_.terminal = true;
+  sleeps_ = 2;
+  environment_.sleep = [this](absl::Duration) {
+    server_->Shutdown();
+    return --sleeps_ > 0;
+  };
+  EXPECT_EQ(Run({"watch"}), kExitOk);
+  EXPECT_THAT(out_.str(),
+              testing::MatchesRegex("\x1b\\[H.*run-1.*\x1b\\[J.*"
+                                    "\x1b\\[H.*no answer for.*run-1.*"));
+}
+
+TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
+  server_->Shutdown();
+  EXPECT_EQ(Run({"status"}), kExitFailure);
+  EXPECT_THAT(err_.str(),
+              HasSubstr(absl::StrCat("no coordinator answers at ", address_)));
+  EXPECT_EQ(out_.str(), "");
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status_report.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "cli/human.h"
+#include "cli/table.h"
+#include "glog/logging.h"
+#include "google/protobuf/util/json_util.h"
+#include "google/protobuf/util/time_util.h"
+
+namespace causeway {
+namespace {
+
+constexpr auto kRight = Table::kRight;
+
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixMicros(
+      google::protobuf::util::TimeUtil::TimestampToMicroseconds(timestamp));
+}
+
+// "WAITING_FOR_ISLANDS" as "waiting for islands".
+std::string StateText(const std::string& name) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
+}
+
+std::string OrDash(bool known, std::string text) { return known ? text : "-"; }
+
+std::string Loss(double loss) {
+  return OrDash(loss > 0, absl::StrFormat("%.4f", loss));
+}
+
+std::string Ratio(uint64_t part, uint64_t whole) {
+  const double percent =
+      whole == 0 ? 0
+                 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+  return absl::StrFormat("%u of %u (%.0f %%)", part, whole, percent);
+}
+
+void PrintFact(absl::string_view name, absl::string_view text,
+               std::ostream& out) {
+  out << absl::StrFormat("%-12s%s\n", name, text);
+}
+
+std::string ModelFact(const v1::RunStatus& run) {
+  const v1::ModelConfig& model = run.config().model();
+  return absl::StrFormat(
+      "%s parameters: %u layers of width %u, vocabulary %u, sequences of %u",
+      HumanCount(static_cast<double>(run.parameters())), model.layers(),
+      model.hidden_size(), model.vocab_size(), model.sequence_length());
+}
+
+std::string ProgressFact(const v1::RunStatus& run) {
+  std::string text =
+      absl::StrCat("step ", Ratio(run.run_step(), run.total_steps()),
+                   ", round ", run.rounds(), " of ", run.total_rounds());
+  if (run.state() == v1::RUNNING) {
+    const absl::Duration left = TimeLeft(run);
+    if (left < absl::InfiniteDuration()) {
+      absl::StrAppend(&text, ", about ", HumanDuration(left), " left");
+    }
+  }
+  return text;
+}
+
+std::string TrainingFact(const v1::RunStatus& run) {
+  return absl::StrCat(
+      run.live_islands(), run.live_islands() == 1 ? " island" : " islands",
+      ", ", HumanCount(run.tokens_per_second()), " tokens/s, loss ",
+      Loss(run.loss()), ", ",
+      HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
+}
+
+std::string TrafficFact(const v1::RunStatus& run) {
+  const double moved =
+      static_cast<double>(run.bytes_received() + run.bytes_sent());
+  std::string text = absl::StrCat(
+      HumanBytes(static_cast<double>(run.bytes_received())), " received, ",
+      HumanBytes(static_cast<double>(run.bytes_sent())), " sent");
+  if (moved > 0 && run.bytes_data_parallel() > 0) {
+    const double data_parallel = static_cast<double>(run.bytes_data_parallel());
+    absl::StrAppend(
+        &text, "; data parallel: ", HumanBytes(data_parallel),
+        absl::StrFormat(" (%.1f times that)", data_parallel / moved));
+  }
+  return text;
+}
+
+std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
+  std::string text = absl::StrCat(
+      "up ", HumanDuration(now - ToTime(run.started_at())), ", memory ",
+      HumanBytes(static_cast<double>(run.memory_bytes())));
+  if (run.outer_step_seconds() > 0) {
+    absl::StrAppend(&text, ", outer step ",
+                    HumanDuration(absl::Seconds(run.outer_step_seconds())));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Duration TimeLeft(const v1::RunStatus& run) {
+  const double tokens_per_step =
+      static_cast<double>(run.config().training().batch_size()) *
+      run.config().model().sequence_length();
+  const double steps_left = static_cast<double>(
+      run.total_steps() - std::min(run.run_step(), run.total_steps()));
+  if (run.tokens_per_second() <= 0 || run.live_islands() == 0) {
+    return absl::InfiniteDuration();
+  }
+  const double steps_per_second =
+      run.tokens_per_second() / (run.live_islands() * tokens_per_step);
+  return absl::Seconds(steps_left / steps_per_second);
+}
+
+void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
+                 std::ostream& out) {
+  const v1::RunStatus& run = snapshot.run;
+  PrintFact("run",
+            absl::StrCat(run.run_id(), ", ",
+                         StateText(v1::RunState_Name(run.state()))),
+            out);
+  if (!run.message().empty()) PrintFact("message", run.message(), out);
+  PrintFact("model", ModelFact(run), out);
+  PrintFact("progress", ProgressFact(run), out);
+  PrintFact("training", TrainingFact(run), out);
+  PrintFact("traffic", TrafficFact(run), out);
+  PrintFact("coordinator", CoordinatorFact(run, now), out);
+  out << "\n";
+  PrintIslands(snapshot.islands, out);
+  out << "\n";
+  PrintFragments(snapshot.fragments, now, out);
+}
+
+void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
+  Table table({{"ISLAND"},
+               {"INC", kRight},
+               {"STATE"},
+               {"STEP", kRight},
+               {"LOSS", kRight},
+               {"TOKENS/S", kRight},
+               {"MERGED", kRight},
+               {"UP", kRight},
+               {"DOWN", kRight},
+               {"WAITED", kRight},
+               {"MEMORY", kRight},
+               {"HEARD", kRight},
+               {"ACTIVITY"}});
+  for (const v1::IslandStatus& island : islands.islands()) {
+    const v1::IslandProgress& progress = island.progress();
+    const bool live = island.state() == v1::IslandStatus::LIVE;
+    table.AddRow({island.island_id(), absl::StrCat(island.incarnation()),
+                  StateText(v1::IslandStatus::State_Name(island.state())),
+                  absl::StrCat(progress.run_step()), Loss(progress.loss()),
+                  OrDash(live, HumanCount(progress.tokens_per_second())),
+                  HumanCount(static_cast<double>(island.tokens_merged())),
+                  HumanBytes(static_cast<double>(progress.bytes_up())),
+                  HumanBytes(static_cast<double>(progress.bytes_down())),
+                  HumanDuration(absl::Seconds(progress.wait_seconds())),
+                  HumanBytes(static_cast<double>(progress.memory_bytes())),
+                  OrDash(live, HumanDuration(absl::Seconds(
+                                   island.heartbeat_age_seconds()))),
+                  live ? progress.activity() : island.reason()});
+  }
+  table.Print(out);
+}
+
+void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
+                    std::ostream& out) {
+  Table table({{"FRAGMENT", kRight},
+               {"VERSION", kRight},
+               {"OF", kRight},
+               {"VALUES", kRight},
+               {"TENSORS", kRight},
+               {"SENT AT", kRight},
+               {"NORM", kRight},
+               {"COMMITTED", kRight},
+               {"DIGEST"},
+               {"CONTRIBUTED"},
+               {"AWAITED"}});
+  for (const v1::FragmentStatus& fragment : fragments.fragments()) {
+    const v1::FragmentHead& head = fragment.head();
+    table.AddRow(
+        {absl::StrCat(head.fragment()), absl::StrCat(head.version()),
+         absl::StrCat(fragment.final_version()),
+         HumanCount(static_cast<double>(fragment.size())),
+         absl::StrCat(fragment.tensors()),
+         absl::StrCat("+", fragment.send_offset_steps()),
+         OrDash(head.version() > 0,
+                absl::StrFormat("%.4g", fragment.merged_norm())),
+         absl::StrCat(HumanDuration(now - ToTime(fragment.committed_at())),
+                      " ago"),
+         absl::BytesToHexString(head.digest()).substr(0, 8),
+         OrDash(fragment.contributed_size() > 0,
+                absl::StrJoin(fragment.contributed(), ",")),
+         OrDash(fragment.awaited_size() > 0,
+                absl::StrJoin(fragment.awaited(), ","))});
+  }
+  table.Print(out);
+}
+
+void PrintEvent(const v1::Event& event, absl::TimeZone zone,
+                std::ostream& out) {
+  out << absl::StrFormat(
+      "%5u  %s  %-19s  %-12s  %s\n", event.id(),
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(event.time()), zone),
+      event.kind(), event.island_id().empty() ? "-" : event.island_id(),
+      event.text());
+}
+
+std::string MessageJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  // Fails only for well-known types with impossible values.
+  CHECK(google::protobuf::util::MessageToJsonString(message, &json, options)
+            .ok());
+  return json;
+}
+
+std::string StatusJson(const StatusSnapshot& snapshot) {
+  const auto append = [](std::string* out, const auto& message) {
+    absl::StrAppend(out, MessageJson(message));
+  };
+  return absl::StrCat(
+      "{\"run\":", MessageJson(snapshot.run), ",\"islands\":[",
+      absl::StrJoin(snapshot.islands.islands(), ",", append),
+      "],\"fragments\":[",
+      absl::StrJoin(snapshot.fragments.fragments(), ",", append), "]}");
+}
+
+}  // namespace causeway

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status_report.h"
+
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+using google::protobuf::TextFormat;
+
+constexpr absl::Time kNow = absl::FromUnixSeconds(1700000200);
+
+StatusSnapshot TestSnapshot() {
+  StatusSnapshot snapshot;
+  EXPECT_TRUE(TextFormat::ParseFromString(
+      R"pb(
+        run_id: "quick-0000002a"
+        config {
+          model {
+            layers: 4
+            hidden_size: 192
+            vocab_size: 258
+            sequence_length: 128
+          }
+          training { batch_size: 8 }
+        }
+        state: RUNNING
+        started_at { seconds: 1700000000 }
+        parameters: 1840000
+        run_step: 240
+        total_steps: 400
+        rounds: 12
+        total_rounds: 20
+        live_islands: 2
+        tokens_per_second: 4096
+        tokens_merged: 1230000
+        loss: 2.34567
+        bytes_received: 12000000
+        bytes_sent: 24000000
+        bytes_data_parallel: 1800000000
+        memory_bytes: 47185920
+        outer_step_seconds: 0.125
+      )pb",
+      &snapshot.run));
+  EXPECT_TRUE(TextFormat::ParseFromString(
+      R"pb(
+        islands {
+          island_id: "north"
+          incarnation: 1
+          state: LIVE
+          heartbeat_age_seconds: 0.4
+          progress {
+            run_step: 240
+            loss: 2.31
+            tokens_per_second: 2048
+            bytes_up: 6000000
+            bytes_down: 12000000
+            wait_seconds: 3.25
+            activity: "training"
+            memory_bytes: 104857600
+          }
+          tokens_merged: 615000
+        }
+        islands {
+          island_id: "south"
+          incarnation: 3
+          state: EVICTED
+          progress { run_step: 200 }
+          reason: "silent for 10 s"
+        }
+      )pb",
+      &snapshot.islands));
+  EXPECT_TRUE(TextFormat::ParseFromString(
+      R"pb(
+        fragments {
+          head { fragment: 0 version: 12 digest: "\xde\xad\xbe\xef\x01" }
+          size: 1840000
+          final_version: 20
+          contributed: "north"
+          awaited: "east"
+          awaited: "south"
+          merged_norm: 1.25
+          committed_at { seconds: 1700000160 }
+          tensors: 39
+        }
+      )pb",
+      &snapshot.fragments));
+  return snapshot;
+}
+
+TEST(StatusReportTest, ShowsTheWholeRun) {
+  std::ostringstream out;
+  PrintStatus(TestSnapshot(), kNow, out);
+  // 160 steps of 8 * 128 tokens on each of two islands at 4096 tokens/s: 80 s.
+  EXPECT_EQ(
+      out.str(),
+      "run         quick-0000002a, running\n"
+      "model       1.84M parameters: 4 layers of width 192, vocabulary 258, "
+      "sequences of 128\n"
+      "progress    step 240 of 400 (60 %), round 12 of 20, about 1 min 20 s "
+      "left\n"
+      "training    2 islands, 4.10k tokens/s, loss 2.3457, 1.23M tokens "
+      "merged\n"
+      "traffic     11.4 MiB received, 22.9 MiB sent; data parallel: 1.68 GiB "
+      "(50.0 times that)\n"
+      "coordinator up 3 min 20 s, memory 45.0 MiB, outer step 0.12 s\n"
+      "\n"
+      "ISLAND  INC  STATE    STEP    LOSS  TOKENS/S  MERGED        UP      "
+      "DOWN  WAITED   MEMORY  HEARD  ACTIVITY\n"
+      "north     1  live      240  2.3100     2.05k    615k  5.72 MiB  11.4 "
+      "MiB   3.2 s  100 MiB  0.4 s  training\n"
+      "south     3  evicted   200       -         -       0       0 B       "
+      "0 B     0 s      0 B      -  silent for 10 s\n"
+      "\n"
+      "FRAGMENT  VERSION  OF  VALUES  TENSORS  SENT AT  NORM  COMMITTED  "
+      "DIGEST    CONTRIBUTED  AWAITED\n"
+      "       0       12  20   1.84M       39       +0  1.25   40 s ago  "
+      "deadbeef  north        east,south\n");
+}
+
+TEST(StatusReportTest, SaysWhyARunIsSuspended) {
+  StatusSnapshot snapshot = TestSnapshot();
+  snapshot.run.set_state(v1::SUSPENDED);
+  snapshot.run.set_message("disk full");
+  std::ostringstream out;
+  PrintStatus(snapshot, kNow, out);
+  EXPECT_THAT(out.str(),
+              testing::StartsWith("run         quick-0000002a, suspended\n"
+                                  "message     disk full\n"));
+  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr(" left\n")));
+}
+
+TEST(StatusReportTest, TimeLeftNeedsSpeed) {
+  v1::RunStatus run = TestSnapshot().run;
+  EXPECT_EQ(TimeLeft(run), absl::Seconds(80));
+  run.set_run_step(500);
+  EXPECT_EQ(TimeLeft(run), absl::ZeroDuration());
+  run.set_tokens_per_second(0);
+  EXPECT_EQ(TimeLeft(run), absl::InfiniteDuration());
+}
+
+TEST(StatusReportTest, AnEmptyRunHasNoNumbersToDivideBy) {
+  std::ostringstream out;
+  PrintStatus(StatusSnapshot(), kNow, out);
+  EXPECT_THAT(out.str(), testing::HasSubstr("step 0 of 0 (0 %)"));
+  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr("nan")));
+}
+
+TEST(StatusReportTest, JsonHoldsEverythingUnderItsProtoNames) {
+  const nlohmann::json json = nlohmann::json::parse(StatusJson(TestSnapshot()));
+  EXPECT_EQ(json["run"]["run_id"], "quick-0000002a");
+  EXPECT_EQ(json["run"]["tokens_merged"], "1230000");
+  EXPECT_EQ(json["run"]["loss"], 2.34567);
+  ASSERT_EQ(json["islands"].size(), 2);
+  EXPECT_EQ(json["islands"][1]["island_id"], "south");
+  EXPECT_EQ(json["islands"][1]["contributions_merged"], "0");
+  ASSERT_EQ(json["fragments"].size(), 1);
+  EXPECT_EQ(json["fragments"][0]["head"]["version"], "12");
+  EXPECT_EQ(nlohmann::json::parse(StatusJson(StatusSnapshot()))["islands"],
+            nlohmann::json::array());
+}
+
+TEST(StatusReportTest, EventsAreOneLine) {
+  v1::Event event;
+  event.set_id(7);
+  event.mutable_time()->set_seconds(1700000000);
+  event.set_kind("round_merged");
+  event.set_text("fragment 0 is at version 1");
+  std::ostringstream out;
+  PrintEvent(event, absl::UTCTimeZone(), out);
+  EXPECT_EQ(out.str(),
+            "    7  2023-11-14 22:13:20  round_merged         -             "
+            "fragment 0 is at version 1\n");
+}
+
+}  // namespace
+}  // namespace causeway

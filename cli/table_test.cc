@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/table.h"
+
+#include <sstream>
+
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+TEST(TableTest, AlignsColumnsAndCountsCharacters) {
+  Table table({{"NAME"}, {"STEP", Table::kRight}, {"NOTE"}});
+  table.AddRow({"z\xc3\xbcrich", "7", ""});
+  table.AddRow({"a", "12345", "late"});
+  std::ostringstream out;
+  table.Print(out);
+  EXPECT_EQ(out.str(),
+            "NAME     STEP  NOTE\n"
+            "z\xc3\xbcrich      7\n"
+            "a       12345  late\n");
+}
+
+TEST(TableTest, ATableWithoutRowsIsItsTitles) {
+  std::ostringstream out;
+  Table({{"A"}, {"B"}}).Print(out);
+  EXPECT_EQ(out.str(), "A  B\n");
+}
+
+}  // namespace
+}  // namespace causeway

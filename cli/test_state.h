@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// State directories for the tests of commands that read one.
+#ifndef CLI_TEST_STATE_H_
+#define CLI_TEST_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "server/commit_log.h"
+#include "server/fragment_store.h"
+#include "server/state_directory.h"
+
+namespace causeway {
+
+// A model of two blocks in two fragments, with grouped-query attention.
+inline constexpr char kTestConfig[] = R"pb(
+  name: "test"
+  model {
+    layers: 2
+    hidden_size: 16
+    intermediate_size: 24
+    heads: 4
+    kv_heads: 2
+    sequence_length: 8
+    rope_theta: 5000
+  }
+  training { total_steps: 100 batch_size: 2 }
+  synchronization { inner_steps_per_round: 10 fragments: 2 }
+)pb";
+
+// Writes the state of a run whose model has these parameters: fragment 0 at
+// version 0, fragment 1 at version 1.
+inline absl::Status WriteTestState(const std::string& directory,
+                                   const v1::RunConfig& config,
+                                   absl::Span<const float> parameters) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                   StateDirectory::Open(directory, {.create = true}));
+  const ModelLayout layout = MakeModelLayout(config.model());
+  RunRecord run{
+      .run_id = "test-1", .config = config, .created_at = absl::UnixEpoch()};
+  ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
+  ASSIGN_OR_RETURN(const FragmentMap map,
+                   FragmentMap::Create(layout, run.plan));
+  for (const uint64_t version : {0, 1}) {
+    LogBatch batch;
+    for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
+      if (version == 1 && fragment != 1) continue;
+      std::vector<float> theta(map.size(fragment));
+      map.Gather(fragment, parameters, absl::MakeSpan(theta));
+      FragmentContents contents{.run_id = run.run_id, .theta = theta};
+      contents.head.set_fragment(fragment);
+      contents.head.set_version(version);
+      CommitRecord commit{.committed_at = absl::UnixEpoch()};
+      ASSIGN_OR_RETURN(commit.file, state->fragments().WriteFragment(contents));
+      commit.head = contents.head;
+      batch.commits.push_back(std::move(commit));
+    }
+    RETURN_IF_ERROR(version == 0 ? state->log().CreateRun(run, batch)
+                                 : state->log().Apply(batch));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace causeway
+
+#endif  // CLI_TEST_STATE_H_

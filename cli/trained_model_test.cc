@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/trained_model.h"
+
+#include <string>
+
+#include "cli/test_state.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(TrainedModelTest, PutsTheFragmentsTogether) {
+  const std::string directory = testing::TempDir() + "/state";
+  ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
+                       ParseRunConfig(kTestConfig, "test"));
+  const ModelLayout layout = MakeModelLayout(config.model());
+  std::vector<float> parameters(layout.size);
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i] = i;
+  ASSERT_OK(WriteTestState(directory, config, parameters));
+
+  ASSERT_OK_AND_ASSIGN(const TrainedModel model, LoadTrainedModel(directory));
+  EXPECT_EQ(model.parameters, parameters);
+  EXPECT_EQ(model.config.name(), "test");
+  EXPECT_EQ(model.layout.size, layout.size);
+  EXPECT_THAT(model.versions, testing::ElementsAre(0, 1));
+  EXPECT_EQ(DescribeTrainedModel(model), "run test-1 at versions 0 to 1");
+}
+
+TEST(TrainedModelTest, SaysWhatIsNotThere) {
+  EXPECT_THAT(LoadTrainedModel(testing::TempDir() + "/missing"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
+  const std::string empty = testing::TempDir() + "/empty";
+  ASSERT_OK(CreateDirectory(empty));
+  EXPECT_THAT(LoadTrainedModel(empty),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("not a state directory")));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/validate.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/human.h"
+#include "cli/table.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "quantization/codec.h"
+#include "worker/data/dataset.h"
+
+namespace causeway {
+namespace {
+
+void PrintFragmentPlan(const v1::RunConfig& config,
+                       const v1::FragmentPlan& plan,
+                       const SyncSchedule& schedule, std::ostream& out) {
+  const v1::SynchronizationConfig& sync = config.synchronization();
+  const auto bytes = [&](v1::Format format, const v1::Fragment& fragment) {
+    const CodecSpec spec{.format = format, .block_size = sync.block_size()};
+    return HumanBytes(
+        static_cast<double>(MaxEncodedBytes(spec, fragment.size())));
+  };
+  Table table({{"FRAGMENT", Table::kRight},
+               {"TENSORS", Table::kRight},
+               {"VALUES", Table::kRight},
+               {"SENT AT", Table::kRight},
+               {"ROUNDS", Table::kRight},
+               {"CONTRIBUTION", Table::kRight},
+               {"UPDATE", Table::kRight}});
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    table.AddRow({absl::StrCat(fragment.id()),
+                  absl::StrCat(fragment.tensors_size()),
+                  HumanCount(static_cast<double>(fragment.size())),
+                  absl::StrCat("+", fragment.send_offset_steps()),
+                  absl::StrCat(schedule.FinalVersion(fragment.id())),
+                  bytes(sync.uplink_format(), fragment),
+                  bytes(sync.downlink_format(), fragment)});
+  }
+  table.Print(out);
+}
+
+void PrintData(const v1::RunConfig& config, const Dataset& dataset,
+               std::ostream& out) {
+  const Split& split = dataset.split;
+  const double windows = static_cast<double>(split.training_windows(0));
+  const double used = static_cast<double>(config.training().total_steps()) *
+                      config.training().batch_size();
+  out << absl::StrFormat(
+      "data      %s tokens, the largest below %d; %s validation sequences; "
+      "%d %s of %s training sequences\n",
+      HumanCount(static_cast<double>(dataset.corpus.size())),
+      dataset.corpus.vocabulary(),
+      HumanCount(static_cast<double>(split.validation_windows())),
+      split.shards(), split.shards() == 1 ? "shard" : "shards",
+      HumanCount(windows));
+  out << absl::StrFormat(
+      "epochs    an island reads its shard %.3g times in %u steps\n",
+      used / windows, config.training().total_steps());
+}
+
+}  // namespace
+
+absl::Status Validate(const v1::RunConfig& config,
+                      absl::Span<const std::string> paths, std::ostream& out) {
+  const ModelLayout layout = MakeModelLayout(config.model());
+  ASSIGN_OR_RETURN(const v1::FragmentPlan plan,
+                   MakeFragmentPlan(layout, config));
+  ASSIGN_OR_RETURN(const SyncSchedule schedule,
+                   SyncSchedule::Create(config, plan));
+  std::optional<Dataset> dataset;
+  if (!paths.empty()) {
+    ASSIGN_OR_RETURN(dataset, OpenDataset(config, paths));
+  }
+  const v1::TrainingConfig& training = config.training();
+  const v1::ModelConfig& model = config.model();
+  const double step_tokens =
+      static_cast<double>(training.batch_size()) * model.sequence_length();
+  out << absl::StrFormat("model     %s parameters in %u layers\n",
+                         HumanCount(static_cast<double>(layout.size)),
+                         model.layers());
+  out << absl::StrFormat(
+      "training  %u steps of %s tokens on each island: %s tokens\n",
+      training.total_steps(), HumanCount(step_tokens),
+      HumanCount(step_tokens * static_cast<double>(training.total_steps())));
+  out << absl::StrFormat(
+      "rounds    %u, one every %u steps for each of %d fragments\n",
+      schedule.TotalRounds(), config.synchronization().inner_steps_per_round(),
+      plan.fragments_size());
+  if (dataset.has_value()) PrintData(config, *dataset, out);
+  out << "\n";
+  PrintFragmentPlan(config, plan, schedule, out);
+  return absl::OkStatus();
+}
+
+Command ValidateCommand() {
+  const auto paths = std::make_shared<std::vector<std::string>>();
+  Command command{
+      .name = "validate",
+      .arguments = "CONFIG",
+      .summary = "Checks a run's configuration and data before it is started.",
+      .details =
+          "CONFIG is a RunConfig in protobuf's text format "
+          "(proto/run_config.proto says what may be in it). Every mistake is "
+          "shown with its line and what is allowed. With data, checks that "
+          "it fits the model and is long enough for the shards."};
+  command.flags.Add("data", "FILE...",
+                    "Token files the run is to be trained on.", paths.get());
+  command.flags.Add("text", "FILE...",
+                    "The same for text files, which a run with tokenizer "
+                    "BYTES reads as they are.",
+                    paths.get());
+  command.run = [=](const Invocation& call) -> absl::Status {
+    ASSIGN_OR_RETURN(const v1::RunConfig config,
+                     LoadRunConfig(call.arguments[0]));
+    return Validate(config, *paths, call.out);
+  };
+  return command;
+}
+
+}  // namespace causeway

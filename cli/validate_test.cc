@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/validate.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/test_state.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ValidateTest : public testing::Test {
+ protected:
+  std::string Write(absl::string_view name, absl::string_view content) {
+    const std::string path = absl::StrCat(testing::TempDir(), "/", name);
+    EXPECT_OK(WriteFileAtomically(path, {content}));
+    return path;
+  }
+
+  int Run(std::vector<std::string> words) {
+    words.insert(words.begin(), "validate");
+    out_.str("");
+    err_.str("");
+    return RunCommandLine("causeway", "", {ValidateCommand()}, words, out_,
+                          err_);
+  }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
+  const std::string config = Write("run.textproto", kTestConfig);
+  EXPECT_EQ(Run({config}), kExitOk) << err_.str();
+  // Parameters: 2 * 258 * 16 embedding and head, 16 final norm, and per block
+  // 2 * 16 norms, 2 * 256 + 2 * 128 attention, 3 * 16 * 24 in the MLP.
+  // Rounds: every 10 of 100 steps; fragment 1 is sent 5 steps later, and once
+  // more at the end.
+  EXPECT_EQ(out_.str(),
+            "model     12.2k parameters in 2 layers\n"
+            "training  100 steps of 16 tokens on each island: 1.60k tokens\n"
+            "rounds    20, one every 10 steps for each of 2 fragments\n"
+            "\n"
+            "FRAGMENT  TENSORS  VALUES  SENT AT  ROUNDS  CONTRIBUTION    "
+            "UPDATE\n"
+            "       0       18   3.90k       +0      10      15.2 KiB  15.2 "
+            "KiB\n"
+            "       1        3   8.27k       +5      10      32.3 KiB  32.3 "
+            "KiB\n");
+}
+
+TEST_F(ValidateTest, ChecksTheData) {
+  const std::string config = Write("run.textproto", kTestConfig);
+  const std::string text = Write("text", std::string(20000, 'a'));
+  EXPECT_EQ(Run({config, "--text", text}), kExitOk) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("20.0k tokens"),
+                                HasSubstr("1 shard of"), HasSubstr("epochs")));
+  const std::string tiny = Write("tiny", "abc");
+  EXPECT_EQ(Run({config, "--text", tiny}), kExitFailure);
+  EXPECT_NE(err_.str(), "");
+  EXPECT_EQ(Run({config, "--data", text, text + ".missing"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr(text + ".missing"));
+}
+
+TEST_F(ValidateTest, MistakesNameFileLineAndField) {
+  const std::string config =
+      Write("bad.textproto", absl::StrCat(kTestConfig, "\nsynchronisation {}"));
+  EXPECT_EQ(Run({config}), kExitFailure);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("bad.textproto:"), HasSubstr("synchronisation")));
+  EXPECT_EQ(out_.str(), "");
+}
+
+}  // namespace
+}  // namespace causeway
