@@ -32,11 +32,12 @@ build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
+tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)
 peers       python3-numpy           arrays for PyTorch scripts
 '
-readonly GROUPS_ALL="build test quickstart peers"
+readonly GROUPS_ALL="build test tidy quickstart peers"
 
 usage() {
   cat <<'USAGE'
@@ -46,6 +47,7 @@ Installs what is missing of the named groups (default: build).
 
   build       compiler, build system and libraries
   test        what the style checks use
+  tidy        what tests/tidy.sh uses
   quickstart  the text that deploy/quickstart.sh trains on
   peers       PyTorch, for comparisons and golden values only
   cuda        never installed, only detected: says what was found
@@ -158,7 +160,7 @@ main() {
         usage
         exit 0
         ;;
-      build | test | quickstart | peers | cuda) groups+=("$1") ;;
+      build | test | tidy | quickstart | peers | cuda) groups+=("$1") ;;
       *)
         usage >&2
         fail "unknown argument '$1'; groups are: ${GROUPS_ALL} cuda"
