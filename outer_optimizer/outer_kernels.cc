@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "outer_optimizer/outer_kernels.cc"
 #include "hwy/cache_control.h"
-#include "hwy/foreach_target.h"  // NOLINT: first.
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

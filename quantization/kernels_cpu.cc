@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quantization/kernels_cpu.cc"
 #include "hwy/cache_control.h"
-#include "hwy/foreach_target.h"  // NOLINT: first.
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
