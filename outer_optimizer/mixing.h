@@ -9,7 +9,7 @@
 // make the same fp32 additions of the same decoded updates.
 //
 // Sources: DiLoCo (Douillard et al., arXiv 2311.08105), algorithm 1; mixing as
-// in Streaming DiLoCo (arXiv 2501.18512), equation 3.
+// in Streaming DiLoCo (arXiv 2501.18512), section 2.3.
 #ifndef OUTER_OPTIMIZER_MIXING_H_
 #define OUTER_OPTIMIZER_MIXING_H_
 
