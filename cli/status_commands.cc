@@ -18,7 +18,7 @@
 namespace causeway {
 namespace {
 
-constexpr char kDefaultAddress[] = "127.0.0.1:7700";
+constexpr char kDefaultAddress[] = "127.0.0.1:7070";
 
 // How long `events --follow` waits before it asks a lost coordinator again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
