@@ -176,13 +176,15 @@ void IslandSession::Wake() {
   Publish([](IslandView&) {});
 }
 
+void IslandSession::RequestStop() {
+  absl::MutexLock lock(&mu_);
+  view_.stopping = true;
+  ++view_.generation;
+  if (stream_ != nullptr) stream_->Cancel();
+}
+
 void IslandSession::Stop() {
-  {
-    absl::MutexLock lock(&mu_);
-    view_.stopping = true;
-    ++view_.generation;
-    if (stream_ != nullptr) stream_->Cancel();
-  }
+  RequestStop();
   if (thread_.joinable()) thread_.join();
 }
 

@@ -74,7 +74,9 @@ class IslandSession {
   // coordinator's.
   void Wake();
 
-  // Ends the waiting and the threads. Does not leave.
+  // Ends the waiting and makes the thread end. Any thread, at any time.
+  void RequestStop();
+  // RequestStop, and waits for the thread. Does not leave the run.
   void Stop();
 
  private:

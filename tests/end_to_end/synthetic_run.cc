@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/end_to_end/synthetic_run.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "worker/sync/grpc_coordinator_client.h"
+
+namespace causeway {
+namespace {
+
+// Hands the trainer's last parameters to the test when it is destroyed.
+class ObservedTrainer : public QuadraticTrainer {
+ public:
+  ObservedTrainer(std::vector<float> parameters,
+                  const IslandUnderTest::Options& options,
+                  std::vector<float>* last)
+      : QuadraticTrainer(std::move(parameters), options.target,
+                         options.before_step),
+        last_(last) {}
+  ~ObservedTrainer() override {
+    last_->assign(parameters().begin(), parameters().end());
+  }
+
+ private:
+  std::vector<float>* const last_;
+};
+
+}  // namespace
+
+v1::RunConfig SyntheticConfig() {
+  absl::StatusOr<v1::RunConfig> config =
+      ParseRunConfig(R"pb(
+                       name: "synthetic"
+                       model {
+                         layers: 3
+                         hidden_size: 4
+                         intermediate_size: 6
+                         heads: 2
+                         vocab_size: 258
+                         sequence_length: 8
+                       }
+                       training { total_steps: 30 batch_size: 1 }
+                       outer_optimizer { learning_rate: 0.5 momentum: 0.5 }
+                       synchronization { inner_steps_per_round: 10 }
+                       membership {
+                         min_islands: 2
+                         lease_seconds: 1.5
+                         heartbeat_seconds: 0.1
+                         grace_seconds: 30
+                       }
+                     )pb",
+                     "synthetic");
+  CHECK(config.ok()) << config.status();
+  return *std::move(config);
+}
+
+QuadraticTrainer::QuadraticTrainer(
+    std::vector<float> parameters, float target,
+    std::function<absl::Status(uint64_t)> before_step)
+    : parameters_(std::move(parameters)),
+      target_(target),
+      before_step_(std::move(before_step)) {}
+
+absl::StatusOr<InnerStepResult> QuadraticTrainer::Step(uint64_t run_step) {
+  RETURN_IF_ERROR(before_step_(run_step));
+  for (float& value : parameters_) value -= kRate * (value - target_);
+  return InnerStepResult{.loss = 1, .tokens = kTokensPerStep};
+}
+
+absl::StatusOr<std::unique_ptr<CoordinatorUnderTest>>
+CoordinatorUnderTest::Start(const v1::RunConfig& config,
+                            const std::string& state_dir,
+                            const std::string& address) {
+  auto coordinator = std::make_unique<CoordinatorUnderTest>();
+  coordinator->config_ = config;
+  coordinator->state_dir_ = state_dir;
+  ASSIGN_OR_RETURN(coordinator->engine_,
+                   Engine::Start({.state_dir = state_dir,
+                                  .config = config,
+                                  .random = 7,
+                                  .now = [] { return absl::Now(); }}));
+  ASSIGN_OR_RETURN(
+      coordinator->server_,
+      CoordinatorServer::Start(coordinator->engine_.get(), address));
+  return coordinator;
+}
+
+std::string CoordinatorUnderTest::address() const {
+  return absl::StrCat("127.0.0.1:", server_->port());
+}
+
+absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                   StateDirectory::OpenReadOnly(state_dir_));
+  ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
+  ASSIGN_OR_RETURN(
+      const FragmentMap map,
+      FragmentMap::Create(MakeModelLayout(config_.model()), run.plan));
+  std::vector<float> parameters(map.model_size());
+  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
+    ASSIGN_OR_RETURN(const StoredFragment stored,
+                     state->ReadHead(run.run_id, fragment));
+    map.Scatter(fragment, stored.contents().theta, absl::MakeSpan(parameters));
+  }
+  return parameters;
+}
+
+IslandUnderTest::IslandUnderTest(Options options)
+    : client_(NewGrpcCoordinatorClient({.address = options.address})) {
+  Island::Options island{.seed = options.instance_id,
+                         .now = [] { return absl::Now(); }};
+  island.join.set_island_id(options.name);
+  island.join.set_instance_id(options.instance_id);
+  island.join.set_description("test");
+  island.make_trainer = [this, options](const v1::JoinResponse&,
+                                        std::vector<float> parameters)
+      -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+    return std::make_unique<ObservedTrainer>(std::move(parameters), options,
+                                             &final_parameters_);
+  };
+  island_ = std::make_unique<Island>(std::move(island), client_.get());
+  thread_ = std::thread([this] { status_ = island_->Run(); });
+}
+
+IslandUnderTest::~IslandUnderTest() {
+  island_->Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status IslandUnderTest::Join() {
+  if (thread_.joinable()) thread_.join();
+  return status_;
+}
+
+}  // namespace causeway

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A run in one process: a real coordinator on a real port, real islands on
+// threads of their own, and in place of a language model a trainer whose every
+// step is known in closed form, so that tests can say what must come out.
+#ifndef TESTS_END_TO_END_SYNTHETIC_RUN_H_
+#define TESTS_END_TO_END_SYNTHETIC_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/run_config.pb.h"
+#include "server/engine.h"
+#include "server/server.h"
+#include "worker/inner_trainer.h"
+#include "worker/island.h"
+#include "worker/sync/coordinator_client.h"
+
+namespace causeway {
+
+// The smallest model with three blocks, H = 10, 30 steps, two islands.
+v1::RunConfig SyntheticConfig();
+
+// Plain gradient descent on 0.5 |theta - target|^2: one step takes every
+// parameter a tenth of the way to `target`.
+class QuadraticTrainer : public InnerTrainer {
+ public:
+  static constexpr float kRate = 0.1f;
+  static constexpr uint64_t kTokensPerStep = 100;
+
+  // `before_step` may wait, or return an error that ends the island.
+  QuadraticTrainer(std::vector<float> parameters, float target,
+                   std::function<absl::Status(uint64_t)> before_step);
+
+  absl::Span<float> parameters() override {
+    return absl::MakeSpan(parameters_);
+  }
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
+
+ private:
+  std::vector<float> parameters_;
+  const float target_;
+  const std::function<absl::Status(uint64_t)> before_step_;
+};
+
+class CoordinatorUnderTest {
+ public:
+  // `address` host:port; port 0 takes a free one.
+  static absl::StatusOr<std::unique_ptr<CoordinatorUnderTest>> Start(
+      const v1::RunConfig& config, const std::string& state_dir,
+      const std::string& address = "127.0.0.1:0");
+  std::string address() const;
+  Engine& engine() { return *engine_; }
+  // The whole model, gathered from the committed fragments.
+  absl::StatusOr<std::vector<float>> Parameters();
+
+ private:
+  v1::RunConfig config_;
+  std::string state_dir_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<CoordinatorServer> server_;
+};
+
+class IslandUnderTest {
+ public:
+  struct Options {
+    std::string name;
+    std::string address;
+    float target = 0;
+    uint64_t instance_id = 0;
+    std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
+      return absl::OkStatus();
+    };
+  };
+  explicit IslandUnderTest(Options options);
+  ~IslandUnderTest();
+
+  // What Run returned.
+  absl::Status Join();
+  void Stop() { island_->Stop(); }
+  // The trainer's parameters; after Join.
+  const std::vector<float>& parameters() const { return final_parameters_; }
+
+ private:
+  std::unique_ptr<CoordinatorClient> client_;
+  std::unique_ptr<Island> island_;
+  std::vector<float> final_parameters_;
+  absl::Status status_;
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // TESTS_END_TO_END_SYNTHETIC_RUN_H_

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Inner training of one island: what happens between two looks at the outer
+// loop. The island (worker/island.h) drives it; how many ranks take part and
+// how they communicate is the implementation's affair.
+#ifndef WORKER_INNER_TRAINER_H_
+#define WORKER_INNER_TRAINER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace causeway {
+
+struct InnerStepResult {
+  // Mean training loss of the step's batch, in nats per token.
+  double loss = 0;
+  // Global norm of the mean gradient, before clipping.
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  // Tokens the step trained on, over all ranks.
+  uint64_t tokens = 0;
+};
+
+// For one thread.
+class InnerTrainer {
+ public:
+  virtual ~InnerTrainer() = default;
+
+  // The local parameters in fp32, flat in the order of common/model_layout.h.
+  // The outer loop reads and changes them between steps.
+  virtual absl::Span<float> parameters() = 0;
+
+  // One inner step: the one that makes `run_step` steps complete (from 1).
+  //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
+  virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_INNER_TRAINER_H_

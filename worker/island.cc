@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/island.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/backoff.h"
+#include "common/checksum.h"
+#include "common/model_layout.h"
+#include "common/process_memory.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/sync_schedule.h"
+
+namespace causeway {
+namespace {
+
+// Speed is measured over at least this long.
+constexpr absl::Duration kRateWindow = absl::Seconds(2);
+
+bool AllAtVersionZero(const v1::JoinResponse& joined) {
+  for (const v1::FragmentHead& head : joined.heads()) {
+    if (head.version() != 0) return false;
+  }
+  return true;
+}
+
+absl::Status CheckDigests(const v1::JoinResponse& joined,
+                          const FragmentMap& map,
+                          absl::Span<const float> parameters) {
+  for (const v1::FragmentHead& head : joined.heads()) {
+    std::vector<float> values(map.size(head.fragment()));
+    map.Gather(head.fragment(), parameters, absl::MakeSpan(values));
+    if (Digest128(absl::MakeConstSpan(values)) != head.digest()) {
+      return absl::InternalError(absl::StrCat(
+          "the initial parameters of fragment ", head.fragment(),
+          " differ from the coordinator's: worker and coordinator are of "
+          "versions that do not go together"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Island::Island(Options options, CoordinatorClient* client)
+    : options_(std::move(options)),
+      client_(client),
+      session_({.join = options_.join, .seed = options_.seed}, client,
+               [this] { return Progress(); }) {}
+
+absl::Status Island::Run() {
+  SetActivity("joining");
+  ASSIGN_OR_RETURN(v1::JoinResponse joined, session_.Join());
+  LOG(INFO) << "joined run " << joined.identity().run_id() << " as "
+            << joined.identity().island_id() << " (incarnation "
+            << joined.identity().incarnation() << "), data shard "
+            << joined.shard() << " of " << joined.shards() << ", step "
+            << joined.run_step() << " of "
+            << joined.config().training().total_steps();
+  const absl::Status status = [&]() -> absl::Status {
+    const ModelLayout layout = MakeModelLayout(joined.config().model());
+    ASSIGN_OR_RETURN(FragmentMap map,
+                     FragmentMap::Create(layout, joined.plan()));
+    ASSIGN_OR_RETURN(SyncSchedule schedule,
+                     SyncSchedule::Create(joined.config(), joined.plan()));
+    // From here on the lease must be kept.
+    session_.Start();
+    SetActivity("loading parameters");
+    ASSIGN_OR_RETURN(std::vector<float> parameters,
+                     StartingParameters(joined, map));
+    ASSIGN_OR_RETURN(const std::unique_ptr<InnerTrainer> trainer,
+                     options_.make_trainer(joined, std::move(parameters)));
+    const std::vector<v1::FragmentHead> heads(joined.heads().begin(),
+                                              joined.heads().end());
+    FragmentSynchronizer synchronizer(
+        {.config = joined.config().synchronization(),
+         .map = std::move(map),
+         .schedule = std::move(schedule),
+         .seed = options_.seed,
+         .now = options_.now},
+        heads, trainer->parameters(), client_, &session_);
+    RETURN_IF_ERROR(AwaitStart());
+    const absl::Status trained = Train(joined, *trainer, synchronizer);
+    // Ends the calls of the links, whose threads the synchronizer joins.
+    client_->Shutdown();
+    return trained;
+  }();
+  Leave(status);
+  return status;
+}
+
+void Island::Stop() {
+  client_->Shutdown();
+  session_.RequestStop();
+}
+
+absl::StatusOr<std::vector<float>> Island::StartingParameters(
+    v1::JoinResponse& joined, const FragmentMap& map) {
+  if (AllAtVersionZero(joined)) {
+    std::vector<float> parameters = InitialParameters(
+        MakeModelLayout(joined.config().model()), joined.config().seed());
+    RETURN_IF_ERROR(CheckDigests(joined, map, parameters));
+    return parameters;
+  }
+  std::vector<float> parameters(map.model_size());
+  while (true) {
+    const absl::Status downloaded = Download(joined, map, parameters);
+    if (downloaded.ok()) return parameters;
+    if (!absl::IsNotFound(downloaded)) return downloaded;
+    // The run has moved on and dropped what we were told to start from.
+    LOG(WARNING) << downloaded.message() << "; asking for newer versions";
+    ASSIGN_OR_RETURN(joined, session_.Join());
+  }
+}
+
+absl::Status Island::Download(const v1::JoinResponse& joined,
+                              const FragmentMap& map,
+                              std::vector<float>& parameters) {
+  Backoff backoff({}, options_.seed);
+  for (const v1::FragmentHead& head : joined.heads()) {
+    v1::FetchParametersRequest request;
+    request.set_fragment(head.fragment());
+    request.set_version(head.version());
+    ParametersDownload download;
+    while (true) {
+      *request.mutable_identity() = session_.view().identity;
+      const absl::Status fetched = client_->FetchParameters(request, download);
+      if (fetched.ok()) break;
+      if (!IsRetryable(fetched) || session_.view().stopping) return fetched;
+      const absl::Duration pause = backoff.Next();
+      LOG(WARNING) << "fetching fragment " << head.fragment() << " ("
+                   << download.received
+                   << " bytes so far): " << fetched.message()
+                   << "; next try in " << absl::FormatDuration(pause);
+      const absl::Time until = options_.now() + pause;
+      for (IslandView view = session_.view();
+           !view.stopping && options_.now() < until;) {
+        view = session_.AwaitChange(view.generation, until - options_.now());
+      }
+    }
+    if (download.bytes.size() != map.size(head.fragment()) * sizeof(float)) {
+      return absl::DataLossError(absl::StrCat(
+          "fragment ", head.fragment(), " has ", map.size(head.fragment()),
+          " values, but ", download.bytes.size(), " bytes came"));
+    }
+    std::vector<float> values(map.size(head.fragment()));
+    std::memcpy(values.data(), download.bytes.data(), download.bytes.size());
+    map.Scatter(head.fragment(), values, absl::MakeSpan(parameters));
+    LOG(INFO) << "fetched fragment " << head.fragment() << " at version "
+              << head.version() << " (" << download.bytes.size() << " bytes)";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Island::AwaitStart() {
+  IslandView view = session_.view();
+  while (view.state.run_state() == v1::WAITING_FOR_ISLANDS) {
+    SetActivity("waiting for islands");
+    LOG_FIRST_N(INFO, 1) << "waiting for the other islands to join";
+    view = session_.AwaitChange(view.generation, absl::Seconds(1));
+    if (view.stopping) return absl::CancelledError("stopped before the start");
+    RETURN_IF_ERROR(view.failure);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Island::Train(const v1::JoinResponse& joined,
+                           InnerTrainer& trainer,
+                           FragmentSynchronizer& synchronizer) {
+  const uint64_t total_steps = joined.config().training().total_steps();
+  FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
+  while (!outcome.finished) {
+    if (session_.view().stopping) {
+      return absl::CancelledError("stopped");
+    }
+    SetActivity("training");
+    const uint64_t step = outcome.step + 1;
+    ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
+    Record(step, total_steps, result, synchronizer.waited());
+    SetActivity("synchronizing");
+    ASSIGN_OR_RETURN(outcome, synchronizer.AfterStep(step, result.tokens,
+                                                     trainer.parameters()));
+  }
+  LOG(INFO) << "the run is finished at step " << outcome.step << "; training "
+            << "stood still for "
+            << absl::FormatDuration(
+                   absl::Trunc(synchronizer.waited(), absl::Milliseconds(1)))
+            << " in all";
+  return absl::OkStatus();
+}
+
+void Island::Leave(const absl::Status& status) {
+  v1::LeaveRequest request;
+  *request.mutable_identity() = session_.view().identity;
+  request.set_reason(status.ok() ? "finished" : std::string(status.message()));
+  session_.Stop();
+  const absl::Status left = client_->Leave(request);
+  LOG_IF(WARNING, !left.ok()) << "could not leave: " << left.message();
+}
+
+v1::IslandProgress Island::Progress() {
+  absl::MutexLock lock(&mu_);
+  if (loss_count_ > 0) {
+    progress_.set_loss(loss_sum_ / static_cast<double>(loss_count_));
+    loss_sum_ = 0;
+    loss_count_ = 0;
+  }
+  progress_.set_bytes_up(client_->bytes_up());
+  progress_.set_bytes_down(client_->bytes_down());
+  progress_.set_memory_bytes(ResidentBytes());
+  return progress_;
+}
+
+void Island::SetActivity(std::string activity) {
+  absl::MutexLock lock(&mu_);
+  progress_.set_activity(std::move(activity));
+}
+
+void Island::Record(uint64_t step, uint64_t total_steps,
+                    const InnerStepResult& result, absl::Duration waited) {
+  const absl::Time now = options_.now();
+  absl::MutexLock lock(&mu_);
+  progress_.set_run_step(step);
+  progress_.set_tokens(progress_.tokens() + result.tokens);
+  progress_.set_wait_seconds(absl::ToDoubleSeconds(waited));
+  loss_sum_ += result.loss;
+  ++loss_count_;
+  rate_tokens_ += result.tokens;
+  if (rate_since_ == absl::InfinitePast()) {
+    // The first step warms up; the measurement starts behind it.
+    rate_since_ = now;
+    rate_tokens_ = 0;
+  } else if (now - rate_since_ >= kRateWindow) {
+    progress_.set_tokens_per_second(static_cast<double>(rate_tokens_) /
+                                    absl::ToDoubleSeconds(now - rate_since_));
+    rate_since_ = now;
+    rate_tokens_ = 0;
+  }
+  if (now - logged_at_ < options_.log_interval && step != total_steps) return;
+  logged_at_ = now;
+  LOG(INFO) << absl::StrFormat(
+      "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
+      "MiB  down %.1f MiB  waited %.1f s",
+      step, total_steps, result.loss, result.gradient_norm,
+      result.learning_rate, progress_.tokens_per_second(),
+      static_cast<double>(client_->bytes_up()) / (1 << 20),
+      static_cast<double>(client_->bytes_down()) / (1 << 20),
+      progress_.wait_seconds());
+}
+
+}  // namespace causeway

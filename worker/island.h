@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One island from join to leave: takes the run's configuration and parameters
+// from the coordinator, trains, and keeps the outer loop going.
+//
+//   Island island(options, client);
+//   absl::Status status = island.Run();   // on this thread
+//   island.Stop();                        // from another: after the step
+#ifndef WORKER_ISLAND_H_
+#define WORKER_ISLAND_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "proto/coordinator.pb.h"
+#include "worker/inner_trainer.h"
+#include "worker/sync/coordinator_client.h"
+#include "worker/sync/fragment_synchronizer.h"
+#include "worker/sync/island_session.h"
+
+namespace causeway {
+
+// Makes the trainer of an island, once it knows the run and its shard, with
+// `parameters` to start from.
+using TrainerFactory =
+    std::function<absl::StatusOr<std::unique_ptr<InnerTrainer>>(
+        const v1::JoinResponse& joined, std::vector<float> parameters)>;
+
+class Island {
+ public:
+  struct Options {
+    v1::JoinRequest join;
+    TrainerFactory make_trainer;
+    // Seeds the jitter of the back-off.
+    uint64_t seed = 0;
+    std::function<absl::Time()> now;
+    // How often training progress is logged.
+    absl::Duration log_interval = absl::Seconds(5);
+  };
+
+  // `client` outlives the island.
+  Island(Options options, CoordinatorClient* client);
+
+  // Until the run is finished (OK) or Stop is called (CANCELLED; the island has
+  // left). Else why the island cannot take part.
+  absl::Status Run();
+
+  // Makes Run return soon. Any thread, once.
+  void Stop();
+
+ private:
+  // The model at the joined heads: made from the seed, or downloaded.
+  absl::StatusOr<std::vector<float>> StartingParameters(
+      v1::JoinResponse& joined, const FragmentMap& map);
+  absl::Status Download(const v1::JoinResponse& joined, const FragmentMap& map,
+                        std::vector<float>& parameters);
+  // Until the coordinator says that the run goes.
+  absl::Status AwaitStart();
+  absl::Status Train(const v1::JoinResponse& joined, InnerTrainer& trainer,
+                     FragmentSynchronizer& synchronizer);
+  void Leave(const absl::Status& status);
+
+  v1::IslandProgress Progress();
+  void SetActivity(std::string activity);
+  // Books a step, and logs now and then.
+  void Record(uint64_t step, uint64_t total_steps,
+              const InnerStepResult& result, absl::Duration waited);
+
+  const Options options_;
+  CoordinatorClient* const client_;
+  IslandSession session_;
+
+  absl::Mutex mu_;
+  v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
+  // Since the last heartbeat.
+  double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of the running measurement of tokens per second.
+  absl::Time rate_since_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  uint64_t rate_tokens_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_ISLAND_H_
