@@ -19,8 +19,10 @@ constexpr uint64_t kEventPage = 256;
 // One watcher of events: what is in the log first, then whatever is added.
 class WatchEventsReactor : public grpc::ServerWriteReactor<v1::Event> {
  public:
-  WatchEventsReactor(Engine* engine, uint64_t after_id)
-      : engine_(engine), last_id_(after_id) {
+  WatchEventsReactor(Engine* engine, const v1::WatchEventsRequest& request)
+      : engine_(engine),
+        recorded_only_(request.recorded_only()),
+        last_id_(request.after_id()) {
     listener_ = engine_->AddListener([this] { Advance(); });
     Advance();
   }
@@ -55,7 +57,11 @@ class WatchEventsReactor : public grpc::ServerWriteReactor<v1::Event> {
       page_.assign(std::make_move_iterator(events->begin()),
                    std::make_move_iterator(events->end()));
     }
-    if (page_.empty()) return;  // The listener calls again.
+    if (page_.empty()) {
+      if (!recorded_only_) return;  // The listener calls again.
+      finished_ = true;
+      return Finish(grpc::Status::OK);
+    }
     event_ = std::move(page_.front());
     page_.pop_front();
     last_id_ = event_.id();
@@ -71,6 +77,7 @@ class WatchEventsReactor : public grpc::ServerWriteReactor<v1::Event> {
   }
 
   Engine* const engine_;
+  const bool recorded_only_;
   uint64_t listener_ = 0;
   v1::Event event_;
 
@@ -110,7 +117,7 @@ class StatusService : public v1::Status::CallbackService {
   grpc::ServerWriteReactor<v1::Event>* WatchEvents(
       grpc::CallbackServerContext*,
       const v1::WatchEventsRequest* request) override {
-    return new WatchEventsReactor(engine_, request->after_id());
+    return new WatchEventsReactor(engine_, *request);
   }
 
  private:
