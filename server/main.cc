@@ -4,19 +4,16 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 ended by SIGTERM or SIGINT, or finished; 1 failure; 2 usage.
-#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/daemon.h"
 #include "common/file.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -87,34 +84,22 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  causeway::BlockTerminationSignals();
-  FLAGS_logtostderr = true;
-  google::InitGoogleLogging(argv[0]);
-  absl::SetProgramUsageMessage(
+  constexpr char kProgram[] = "causeway-coordinator";
+  const std::vector<std::string> rest = causeway::StartDaemon(
+      argc, argv,
       "Holds one training run: merges what islands contribute and serves the "
       "result.\n\n"
       "  causeway-coordinator --config run.textproto --state_dir DIR "
-      "[--listen HOST:PORT]");
-  absl::FlagsUsageConfig usage;
-  usage.contains_helpshort_flags = [](absl::string_view file) {
-    return file.find("server/main.cc") != absl::string_view::npos;
-  };
-  usage.contains_help_flags = usage.contains_helpshort_flags;
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1 || absl::GetFlag(FLAGS_config).empty() ||
+      "[--listen HOST:PORT]",
+      "server/main.cc");
+  if (!rest.empty()) {
+    return causeway::UsageError(
+        kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
+  }
+  if (absl::GetFlag(FLAGS_config).empty() ||
       absl::GetFlag(FLAGS_state_dir).empty()) {
-    std::cerr << "causeway-coordinator: --config and --state_dir are needed"
-              << (rest.size() > 1
-                      ? absl::StrCat(" (unknown argument \"", rest[1], "\")")
-                      : "")
-              << "; see --help\n";
-    return 2;
+    return causeway::UsageError(kProgram,
+                                "--config and --state_dir are needed");
   }
-  const absl::Status status = causeway::Run();
-  if (!status.ok()) {
-    std::cerr << "causeway-coordinator: " << status.message() << "\n";
-    return 1;
-  }
-  return 0;
+  return causeway::ExitCode(kProgram, causeway::Run());
 }

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/daemon.h"
+
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "common/termination.h"
+#include "glog/logging.h"
+
+namespace causeway {
+
+std::vector<std::string> StartDaemon(int argc, char** argv,
+                                     absl::string_view usage,
+                                     absl::string_view main_file) {
+  BlockTerminationSignals();
+  // gRPC's own log repeats in its words what our errors say.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [main_file](absl::string_view file) {
+    return absl::EndsWith(file, main_file);
+  };
+  config.contains_helpshort_flags = config.contains_help_flags;
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  return {rest.begin() + 1, rest.end()};
+}
+
+int UsageError(absl::string_view program, absl::string_view problem) {
+  std::cerr << program << ": " << problem << "; see --help\n";
+  return 2;
+}
+
+int ExitCode(absl::string_view program, const absl::Status& status) {
+  if (status.ok()) return 0;
+  std::cerr << program << ": " << status.message() << "\n";
+  return 1;
+}
+
+}  // namespace causeway

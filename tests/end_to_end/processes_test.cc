@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemons as users run them: real processes, real text, real SIGKILL.
+#include <signal.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// English text that every Debian system has.
+constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
+
+constexpr char kConfig[] = R"pb(
+  name: "processes"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: 120
+    batch_size: 4
+    learning_rate: 5e-3
+    warmup_steps: 10
+  }
+  outer_optimizer { momentum: 0.5 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { min_islands: 2 lease_seconds: 2 heartbeat_seconds: 0.2 }
+)pb";
+
+class ProcessesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/causeway-test-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    directory_ = path;
+  }
+  void TearDown() override {
+    std::system(absl::StrCat("rm -rf ", directory_).c_str());
+  }
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+
+  std::string Write(absl::string_view name, absl::string_view text) const {
+    std::ofstream(Path(name)) << text;
+    return Path(name);
+  }
+
+  std::unique_ptr<Process> Coordinator(const std::string& config, int port = 0,
+                                       absl::string_view state = "state") {
+    return std::make_unique<Process>(
+        std::vector<std::string>{
+            ProgramPath("server/causeway-coordinator"),
+            absl::StrCat("--config=", Write("run.textproto", config)),
+            absl::StrCat("--state_dir=", Path(state)),
+            absl::StrCat("--listen=127.0.0.1:", port),
+            absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"},
+        Path("coordinator.log"));
+  }
+
+  // The port of the running coordinator.
+  int Port(Process& coordinator) const {
+    EXPECT_TRUE(coordinator.AwaitOutput("waiting for islands"))
+        << coordinator.Output();
+    return std::atoi(FileText(Path("port")).c_str());
+  }
+
+  std::unique_ptr<Process> Worker(const std::string& island, int port,
+                                  const std::string& data = kText) {
+    return std::make_unique<Process>(
+        std::vector<std::string>{ProgramPath("worker/causeway-worker"),
+                                 absl::StrCat("--coordinator=127.0.0.1:", port),
+                                 absl::StrCat("--island=", island),
+                                 absl::StrCat("--data=", data), "--threads=1",
+                                 "--log_seconds=0"},
+        Path(absl::StrCat(island, ".log")));
+  }
+
+  std::string RunTool(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
+    Process tool(arguments, Path("tool.log"));
+    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
+    std::string output = tool.Output();
+    std::remove(Path("tool.log").c_str());
+    return output;
+  }
+
+  // Of the outer parameters on the held-out part of the text.
+  double ValidationLoss(absl::string_view state) {
+    const std::string output =
+        RunTool({"evaluate", Path(state), "--data", kText, "--json"});
+    return nlohmann::json::parse(output.substr(output.find('{')))["loss"];
+  }
+
+  std::string directory_;
+};
+
+TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
+  auto coordinator = Coordinator(kConfig);
+  const int port = Port(*coordinator);
+  const double before = ValidationLoss("state");
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  // Bytes at random cost ln 258 = 5.55 nats.
+  EXPECT_NEAR(before, 5.55, 0.1);
+  EXPECT_LT(ValidationLoss("state"), 3.2);
+}
+
+TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
+  auto coordinator = Coordinator(
+      absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}}));
+  const int port = Port(*coordinator);
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 2"));
+  west->Signal(SIGKILL);
+  EXPECT_EQ(west->Wait(), 128 + SIGKILL);
+  const absl::Time killed = absl::Now();
+  ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
+  // The lease, a tick, and slack for a loaded machine.
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(2 + 8));
+  west = Worker("west", port);
+  EXPECT_TRUE(coordinator->AwaitOutput("west joined (incarnation 2"));
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+}
+
+TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
+  const std::string config =
+      absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}});
+  auto coordinator = Coordinator(config);
+  const int port = Port(*coordinator);
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 3"));
+  coordinator->Signal(SIGKILL);
+  EXPECT_EQ(coordinator->Wait(), 128 + SIGKILL);
+  coordinator = Coordinator(config, port);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  // Both stayed who they were, and every version was made once.
+  const std::string log = coordinator->Output();
+  EXPECT_FALSE(absl::StrContains(log, "incarnation 2")) << log;
+  for (int version = 1; version <= 20; ++version) {
+    const std::string line =
+        absl::StrCat("fragment 0 is at version ", version, ":");
+    const size_t first = log.find(line);
+    // The line of the commit the kill came right after may be missing.
+    if (first == std::string::npos) continue;
+    EXPECT_EQ(log.find(line, first + 1), std::string::npos) << line;
+  }
+  EXPECT_THAT(log, HasSubstr("fragment 0 is at version 20:"));
+}
+
+TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
+  // A port that was free a moment ago.
+  auto coordinator = Coordinator(kConfig);
+  const int port = Port(*coordinator);
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  EXPECT_TRUE(east->AwaitOutput("cannot reach the coordinator"));
+  coordinator = Coordinator(kConfig, port);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+}
+
+TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
+  auto coordinator = Coordinator(kConfig);
+  const int port = Port(*coordinator);
+  auto east = Worker("east", port);
+  ASSERT_TRUE(east->AwaitOutput("waiting for the other islands"));
+  east->Signal(SIGTERM);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_TRUE(coordinator->AwaitOutput("east (incarnation 1) left"));
+}
+
+TEST_F(ProcessesTest, StatusShowsTheRun) {
+  auto coordinator = Coordinator(kConfig);
+  const int port = Port(*coordinator);
+  auto east = Worker("east", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
+  const std::string output = RunTool(
+      {"status", "--coordinator", absl::StrCat("127.0.0.1:", port), "--json"});
+  const nlohmann::json status =
+      nlohmann::json::parse(output.substr(output.find('{')));
+  EXPECT_THAT(output, HasSubstr("WAITING_FOR_ISLANDS"));
+  EXPECT_THAT(output, HasSubstr("\"east\""));
+}
+
+TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
+  auto bad = Coordinator("model { layer: 2 }");
+  EXPECT_EQ(bad->Wait(), 1);
+  EXPECT_THAT(bad->Output(), HasSubstr("run.textproto:1:"));
+  EXPECT_THAT(bad->Output(), HasSubstr("Allowed: layers, hidden_size"));
+
+  auto coordinator = Coordinator(kConfig);
+  const int port = Port(*coordinator);
+  auto other = Coordinator(kConfig, port, "other-state");
+  EXPECT_EQ(other->Wait(), 1);
+  EXPECT_THAT(other->Output(), HasSubstr("the port is in use"));
+  auto locked = Coordinator(kConfig, 0);
+  EXPECT_EQ(locked->Wait(), 1);
+  EXPECT_THAT(locked->Output(), HasSubstr("in use by another coordinator"));
+
+  auto missing = Worker("missing", port, Path("no-such-file"));
+  EXPECT_EQ(missing->Wait(), 1);
+  EXPECT_THAT(missing->Output(), HasSubstr("no-such-file"));
+  auto empty = Worker("empty", port, Write("empty.txt", ""));
+  EXPECT_EQ(empty->Wait(), 1);
+  EXPECT_THAT(empty->Output(), HasSubstr("empty.txt"));
+  auto brief = Worker("brief", port, Write("short.txt", "To be"));
+  EXPECT_EQ(brief->Wait(), 1);
+  EXPECT_THAT(brief->Output(), HasSubstr("sequence"));
+
+  auto east = Worker("east", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
+  auto twin = Worker("east", port);
+  EXPECT_EQ(twin->Wait(), 1);
+  EXPECT_THAT(twin->Output(), HasSubstr("already joined"));
+
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(coordinator->Wait(), 0);
+  auto changed =
+      Coordinator(absl::StrReplaceAll(kConfig, {{"layers: 2", "layers: 3"}}));
+  EXPECT_EQ(changed->Wait(), 1);
+  EXPECT_THAT(changed->Output(), HasSubstr("model.layers: 2 -> 3"));
+}
+
+}  // namespace
+}  // namespace causeway
