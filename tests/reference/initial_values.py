@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors and initial values of common/model_layout.h, written again.
+
+Integer arithmetic only, so that both give the same bits.
+"""
+
+import math
+import struct
+
+MASK = (1 << 64) - 1
+
+
+def mix(x):
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def hash_name(name):
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & MASK
+    return value
+
+
+def to_float(x):
+    """Rounds to fp32."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def standard_normal(key, index):
+    total = 0
+    for word in range(3):
+        bits = mix(key ^ mix(3 * index + word))
+        for shift in (0, 16, 32, 48):
+            total += (bits >> shift) & 0xFFFF
+    return to_float(float(2 * total + 12 - 12 * 65536)) * 2.0**-17
+
+
+def initial_values(name, size, stddev, seed):
+    """The flat values of one tensor, as exact fp32 values in Python floats."""
+    if stddev == 0:
+        return [1.0] * size
+    key = mix(mix(seed) ^ hash_name(name))
+    factor = to_float(stddev)
+    return [to_float(factor * standard_normal(key, i)) for i in range(size)]
+
+
+def tensors(config):
+    """(name, shape, initial standard deviation) in layout order."""
+    hidden = config["hidden_size"]
+    intermediate = config["intermediate_size"]
+    kv_width = hidden // config["heads"] * config["kv_heads"]
+    stddev = config["init_stddev"]
+    residual = stddev / math.sqrt(2.0 * config["layers"])
+    yield "model.embed_tokens.weight", (config["vocab_size"], hidden), stddev
+    for block in range(config["layers"]):
+        prefix = f"model.layers.{block}."
+        yield prefix + "input_layernorm.weight", (hidden,), 0
+        yield prefix + "self_attn.q_proj.weight", (hidden, hidden), stddev
+        yield prefix + "self_attn.k_proj.weight", (kv_width, hidden), stddev
+        yield prefix + "self_attn.v_proj.weight", (kv_width, hidden), stddev
+        yield prefix + "self_attn.o_proj.weight", (hidden, hidden), residual
+        yield prefix + "post_attention_layernorm.weight", (hidden,), 0
+        yield prefix + "mlp.gate_proj.weight", (intermediate, hidden), stddev
+        yield prefix + "mlp.up_proj.weight", (intermediate, hidden), stddev
+        yield prefix + "mlp.down_proj.weight", (hidden, intermediate), residual
+    yield "model.norm.weight", (hidden,), 0
+    if not config["tie_embeddings"]:
+        yield "lm_head.weight", (config["vocab_size"], hidden), stddev

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/model/attention_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/model/gemm.h"
+#include "worker/model/kernels_cpu.h"
+
+namespace causeway {
+namespace {
+
+// Queries of one block: enough for the matrix product to run at full speed,
+// few enough to waste little above the diagonal.
+constexpr int64_t kBlock = 64;
+
+float ScoreScale(const AttentionShape& shape) {
+  return 1 / std::sqrt(static_cast<float>(shape.head_dim));
+}
+
+// Offsets of one sequence's query head and of the key and value heads it reads
+// in an array of the layout of qkv.
+struct HeadOffsets {
+  HeadOffsets(const AttentionShape& shape, int64_t sequence, int64_t head) {
+    const int64_t row = sequence * shape.length * shape.qkv_width();
+    const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+    query = row + head * shape.head_dim;
+    key = row + shape.query_width() + kv_head * shape.head_dim;
+    value = key + shape.kv_width();
+    output =
+        sequence * shape.length * shape.query_width() + head * shape.head_dim;
+    log_sum_exp = (sequence * shape.heads + head) * shape.length;
+  }
+
+  int64_t query;
+  int64_t key;
+  int64_t value;
+  int64_t output;
+  int64_t log_sum_exp;
+};
+
+// The backward of queries [first, first + rows) of one head. `accumulate`:
+// whether keys [0, first + rows) have had a gradient written before.
+void AttendBlockBackward(const AttentionShape& shape, const HeadOffsets& at,
+                         int64_t first, int64_t rows, bool accumulate,
+                         const float* qkv, const float* output,
+                         const float* log_sum_exp, const float* d_output,
+                         float* d_qkv, float* scratch) {
+  const int64_t dim = shape.head_dim;
+  const int64_t stride = shape.qkv_width();
+  const int64_t out_stride = shape.query_width();
+  const int64_t keys = first + rows;
+  const float beta = accumulate ? 1.0f : 0.0f;
+  const float* query = qkv + at.query + first * stride;
+  const float* key = qkv + at.key;
+  const float* out = output + at.output + first * out_stride;
+  const float* d_out = d_output + at.output + first * out_stride;
+  float* mean = scratch;
+  float* scores = scratch + kBlock;
+  float* d_scores = scores + rows * keys;
+
+  for (int64_t r = 0; r < rows; ++r) {
+    mean[r] = kernels::Dot(d_out + r * out_stride, out + r * out_stride, dim);
+  }
+  Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
+       query, stride, key, stride, 0, scores, keys);
+  Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, 1, d_out, out_stride,
+       qkv + at.value, stride, 0, d_scores, keys);
+  kernels::CausalExpBackwardRows(rows, first, keys,
+                                 log_sum_exp + at.log_sum_exp + first, mean,
+                                 ScoreScale(shape), scores, d_scores);
+  Gemm(Transpose::kYes, Transpose::kNo, keys, dim, rows, 1, scores, keys, d_out,
+       out_stride, beta, d_qkv + at.value, stride);
+  Gemm(Transpose::kYes, Transpose::kNo, keys, dim, rows, 1, d_scores, keys,
+       query, stride, beta, d_qkv + at.key, stride);
+  Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, d_scores, keys, key,
+       stride, 0, d_qkv + at.query + first * stride, stride);
+}
+
+}  // namespace
+
+int64_t AttentionScratchSize(const AttentionShape& shape) {
+  return kBlock + 2 * kBlock * shape.length;
+}
+
+void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
+                const float* qkv, float* output, float* log_sum_exp,
+                float* scratch) {
+  const HeadOffsets at(shape, sequence, head);
+  const int64_t dim = shape.head_dim;
+  const int64_t stride = shape.qkv_width();
+  const int64_t out_stride = shape.query_width();
+  float* inverse_sum = scratch;
+  float* scores = scratch + kBlock;
+  for (int64_t first = 0; first < shape.length; first += kBlock) {
+    const int64_t rows = std::min(kBlock, shape.length - first);
+    const int64_t keys = first + rows;
+    float* out = output + at.output + first * out_stride;
+    Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
+         qkv + at.query + first * stride, stride, qkv + at.key, stride, 0,
+         scores, keys);
+    kernels::CausalExpRows(rows, first, keys, scores, inverse_sum,
+                           log_sum_exp + at.log_sum_exp + first);
+    Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, scores, keys,
+         qkv + at.value, stride, 0, out, out_stride);
+    // Normalizing the output touches fewer values than the scores would.
+    for (int64_t r = 0; r < rows; ++r) {
+      kernels::Scale(inverse_sum[r], dim, out + r * out_stride);
+    }
+  }
+}
+
+void AttendGroupBackward(const AttentionShape& shape, int64_t sequence,
+                         int64_t kv_head, const float* qkv, const float* output,
+                         const float* log_sum_exp, const float* d_output,
+                         float* d_qkv, float* scratch) {
+  const int64_t group = shape.heads / shape.kv_heads;
+  for (int64_t i = 0; i < group; ++i) {
+    const HeadOffsets at(shape, sequence, kv_head * group + i);
+    // The last block comes first: it reads all keys, so its writing of their
+    // gradients leaves nothing to be zeroed.
+    const int64_t last = (shape.length - 1) / kBlock * kBlock;
+    for (int64_t first = last; first >= 0; first -= kBlock) {
+      AttendBlockBackward(shape, at, first,
+                          std::min(kBlock, shape.length - first),
+                          i > 0 || first < last, qkv, output, log_sum_exp,
+                          d_output, d_qkv, scratch);
+    }
+  }
+}
+
+}  // namespace causeway

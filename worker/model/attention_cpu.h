@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Causal attention of one sequence on the calling thread, in blocks of queries:
+// the scores of a block stay in the cache, nothing of size length^2 is ever
+// stored, and what lies above the diagonal is skipped blockwise. The backward
+// recomputes the scores from log_sum_exp (Dao et al. 2022).
+//
+// Arguments are those of Ops::Attention and Ops::AttentionBackward (ops.h);
+// pointers are to the whole batch.
+#ifndef WORKER_MODEL_ATTENTION_CPU_H_
+#define WORKER_MODEL_ATTENTION_CPU_H_
+
+#include <cstdint>
+
+#include "worker/model/ops.h"
+
+namespace causeway {
+
+// Values of scratch memory that each of the functions below needs.
+int64_t AttentionScratchSize(const AttentionShape& shape);
+
+// One query head of one sequence.
+void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
+                const float* qkv, float* output, float* log_sum_exp,
+                float* scratch);
+
+// One key and value head of one sequence and all query heads that read it;
+// writes those parts of d_qkv.
+void AttendGroupBackward(const AttentionShape& shape, int64_t sequence,
+                         int64_t kv_head, const float* qkv, const float* output,
+                         const float* log_sum_exp, const float* d_output,
+                         float* d_qkv, float* scratch);
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_ATTENTION_CPU_H_

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vectorized row loops of the CPU backend, each on the calling thread,
+// compiled for several instruction sets and dispatched at run time (Highway).
+// Arguments and results are those of the operations of the same name in ops.h,
+// for `rows` rows from the pointers on; any size is allowed. Pointers need no
+// alignment. Safe to call from several threads on disjoint outputs.
+#ifndef WORKER_MODEL_KERNELS_CPU_H_
+#define WORKER_MODEL_KERNELS_CPU_H_
+
+#include <cstdint>
+
+#include "worker/model/ops.h"
+
+namespace causeway::kernels {
+
+void RmsNormRows(const float* x, const float* delta, const float* gain,
+                 int64_t rows, int64_t width, float epsilon, float* sum,
+                 float* inverse_rms, float* normalized);
+void RmsNormBackwardRows(const float* d_normalized, const float* x,
+                         const float* inverse_rms, const float* gain,
+                         int64_t rows, int64_t width, bool accumulate,
+                         float* d_x, float* d_gain, float* normalized);
+
+// Rotates one head vector per row; rows are `stride` apart and have consecutive
+// positions from 0. `sign` is 1 or -1 (backward).
+void RopeRows(const float* cosine, const float* sine, int64_t rows,
+              int64_t head_dim, int64_t stride, float sign, float* head);
+
+void SwiGluRows(const float* gate_up, int64_t rows, int64_t width,
+                float* output);
+void SwiGluBackwardRows(const float* gate_up, const float* d_output,
+                        int64_t rows, int64_t width, float* d_gate_up,
+                        float* output);
+
+// Gradient: logits become scale * (softmax - one-hot); otherwise they are
+// overwritten by intermediate values.
+void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
+                      bool gradient, float scale, float* logits, float* losses);
+
+// Row r of scores ([rows, width], dense) belongs to query first + r and keeps
+// keys 0 .. first + r: they become exp(score - max), the others 0.
+// inverse_sum[r] <- 1 / their sum, log_sum_exp[r] <- max + log(their sum).
+void CausalExpRows(int64_t rows, int64_t first, int64_t width, float* scores,
+                   float* inverse_sum, float* log_sum_exp);
+// The same rows in the backward pass:
+//   scores <- p = exp(score - log_sum_exp[r]),
+//   d_scores <- scale * p * (d_scores - mean[r]), both 0 for later keys.
+void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,
+                           const float* log_sum_exp, const float* mean,
+                           float scale, float* scores, float* d_scores);
+
+// values[i] <- factor * values[i].
+void Scale(float factor, int64_t size, float* values);
+// into[i] <- into[i] + values[i].
+void Add(const float* values, int64_t size, float* into);
+float Dot(const float* a, const float* b, int64_t size);
+
+// Accumulated in double.
+double Sum(const float* values, int64_t size);
+double SquaredNorm(const float* values, int64_t size);
+
+void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
+           int64_t size, float* parameters, float* first_moment,
+           float* second_moment);
+void AdamWEstimate(const AdamWCoefficients& coefficients,
+                   const float* gradients, const float* parameters,
+                   const float* first_moment, const float* second_moment,
+                   int64_t size, float* estimate);
+
+}  // namespace causeway::kernels
+
+#endif  // WORKER_MODEL_KERNELS_CPU_H_

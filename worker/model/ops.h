@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensor operations that a transformer's training step is written over
+// (worker/model/transformer.cc) and that each backend implements: the CPU in
+// ops_cpu.cc. What each operation computes is defined by the scalar code of the
+// same name in ops_reference.h; a backend is tested against it.
+//
+// Conventions
+// * Every pointer except in the Copy functions is device memory from Allocate
+//   of the same object. The CPU backend's device is the host, so any host
+//   pointer will do there.
+// * Matrices are fp32, row-major and dense. A "row" is one token; rows of a
+//   batch are ordered sequence by sequence. Sizes are in values, not bytes.
+// * Operations run in the order they are called. They may be asynchronous;
+//   CopyToHost, Sum and SquaredNorm wait for everything before them.
+// * Gradients of parameters are accumulated (+=), gradients of activations are
+//   written (=), unless the operation says otherwise.
+// * Arguments are the caller's contract: a violation is a bug and is CHECKed
+//   where that is cheap. Only Allocate can fail.
+// * An Ops object is used by one thread at a time. Results depend on the
+//   arguments and on the backend's thread count only.
+#ifndef WORKER_MODEL_OPS_H_
+#define WORKER_MODEL_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace causeway {
+
+// Causal self-attention over the output of a fused projection: each row is
+// [query heads | key heads | value heads], head_dim values each. Query head h
+// reads key and value head h / (heads / kv_heads) (grouped-query attention,
+// Ainslie et al. 2023).
+struct AttentionShape {
+  int64_t batch = 0;
+  int64_t length = 0;
+  int64_t heads = 0;
+  // A divisor of heads.
+  int64_t kv_heads = 0;
+  // Even.
+  int64_t head_dim = 0;
+
+  int64_t rows() const { return batch * length; }
+  int64_t query_width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+};
+
+// Cosines and sines of the rotary embedding: [length][head_dim / 2] each.
+struct RopeTable {
+  const float* cosine = nullptr;
+  const float* sine = nullptr;
+};
+
+enum class RopeDirection {
+  kForward,
+  // The transpose of the rotation: gradients of the output to the input.
+  kBackward,
+};
+
+// y <- x W^T; weight is [out, in], as in ModelLayout.
+struct LinearShape {
+  int64_t rows = 0;
+  int64_t in = 0;
+  int64_t out = 0;
+};
+
+// One AdamW update (Loshchilov & Hutter 2019, algorithm 2, as torch.optim.AdamW
+// with t = the update's number from 1):
+//   g <- gradient_scale * gradient
+//   m <- beta1 m + (1 - beta1) g;    v <- beta2 v + (1 - beta2) g^2
+//   p <- p (1 - learning_rate weight_decay)
+//        - step_size m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+struct AdamWCoefficients {
+  float gradient_scale = 1;
+  float beta1 = 0;
+  float beta2 = 0;
+  // learning_rate / (1 - beta1^t).
+  float step_size = 0;
+  // 1 / sqrt(1 - beta2^t).
+  float inverse_sqrt_correction2 = 0;
+  float epsilon = 0;
+  // 1 - learning_rate * weight_decay.
+  float decay = 1;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // Memory, aligned to 64 bytes at least and set to zero bytes. `bytes` may be
+  // 0. RESOURCE_EXHAUSTED with the size asked for if there is not enough.
+  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
+  // Frees memory of Allocate, after the operations that were called before;
+  // `bytes` is what was asked for.
+  virtual void Free(void* memory, size_t bytes) = 0;
+
+  virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
+  virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
+
+  // values[0, size) <- 0.
+  virtual void Zero(int64_t size, float* values) = 0;
+  // Sum and sum of squares, accumulated in double.
+  virtual double Sum(const float* values, int64_t size) = 0;
+  virtual double SquaredNorm(const float* values, int64_t size) = 0;
+
+  // output[r] <- table[tokens[r]]; table is [vocabulary, width].
+  virtual void Embedding(const int32_t* tokens, const float* table,
+                         int64_t rows, int64_t width, float* output) = 0;
+  // d_table[tokens[r]] += d_output[r], rows in order.
+  virtual void EmbeddingBackward(const int32_t* tokens, const float* d_output,
+                                 int64_t rows, int64_t width,
+                                 float* d_table) = 0;
+
+  // The residual stream and its norm in one pass (Zhang & Sennrich 2019):
+  //   sum[r] <- x[r] + delta[r]      (delta null: nothing is added nor written)
+  //   inverse_rms[r] <- 1 / sqrt(mean(sum[r]^2) + epsilon)
+  //   normalized[r] <- sum[r] * inverse_rms[r] * gain
+  // `sum` may be `x` or `delta`.
+  virtual void RmsNorm(const float* x, const float* delta, const float* gain,
+                       int64_t rows, int64_t width, float epsilon, float* sum,
+                       float* inverse_rms, float* normalized) = 0;
+  // Backward of normalized = norm(x):
+  //   d_x += or = gradient of x    (accumulate: +=)
+  //   d_gain += gradient of gain
+  //   normalized <- the forward's output again, so that nobody has to keep it.
+  // No two arrays may overlap.
+  virtual void RmsNormBackward(const float* d_normalized, const float* x,
+                               const float* inverse_rms, const float* gain,
+                               int64_t rows, int64_t width, bool accumulate,
+                               float* d_x, float* d_gain,
+                               float* normalized) = 0;
+
+  // output[rows, out] <- input[rows, in] weight^T.
+  virtual void Linear(const float* input, const float* weight,
+                      const LinearShape& shape, float* output) = 0;
+  // d_input[rows, in] <- d_output[rows, out] weight.
+  virtual void LinearInputGradient(const float* d_output, const float* weight,
+                                   const LinearShape& shape,
+                                   float* d_input) = 0;
+  // d_weight[out, in] += d_output^T input.
+  virtual void LinearWeightGradient(const float* d_output, const float* input,
+                                    const LinearShape& shape,
+                                    float* d_weight) = 0;
+
+  // Rotates the query and key heads of each row of qkv (or of its gradient) in
+  // place: pairs (i, i + head_dim / 2) by the angle of (position, i); position
+  // is the row's index in its sequence (Su et al. 2021, in the half-split order
+  // of Hugging Face's Llama).
+  virtual void Rope(const AttentionShape& shape, const RopeTable& table,
+                    RopeDirection direction, float* qkv) = 0;
+
+  // output[r, h] <- sum_{s <= r} softmax_s(q_r k_s / sqrt(head_dim)) v_s.
+  // output is [rows, query_width]; log_sum_exp is [batch][heads][length], the
+  // logarithm of each softmax's denominator, all that the backward needs of it.
+  virtual void Attention(const AttentionShape& shape, const float* qkv,
+                         float* output, float* log_sum_exp) = 0;
+  virtual void AttentionBackward(const AttentionShape& shape, const float* qkv,
+                                 const float* output, const float* log_sum_exp,
+                                 const float* d_output, float* d_qkv) = 0;
+
+  // Each row of gate_up is [gate | up], `width` values each:
+  //   output <- silu(gate) * up, silu(x) = x / (1 + exp(-x))  (Shazeer 2020).
+  virtual void SwiGlu(const float* gate_up, int64_t rows, int64_t width,
+                      float* output) = 0;
+  // Also writes the forward's output again. d_gate_up may be gate_up, and
+  // output may be d_output.
+  virtual void SwiGluBackward(const float* gate_up, const float* d_output,
+                              int64_t rows, int64_t width, float* d_gate_up,
+                              float* output) = 0;
+
+  // losses[r] <- -log softmax(logits[r])[targets[r]]; logits are left with
+  // unspecified values.
+  virtual void CrossEntropy(const int32_t* targets, int64_t rows,
+                            int64_t vocab_size, float* logits,
+                            float* losses) = 0;
+  // The same, and logits become scale * the gradient of losses[r] to them.
+  virtual void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
+                                        int64_t vocab_size, float scale,
+                                        float* logits, float* losses) = 0;
+
+  // Parameters and moments are updated in place.
+  virtual void AdamW(const AdamWCoefficients& coefficients,
+                     const float* gradients, int64_t size, float* parameters,
+                     float* first_moment, float* second_moment) = 0;
+  // Where AdamW would take the parameters, written to `estimate`; nothing else
+  // changes.
+  virtual void AdamWEstimate(const AdamWCoefficients& coefficients,
+                             const float* gradients, const float* parameters,
+                             const float* first_moment,
+                             const float* second_moment, int64_t size,
+                             float* estimate) = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_OPS_H_

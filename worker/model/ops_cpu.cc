@@ -1,0 +1,318 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/model/ops_cpu.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/thread_pool.h"
+#include "glog/logging.h"
+#include "worker/model/attention_cpu.h"
+#include "worker/model/gemm.h"
+#include "worker/model/kernels_cpu.h"
+
+namespace causeway {
+namespace {
+
+constexpr size_t kCacheLineBytes = 64;
+constexpr int64_t kCacheLineValues = 16;
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(int threads) : pool_(threads) {}
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    const bool huge = bytes >= kHugePageBytes;
+    const size_t alignment = huge ? kHugePageBytes : kCacheLineBytes;
+    const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), alignment);
+    void* memory = std::aligned_alloc(alignment, rounded);
+    if (memory == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("not enough memory for ", bytes,
+                       " bytes; a smaller training.micro_batch_size or "
+                       "training.recompute_activations needs less"));
+    }
+    // Only a hint: with small pages it merely runs slower.
+    if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
+    // Also takes all page faults now rather than in the first step.
+    std::memset(memory, 0, rounded);
+    return memory;
+  }
+
+  void Free(void* memory, size_t /*bytes*/) override { std::free(memory); }
+
+  void CopyToDevice(const void* host, size_t bytes, void* device) override {
+    std::memcpy(device, host, bytes);
+  }
+  void CopyToHost(const void* device, size_t bytes, void* host) override {
+    std::memcpy(host, device, bytes);
+  }
+
+  void Zero(int64_t size, float* values) override {
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
+      std::fill(values + slice.begin, values + slice.end, 0.0f);
+    });
+  }
+
+  double Sum(const float* values, int64_t size) override {
+    return SumSlices(size, [&](Slice slice) {
+      return kernels::Sum(values + slice.begin, slice.size());
+    });
+  }
+  double SquaredNorm(const float* values, int64_t size) override {
+    return SumSlices(size, [&](Slice slice) {
+      return kernels::SquaredNorm(values + slice.begin, slice.size());
+    });
+  }
+
+  void Embedding(const int32_t* tokens, const float* table, int64_t rows,
+                 int64_t width, float* output) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      for (int64_t r = slice.begin; r < slice.end; ++r) {
+        std::copy_n(table + tokens[r] * width, width, output + r * width);
+      }
+    });
+  }
+
+  // Cut by columns: each value of the table has one writer, which adds the rows
+  // in order.
+  void EmbeddingBackward(const int32_t* tokens, const float* d_output,
+                         int64_t rows, int64_t width, float* d_table) override {
+    ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
+      for (int64_t r = 0; r < rows; ++r) {
+        kernels::Add(d_output + r * width + slice.begin, slice.size(),
+                     d_table + tokens[r] * width + slice.begin);
+      }
+    });
+  }
+
+  void RmsNorm(const float* x, const float* delta, const float* gain,
+               int64_t rows, int64_t width, float epsilon, float* sum,
+               float* inverse_rms, float* normalized) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      const int64_t first = slice.begin * width;
+      kernels::RmsNormRows(
+          x + first, delta == nullptr ? nullptr : delta + first, gain,
+          slice.size(), width, epsilon, sum == nullptr ? nullptr : sum + first,
+          inverse_rms + slice.begin, normalized + first);
+    });
+  }
+
+  void RmsNormBackward(const float* d_normalized, const float* x,
+                       const float* inverse_rms, const float* gain,
+                       int64_t rows, int64_t width, bool accumulate, float* d_x,
+                       float* d_gain, float* normalized) override {
+    float* partial_gains = Scratch(pool_.threads() * width);
+    ForSlices(rows, 1, [&](Slice slice, int worker) {
+      const int64_t first = slice.begin * width;
+      float* partial = partial_gains + worker * width;
+      std::fill_n(partial, width, 0.0f);
+      kernels::RmsNormBackwardRows(d_normalized + first, x + first,
+                                   inverse_rms + slice.begin, gain,
+                                   slice.size(), width, accumulate, d_x + first,
+                                   partial, normalized + first);
+    });
+    for (int worker = 0; worker < pool_.threads(); ++worker) {
+      kernels::Add(partial_gains + worker * width, width, d_gain);
+    }
+  }
+
+  void Linear(const float* input, const float* weight, const LinearShape& shape,
+              float* output) override {
+    ForRowsOrColumns(shape.rows, shape.out, [&](Slice rows, Slice columns) {
+      Gemm(Transpose::kNo, Transpose::kYes, rows.size(), columns.size(),
+           shape.in, 1, input + rows.begin * shape.in, shape.in,
+           weight + columns.begin * shape.in, shape.in, 0,
+           output + rows.begin * shape.out + columns.begin, shape.out);
+    });
+  }
+
+  void LinearInputGradient(const float* d_output, const float* weight,
+                           const LinearShape& shape, float* d_input) override {
+    ForRowsOrColumns(shape.rows, shape.in, [&](Slice rows, Slice columns) {
+      Gemm(Transpose::kNo, Transpose::kNo, rows.size(), columns.size(),
+           shape.out, 1, d_output + rows.begin * shape.out, shape.out,
+           weight + columns.begin, shape.in, 0,
+           d_input + rows.begin * shape.in + columns.begin, shape.in);
+    });
+  }
+
+  void LinearWeightGradient(const float* d_output, const float* input,
+                            const LinearShape& shape,
+                            float* d_weight) override {
+    ForRowsOrColumns(shape.out, shape.in, [&](Slice rows, Slice columns) {
+      Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
+           shape.rows, 1, d_output + rows.begin, shape.out,
+           input + columns.begin, shape.in, 1,
+           d_weight + rows.begin * shape.in + columns.begin, shape.in);
+    });
+  }
+
+  void Rope(const AttentionShape& shape, const RopeTable& table,
+            RopeDirection direction, float* qkv) override {
+    const float sign = direction == RopeDirection::kForward ? 1.0f : -1.0f;
+    const int64_t rotated = shape.query_width() + shape.kv_width();
+    ForSlices(shape.rows(), 1, [&](Slice slice, int) {
+      for (int64_t r = slice.begin; r < slice.end; ++r) {
+        const int64_t angle = r % shape.length * (shape.head_dim / 2);
+        float* row = qkv + r * shape.qkv_width();
+        for (int64_t at = 0; at < rotated; at += shape.head_dim) {
+          kernels::RopeRows(table.cosine + angle, table.sine + angle, 1,
+                            shape.head_dim, 0, sign, row + at);
+        }
+      }
+    });
+  }
+
+  void Attention(const AttentionShape& shape, const float* qkv, float* output,
+                 float* log_sum_exp) override {
+    const int64_t scratch_size = AttentionScratchSize(shape);
+    float* scratch = Scratch(pool_.threads() * scratch_size);
+    ForSlices(shape.batch * shape.heads, 1, [&](Slice slice, int worker) {
+      for (int64_t i = slice.begin; i < slice.end; ++i) {
+        AttendHead(shape, i / shape.heads, i % shape.heads, qkv, output,
+                   log_sum_exp, scratch + worker * scratch_size);
+      }
+    });
+  }
+
+  void AttentionBackward(const AttentionShape& shape, const float* qkv,
+                         const float* output, const float* log_sum_exp,
+                         const float* d_output, float* d_qkv) override {
+    const int64_t scratch_size = AttentionScratchSize(shape);
+    float* scratch = Scratch(pool_.threads() * scratch_size);
+    ForSlices(shape.batch * shape.kv_heads, 1, [&](Slice slice, int worker) {
+      for (int64_t i = slice.begin; i < slice.end; ++i) {
+        AttendGroupBackward(shape, i / shape.kv_heads, i % shape.kv_heads, qkv,
+                            output, log_sum_exp, d_output, d_qkv,
+                            scratch + worker * scratch_size);
+      }
+    });
+  }
+
+  void SwiGlu(const float* gate_up, int64_t rows, int64_t width,
+              float* output) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      kernels::SwiGluRows(gate_up + 2 * slice.begin * width, slice.size(),
+                          width, output + slice.begin * width);
+    });
+  }
+
+  void SwiGluBackward(const float* gate_up, const float* d_output, int64_t rows,
+                      int64_t width, float* d_gate_up, float* output) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      const int64_t first = slice.begin * width;
+      kernels::SwiGluBackwardRows(gate_up + 2 * first, d_output + first,
+                                  slice.size(), width, d_gate_up + 2 * first,
+                                  output + first);
+    });
+  }
+
+  void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
+                    float* logits, float* losses) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
+                                /*gradient=*/false, 0,
+                                logits + slice.begin * vocab_size,
+                                losses + slice.begin);
+    });
+  }
+
+  void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
+                                int64_t vocab_size, float scale, float* logits,
+                                float* losses) override {
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
+                                /*gradient=*/true, scale,
+                                logits + slice.begin * vocab_size,
+                                losses + slice.begin);
+    });
+  }
+
+  void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
+             int64_t size, float* parameters, float* first_moment,
+             float* second_moment) override {
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
+      kernels::AdamW(coefficients, gradients + slice.begin, slice.size(),
+                     parameters + slice.begin, first_moment + slice.begin,
+                     second_moment + slice.begin);
+    });
+  }
+
+  void AdamWEstimate(const AdamWCoefficients& coefficients,
+                     const float* gradients, const float* parameters,
+                     const float* first_moment, const float* second_moment,
+                     int64_t size, float* estimate) override {
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
+      kernels::AdamWEstimate(
+          coefficients, gradients + slice.begin, parameters + slice.begin,
+          first_moment + slice.begin, second_moment + slice.begin, slice.size(),
+          estimate + slice.begin);
+    });
+  }
+
+ private:
+  void ForSlices(int64_t size, int64_t granularity,
+                 absl::FunctionRef<void(Slice, int worker)> body) {
+    pool_.Run([&](int worker) {
+      body(SliceOf(size, pool_.threads(), worker, granularity), worker);
+    });
+  }
+
+  // Cuts a matrix by rows, or by columns where there are too few rows.
+  void ForRowsOrColumns(int64_t rows, int64_t columns,
+                        absl::FunctionRef<void(Slice, Slice)> body) {
+    const bool by_rows = rows >= std::min(columns, 16l * pool_.threads());
+    pool_.Run([&](int worker) {
+      const Slice slice = SliceOf(by_rows ? rows : columns, pool_.threads(),
+                                  worker, kCacheLineValues);
+      if (by_rows) {
+        body(slice, {0, columns});
+      } else {
+        body({0, rows}, slice);
+      }
+    });
+  }
+
+  double SumSlices(int64_t size, absl::FunctionRef<double(Slice)> sum_of) {
+    std::vector<double> partial(static_cast<size_t>(pool_.threads()));
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int worker) {
+      partial[static_cast<size_t>(worker)] = sum_of(slice);
+    });
+    double sum = 0;
+    for (const double value : partial) sum += value;
+    return sum;
+  }
+
+  // Memory for one operation.
+  float* Scratch(int64_t size) {
+    if (static_cast<int64_t>(scratch_.size()) < size) {
+      scratch_.resize(static_cast<size_t>(size));
+    }
+    return scratch_.data();
+  }
+
+  ThreadPool pool_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> MakeCpuOps(int threads) {
+  CHECK_GE(threads, 1);
+  return std::make_unique<CpuOps>(threads);
+}
+
+}  // namespace causeway

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each operation of the CPU backend against the double reference, on random
+// inputs of awkward shapes and with several thread counts.
+#include "worker/model/ops_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/model/ops.h"
+#include "worker/model/ops_reference.h"
+
+namespace causeway {
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+Floats Random(int64_t size, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  Floats values(static_cast<size_t>(size));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+std::vector<int32_t> RandomTokens(int64_t size, int32_t end, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::uniform_int_distribution<int32_t> uniform(0, end - 1);
+  std::vector<int32_t> tokens(static_cast<size_t>(size));
+  for (int32_t& token : tokens) token = uniform(generator);
+  return tokens;
+}
+
+Doubles Widen(const Floats& values) { return {values.begin(), values.end()}; }
+
+// Within `tolerance` of the largest value.
+void ExpectNear(const Floats& got, const Doubles& want,
+                double tolerance = 3e-6) {
+  ASSERT_EQ(got.size(), want.size());
+  double scale = 1e-30;
+  for (const double value : want) scale = std::max(scale, std::abs(value));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], tolerance * scale) << "at " << i;
+  }
+}
+
+// The parameter is the number of threads.
+class OpsCpuTest : public testing::TestWithParam<int> {
+ protected:
+  const std::unique_ptr<Ops> ops_ = MakeCpuOps(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Threads, OpsCpuTest, testing::Values(1, 2, 3));
+
+TEST_P(OpsCpuTest, AllocatesAlignedZeroedMemory) {
+  for (const size_t bytes : {0u, 1u, 4096u, (2u << 20) - 1, (5u << 20) + 3}) {
+    ASSERT_OK_AND_ASSIGN(void* memory, ops_->Allocate(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+    const char* begin = static_cast<const char*>(memory);
+    EXPECT_TRUE(std::all_of(begin, begin + bytes, [](char c) { return !c; }));
+    if (bytes > 0) std::memset(memory, 1, bytes);
+    ops_->Free(memory, bytes);
+  }
+}
+
+TEST_P(OpsCpuTest, AnImpossibleAllocationIsRefused) {
+  EXPECT_THAT(ops_->Allocate(size_t{1} << 60),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::HasSubstr("1152921504606846976 bytes")));
+}
+
+TEST_P(OpsCpuTest, ZeroAndSums) {
+  for (const int64_t size : {0, 1, 15, 16, 17, 1000}) {
+    Floats values = Random(size, 1);
+    double sum = 0;
+    double squares = 0;
+    for (const double value : values) {
+      sum += value;
+      squares += value * value;
+    }
+    EXPECT_NEAR(ops_->Sum(values.data(), size), sum, 1e-10);
+    EXPECT_NEAR(ops_->SquaredNorm(values.data(), size), squares, 1e-10);
+    ops_->Zero(size, values.data());
+    EXPECT_THAT(values, testing::Each(0.0f));
+  }
+}
+
+TEST_P(OpsCpuTest, Embedding) {
+  for (const int64_t width : {1, 16, 33}) {
+    constexpr int64_t kRows = 29;
+    const std::vector<int32_t> tokens = RandomTokens(kRows, 7, 1);
+    const Floats table = Random(7 * width, 2);
+    Floats output(kRows * width);
+    Doubles want(output.size());
+    ops_->Embedding(tokens.data(), table.data(), kRows, width, output.data());
+    reference::Embedding(tokens.data(), Widen(table).data(), kRows, width,
+                         want.data());
+    ExpectNear(output, want, 0);
+
+    Floats d_table = Random(7 * width, 3);
+    Doubles want_d_table = Widen(d_table);
+    const Floats d_output = Random(kRows * width, 4);
+    ops_->EmbeddingBackward(tokens.data(), d_output.data(), kRows, width,
+                            d_table.data());
+    reference::EmbeddingBackward(tokens.data(), Widen(d_output).data(), kRows,
+                                 width, want_d_table.data());
+    ExpectNear(d_table, want_d_table);
+  }
+}
+
+TEST_P(OpsCpuTest, RmsNorm) {
+  for (const int64_t rows : {1, 2, 11}) {
+    for (const int64_t width : {1, 8, 16, 31, 32, 33, 129}) {
+      for (const bool add : {false, true}) {
+        const Floats x = Random(rows * width, 1);
+        const Floats delta = Random(rows * width, 2);
+        const Floats gain = Random(width, 3);
+        const Doubles wide_x = Widen(x);
+        const Doubles wide_delta = Widen(delta);
+        const Doubles wide_gain = Widen(gain);
+        Floats sum = x;
+        Floats inverse_rms(rows);
+        Floats normalized(rows * width);
+        Doubles want_sum = wide_x;
+        Doubles want_inverse_rms(rows);
+        Doubles want_normalized(rows * width);
+        ops_->RmsNorm(x.data(), add ? delta.data() : nullptr, gain.data(), rows,
+                      width, 1e-3f, sum.data(), inverse_rms.data(),
+                      normalized.data());
+        reference::RmsNorm<double>(
+            wide_x.data(), add ? wide_delta.data() : nullptr, wide_gain.data(),
+            rows, width, 1e-3, want_sum.data(), want_inverse_rms.data(),
+            want_normalized.data());
+        ExpectNear(sum, want_sum);
+        ExpectNear(inverse_rms, want_inverse_rms);
+        ExpectNear(normalized, want_normalized);
+
+        const Floats d_normalized = Random(rows * width, 4);
+        for (const bool accumulate : {false, true}) {
+          Floats d_x = Random(rows * width, 5);
+          Floats d_gain = Random(width, 6);
+          Floats again(rows * width);
+          Doubles want_d_x = Widen(d_x);
+          Doubles want_d_gain = Widen(d_gain);
+          ops_->RmsNormBackward(
+              d_normalized.data(), sum.data(), inverse_rms.data(), gain.data(),
+              rows, width, accumulate, d_x.data(), d_gain.data(), again.data());
+          reference::RmsNormBackward(Widen(d_normalized).data(),
+                                     want_sum.data(), want_inverse_rms.data(),
+                                     wide_gain.data(), rows, width, accumulate,
+                                     want_d_x.data(), want_d_gain.data(),
+                                     want_normalized.data());
+          // Rows of one value: the gradient nearly cancels.
+          ExpectNear(d_x, want_d_x, width == 1 ? 1e-4 : 5e-6);
+          ExpectNear(d_gain, want_d_gain, 5e-6);
+          EXPECT_EQ(again, normalized) << "the same bits as in the forward";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsCpuTest, Linear) {
+  for (const LinearShape& shape :
+       {LinearShape{1, 1, 1}, LinearShape{1, 17, 70}, LinearShape{70, 5, 3},
+        LinearShape{33, 48, 31}, LinearShape{2, 64, 258}}) {
+    const Floats input = Random(shape.rows * shape.in, 1);
+    const Floats weight = Random(shape.out * shape.in, 2);
+    const Floats d_output = Random(shape.rows * shape.out, 3);
+    Floats output(shape.rows * shape.out);
+    Floats d_input(input.size());
+    Floats d_weight = Random(shape.out * shape.in, 4);
+    Doubles want_output(output.size());
+    Doubles want_d_input(input.size());
+    Doubles want_d_weight = Widen(d_weight);
+    ops_->Linear(input.data(), weight.data(), shape, output.data());
+    reference::Linear(Widen(input).data(), Widen(weight).data(), shape,
+                      want_output.data());
+    ExpectNear(output, want_output);
+    ops_->LinearInputGradient(d_output.data(), weight.data(), shape,
+                              d_input.data());
+    reference::LinearInputGradient(Widen(d_output).data(), Widen(weight).data(),
+                                   shape, want_d_input.data());
+    ExpectNear(d_input, want_d_input);
+    ops_->LinearWeightGradient(d_output.data(), input.data(), shape,
+                               d_weight.data());
+    reference::LinearWeightGradient(Widen(d_output).data(), Widen(input).data(),
+                                    shape, want_d_weight.data());
+    ExpectNear(d_weight, want_d_weight);
+  }
+}
+
+// Batch, length, heads, key heads, head size. The CPU backend works in blocks
+// of 64 queries.
+const AttentionShape kAttentionShapes[] = {
+    {1, 1, 1, 1, 2},  {2, 5, 4, 4, 6},    {1, 64, 2, 1, 16},
+    {3, 65, 6, 2, 8}, {1, 150, 3, 3, 34}, {2, 33, 4, 1, 10},
+};
+
+TEST_P(OpsCpuTest, Rope) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const Floats cosine = Random(shape.length * shape.head_dim / 2, 1);
+    const Floats sine = Random(shape.length * shape.head_dim / 2, 2);
+    for (const RopeDirection direction :
+         {RopeDirection::kForward, RopeDirection::kBackward}) {
+      Floats qkv = Random(shape.rows() * shape.qkv_width(), 3);
+      Doubles want = Widen(qkv);
+      ops_->Rope(shape, {cosine.data(), sine.data()}, direction, qkv.data());
+      reference::Rope(shape, Widen(cosine).data(), Widen(sine).data(),
+                      direction, want.data());
+      ExpectNear(qkv, want);
+    }
+  }
+}
+
+TEST_P(OpsCpuTest, Attention) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+    Floats output(shape.rows() * shape.query_width());
+    Floats log_sum_exp(shape.rows() * shape.heads);
+    Doubles want_output(output.size());
+    Doubles want_log_sum_exp(log_sum_exp.size());
+    ops_->Attention(shape, qkv.data(), output.data(), log_sum_exp.data());
+    reference::Attention(shape, Widen(qkv).data(), want_output.data(),
+                         want_log_sum_exp.data());
+    ExpectNear(output, want_output);
+    ExpectNear(log_sum_exp, want_log_sum_exp);
+
+    const Floats d_output = Random(shape.rows() * shape.query_width(), 2);
+    // Whatever was there has to be overwritten.
+    Floats d_qkv(qkv.size(), NAN);
+    Doubles want_d_qkv(qkv.size());
+    ops_->AttentionBackward(shape, qkv.data(), output.data(),
+                            log_sum_exp.data(), d_output.data(), d_qkv.data());
+    reference::AttentionBackward(shape, Widen(qkv).data(), want_output.data(),
+                                 want_log_sum_exp.data(),
+                                 Widen(d_output).data(), want_d_qkv.data());
+    ExpectNear(d_qkv, want_d_qkv);
+  }
+}
+
+TEST_P(OpsCpuTest, AttentionOfHugeScoresStaysFinite) {
+  const AttentionShape shape = {1, 70, 1, 1, 4};
+  Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+  for (float& value : qkv) value *= 1e4f;
+  Floats output(shape.rows() * shape.query_width());
+  Floats log_sum_exp(shape.rows());
+  Floats d_qkv(qkv.size());
+  ops_->Attention(shape, qkv.data(), output.data(), log_sum_exp.data());
+  ops_->AttentionBackward(shape, qkv.data(), output.data(), log_sum_exp.data(),
+                          output.data(), d_qkv.data());
+  const auto finite = [](float value) { return std::isfinite(value); };
+  EXPECT_TRUE(std::all_of(output.begin(), output.end(), finite));
+  EXPECT_TRUE(std::all_of(d_qkv.begin(), d_qkv.end(), finite));
+}
+
+TEST_P(OpsCpuTest, SwiGlu) {
+  for (const int64_t rows : {1, 5}) {
+    for (const int64_t width : {1, 16, 37}) {
+      Floats gate_up = Random(2 * rows * width, 1);
+      // The sigmoid's exponential over- and underflows.
+      gate_up[0] = -100;
+      gate_up[gate_up.size() - width - 1] = 100;
+      Floats output(rows * width);
+      Doubles want(output.size());
+      ops_->SwiGlu(gate_up.data(), rows, width, output.data());
+      reference::SwiGlu(Widen(gate_up).data(), rows, width, want.data());
+      ExpectNear(output, want);
+
+      const Floats d_output = Random(rows * width, 2);
+      Floats d_gate_up(gate_up.size());
+      Floats again(output.size());
+      Doubles want_d_gate_up(gate_up.size());
+      ops_->SwiGluBackward(gate_up.data(), d_output.data(), rows, width,
+                           d_gate_up.data(), again.data());
+      reference::SwiGluBackward(Widen(gate_up).data(), Widen(d_output).data(),
+                                rows, width, want_d_gate_up.data(),
+                                want.data());
+      ExpectNear(d_gate_up, want_d_gate_up);
+      EXPECT_EQ(again, output) << "the same bits as in the forward";
+
+      // In place, as the header allows.
+      Floats shared = d_output;
+      ops_->SwiGluBackward(gate_up.data(), shared.data(), rows, width,
+                           gate_up.data(), shared.data());
+      EXPECT_EQ(gate_up, d_gate_up);
+      EXPECT_EQ(shared, again);
+    }
+  }
+}
+
+TEST_P(OpsCpuTest, CrossEntropy) {
+  for (const int64_t rows : {1, 7}) {
+    for (const int64_t vocab_size : {1, 2, 16, 258}) {
+      const std::vector<int32_t> targets =
+          RandomTokens(rows, static_cast<int32_t>(vocab_size), 1);
+      Floats logits = Random(rows * vocab_size, 2);
+      // The softmax must not depend on a common offset.
+      for (float& logit : logits) logit = 10 * logit - 300;
+      Floats losses(rows);
+      Doubles want = Widen(logits);
+      Doubles want_losses(rows);
+      reference::CrossEntropyWithGradient<double>(
+          targets.data(), rows, vocab_size, 0.125, want.data(),
+          want_losses.data());
+      Floats scratch = logits;
+      ops_->CrossEntropy(targets.data(), rows, vocab_size, scratch.data(),
+                         losses.data());
+      ExpectNear(losses, want_losses, 1e-5);
+      ops_->CrossEntropyWithGradient(targets.data(), rows, vocab_size, 0.125f,
+                                     logits.data(), losses.data());
+      ExpectNear(losses, want_losses, 1e-5);
+      ExpectNear(logits, want, 1e-5);
+    }
+  }
+}
+
+TEST_P(OpsCpuTest, AdamW) {
+  const AdamWCoefficients coefficients = {.gradient_scale = 0.5f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.95f,
+                                          .step_size = 0.3f,
+                                          .inverse_sqrt_correction2 = 2,
+                                          .epsilon = 1e-3f,
+                                          .decay = 0.99f};
+  for (const int64_t size : {1, 16, 1003}) {
+    const Floats gradients = Random(size, 1);
+    Floats parameters = Random(size, 2);
+    Floats first = Random(size, 3);
+    Floats second = Random(size, 4);
+    for (float& value : second) value = std::abs(value);
+    Doubles want = Widen(parameters);
+    Doubles want_first = Widen(first);
+    Doubles want_second = Widen(second);
+    reference::AdamW(coefficients, Widen(gradients).data(), size, want.data(),
+                     want_first.data(), want_second.data());
+    Floats estimate(size);
+    ops_->AdamWEstimate(coefficients, gradients.data(), parameters.data(),
+                        first.data(), second.data(), size, estimate.data());
+    ops_->AdamW(coefficients, gradients.data(), size, parameters.data(),
+                first.data(), second.data());
+    ExpectNear(parameters, want);
+    ExpectNear(first, want_first);
+    ExpectNear(second, want_second);
+    EXPECT_EQ(estimate, parameters) << "the same bits as the update";
+  }
+}
+
+}  // namespace
+}  // namespace causeway

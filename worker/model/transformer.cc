@@ -1,0 +1,399 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// Logits in memory at a time: about what a second-level cache holds. But never
+// fewer rows than a matrix product needs to be efficient.
+constexpr int64_t kLogits = int64_t{1} << 20;
+constexpr int64_t kMinLogitRows = 128;
+
+// Arrays in the arena begin on a cache line, and not all at the same place of
+// a page, where their lines would compete for the same sets of the cache.
+constexpr int64_t kAlignment = 16;
+constexpr int64_t kStagger = 5 * kAlignment;
+
+const TensorSpec& FindTensor(const ModelLayout& layout,
+                             absl::string_view name) {
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (name == tensor.name) return tensor;
+  }
+  LOG(FATAL) << "the model layout has no tensor " << std::string(name);
+}
+
+// The offset of tensors that are used as one matrix.
+int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
+                     std::vector<absl::string_view> names) {
+  int64_t begin = -1;
+  int64_t end = -1;
+  for (const absl::string_view name : names) {
+    const TensorSpec& tensor =
+        FindTensor(layout, absl::StrCat(prefix, name, ".weight"));
+    if (begin < 0) begin = end = tensor.offset;
+    CHECK_EQ(tensor.offset, end) << tensor.name << " has moved in the layout";
+    end += tensor.size;
+  }
+  return begin;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
+    const v1::ModelConfig& config, const Options& options, Ops* ops) {
+  if (options.micro_batch < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "micro_batch is ", options.micro_batch, "; it must be at least 1"));
+  }
+  auto model = absl::WrapUnique(new Transformer(config, options, ops));
+  RETURN_IF_ERROR(model->AllocateMemory());
+  model->UploadRopeTable(config.rope_theta());
+  return model;
+}
+
+Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
+                         Ops* ops)
+    : ops_(ops),
+      options_(options),
+      layout_(MakeModelLayout(config)),
+      layers_(static_cast<int>(config.layers())),
+      hidden_(config.hidden_size()),
+      intermediate_(config.intermediate_size()),
+      heads_(config.heads()),
+      kv_heads_(config.kv_heads()),
+      vocab_(config.vocab_size()),
+      length_(config.sequence_length()),
+      norm_epsilon_(static_cast<float>(config.norm_epsilon())),
+      logit_rows_(std::min(options.micro_batch * length_,
+                           std::max(kMinLogitRows, kLogits / vocab_))) {
+  CHECK_EQ(hidden_ % heads_, 0);
+  CHECK_EQ(hidden_ / heads_ % 2, 0);
+  CHECK_EQ(heads_ % kv_heads_, 0);
+  FindOffsets();
+}
+
+void Transformer::FindOffsets() {
+  for (int block = 0; block < layers_; ++block) {
+    const std::string prefix = absl::StrCat("model.layers.", block, ".");
+    const auto find = [&](std::vector<absl::string_view> names) {
+      return FindAdjacent(layout_, prefix, std::move(names));
+    };
+    blocks_.push_back({.input_norm = find({"input_layernorm"}),
+                       .qkv = find({"self_attn.q_proj", "self_attn.k_proj",
+                                    "self_attn.v_proj"}),
+                       .output = find({"self_attn.o_proj"}),
+                       .middle_norm = find({"post_attention_layernorm"}),
+                       .gate_up = find({"mlp.gate_proj", "mlp.up_proj"}),
+                       .down = find({"mlp.down_proj"})});
+  }
+  embedding_ = FindTensor(layout_, "model.embed_tokens.weight").offset;
+  final_norm_ = FindTensor(layout_, "model.norm.weight").offset;
+  const bool tied = layout_.tensors.back().name != "lm_head.weight";
+  head_ = tied ? embedding_ : FindTensor(layout_, "lm_head.weight").offset;
+}
+
+absl::Status Transformer::AllocateMemory() {
+  const int64_t rows = options_.micro_batch * length_;
+  const AttentionShape shape = ShapeOf(options_.micro_batch, length_);
+  std::vector<std::pair<float**, int64_t>> arrays;
+  int64_t total = 0;
+  const auto reserve = [&](int64_t size, float** array) {
+    arrays.push_back({array, total});
+    total += (size + kAlignment - 1) / kAlignment * kAlignment + kStagger;
+  };
+
+  streams_.resize(static_cast<size_t>(layers_) + 1);
+  const size_t kept_streams = options_.training ? streams_.size() : 1;
+  for (size_t i = 0; i < kept_streams; ++i) {
+    reserve(rows * hidden_, &streams_[i]);
+  }
+  activations_.resize(static_cast<size_t>(layers_));
+  const bool keep_all = options_.training && !options_.recompute_activations;
+  const size_t kept_blocks = keep_all ? activations_.size() : 1;
+  for (size_t i = 0; i < kept_blocks; ++i) {
+    BlockActivations& block = activations_[i];
+    reserve(rows, &block.input_inverse_rms);
+    reserve(rows * shape.qkv_width(), &block.qkv);
+    reserve(rows * heads_, &block.log_sum_exp);
+    reserve(rows * hidden_, &block.attention);
+    reserve(rows * hidden_, &block.middle);
+    reserve(rows, &block.middle_inverse_rms);
+    reserve(rows * 2 * intermediate_, &block.gate_up);
+  }
+  reserve(length_ * shape.head_dim / 2, &rope_cosine_);
+  reserve(length_ * shape.head_dim / 2, &rope_sine_);
+  reserve(rows, &final_inverse_rms_);
+  reserve(rows * hidden_, &normalized_);
+  reserve(rows * hidden_, &residual_delta_);
+  reserve(rows * intermediate_, &swiglu_);
+  reserve(logit_rows_ * vocab_, &logits_);
+  reserve(rows, &losses_);
+  if (options_.training) {
+    reserve(rows * hidden_, &d_stream_);
+    reserve(rows * shape.qkv_width(), &d_qkv_);
+  }
+
+  ASSIGN_OR_RETURN(arena_, DeviceArray<float>::Create(ops_, total));
+  ASSIGN_OR_RETURN(tokens_, DeviceArray<int32_t>::Create(ops_, rows));
+  ASSIGN_OR_RETURN(targets_, DeviceArray<int32_t>::Create(ops_, rows));
+  for (const auto& [array, offset] : arrays) *array = arena_.data() + offset;
+  std::fill(streams_.begin() + static_cast<int64_t>(kept_streams),
+            streams_.end(), streams_[0]);
+  std::fill(activations_.begin() + static_cast<int64_t>(kept_blocks),
+            activations_.end(), activations_[0]);
+  return absl::OkStatus();
+}
+
+void Transformer::UploadRopeTable(double theta) {
+  const int64_t head_dim = hidden_ / heads_;
+  const int64_t half = head_dim / 2;
+  std::vector<float> cosine;
+  std::vector<float> sine;
+  for (int64_t position = 0; position < length_; ++position) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double frequency = std::pow(
+          theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      const double angle = static_cast<double>(position) * frequency;
+      cosine.push_back(static_cast<float>(std::cos(angle)));
+      sine.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  const size_t bytes = cosine.size() * sizeof(float);
+  ops_->CopyToDevice(cosine.data(), bytes, rope_cosine_);
+  ops_->CopyToDevice(sine.data(), bytes, rope_sine_);
+}
+
+absl::Status Transformer::CheckTokens(absl::Span<const int32_t> tokens,
+                                      const char* name) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, "[", i, "] is ", tokens[i],
+                       "; the vocabulary has the tokens 0 to ", vocab_ - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::CheckBatch(absl::Span<const int32_t> tokens,
+                                     absl::Span<const int32_t> targets) const {
+  const int64_t size = static_cast<int64_t>(tokens.size());
+  if (size == 0 || size % length_ != 0 ||
+      size > options_.micro_batch * length_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", size, " tokens; want 1 to ", options_.micro_batch,
+                     " sequences of ", length_));
+  }
+  if (targets.size() != tokens.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", targets.size(), " targets for ", size, " tokens"));
+  }
+  RETURN_IF_ERROR(CheckTokens(tokens, "tokens"));
+  return CheckTokens(targets, "targets");
+}
+
+AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
+  return {.batch = batch,
+          .length = length,
+          .heads = heads_,
+          .kv_heads = kv_heads_,
+          .head_dim = hidden_ / heads_};
+}
+
+absl::StatusOr<double> Transformer::ForwardBackward(
+    const float* parameters, absl::Span<const int32_t> tokens,
+    absl::Span<const int32_t> targets, double loss_scale, float* gradients) {
+  CHECK(options_.training) << "the model was created without training memory";
+  RETURN_IF_ERROR(CheckBatch(tokens, targets));
+  const int64_t rows = static_cast<int64_t>(tokens.size());
+  const AttentionShape shape = ShapeOf(rows / length_, length_);
+  ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
+  ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  Forward(parameters, shape);
+  const double scale = loss_scale / static_cast<double>(rows);
+  const double loss =
+      HeadLoss(parameters, rows, static_cast<float>(scale), gradients);
+  Backward(parameters, shape, gradients);
+  return loss;
+}
+
+absl::StatusOr<double> Transformer::Loss(const float* parameters,
+                                         absl::Span<const int32_t> tokens,
+                                         absl::Span<const int32_t> targets) {
+  RETURN_IF_ERROR(CheckBatch(tokens, targets));
+  const int64_t rows = static_cast<int64_t>(tokens.size());
+  ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
+  ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  Forward(parameters, ShapeOf(rows / length_, length_));
+  return HeadLoss(parameters, rows, 0, nullptr);
+}
+
+absl::Status Transformer::NextTokenLogits(const float* parameters,
+                                          absl::Span<const int32_t> prefix,
+                                          absl::Span<float> logits) {
+  const int64_t length = static_cast<int64_t>(prefix.size());
+  if (length < 1 || length > length_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prefix of ", length, " tokens; want 1 to ", length_));
+  }
+  if (static_cast<int64_t>(logits.size()) != vocab_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("room for ", logits.size(), " logits; want ", vocab_));
+  }
+  RETURN_IF_ERROR(CheckTokens(prefix, "prefix"));
+  ops_->CopyToDevice(prefix.data(), prefix.size() * 4, tokens_.data());
+  Forward(parameters, ShapeOf(1, length));
+  ops_->Linear(normalized_ + (length - 1) * hidden_, parameters + head_,
+               {.rows = 1, .in = hidden_, .out = vocab_}, logits_);
+  ops_->CopyToHost(logits_, logits.size() * sizeof(float), logits.data());
+  return absl::OkStatus();
+}
+
+void Transformer::Forward(const float* parameters,
+                          const AttentionShape& shape) {
+  const int64_t rows = shape.rows();
+  ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
+                  streams_[0]);
+  for (int b = 0; b < layers_; ++b) {
+    const BlockActivations& block = activations_[b];
+    // The sum that ends a block is made by the norm that begins the next.
+    const bool first = b == 0;
+    ops_->RmsNorm(first ? streams_[0] : activations_[b - 1].middle,
+                  first ? nullptr : residual_delta_,
+                  parameters + blocks_[b].input_norm, rows, hidden_,
+                  norm_epsilon_, streams_[b], block.input_inverse_rms,
+                  normalized_);
+    ForwardBlock(parameters, b, shape);
+    ops_->SwiGlu(block.gate_up, rows, intermediate_, swiglu_);
+    ops_->Linear(swiglu_, parameters + blocks_[b].down,
+                 {.rows = rows, .in = intermediate_, .out = hidden_},
+                 residual_delta_);
+  }
+  ops_->RmsNorm(activations_.back().middle, residual_delta_,
+                parameters + final_norm_, rows, hidden_, norm_epsilon_,
+                streams_.back(), final_inverse_rms_, normalized_);
+}
+
+void Transformer::ForwardBlock(const float* parameters, int block,
+                               const AttentionShape& shape) {
+  const BlockActivations& to = activations_[block];
+  const BlockOffsets& at = blocks_[block];
+  const int64_t rows = shape.rows();
+  ops_->Linear(normalized_, parameters + at.qkv,
+               {.rows = rows, .in = hidden_, .out = shape.qkv_width()}, to.qkv);
+  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kForward,
+             to.qkv);
+  ops_->Attention(shape, to.qkv, to.attention, to.log_sum_exp);
+  ops_->Linear(to.attention, parameters + at.output,
+               {.rows = rows, .in = hidden_, .out = hidden_}, residual_delta_);
+  ops_->RmsNorm(streams_[block], residual_delta_, parameters + at.middle_norm,
+                rows, hidden_, norm_epsilon_, to.middle, to.middle_inverse_rms,
+                normalized_);
+  ops_->Linear(normalized_, parameters + at.gate_up,
+               {.rows = rows, .in = hidden_, .out = 2 * intermediate_},
+               to.gate_up);
+}
+
+double Transformer::HeadLoss(const float* parameters, int64_t rows,
+                             float gradient_scale, float* gradients) {
+  for (int64_t first = 0; first < rows; first += logit_rows_) {
+    const LinearShape head = {.rows = std::min(logit_rows_, rows - first),
+                              .in = hidden_,
+                              .out = vocab_};
+    const float* normalized = normalized_ + first * hidden_;
+    const int32_t* targets = targets_.data() + first;
+    ops_->Linear(normalized, parameters + head_, head, logits_);
+    if (gradients == nullptr) {
+      ops_->CrossEntropy(targets, head.rows, vocab_, logits_, losses_ + first);
+      continue;
+    }
+    ops_->CrossEntropyWithGradient(targets, head.rows, vocab_, gradient_scale,
+                                   logits_, losses_ + first);
+    ops_->LinearWeightGradient(logits_, normalized, head, gradients + head_);
+    // residual_delta_ holds the gradient of the normalized stream from here on.
+    ops_->LinearInputGradient(logits_, parameters + head_, head,
+                              residual_delta_ + first * hidden_);
+  }
+  return ops_->Sum(losses_, rows) / static_cast<double>(rows);
+}
+
+void Transformer::Backward(const float* parameters, const AttentionShape& shape,
+                           float* gradients) {
+  const int64_t rows = shape.rows();
+  ops_->RmsNormBackward(residual_delta_, streams_.back(), final_inverse_rms_,
+                        parameters + final_norm_, rows, hidden_,
+                        /*accumulate=*/false, d_stream_,
+                        gradients + final_norm_, normalized_);
+  for (int b = layers_ - 1; b >= 0; --b) {
+    // The last block's activations are still there from the forward pass.
+    if (options_.recompute_activations && b != layers_ - 1) {
+      ops_->RmsNorm(streams_[b], nullptr, parameters + blocks_[b].input_norm,
+                    rows, hidden_, norm_epsilon_, nullptr,
+                    activations_[b].input_inverse_rms, normalized_);
+      ForwardBlock(parameters, b, shape);
+    }
+    BackwardBlock(parameters, b, shape, gradients);
+  }
+  ops_->EmbeddingBackward(tokens_.data(), d_stream_, rows, hidden_,
+                          gradients + embedding_);
+}
+
+// d_stream_ is the gradient of the block's output and becomes that of its
+// input; the way around each half of the block is the addition to it in
+// RmsNormBackward.
+void Transformer::BackwardBlock(const float* parameters, int block,
+                                const AttentionShape& shape, float* gradients) {
+  const BlockActivations& from = activations_[block];
+  const BlockOffsets& at = blocks_[block];
+  const int64_t rows = shape.rows();
+  float* d_normalized = residual_delta_;
+
+  const LinearShape down = {.rows = rows, .in = intermediate_, .out = hidden_};
+  ops_->LinearInputGradient(d_stream_, parameters + at.down, down, swiglu_);
+  ops_->SwiGluBackward(from.gate_up, swiglu_, rows, intermediate_, from.gate_up,
+                       swiglu_);
+  ops_->LinearWeightGradient(d_stream_, swiglu_, down, gradients + at.down);
+  const LinearShape gate_up = {
+      .rows = rows, .in = hidden_, .out = 2 * intermediate_};
+  ops_->LinearInputGradient(from.gate_up, parameters + at.gate_up, gate_up,
+                            d_normalized);
+  ops_->RmsNormBackward(d_normalized, from.middle, from.middle_inverse_rms,
+                        parameters + at.middle_norm, rows, hidden_,
+                        /*accumulate=*/true, d_stream_,
+                        gradients + at.middle_norm, normalized_);
+  ops_->LinearWeightGradient(from.gate_up, normalized_, gate_up,
+                             gradients + at.gate_up);
+
+  const LinearShape output = {.rows = rows, .in = hidden_, .out = hidden_};
+  float* d_attention = residual_delta_;
+  ops_->LinearInputGradient(d_stream_, parameters + at.output, output,
+                            d_attention);
+  ops_->LinearWeightGradient(d_stream_, from.attention, output,
+                             gradients + at.output);
+  ops_->AttentionBackward(shape, from.qkv, from.attention, from.log_sum_exp,
+                          d_attention, d_qkv_);
+  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kBackward,
+             d_qkv_);
+  const LinearShape qkv = {
+      .rows = rows, .in = hidden_, .out = shape.qkv_width()};
+  ops_->LinearInputGradient(d_qkv_, parameters + at.qkv, qkv, d_normalized);
+  ops_->RmsNormBackward(d_normalized, streams_[block], from.input_inverse_rms,
+                        parameters + at.input_norm, rows, hidden_,
+                        /*accumulate=*/true, d_stream_,
+                        gradients + at.input_norm, normalized_);
+  ops_->LinearWeightGradient(d_qkv_, normalized_, qkv, gradients + at.qkv);
+}
+
+}  // namespace causeway

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A decoder-only transformer in the Llama layout (Touvron et al. 2023): forward
+// pass, exact backward pass, and logits for sampling, written once over the
+// operations of ops.h. Parameters and gradients are flat fp32 vectors in the
+// order of common/model_layout.h, in the device memory of the Ops object.
+//
+//   std::unique_ptr<Ops> ops = MakeCpuOps(2);
+//   ASSIGN_OR_RETURN(auto model, Transformer::Create(
+//       config.model(), {.micro_batch = 8}, ops.get()));
+//   ASSIGN_OR_RETURN(auto parameters, DeviceArray<float>::Create(
+//       ops.get(), model->layout().size));
+//   ASSIGN_OR_RETURN(auto gradients, DeviceArray<float>::Create(
+//       ops.get(), model->layout().size));   // zeroed
+//   ...
+//   ASSIGN_OR_RETURN(double loss, model->ForwardBackward(
+//       parameters.data(), tokens, targets, /*loss_scale=*/1,
+//       gradients.data()));
+//
+// Memory. Everything is allocated by Create and reported by activation_bytes().
+// Per token a block keeps its input, the rotated queries, keys and values, the
+// attention's output, the stream between its halves, and gate and up; what one
+// pass can make again on the way (normalized streams, SwiGLU's output) is not
+// kept, attention scores never are. With recompute_activations only the
+// blocks' inputs are kept and the rest is computed again in the backward pass.
+// Logits exist for a bounded number of rows at a time.
+#ifndef WORKER_MODEL_TRANSFORMER_H_
+#define WORKER_MODEL_TRANSFORMER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model_layout.h"
+#include "proto/run_config.pb.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops.h"
+
+namespace causeway {
+
+// Used by one thread at a time.
+class Transformer {
+ public:
+  struct Options {
+    // Largest number of sequences per call; bounds the memory.
+    int64_t micro_batch = 1;
+    // False: ForwardBackward may not be called, and memory is that of one
+    // block.
+    bool training = true;
+    // TrainingConfig.recompute_activations. Changes no bit of the results.
+    bool recompute_activations = false;
+  };
+
+  // `config` must have been validated (common/run_config.h) and have vocab_size
+  // and kv_heads resolved. `ops` must outlive the object. RESOURCE_EXHAUSTED:
+  // not enough device memory; INVALID_ARGUMENT: micro_batch is not positive.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Transformer>> Create(
+      const v1::ModelConfig& config, const Options& options, Ops* ops);
+
+  Transformer(const Transformer&) = delete;
+  Transformer& operator=(const Transformer&) = delete;
+
+  const ModelLayout& layout() const { return layout_; }
+  int64_t sequence_length() const { return length_; }
+  int64_t vocab_size() const { return vocab_; }
+  // Device memory held, in bytes.
+  int64_t activation_bytes() const { return arena_.size() * 4; }
+
+  // Both take whole sequences, at most micro_batch of them, one after the
+  // other; targets[i] is the token that should follow tokens[i]. They return
+  // the mean negative log likelihood of the targets in nats per token.
+  // INVALID_ARGUMENT, before anything is changed: sizes are wrong or a token is
+  // not in the vocabulary.
+
+  // Also adds loss_scale * (the mean's gradient) to `gradients`. With a batch
+  // of n equal micro-batches, loss_scale = 1 / n gives the batch's gradient.
+  absl::StatusOr<double> ForwardBackward(const float* parameters,
+                                         absl::Span<const int32_t> tokens,
+                                         absl::Span<const int32_t> targets,
+                                         double loss_scale, float* gradients);
+  absl::StatusOr<double> Loss(const float* parameters,
+                              absl::Span<const int32_t> tokens,
+                              absl::Span<const int32_t> targets);
+
+  // Writes the logits (vocab_size of them, on the host) of the token that
+  // follows `prefix`, which has 1 to sequence_length tokens. The whole prefix
+  // is computed in each call: there is no cache of keys and values.
+  // INVALID_ARGUMENT as above.
+  absl::Status NextTokenLogits(const float* parameters,
+                               absl::Span<const int32_t> prefix,
+                               absl::Span<float> logits);
+
+ private:
+  // Offsets into the flat vectors. Projections of the same input lie behind one
+  // another in the layout and are used as one matrix.
+  struct BlockOffsets {
+    int64_t input_norm = 0;
+    int64_t qkv = 0;
+    int64_t output = 0;
+    int64_t middle_norm = 0;
+    int64_t gate_up = 0;
+    int64_t down = 0;
+  };
+  // What the backward pass of a block needs beside its input.
+  struct BlockActivations {
+    float* input_inverse_rms = nullptr;
+    float* qkv = nullptr;
+    float* log_sum_exp = nullptr;
+    float* attention = nullptr;
+    float* middle = nullptr;
+    float* middle_inverse_rms = nullptr;
+    float* gate_up = nullptr;
+  };
+
+  Transformer(const v1::ModelConfig& config, const Options& options, Ops* ops);
+  void FindOffsets();
+  absl::Status AllocateMemory();
+  void UploadRopeTable(double theta);
+
+  absl::Status CheckTokens(absl::Span<const int32_t> tokens,
+                           const char* name) const;
+  absl::Status CheckBatch(absl::Span<const int32_t> tokens,
+                          absl::Span<const int32_t> targets) const;
+  AttentionShape ShapeOf(int64_t batch, int64_t length) const;
+
+  // Tokens to the final normalized stream (normalized_).
+  void Forward(const float* parameters, const AttentionShape& shape);
+  // From the block's normalized input to gate and up.
+  void ForwardBlock(const float* parameters, int block,
+                    const AttentionShape& shape);
+  // From the gradient of the final normalized stream.
+  void Backward(const float* parameters, const AttentionShape& shape,
+                float* gradients);
+  void BackwardBlock(const float* parameters, int block,
+                     const AttentionShape& shape, float* gradients);
+  // The head and the loss, in chunks of rows. With `gradients`, also the head's
+  // backward: gradient_scale times the gradient of the sum of losses.
+  double HeadLoss(const float* parameters, int64_t rows, float gradient_scale,
+                  float* gradients);
+
+  Ops* const ops_;
+  const Options options_;
+  const ModelLayout layout_;
+  const int layers_;
+  const int64_t hidden_;
+  const int64_t intermediate_;
+  const int64_t heads_;
+  const int64_t kv_heads_;
+  const int64_t vocab_;
+  const int64_t length_;
+  const float norm_epsilon_;
+  // Rows of logits that exist at a time.
+  const int64_t logit_rows_;
+
+  std::vector<BlockOffsets> blocks_;
+  int64_t embedding_ = 0;
+  int64_t final_norm_ = 0;
+  int64_t head_ = 0;
+
+  // All memory below is part of the arena.
+  DeviceArray<float> arena_;
+  DeviceArray<int32_t> tokens_;
+  DeviceArray<int32_t> targets_;
+  float* rope_cosine_ = nullptr;
+  float* rope_sine_ = nullptr;
+  // streams_[b] is the input of block b; the last is that of the final norm.
+  // For inference all are the same memory.
+  std::vector<float*> streams_;
+  // One per block, all the same memory unless every block's is kept.
+  std::vector<BlockActivations> activations_;
+  float* final_inverse_rms_ = nullptr;
+  // Shared by all blocks.
+  float* normalized_ = nullptr;
+  float* residual_delta_ = nullptr;
+  float* swiglu_ = nullptr;
+  float* logits_ = nullptr;
+  float* losses_ = nullptr;
+  float* d_stream_ = nullptr;
+  float* d_qkv_ = nullptr;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_TRANSFORMER_H_

@@ -1,0 +1,381 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/model_layout.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/run_config.pb.h"
+#include "worker/model/ops.h"
+#include "worker/model/ops_cpu.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ModelConfig SmallConfig() {
+  v1::ModelConfig config;
+  config.set_layers(3);
+  config.set_hidden_size(24);
+  config.set_intermediate_size(40);
+  config.set_heads(4);
+  config.set_kv_heads(2);
+  config.set_vocab_size(31);
+  config.set_sequence_length(12);
+  config.set_init_stddev(0.2);
+  return config;
+}
+
+// The stream that tests/reference/make_llama_golden.py uses.
+std::vector<int32_t> TokenStream(int64_t size, int64_t vocab_size) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < size; ++i) {
+    tokens.push_back(
+        static_cast<int32_t>((i * i * 7 + i * 3 + 1) % vocab_size));
+  }
+  return tokens;
+}
+
+struct Batch {
+  Batch(const v1::ModelConfig& config, int64_t sequences) {
+    tokens = TokenStream(sequences * config.sequence_length() + 1,
+                         config.vocab_size());
+    targets.assign(tokens.begin() + 1, tokens.end());
+    tokens.pop_back();
+  }
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+};
+
+struct Result {
+  double loss = 0;
+  std::vector<float> gradients;
+};
+
+// One ForwardBackward from the initial parameters.
+Result RunOnce(const v1::ModelConfig& config,
+               const Transformer::Options& options, int threads) {
+  const std::unique_ptr<Ops> ops = MakeCpuOps(threads);
+  auto model = Transformer::Create(config, options, ops.get());
+  EXPECT_OK(model.status());
+  const std::vector<float> parameters =
+      InitialParameters((*model)->layout(), 1);
+  const Batch batch(config, options.micro_batch);
+  Result result;
+  result.gradients.resize(parameters.size());
+  auto loss =
+      (*model)->ForwardBackward(parameters.data(), batch.tokens, batch.targets,
+                                1, result.gradients.data());
+  EXPECT_OK(loss.status());
+  result.loss = *loss;
+  return result;
+}
+
+// Largest difference as a share of the largest value.
+double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double scale = 0;
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    scale = std::max<double>(scale, std::abs(b[i]));
+    difference = std::max<double>(difference, std::abs(a[i] - b[i]));
+  }
+  return difference / scale;
+}
+
+// One model of tests/reference/llama_golden.txt.
+struct GoldenCase {
+  struct Gradient {
+    std::string tensor;
+    double norm = 0;
+    std::map<int64_t, double> values;
+  };
+  std::string name;
+  v1::ModelConfig config;
+  int64_t batch = 0;
+  double loss = 0;
+  // Of the first sequence's last position.
+  std::vector<double> logits;
+  std::vector<Gradient> gradients;
+};
+
+void SetConfig(const std::string& key, double value, GoldenCase& golden) {
+  v1::ModelConfig& config = golden.config;
+  const uint32_t number = static_cast<uint32_t>(value);
+  if (key == "layers") config.set_layers(number);
+  if (key == "hidden_size") config.set_hidden_size(number);
+  if (key == "intermediate_size") config.set_intermediate_size(number);
+  if (key == "heads") config.set_heads(number);
+  if (key == "kv_heads") config.set_kv_heads(number);
+  if (key == "vocab_size") config.set_vocab_size(number);
+  if (key == "sequence_length") config.set_sequence_length(number);
+  if (key == "rope_theta") config.set_rope_theta(value);
+  if (key == "norm_epsilon") config.set_norm_epsilon(value);
+  if (key == "init_stddev") config.set_init_stddev(value);
+  if (key == "tie_embeddings") config.set_tie_embeddings(number != 0);
+  if (key == "batch") golden.batch = number;
+}
+
+std::vector<GoldenCase> ReadGolden() {
+  std::vector<GoldenCase> cases;
+  std::ifstream file("tests/reference/llama_golden.txt");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string kind;
+    std::string name;
+    double value = 0;
+    words >> kind;
+    if (kind == "case") {
+      words >> cases.emplace_back().name;
+    } else if (kind == "config") {
+      words >> name >> value;
+      SetConfig(name, value, cases.back());
+    } else if (kind == "loss") {
+      words >> cases.back().loss;
+    } else if (kind == "logit") {
+      words >> cases.back().logits.emplace_back();
+    } else if (kind == "gradient") {
+      auto& gradient = cases.back().gradients.emplace_back();
+      words >> gradient.tensor >> gradient.norm;
+    } else if (kind == "value") {
+      int64_t index = 0;
+      words >> index >> value;
+      cases.back().gradients.back().values[index] = value;
+    }
+    EXPECT_FALSE(words.fail()) << line;
+  }
+  return cases;
+}
+
+// Initial values, with gains that differ from one as in the script.
+std::vector<float> GoldenParameters(const ModelLayout& layout) {
+  std::vector<float> parameters = InitialParameters(layout, 1);
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (tensor.init_stddev != 0) continue;
+    for (int64_t i = 0; i < tensor.size; ++i) {
+      parameters[tensor.offset + i] *= 1 + 0.0625f * static_cast<float>(i % 5);
+    }
+  }
+  return parameters;
+}
+
+void ExpectGolden(const GoldenCase& golden, int threads) {
+  SCOPED_TRACE(golden.name);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(threads);
+  ASSERT_OK_AND_ASSIGN(
+      auto model, Transformer::Create(
+                      golden.config, {.micro_batch = golden.batch}, ops.get()));
+  const std::vector<float> parameters = GoldenParameters(model->layout());
+  const Batch batch(golden.config, golden.batch);
+  std::vector<float> gradients(parameters.size());
+  EXPECT_THAT(model->ForwardBackward(parameters.data(), batch.tokens,
+                                     batch.targets, 1, gradients.data()),
+              IsOkAndHolds(testing::DoubleNear(golden.loss, 2e-6)));
+  EXPECT_THAT(model->Loss(parameters.data(), batch.tokens, batch.targets),
+              IsOkAndHolds(testing::DoubleNear(golden.loss, 2e-6)));
+
+  ASSERT_EQ(golden.gradients.size(), model->layout().tensors.size());
+  for (size_t t = 0; t < golden.gradients.size(); ++t) {
+    const TensorSpec& tensor = model->layout().tensors[t];
+    const GoldenCase::Gradient& want = golden.gradients[t];
+    ASSERT_EQ(tensor.name, want.tensor);
+    double squares = 0;
+    for (int64_t i = 0; i < tensor.size; ++i) {
+      squares += std::pow(gradients[tensor.offset + i], 2);
+    }
+    EXPECT_NEAR(std::sqrt(squares), want.norm, 1e-5 * want.norm) << tensor.name;
+    EXPECT_GE(want.values.size(), std::min<size_t>(tensor.size, 12));
+    for (const auto& [index, value] : want.values) {
+      EXPECT_NEAR(gradients[tensor.offset + index], value, 1e-5 * want.norm)
+          << tensor.name << " at " << index;
+    }
+  }
+
+  std::vector<float> logits(golden.logits.size());
+  const size_t length = static_cast<size_t>(model->sequence_length());
+  ASSERT_OK(model->NextTokenLogits(
+      parameters.data(), absl::MakeConstSpan(batch.tokens).first(length),
+      absl::MakeSpan(logits)));
+  for (size_t i = 0; i < logits.size(); ++i) {
+    EXPECT_NEAR(logits[i], golden.logits[i], 2e-5);
+  }
+}
+
+TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
+  const std::vector<GoldenCase> cases = ReadGolden();
+  ASSERT_EQ(cases.size(), 3u);
+  for (const GoldenCase& golden : cases) {
+    for (const int threads : {1, 2}) ExpectGolden(golden, threads);
+  }
+}
+
+TEST(TransformerTest, RunsWithTheSameThreadCountGiveTheSameBits) {
+  for (const int threads : {1, 2, 3}) {
+    const Result first = RunOnce(SmallConfig(), {.micro_batch = 5}, threads);
+    const Result second = RunOnce(SmallConfig(), {.micro_batch = 5}, threads);
+    EXPECT_EQ(first.loss, second.loss);
+    EXPECT_EQ(first.gradients, second.gradients);
+  }
+}
+
+TEST(TransformerTest, ThreadCountsAgreeToRounding) {
+  const Result one = RunOnce(SmallConfig(), {.micro_batch = 5}, 1);
+  const Result three = RunOnce(SmallConfig(), {.micro_batch = 5}, 3);
+  EXPECT_NEAR(one.loss, three.loss, 1e-6);
+  EXPECT_LT(Difference(three.gradients, one.gradients), 1e-5);
+}
+
+TEST(TransformerTest, RecomputationChangesNoBitAndSavesMemory) {
+  const Transformer::Options keep = {.micro_batch = 4};
+  const Transformer::Options recompute = {.micro_batch = 4,
+                                          .recompute_activations = true};
+  const Result kept = RunOnce(SmallConfig(), keep, 2);
+  const Result recomputed = RunOnce(SmallConfig(), recompute, 2);
+  EXPECT_EQ(recomputed.loss, kept.loss);
+  EXPECT_EQ(recomputed.gradients, kept.gradients);
+
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  ASSERT_OK_AND_ASSIGN(auto large,
+                       Transformer::Create(SmallConfig(), keep, ops.get()));
+  ASSERT_OK_AND_ASSIGN(
+      auto small, Transformer::Create(SmallConfig(), recompute, ops.get()));
+  EXPECT_LT(small->activation_bytes(), large->activation_bytes() * 3 / 4);
+}
+
+TEST(TransformerTest, MicroBatchesAddUpToTheBatch) {
+  const v1::ModelConfig config = SmallConfig();
+  const Result whole = RunOnce(config, {.micro_batch = 6}, 2);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  ASSERT_OK_AND_ASSIGN(
+      auto model, Transformer::Create(config, {.micro_batch = 2}, ops.get()));
+  const std::vector<float> parameters = InitialParameters(model->layout(), 1);
+  const Batch batch(config, 6);
+  std::vector<float> gradients(parameters.size());
+  double loss = 0;
+  const size_t size = 2 * config.sequence_length();
+  for (size_t first = 0; first < batch.tokens.size(); first += size) {
+    ASSERT_OK_AND_ASSIGN(
+        const double part,
+        model->ForwardBackward(
+            parameters.data(),
+            absl::MakeConstSpan(batch.tokens).subspan(first, size),
+            absl::MakeConstSpan(batch.targets).subspan(first, size), 1.0 / 3,
+            gradients.data()));
+    loss += part / 3;
+  }
+  EXPECT_NEAR(loss, whole.loss, 1e-6);
+  EXPECT_LT(Difference(gradients, whole.gradients), 1e-5);
+}
+
+TEST(TransformerTest, LogitsInChunksGiveTheSameLoss) {
+  // 7 * 128 + 1 rows of a large vocabulary do not fit into one chunk.
+  v1::ModelConfig config = SmallConfig();
+  config.set_layers(1);
+  config.set_sequence_length(299);
+  config.set_vocab_size(9000);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  ASSERT_OK_AND_ASSIGN(
+      auto chunked, Transformer::Create(config, {.micro_batch = 3}, ops.get()));
+  // Less than all 897 * 9000 logits.
+  EXPECT_LT(chunked->activation_bytes(), int64_t{897} * 9000 * 4);
+  const std::vector<float> parameters = InitialParameters(chunked->layout(), 1);
+  const Batch batch(config, 3);
+  ASSERT_OK_AND_ASSIGN(
+      const double loss,
+      chunked->Loss(parameters.data(), batch.tokens, batch.targets));
+  double mean = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_OK_AND_ASSIGN(
+        const double part,
+        chunked->Loss(
+            parameters.data(),
+            absl::MakeConstSpan(batch.tokens).subspan(i * 299, 299),
+            absl::MakeConstSpan(batch.targets).subspan(i * 299, 299)));
+    mean += part / 3;
+  }
+  EXPECT_NEAR(loss, mean, 1e-6);
+}
+
+TEST(TransformerTest, ALaterTokenChangesNoEarlierLogits) {
+  const v1::ModelConfig config = SmallConfig();
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  ASSERT_OK_AND_ASSIGN(
+      auto model,
+      Transformer::Create(config, {.micro_batch = 1, .training = false},
+                          ops.get()));
+  const std::vector<float> parameters = InitialParameters(model->layout(), 1);
+  const std::vector<int32_t> tokens = TokenStream(12, config.vocab_size());
+  // The chain rule of probability: the mean of the prefixes' losses is the
+  // sequence's.
+  std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
+  targets.push_back(5);
+  double mean = 0;
+  for (size_t length = 1; length <= 12; ++length) {
+    std::vector<float> logits(config.vocab_size());
+    ASSERT_OK(model->NextTokenLogits(parameters.data(),
+                                     absl::MakeConstSpan(tokens).first(length),
+                                     absl::MakeSpan(logits)));
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(logit);
+    mean += (std::log(sum) - logits[targets[length - 1]]) / 12;
+  }
+  EXPECT_THAT(model->Loss(parameters.data(), tokens, targets),
+              IsOkAndHolds(testing::DoubleNear(mean, 1e-5)));
+}
+
+TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
+  const v1::ModelConfig config = SmallConfig();
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  EXPECT_THAT(Transformer::Create(config, {.micro_batch = 0}, ops.get()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("micro_batch is 0")));
+  ASSERT_OK_AND_ASSIGN(
+      auto model, Transformer::Create(config, {.micro_batch = 2}, ops.get()));
+  const std::vector<float> parameters = InitialParameters(model->layout(), 1);
+  std::vector<float> gradients(parameters.size());
+  Batch batch(config, 2);
+  const auto train = [&](absl::Span<const int32_t> tokens,
+                         absl::Span<const int32_t> targets) {
+    return model->ForwardBackward(parameters.data(), tokens, targets, 1,
+                                  gradients.data());
+  };
+  const absl::Span<const int32_t> tokens = batch.tokens;
+  EXPECT_THAT(train({}, {}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr("got 0 tokens")));
+  EXPECT_THAT(train(tokens.first(13), tokens.first(13)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1 to 2 sequences of 12")));
+  EXPECT_THAT(train(tokens, tokens.first(12)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("12 targets for 24 tokens")));
+  batch.targets[7] = 31;
+  EXPECT_THAT(train(tokens, batch.targets),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("targets[7] is 31; the vocabulary has the "
+                                 "tokens 0 to 30")));
+  batch.tokens[0] = -1;
+  EXPECT_THAT(model->Loss(parameters.data(), batch.tokens, batch.tokens),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tokens[0] is -1")));
+  std::vector<float> logits(31);
+  EXPECT_THAT(
+      model->NextTokenLogits(parameters.data(), {}, absl::MakeSpan(logits)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("prefix of 0 tokens")));
+  EXPECT_THAT(gradients, testing::Each(0.0f));
+}
+
+}  // namespace
+}  // namespace causeway
