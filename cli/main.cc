@@ -4,16 +4,20 @@
 // The `causeway` program: looks at runs and at what they have learnt.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/command_line.h"
+#include "cli/evaluate.h"
 #include "cli/export.h"
 #include "cli/prepare_command.h"
+#include "cli/sample.h"
 #include "cli/status_commands.h"
 #include "cli/validate.h"
 #include "glog/logging.h"
@@ -36,6 +40,11 @@ std::vector<Command> AllCommands() {
   commands.push_back(ValidateCommand());
   commands.push_back(
       PrepareCommand([] { return absl::Now(); }, err_is_terminal));
+  const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());
+  commands.push_back(EvaluateCommand({.now = [] { return absl::Now(); },
+                                      .terminal = err_is_terminal,
+                                      .threads = threads}));
+  commands.push_back(SampleCommand(threads));
   commands.push_back(ExportCommand());
   return commands;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -32,7 +33,9 @@ std::string StateText(const std::string& name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
 }
 
-std::string OrDash(bool known, std::string text) { return known ? text : "-"; }
+std::string OrDash(bool known, std::string text) {
+  return known ? std::move(text) : "-";
+}
 
 std::string Loss(double loss) {
   return OrDash(loss > 0, absl::StrFormat("%.4f", loss));

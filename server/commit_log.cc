@@ -104,7 +104,7 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
                      unknown_outcome_.message()));
   }
   RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
-  if (const absl::Status status = body(); !status.ok()) {
+  if (absl::Status status = body(); !status.ok()) {
     // SQLite has rolled back by itself after some errors.
     if (database_.in_transaction()) {
       if (absl::Status rollback = database_.Execute("ROLLBACK");

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evaluate.h"
+
+#include <cmath>
+#include <numbers>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/test_state.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "worker/data/dataset.h"
+#include "worker/data/test_files.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Text in which every byte differs from its neighbours.
+std::string TestText(size_t size) {
+  std::string text(size, '\0');
+  for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * i % 251);
+  return text;
+}
+
+class EvaluateTest : public testing::Test {
+ protected:
+  EvaluateTest() : text_(WriteTestFile("text", TestText(20000))) {
+    absl::StatusOr<v1::RunConfig> config = ParseRunConfig(kTestConfig, "test");
+    EXPECT_OK(config);
+    model_.run_id = "test-1";
+    model_.config = *std::move(config);
+    model_.layout = MakeModelLayout(model_.config.model());
+    model_.versions = {3, 3};
+  }
+
+  const std::string text_;
+  TrainedModel model_;
+};
+
+TEST_F(EvaluateTest, WeighsEverySequenceAlike) {
+  ASSERT_OK_AND_ASSIGN(const Dataset dataset,
+                       OpenDataset(model_.config, {text_}));
+  const ValidationSet validation(&dataset, 23);
+  ASSERT_EQ(validation.size(), 23);
+  double sum = 0;
+  std::vector<int32_t> tokens(8);
+  std::vector<int32_t> targets(8);
+  for (int64_t i = 0; i < validation.size(); ++i) {
+    validation.Fill(i, absl::MakeSpan(tokens), absl::MakeSpan(targets));
+    for (const int32_t target : targets) sum += target;
+  }
+  // A "loss" that is the mean of the targets; 23 is 4 batches of 5 and 3 rows.
+  std::vector<int64_t> rows_seen;
+  std::vector<int64_t> progress;
+  ASSERT_OK_AND_ASSIGN(
+      const Evaluation evaluation,
+      EvaluateLoss(
+          validation, 8, 5,
+          [&](absl::Span<const int32_t> inputs,
+              absl::Span<const int32_t> outputs) {
+            EXPECT_EQ(inputs.size(), outputs.size());
+            rows_seen.push_back(static_cast<int64_t>(inputs.size()) / 8);
+            double batch_sum = 0;
+            for (const int32_t target : outputs) batch_sum += target;
+            return batch_sum / static_cast<double>(outputs.size());
+          },
+          [&](int64_t done) { progress.push_back(done); }));
+  EXPECT_THAT(rows_seen, ElementsAre(5, 5, 5, 5, 3));
+  EXPECT_THAT(progress, ElementsAre(5, 10, 15, 20, 23));
+  EXPECT_NEAR(evaluation.loss, sum / (23 * 8), 1e-9);
+  EXPECT_EQ(evaluation.sequences, 23);
+  EXPECT_EQ(evaluation.tokens, 23 * 8);
+}
+
+TEST_F(EvaluateTest, ReportsAsTextAndJson) {
+  const Evaluation evaluation{
+      .loss = 1.5 * std::numbers::ln2, .sequences = 20, .tokens = 160};
+  std::ostringstream out;
+  PrintEvaluation(model_, evaluation, out);
+  EXPECT_EQ(out.str(),
+            "run test-1 at version 3\n"
+            "validation     20 sequences, 160 tokens\n"
+            "loss           1.0397 nats per token\n"
+            "perplexity     2.828\n"
+            "bits per byte  1.5000\n");
+  const nlohmann::json json =
+      nlohmann::json::parse(EvaluationJson(model_, evaluation));
+  EXPECT_EQ(json["run_id"], "test-1");
+  EXPECT_EQ(json["versions"], nlohmann::json({3, 3}));
+  EXPECT_EQ(json["tokens"], 160);
+  EXPECT_DOUBLE_EQ(json["loss"], 1.5 * std::numbers::ln2);
+  EXPECT_DOUBLE_EQ(json["perplexity"], std::exp2(1.5));
+  EXPECT_DOUBLE_EQ(json["bits_per_byte"], 1.5);
+
+  // Of tokens that are not bytes, nobody knows how many bytes they are.
+  model_.config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
+  std::ostringstream tokens_out;
+  PrintEvaluation(model_, evaluation, tokens_out);
+  EXPECT_THAT(tokens_out.str(), Not(HasSubstr("bits per byte")));
+  EXPECT_TRUE(
+      nlohmann::json::parse(EvaluationJson(model_, evaluation))["bits_per_byte"]
+          .is_null());
+}
+
+class EvaluateCommandTest : public EvaluateTest {
+ protected:
+  int Run(std::vector<std::string> words) {
+    words.insert(words.begin(), "evaluate");
+    out_.str("");
+    err_.str("");
+    return RunCommandLine(
+        "causeway", "",
+        {EvaluateCommand({.now = [] { return absl::UnixEpoch(); }})}, words,
+        out_, err_);
+  }
+
+  std::string WriteState(absl::Span<const float> parameters) {
+    const std::string directory = absl::StrCat(
+        testing::TempDir(), "/",
+        testing::UnitTest::GetInstance()->current_test_info()->name());
+    EXPECT_OK(WriteTestState(directory, model_.config, parameters));
+    return directory;
+  }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(EvaluateCommandTest, AModelOfZerosGuesses) {
+  // All logits are zero, so every token costs the logarithm of the vocabulary,
+  // whatever the batches.
+  const std::string state =
+      WriteState(std::vector<float>(static_cast<size_t>(model_.layout.size)));
+  EXPECT_EQ(Run({state, "--text", text_, "--json", "--max_sequences", "19"}),
+            kExitOk)
+      << err_.str();
+  const nlohmann::json json = nlohmann::json::parse(out_.str());
+  EXPECT_NEAR(json["loss"], std::log(258), 1e-5);
+  EXPECT_EQ(json["sequences"], 19);
+  EXPECT_EQ(json["versions"], nlohmann::json({0, 1}));
+}
+
+TEST_F(EvaluateCommandTest, ThreadsDoNotChangeWhatIsMeasured) {
+  const std::string state = WriteState(InitialParameters(model_.layout, 5));
+  double losses[2];
+  for (const int threads : {1, 2}) {
+    EXPECT_EQ(Run({state, "--text", text_, "--json",
+                   absl::StrCat("--threads=", threads)}),
+              kExitOk)
+        << err_.str();
+    losses[threads - 1] = nlohmann::json::parse(out_.str())["loss"];
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-6);
+}
+
+TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
+  std::vector<float> parameters = InitialParameters(model_.layout, 5);
+  // The final norm's gain, which every logit depends on.
+  const TensorSpec& norm =
+      model_.layout.tensors[model_.layout.tensors.size() - 2];
+  ASSERT_EQ(norm.name, "model.norm.weight");
+  parameters[norm.offset] = std::nanf("");
+  const std::string state = WriteState(parameters);
+  EXPECT_EQ(Run({state, "--text", text_}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("training has diverged"));
+  EXPECT_EQ(Run({state}), kExitFailure);
+  EXPECT_NE(err_.str(), "");
+  EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("threads"));
+  EXPECT_EQ(Run({state + "x", "--text", text_}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr(state + "x"));
+}
+
+}  // namespace
+}  // namespace causeway

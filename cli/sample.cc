@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/inference.h"
+#include "cli/trained_model.h"
+#include "common/status_macros.h"
+#include "worker/data/sentencepiece_tokenizer.h"
+#include "worker/data/tokenizer.h"
+
+namespace causeway {
+namespace {
+
+struct SampleFlags {
+  std::string prompt;
+  std::string sentencepiece;
+  uint64_t threads = 1;
+  SampleOptions options;
+};
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
+    const TrainedModel& model, const std::string& sentencepiece) {
+  if (model.config.data().tokenizer() == v1::DataConfig::BYTES) {
+    return MakeByteTokenizer();
+  }
+  if (sentencepiece.empty()) {
+    return absl::FailedPreconditionError(
+        "the run's tokens are not bytes: name the SentencePiece model they "
+        "were made with by --sentencepiece MODEL");
+  }
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(sentencepiece, DefaultSentencePieceTool()));
+  if (tokenizer->vocabulary() > model.config.model().vocab_size()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        sentencepiece, " has ", tokenizer->vocabulary(),
+        " tokens, the run's model ", model.config.model().vocab_size(),
+        ": it is another tokenizer than the run's"));
+  }
+  return tokenizer;
+}
+
+absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
+  ASSIGN_OR_RETURN(const TrainedModel model,
+                   LoadTrainedModel(call.arguments[0]));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                   TokenizerOf(model, flags.sentencepiece));
+  std::vector<int32_t> tokens;
+  RETURN_IF_ERROR(tokenizer->Encode(flags.prompt, tokens));
+  SampleOptions options = flags.options;
+  options.end_of_text = tokenizer->end_of_text();
+  if (tokens.empty()) {
+    // What stands before the beginning of a text in training.
+    tokens.push_back(options.end_of_text.value_or(0));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
+                   Inference::Create(model, /*batch=*/1, flags.threads));
+
+  std::vector<int32_t> drawn;
+  size_t printed = 0;
+  call.out << flags.prompt << std::flush;
+  absl::Status decoded;
+  RETURN_IF_ERROR(Continue(
+      tokens, model.config.model().sequence_length(), options,
+      [&](absl::Span<const int32_t> prefix) {
+        return inference->NextTokenLogits(prefix);
+      },
+      [&](int32_t token) {
+        // All tokens again: how one is written can depend on those before it.
+        drawn.push_back(token);
+        const absl::StatusOr<std::string> text = tokenizer->Decode(drawn);
+        decoded = text.status();
+        if (!decoded.ok()) return false;
+        call.out << text->substr(std::min(printed, text->size())) << std::flush;
+        printed = text->size();
+        return call.out.good();
+      }));
+  call.out << "\n";
+  return decoded;
+}
+
+}  // namespace
+
+int32_t DrawToken(absl::Span<const float> logits, double temperature,
+                  uint64_t top_k, std::mt19937_64& random) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const size_t count = temperature <= 0 ? 1
+                       : top_k == 0 || top_k >= ids.size()
+                           ? ids.size()
+                           : static_cast<size_t>(top_k);
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count),
+                    ids.end(), [&](int32_t a, int32_t b) {
+                      const float la = logits[static_cast<size_t>(a)];
+                      const float lb = logits[static_cast<size_t>(b)];
+                      return la != lb ? la > lb : a < b;
+                    });
+  ids.resize(count);
+  if (count == 1) return ids[0];
+  const double largest = logits[static_cast<size_t>(ids[0])];
+  std::vector<double> sums;
+  double sum = 0;
+  for (const int32_t id : ids) {
+    sum += std::exp((logits[static_cast<size_t>(id)] - largest) / temperature);
+    sums.push_back(sum);
+  }
+  // Uniform in [0, sum), by our own arithmetic: the standard distributions
+  // differ between libraries.
+  const double point = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
+  const auto drawn = std::upper_bound(sums.begin(), sums.end() - 1, point);
+  return ids[static_cast<size_t>(drawn - sums.begin())];
+}
+
+absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
+                      const SampleOptions& options,
+                      const NextTokenFunction& next_token,
+                      const std::function<bool(int32_t)>& consume) {
+  std::mt19937_64 random(options.seed);
+  for (uint64_t i = 0; i < options.tokens; ++i) {
+    const size_t length = std::min(tokens.size(), sequence_length);
+    ASSIGN_OR_RETURN(const absl::Span<const float> logits,
+                     next_token(absl::MakeConstSpan(tokens).last(length)));
+    if (!std::all_of(logits.begin(), logits.end(),
+                     [](float logit) { return std::isfinite(logit); })) {
+      return absl::DataLossError(
+          "the model's output is not finite: the training has diverged");
+    }
+    const int32_t token =
+        DrawToken(logits, options.temperature, options.top_k, random);
+    if (token == options.end_of_text) break;
+    tokens.push_back(token);
+    if (!consume(token)) break;
+  }
+  return absl::OkStatus();
+}
+
+Command SampleCommand(uint64_t threads) {
+  const auto flags = std::make_shared<SampleFlags>();
+  flags->threads = threads;
+  Command command{
+      .name = "sample",
+      .arguments = "STATE_DIR",
+      .summary = "Lets a run's model continue a text.",
+      .details =
+          "STATE_DIR is the coordinator's state directory; the coordinator "
+          "may be running. The same flags give the same text."};
+  FlagSet& set = command.flags;
+  SampleOptions& options = flags->options;
+  set.Add("prompt", "TEXT",
+          "The beginning of the text; without it, the model begins.",
+          &flags->prompt);
+  set.Add("tokens", "N", "Tokens to add, at most.", &options.tokens);
+  set.Add("temperature", "X",
+          "Below 1 more likely words, above 1 rarer ones; 0 always takes the "
+          "most likely.",
+          &options.temperature);
+  set.Add("top_k", "K", "Considers only the K most likely tokens; 0 for all.",
+          &options.top_k);
+  set.Add("seed", "N", "Another seed gives another text.", &options.seed);
+  set.Add("sentencepiece", "MODEL",
+          "The SentencePiece model of a run whose tokens are not bytes.",
+          &flags->sentencepiece);
+  set.Add("threads", "N", "Threads to compute with.", &flags->threads);
+  command.run = [=](const Invocation& call) { return RunSample(*flags, call); };
+  return command;
+}
+
+}  // namespace causeway

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// `causeway sample`: lets a run's model continue a text, so that a person sees
+// what it has learnt.
+#ifndef CLI_SAMPLE_H_
+#define CLI_SAMPLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cli/command_line.h"
+
+namespace causeway {
+
+// `threads` is the default of --threads.
+Command SampleCommand(uint64_t threads);
+
+struct SampleOptions {
+  // Tokens to add, at most.
+  uint64_t tokens = 200;
+  // Logits are divided by it; 0 always takes the most likely token.
+  double temperature = 0.8;
+  // Only so many of the most likely tokens are considered; 0 for all.
+  uint64_t top_k = 0;
+  // Two calls with the same seed and model give the same text.
+  uint64_t seed = 1;
+  // Ends the text; not added.
+  std::optional<int32_t> end_of_text;
+};
+
+// Draws a token from softmax(logits / temperature) over the top_k largest
+// logits; of equal ones, those with the lower ids. `logits` must not be empty
+// nor hold NaN.
+int32_t DrawToken(absl::Span<const float> logits, double temperature,
+                  uint64_t top_k, std::mt19937_64& random);
+
+// The logits of the token that follows `prefix`, which is not empty and not
+// longer than a sequence.
+using NextTokenFunction = std::function<absl::StatusOr<absl::Span<const float>>(
+    absl::Span<const int32_t> prefix)>;
+
+// Continues `tokens` (not empty) by up to options.tokens more, the model seeing
+// the last `sequence_length` of them each time. `consume` gets each new token
+// as it is drawn and ends the text by returning false. DATA_LOSS if a logit is
+// not finite; errors of `next_token`.
+absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
+                      const SampleOptions& options,
+                      const NextTokenFunction& next_token,
+                      const std::function<bool(int32_t)>& consume);
+
+}  // namespace causeway
+
+#endif  // CLI_SAMPLE_H_

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sample.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/test_state.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(DrawTokenTest, FollowsTheSoftmax) {
+  const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f};
+  const double temperature = 2;
+  std::vector<double> want;
+  double sum = 0;
+  for (const float logit : logits) {
+    want.push_back(std::exp(logit / temperature));
+    sum += want.back();
+  }
+  std::vector<int> counts(4);
+  std::mt19937_64 random(7);
+  constexpr int kDraws = 100000;
+  for (int i = 0; i < kDraws; ++i) {
+    ++counts[DrawToken(logits, temperature, 0, random)];
+  }
+  for (int id = 0; id < 4; ++id) {
+    const double p = want[id] / sum;
+    // Five standard errors.
+    EXPECT_NEAR(counts[id] / double{kDraws}, p,
+                5 * std::sqrt(p * (1 - p) / kDraws))
+        << id;
+  }
+}
+
+TEST(DrawTokenTest, TopKLeavesOutTheRest) {
+  const std::vector<float> logits = {3.0f, 1.0f, 3.0f, 2.0f, 2.0f};
+  std::mt19937_64 random(7);
+  std::vector<int> counts(5);
+  for (int i = 0; i < 1000; ++i) ++counts[DrawToken(logits, 1, 3, random)];
+  EXPECT_GT(counts[0], 0);
+  EXPECT_GT(counts[2], 0);
+  // Of the two that are equally likely, the one with the lower id.
+  EXPECT_GT(counts[3], 0);
+  EXPECT_EQ(counts[1] + counts[4], 0);
+}
+
+TEST(DrawTokenTest, ZeroTemperatureTakesTheMostLikely) {
+  std::mt19937_64 random(7);
+  EXPECT_EQ(DrawToken({1.0f, 5.0f, 5.0f, -1.0f}, 0, 0, random), 1);
+  EXPECT_EQ(DrawToken({1.0f}, 1, 0, random), 0);
+  // A logit so far below the largest that its probability is zero.
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(DrawToken({0.0f, 1e30f}, 1, 0, random), 1);
+  }
+}
+
+// A model of four tokens in which t is followed by (t + 1) mod 4, and which
+// remembers what it was shown.
+class CountingModel {
+ public:
+  absl::Span<const float> operator()(absl::Span<const int32_t> prefix) {
+    seen.emplace_back(prefix.begin(), prefix.end());
+    logits.assign(4, 0.0f);
+    logits[(prefix.back() + 1) % 4] = 100.0f;
+    return logits;
+  }
+
+  std::vector<std::vector<int32_t>> seen;
+  std::vector<float> logits;
+};
+
+std::vector<int32_t> Text(CountingModel& model, const SampleOptions& options) {
+  std::vector<int32_t> text;
+  EXPECT_OK(Continue({2}, 3, options, std::ref(model), [&](int32_t token) {
+    text.push_back(token);
+    return text.size() < 5;
+  }));
+  return text;
+}
+
+TEST(ContinueTest, ShowsTheModelTheLastTokens) {
+  CountingModel model;
+  EXPECT_THAT(Text(model, {.tokens = 4}), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(model.seen,
+              ElementsAre(ElementsAre(2), ElementsAre(2, 3),
+                          ElementsAre(2, 3, 0), ElementsAre(3, 0, 1)));
+}
+
+TEST(ContinueTest, EndsAtTheEndOfTheTextOrWhenNobodyListens) {
+  CountingModel model;
+  EXPECT_THAT(Text(model, {.tokens = 9, .end_of_text = 1}), ElementsAre(3, 0));
+  EXPECT_THAT(Text(model, {.tokens = 9}), ElementsAre(3, 0, 1, 2, 3));
+  EXPECT_THAT(Text(model, {.tokens = 0}), ElementsAre());
+}
+
+TEST(ContinueTest, TheSeedDecides) {
+  const auto flat = [](absl::Span<const int32_t>) {
+    static const std::vector<float> logits(50, 0.0f);
+    return absl::MakeConstSpan(logits);
+  };
+  const auto text = [&](uint64_t seed) {
+    std::vector<int32_t> tokens;
+    EXPECT_OK(Continue({0}, 8, {.tokens = 20, .seed = seed}, flat,
+                       [&](int32_t token) {
+                         tokens.push_back(token);
+                         return true;
+                       }));
+    return tokens;
+  };
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(ContinueTest, ADivergedModelIsAnError) {
+  CountingModel model;
+  const auto broken = [&](absl::Span<const int32_t> prefix) {
+    model(prefix);
+    model.logits[0] = std::numeric_limits<float>::quiet_NaN();
+    return absl::MakeConstSpan(model.logits);
+  };
+  EXPECT_THAT(Continue({2}, 3, {}, broken, [](int32_t) { return true; }),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+class SampleCommandTest : public testing::Test {
+ protected:
+  SampleCommandTest()
+      : state_(testing::TempDir() + "/" +
+               testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    const absl::StatusOr<v1::RunConfig> config =
+        ParseRunConfig(kTestConfig, "test");
+    EXPECT_OK(config);
+    EXPECT_OK(
+        WriteTestState(state_, *config,
+                       InitialParameters(MakeModelLayout(config->model()), 5)));
+  }
+
+  int Run(std::vector<std::string> words) {
+    words.insert(words.begin(), "sample");
+    out_.str("");
+    err_.str("");
+    return RunCommandLine("causeway", "", {SampleCommand(1)}, words, out_,
+                          err_);
+  }
+
+  const std::string state_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(SampleCommandTest, ContinuesThePromptRepeatably) {
+  // Longer than a sequence of the model.
+  const std::string prompt = "What a long time ago";
+  EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30"}), kExitOk)
+      << err_.str();
+  const std::string text = out_.str();
+  EXPECT_THAT(text, testing::StartsWith(prompt));
+  EXPECT_GT(text.size(), prompt.size() + 1);
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30"}), kExitOk);
+  EXPECT_EQ(out_.str(), text);
+  EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30", "--seed=2"}),
+            kExitOk);
+  EXPECT_NE(out_.str(), text);
+}
+
+TEST_F(SampleCommandTest, BeginsWithoutAPrompt) {
+  EXPECT_EQ(Run({state_, "--tokens=8"}), kExitOk) << err_.str();
+  EXPECT_GT(out_.str().size(), 1);
+}
+
+}  // namespace
+}  // namespace causeway
