@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -327,6 +328,27 @@ TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
   EXPECT_EQ(events[1].id, 4);
   EXPECT_THAT(log->EventsAfter(UINT64_MAX, UINT64_MAX),
               IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(CommitLogTest, ThreadsMayShareALog) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  constexpr int kThreads = 4;
+  constexpr int kBatches = 25;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int batch = 0; batch < kBatches; ++batch) {
+        LogBatch events{.events = {{.time = kStart, .kind = "island_joined"}}};
+        EXPECT_OK(log->Apply(events));
+        // Its own event is there, under the number it was given.
+        EXPECT_THAT(log->EventsAfter(events.events[0].id - 1, 1),
+                    IsOkAndHolds(SizeIs(1)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(log->EventsAfter(0, UINT64_MAX),
+              IsOkAndHolds(SizeIs(kThreads * kBatches)));
 }
 
 TEST_F(CommitLogTest, ToolsReadWhileTheCoordinatorWrites) {
