@@ -37,8 +37,8 @@ void Round::Credit(const std::string& island_id, uint64_t incarnation) {
 void Round::Add(const v1::ContributionHeader& header, absl::Time now) {
   CHECK(!merging_) << "a closed round takes no contributions";
   CHECK_EQ(header.base_version(), base_version_);
-  contributions_.emplace(KeyOf(header), header);
-  if (contributions_.size() == options_.quorum) quorum_at_ = now;
+  const bool added = contributions_.emplace(KeyOf(header), header).second;
+  if (added && contributions_.size() == options_.quorum) quorum_at_ = now;
 }
 
 bool Round::MayClose(size_t awaited, absl::Time now) const {
