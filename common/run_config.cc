@@ -396,6 +396,18 @@ absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path) {
   return ParseRunConfig(text.str(), path);
 }
 
+std::string ConfigDifference(const v1::RunConfig& original,
+                             const v1::RunConfig& proposed) {
+  std::string difference;
+  google::protobuf::util::MessageDifferencer differencer;
+  // A default that is written out is the same as one that is not.
+  differencer.set_message_field_comparison(
+      google::protobuf::util::MessageDifferencer::EQUIVALENT);
+  differencer.ReportDifferencesToString(&difference);
+  differencer.Compare(original, proposed);
+  return difference;
+}
+
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed) {
   const auto identity = [](const v1::RunConfig& config) {
@@ -411,14 +423,7 @@ std::string IdentityDifference(const v1::RunConfig& original,
     plan.set_pattern(sync.pattern());
     return part;
   };
-  std::string difference;
-  google::protobuf::util::MessageDifferencer differencer;
-  // A default that is written out is the same as one that is not.
-  differencer.set_message_field_comparison(
-      google::protobuf::util::MessageDifferencer::EQUIVALENT);
-  differencer.ReportDifferencesToString(&difference);
-  differencer.Compare(identity(original), identity(proposed));
-  return difference;
+  return ConfigDifference(identity(original), identity(proposed));
 }
 
 }  // namespace causeway

@@ -44,6 +44,10 @@ bool IsValidName(absl::string_view name);
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed);
 
+// The same for all fields.
+std::string ConfigDifference(const v1::RunConfig& original,
+                             const v1::RunConfig& proposed);
+
 }  // namespace causeway
 
 #endif  // COMMON_RUN_CONFIG_H_

@@ -152,6 +152,8 @@ TEST(RunConfigTest, IdentityIgnoresWhatMayChange) {
   proposed.mutable_membership()->set_lease_seconds(99);
   proposed.mutable_synchronization()->set_fragments(1);  // The default.
   EXPECT_THAT(IdentityDifference(original, proposed), IsEmpty());
+  EXPECT_THAT(ConfigDifference(original, proposed),
+              HasSubstr("membership.lease_seconds: 10 -> 99"));
   proposed.mutable_model()->set_layers(3);
   EXPECT_THAT(IdentityDifference(original, proposed),
               HasSubstr("model.layers: 2 -> 3"));

@@ -5,14 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "common/model_layout.h"
-#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/merge.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
@@ -27,125 +22,7 @@ CodecSpec SpecFor(const v1::SynchronizationConfig& sync, v1::Format format) {
   return {.format = format, .block_size = sync.block_size()};
 }
 
-// Makes the run and version 0 of every fragment.
-absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
-  const v1::RunConfig& config = options.config;
-  const ModelLayout layout = MakeModelLayout(config.model());
-  RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
-                                          options.random & 0xffffffff),
-                .config = config,
-                .created_at = options.now()};
-  ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
-  ASSIGN_OR_RETURN(const FragmentMap map,
-                   FragmentMap::Create(layout, run.plan));
-  const std::vector<float> parameters =
-      InitialParameters(layout, config.seed());
-  LogBatch batch;
-  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
-    std::vector<float> theta(map.size(fragment));
-    map.Gather(fragment, parameters, absl::MakeSpan(theta));
-    const FragmentState initial =
-        InitialFragmentState(MakeOuterStepOptions(config), std::move(theta));
-    FragmentContents contents{.run_id = run.run_id,
-                              .theta = initial.theta,
-                              .momentum = initial.momentum,
-                              .residual = initial.residual};
-    contents.head.set_fragment(fragment);
-    ASSIGN_OR_RETURN(std::string file,
-                     state.fragments().WriteFragment(contents));
-    batch.commits.push_back({.head = contents.head,
-                             .file = std::move(file),
-                             .committed_at = run.created_at});
-  }
-  return state.log().CreateRun(run, batch);
-}
-
-// The run in `state`, checked against the configuration it is to go on with.
-absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
-                                      const Engine::Options& options) {
-  ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
-  const std::string difference = IdentityDifference(run.config, options.config);
-  if (!difference.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "state directory \"", options.state_dir, "\" holds run ", run.run_id,
-        ", which differs from this configuration in:\n", difference,
-        "Give this run a state directory of its own, or continue that run "
-        "with its own configuration. Nothing was changed"));
-  }
-  run.config = options.config;
-  return run;
-}
-
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<StateDirectory> state,
-                   StateDirectory::Open(options.state_dir, {.create = true}));
-  absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
-  const bool is_new = absl::IsNotFound(run.status());
-  if (is_new) {
-    RETURN_IF_ERROR(CreateRun(*state, options));
-    run = ContinueRun(*state, options);
-  }
-  RETURN_IF_ERROR(run.status());
-
-  ASSIGN_OR_RETURN(const std::vector<CommitRecord> commits,
-                   state->log().Heads());
-  std::vector<Coordinator::FragmentState> heads;
-  for (const CommitRecord& commit : commits) {
-    // Damage is to be found now, not in the middle of the next round.
-    RETURN_IF_ERROR(
-        state->ReadHead(run->run_id, commit.head.fragment()).status());
-    heads.push_back({.head = commit.head,
-                     .merged_norm = commit.merged_norm,
-                     .committed_at = commit.committed_at});
-  }
-  const v1::StorageConfig& storage = options.config.storage();
-  RETURN_IF_ERROR(state
-                      ->RemoveUnreferenced(storage.versions_kept(),
-                                           storage.update_history())
-                      .status());
-  ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
-  ASSIGN_OR_RETURN(const std::vector<LedgerSum> ledger,
-                   state->log().LedgerSums());
-  ASSIGN_OR_RETURN(const uint64_t staging_bytes,
-                   StagingBytes(options.config, run->plan));
-  ASSIGN_OR_RETURN(SyncSchedule schedule,
-                   SyncSchedule::Create(run->config, run->plan));
-  // The constructor is private, so no make_unique.
-  std::unique_ptr<Engine> engine(new Engine(options, std::move(state),
-                                            {.run_id = run->run_id,
-                                             .config = run->config,
-                                             .plan = run->plan,
-                                             .schedule = std::move(schedule)},
-                                            std::move(heads),
-                                            std::move(members), staging_bytes));
-  engine->StartThreads(is_new, ledger);
-  return engine;
-}
-
-absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
-                                              const v1::FragmentPlan& plan) {
-  uint64_t largest = 0;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    largest = std::max(
-        largest,
-        MaxEncodedBytes(SpecFor(config.synchronization(),
-                                config.synchronization().uplink_format()),
-                        fragment.size()));
-  }
-  const uint64_t round = largest * config.membership().max_islands();
-  const uint64_t configured = config.storage().max_staging_bytes();
-  if (configured != 0 && configured < round) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("storage.max_staging_bytes is ", configured,
-                     "; one round of membership.max_islands = ",
-                     config.membership().max_islands(),
-                     " contributions to the largest fragment takes ", round,
-                     "; allowed: that or more, or 0 to have it derived"));
-  }
-  return configured == 0 ? round : configured;
-}
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
@@ -159,16 +36,13 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_) {}
 
-void Engine::StartThreads(bool is_new, const std::vector<LedgerSum>& ledger) {
+void Engine::StartThreads(Effects effects,
+                          const std::vector<LedgerSum>& ledger) {
   {
     absl::MutexLock lock(&mu_);
     for (const LedgerSum& sum : ledger) {
       if (sum.fate == ContributionFate::kMerged) CountMerged(sum);
     }
-    Effects effects;
-    effects.events.push_back(
-        {"coordinator_started", "",
-         absl::StrCat(is_new ? "new run " : "continuing run ", run_id_)});
     const absl::Status persisted = Persist(effects);
     LOG_IF(ERROR, !persisted.ok()) << persisted;
   }
@@ -240,7 +114,7 @@ absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
 
 absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
-  RETURN_IF_ERROR(staging_.Verify(KeyOf(header)));
+  RETURN_IF_ERROR(staging_.Verify(KeyOf(header), header.object()));
   Effects effects;
   absl::StatusOr<v1::ContributeResponse> response;
   {

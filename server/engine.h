@@ -27,6 +27,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/coordinator.h"
@@ -57,7 +58,7 @@ class Engine {
     v1::RunConfig config;
     // Makes a new run's id unique; used only when the state directory is new.
     uint64_t random = 0;
-    std::function<absl::Time()> now;
+    Clock now;
   };
 
   // Opens the state directory, or makes it and version 0 of every fragment.
@@ -117,7 +118,8 @@ class Engine {
   // Memory for uploads, or INVALID_ARGUMENT if too little is configured.
   static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
                                                const v1::FragmentPlan& plan);
-  void StartThreads(bool is_new, const std::vector<LedgerSum>& ledger);
+  // `effects` are the events of the start, `ledger` what was merged before.
+  void StartThreads(Effects effects, const std::vector<LedgerSum>& ledger);
   // Adds merged contributions to the totals below.
   void CountMerged(const LedgerSum& sum) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Persists what must be durable before the caller of an event is answered.

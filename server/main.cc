@@ -12,7 +12,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/run_config.h"
@@ -54,7 +55,7 @@ absl::Status Run() {
                    Engine::Start({.state_dir = absl::GetFlag(FLAGS_state_dir),
                                   .config = config,
                                   .random = std::random_device{}(),
-                                  .now = [] { return absl::Now(); }}));
+                                  .now = SteadyWallClock()}));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(engine.get(), absl::GetFlag(FLAGS_listen)));
@@ -66,11 +67,12 @@ absl::Status Run() {
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
 
+  const Clock now = SteadyWallClock();
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
     if (absl::GetFlag(FLAGS_exit_when_finished) &&
-        FinishedAndAlone(*engine, absl::Now(), finished_since)) {
+        FinishedAndAlone(*engine, now(), finished_since)) {
       break;
     }
   }

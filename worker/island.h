@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
@@ -44,7 +45,7 @@ class Island {
     TrainerFactory make_trainer;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
-    std::function<absl::Time()> now;
+    Clock now;
     // How often training progress is logged.
     absl::Duration log_interval = absl::Seconds(5);
   };

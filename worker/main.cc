@@ -17,7 +17,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/daemon.h"
 #include "common/process_memory.h"
 #include "common/run_config.h"
@@ -69,7 +70,7 @@ absl::Status Run() {
       (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
   Island::Options options{
       .seed = instance,
-      .now = [] { return absl::Now(); },
+      .now = SteadyWallClock(),
       .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
   options.join.set_island_id(absl::GetFlag(FLAGS_island));
   options.join.set_instance_id(instance);

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -56,7 +57,7 @@ class ProcessesTest : public testing::Test {
     directory_ = path;
   }
   void TearDown() override {
-    std::system(absl::StrCat("rm -rf ", directory_).c_str());
+    if (!HasFailure()) std::filesystem::remove_all(directory_);
   }
 
   std::string Path(absl::string_view name) const {

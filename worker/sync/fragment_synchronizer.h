@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
@@ -44,7 +44,7 @@ class FragmentSynchronizer {
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
     // For measuring waits.
-    std::function<absl::Time()> now;
+    Clock now;
   };
 
   // `parameters` are the whole model's, at `heads`. client and session outlive
