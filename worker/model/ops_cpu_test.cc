@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each operation of the CPU backend against the double reference, on random
-// inputs of awkward shapes and with several thread counts.
+// inputs of awkward shapes, with several thread counts, and with every
+// instruction set that the kernels are compiled for and this CPU has.
 #include "worker/model/ops_cpu.h"
 
 #include <algorithm>
@@ -11,13 +12,27 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
 #include "worker/model/ops.h"
 #include "worker/model/ops_reference.h"
+
+// The sanitizers end the program on an allocation that cannot succeed unless
+// told to return null as malloc does.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
 
 namespace causeway {
 namespace {
@@ -54,13 +69,23 @@ void ExpectNear(const Floats& got, const Doubles& want,
   }
 }
 
-// The parameter is the number of threads.
-class OpsCpuTest : public testing::TestWithParam<int> {
+// Number of threads, Highway target.
+class OpsCpuTest : public testing::TestWithParam<std::tuple<int, int64_t>> {
  protected:
-  const std::unique_ptr<Ops> ops_ = MakeCpuOps(GetParam());
+  OpsCpuTest() { hwy::SetSupportedTargetsForTest(std::get<1>(GetParam())); }
+  ~OpsCpuTest() override { hwy::SetSupportedTargetsForTest(0); }
+
+  const std::unique_ptr<Ops> ops_ = MakeCpuOps(std::get<0>(GetParam()));
 };
 
-INSTANTIATE_TEST_SUITE_P(Threads, OpsCpuTest, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(
+    ThreadsAndTargets, OpsCpuTest,
+    testing::Combine(testing::Values(1, 2, 3),
+                     testing::ValuesIn(hwy::SupportedAndGeneratedTargets())),
+    [](const auto& test) {
+      return absl::StrCat(std::get<0>(test.param), "Threads",
+                          hwy::TargetName(std::get<1>(test.param)));
+    });
 
 TEST_P(OpsCpuTest, AllocatesAlignedZeroedMemory) {
   for (const size_t bytes : {0u, 1u, 4096u, (2u << 20) - 1, (5u << 20) + 3}) {
