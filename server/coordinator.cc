@@ -159,10 +159,15 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
         ", but the contribution builds on version ", header.base_version(),
         ", which this coordinator never had; fetch the parameters anew"));
   }
-  if (header.base_version() < round.base_version() || IsFinished()) {
+  if (header.base_version() < round.base_version()) {
     response.set_verdict(v1::ContributeResponse::LATE);
     response.set_current_version(round.base_version());
     return response;
+  }
+  if (round.base_version() >= schedule().FinalVersion(fragment)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("fragment ", fragment, " has its last version, ",
+                     round.base_version(), ", and takes no contributions"));
   }
   if (round.Has(member->island_id, member->incarnation) ||
       round.HasBytes(member->island_id, header.object().digest())) {
@@ -251,6 +256,15 @@ void Coordinator::EndMember(Member& member, MemberState state,
                     left ? "left: " : "was evicted: ", reason)});
   effects.view_changed = true;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const ContributionKey key{.fragment = fragment,
+                              .base_version = rounds_[fragment].base_version(),
+                              .island_id = member.island_id,
+                              .incarnation = member.incarnation};
+    // An upload that was under way will not be completed, and others need its
+    // memory.
+    if (!rounds_[fragment].contributions().contains(key)) {
+      effects.discarded.push_back(key);
+    }
     RefreshExpectations(fragment, effects);
     MaybeClose(fragment, now, effects);
   }

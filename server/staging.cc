@@ -12,10 +12,14 @@ namespace causeway {
 namespace {
 
 absl::Status NoUpload(const ContributionKey& key) {
-  return absl::NotFoundError(absl::StrCat(
+  return absl::UnavailableError(absl::StrCat(
       "no upload of island ", key.island_id, " (incarnation ", key.incarnation,
       ") to fragment ", key.fragment, " at version ", key.base_version,
       " is under way; offer the contribution again"));
+}
+
+bool IsSame(const v1::EncodedObject& a, const v1::EncodedObject& b) {
+  return a.digest() == b.digest() && a.encoded_bytes() == b.encoded_bytes();
 }
 
 }  // namespace
@@ -26,9 +30,13 @@ absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
   const auto found = uploads_.find(key);
   if (found != uploads_.end()) {
     const v1::EncodedObject& present = found->second->object;
-    if (present.digest() == object.digest() &&
-        present.encoded_bytes() == object.encoded_bytes()) {
-      return found->second->assembler.next_offset();
+    if (IsSame(present, object)) return found->second->assembler.next_offset();
+    if (found->second->verified) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "island ", key.island_id, " (incarnation ", key.incarnation,
+          ") has handed in other bytes for fragment ", key.fragment,
+          " at version ", key.base_version,
+          "; a contribution does not change"));
     }
     used_ -= present.encoded_bytes();
     uploads_.erase(found);
@@ -49,22 +57,34 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
   const auto found = uploads_.find(key);
   if (found == uploads_.end()) return NoUpload(key);
   ChunkAssembler& assembler = found->second->assembler;
+  if (chunk.offset() != assembler.next_offset()) {
+    return absl::UnavailableError(absl::StrCat(
+        "the upload of island ", key.island_id, " goes on at offset ",
+        assembler.next_offset(), ", but a chunk of offset ", chunk.offset(),
+        " came; offer the contribution again"));
+  }
   RETURN_IF_ERROR(assembler.Add(chunk));
   return assembler.complete();
 }
 
-absl::Status Staging::Verify(const ContributionKey& key) {
-  v1::EncodedObject object;
-  {
-    absl::MutexLock lock(&mu_);
-    const auto found = uploads_.find(key);
-    if (found == uploads_.end()) return NoUpload(key);
-    object = found->second->object;
-  }
+absl::Status Staging::Verify(const ContributionKey& key,
+                             const v1::EncodedObject& object) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const std::string> bytes, Get(key));
+  // Outside the lock: this reads every byte.
   const absl::Status verified = VerifyEncoding(object, *bytes);
-  if (!verified.ok()) Discard(key);
-  return verified;
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end() || found->second->bytes != bytes ||
+      !IsSame(found->second->object, object)) {
+    return NoUpload(key);
+  }
+  if (!verified.ok()) {
+    used_ -= object.encoded_bytes();
+    uploads_.erase(found);
+    return verified;
+  }
+  found->second->verified = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const std::string>> Staging::Get(

@@ -32,24 +32,29 @@ class Staging {
   // Starts an upload of `object` (already checked with CheckDescription), or
   // goes on with one. Returns the offset of the next chunk. An upload of other
   // bytes under the same key starts over.
-  //   RESOURCE_EXHAUSTED  no memory is left; retry after a round has closed.
+  //   RESOURCE_EXHAUSTED   no memory is left; retry after a round has closed.
+  //   FAILED_PRECONDITION  other bytes under the key have been verified.
   absl::StatusOr<uint64_t> Begin(const ContributionKey& key,
                                  const v1::EncodedObject& object);
 
   // Takes the next chunk; true once it was the last one.
-  //   NOT_FOUND  the upload was discarded meanwhile.
-  //   else       as ChunkAssembler::Add.
+  //   UNAVAILABLE  the upload was discarded meanwhile, or the chunk is not the
+  //                next one because two streams feed the upload: Begin again.
+  //   else         as ChunkAssembler::Add.
   absl::StatusOr<bool> Append(const ContributionKey& key,
                               const v1::Chunk& chunk);
 
-  // The complete bytes, verified against the description. What does not verify
-  // is discarded.
-  //   NOT_FOUND            there is no such upload.
+  // Checks the complete bytes against `object`, which the upload began with.
+  // From then on they are not replaced, only discarded. What does not verify is
+  // discarded.
+  //   UNAVAILABLE          there is no such upload (any more): Begin again.
   //   FAILED_PRECONDITION  it is not complete.
   //   else                 as VerifyEncoding.
-  absl::Status Verify(const ContributionKey& key);
+  absl::Status Verify(const ContributionKey& key,
+                      const v1::EncodedObject& object);
 
-  // The bytes of a complete upload. They stay valid after Discard.
+  // The bytes of a complete upload. They stay valid after Discard. Errors as
+  // Verify.
   absl::StatusOr<std::shared_ptr<const std::string>> Get(
       const ContributionKey& key) const;
 
@@ -71,6 +76,7 @@ class Staging {
     const v1::EncodedObject object;
     const std::shared_ptr<std::string> bytes;
     ChunkAssembler assembler;
+    bool verified = false;
   };
 
   const uint64_t capacity_;

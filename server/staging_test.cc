@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/staging.h"
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quantization/chunk.h"
+#include "quantization/codec.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using testing::Pointee;
+
+constexpr uint64_t kValues = 64;
+constexpr uint64_t kBytes = kValues * sizeof(float);
+
+ContributionKey Key(const std::string& island, uint32_t fragment = 0,
+                    uint64_t base_version = 0) {
+  return {.fragment = fragment,
+          .base_version = base_version,
+          .island_id = island,
+          .incarnation = 1};
+}
+
+// An encoded vector that is all `value`, and its description.
+struct Encoded {
+  explicit Encoded(float value)
+      : bytes(*Encode({}, std::vector<float>(kValues, value))),
+        object(DescribeEncoding({}, kValues, bytes)) {}
+
+  std::string bytes;
+  v1::EncodedObject object;
+};
+
+// Appends [from, end) in chunks of `chunk` bytes.
+absl::Status Upload(Staging& staging, const ContributionKey& key,
+                    const Encoded& encoded, uint64_t from = 0,
+                    uint64_t end = kBytes, uint64_t chunk = 100) {
+  const absl::string_view bytes(encoded.bytes.data(), end);
+  for (uint64_t offset = from; offset < end; offset += chunk) {
+    ASSIGN_OR_RETURN(const bool complete,
+                     staging.Append(key, MakeChunk(bytes, offset, chunk)));
+    EXPECT_EQ(complete, offset + chunk >= kBytes);
+  }
+  return absl::OkStatus();
+}
+
+TEST(StagingTest, TakesAnUploadAndGivesItsBytes) {
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_EQ(staging.used_bytes(), kBytes) << "memory is taken at the beginning";
+  ASSERT_OK(Upload(staging, Key("a"), encoded));
+  EXPECT_OK(staging.Verify(Key("a"), encoded.object));
+  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(encoded.bytes)));
+}
+
+TEST(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
+  EXPECT_THAT(staging.Get(Key("a")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has 100 of 256 bytes")));
+  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(100));
+  ASSERT_OK(Upload(staging, Key("a"), encoded, 100));
+  EXPECT_OK(staging.Verify(Key("a"), encoded.object));
+  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(encoded.bytes)));
+  // A whole one is offered again after a lost answer.
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(kBytes));
+  EXPECT_EQ(staging.used_bytes(), kBytes);
+}
+
+TEST(StagingTest, OtherBytesUnderTheSameKeyStartOver) {
+  Staging staging(kBytes);
+  const Encoded old_bytes(1.5f);
+  const Encoded new_bytes(2.5f);
+  ASSERT_OK(staging.Begin(Key("a"), old_bytes.object));
+  ASSERT_OK(Upload(staging, Key("a"), old_bytes, 0, 100));
+  EXPECT_THAT(staging.Begin(Key("a"), new_bytes.object), IsOkAndHolds(0));
+  EXPECT_EQ(staging.used_bytes(), kBytes) << "the old memory is given back";
+  ASSERT_OK(Upload(staging, Key("a"), new_bytes));
+  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(new_bytes.bytes)));
+}
+
+TEST(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
+  Staging staging(2 * kBytes);
+  const Encoded counted(1.5f);
+  const Encoded other(2.5f);
+  ASSERT_OK(staging.Begin(Key("a"), counted.object));
+  ASSERT_OK(Upload(staging, Key("a"), counted));
+  ASSERT_OK(staging.Verify(Key("a"), counted.object));
+  EXPECT_THAT(
+      staging.Begin(Key("a"), other.object),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("island a")));
+  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(counted.bytes)));
+}
+
+TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
+  // One stream completes what another stream of the island has begun anew.
+  Staging staging(kBytes);
+  const Encoded first(1.5f);
+  const Encoded second(2.5f);
+  ASSERT_OK(staging.Begin(Key("a"), first.object));
+  ASSERT_OK(staging.Begin(Key("a"), second.object));
+  ASSERT_OK(Upload(staging, Key("a"), second));
+  EXPECT_THAT(staging.Verify(Key("a"), first.object),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offer")));
+  EXPECT_OK(staging.Verify(Key("a"), second.object));
+}
+
+TEST(StagingTest, MemoryIsBoundedAndComesBack) {
+  Staging staging(2 * kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(staging.Begin(Key("b"), encoded.object));
+  EXPECT_THAT(staging.Begin(Key("c"), encoded.object),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("512 of 512 bytes, 256 more asked for")));
+  EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
+  // Those that have memory go on.
+  EXPECT_OK(Upload(staging, Key("a"), encoded));
+
+  staging.Discard(Key("b"));
+  staging.Discard(Key("b"));
+  staging.Discard(Key("never begun"));
+  EXPECT_EQ(staging.used_bytes(), kBytes);
+  EXPECT_OK(staging.Begin(Key("c"), encoded.object));
+}
+
+TEST(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
+  Staging staging(kBytes);
+  v1::EncodedObject huge;
+  ASSERT_OK(staging.Begin(Key("a"), Encoded(1.5f).object));
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - kBytes + 1}) {
+    huge.set_encoded_bytes(bytes);
+    EXPECT_THAT(staging.Begin(Key("b"), huge),
+                StatusIs(absl::StatusCode::kResourceExhausted));
+  }
+  EXPECT_EQ(staging.used_bytes(), kBytes);
+}
+
+TEST(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), Encoded(2.5f)));
+  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(staging.used_bytes(), 0);
+  // The island sends them again, from the beginning.
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+}
+
+TEST(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
+  Staging staging(kBytes);
+  const Encoded encoded(NAN);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded));
+  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(staging.used_bytes(), 0);
+}
+
+TEST(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  v1::Chunk damaged = MakeChunk(encoded.bytes, 0, 100);
+  (*damaged.mutable_data())[50] ^= 1;
+  EXPECT_THAT(staging.Append(Key("a"), damaged),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_OK(Upload(staging, Key("a"), encoded));
+}
+
+TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
+  // An island that was uploading when its round closed is not at fault: the
+  // next offer tells it that it is late. So the code is a retryable one.
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  for (const absl::Status& status :
+       {staging.Append(Key("a"), MakeChunk(encoded.bytes, 0)).status(),
+        staging.Verify(Key("a"), encoded.object),
+        staging.Get(Key("a")).status()}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                 HasSubstr("offer the contribution again")));
+  }
+}
+
+TEST(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
+  // After a reconnect the old stream's last chunks may still trickle in.
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
+  EXPECT_THAT(
+      staging.Append(Key("a"), MakeChunk(encoded.bytes, 0, 100)),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offset 100")));
+  EXPECT_OK(Upload(staging, Key("a"), encoded, 100));
+}
+
+TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
+  Staging staging(100 * kBytes);
+  const Encoded encoded(1.5f);
+  for (uint32_t fragment = 0; fragment < 3; ++fragment) {
+    for (uint64_t version = 0; version < 4; ++version) {
+      for (const std::string island : {"a", "b"}) {
+        ASSERT_OK(
+            staging.Begin(Key(island, fragment, version), encoded.object));
+      }
+    }
+  }
+  staging.DiscardBefore(/*fragment=*/1, /*version=*/3);
+  EXPECT_EQ(staging.used_bytes(), (24 - 6) * kBytes);
+  for (uint32_t fragment = 0; fragment < 3; ++fragment) {
+    for (uint64_t version = 0; version < 4; ++version) {
+      const auto appended = staging.Append(Key("b", fragment, version),
+                                           MakeChunk(encoded.bytes, 0));
+      EXPECT_EQ(appended.ok(), fragment != 1 || version >= 3)
+          << "fragment " << fragment << ", version " << version;
+    }
+  }
+}
+
+TEST(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
+  Staging staging(kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded));
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const std::string> bytes,
+                       staging.Get(Key("a")));
+  staging.DiscardBefore(0, 1);
+  ASSERT_OK(staging.Begin(Key("b"), Encoded(2.5f).object));
+  EXPECT_EQ(*bytes, encoded.bytes);
+}
+
+TEST(StagingTest, IslandsUploadAtTheSameTime) {
+  constexpr int kIslands = 4;
+  constexpr uint64_t kVersions = 50;
+  Staging staging(kIslands * kBytes);
+  std::vector<std::thread> islands;
+  for (int i = 0; i < kIslands; ++i) {
+    islands.emplace_back([&staging, i] {
+      const Encoded encoded(static_cast<float>(i));
+      for (uint64_t version = 0; version < kVersions; ++version) {
+        const ContributionKey key = Key(absl::StrCat("island-", i), 0, version);
+        ASSERT_THAT(staging.Begin(key, encoded.object), IsOkAndHolds(0));
+        ASSERT_OK(Upload(staging, key, encoded, 0, kBytes, 7));
+        ASSERT_OK(staging.Verify(key, encoded.object));
+        ASSERT_THAT(staging.Get(key), IsOkAndHolds(Pointee(encoded.bytes)));
+        staging.Discard(key);
+      }
+    });
+  }
+  for (std::thread& island : islands) island.join();
+  EXPECT_EQ(staging.used_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace causeway
