@@ -15,49 +15,10 @@
 // foreach_target.h has to come before the rest of Highway.
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "worker/model/vector_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Vector = hn::ScalableTag<float>;
-// A vector of one value, for what is left at the end of a row: the same code
-// serves both.
-using Single = hn::CappedTag<float, 1>;
-
-// Calls body(tag, i) for vectors at i = begin, begin + lanes, ..., then for the
-// single values that are left.
-template <typename Body>
-HWY_INLINE void ForEach(int64_t begin, int64_t end, const Body& body) {
-  const Vector tag;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) body(tag, i);
-  for (; i < end; ++i) body(Single(), i);
-}
-
-// The sum of term(tag, i) over [0, size): one partial sum per lane, in a fixed
-// order.
-template <typename Term>
-HWY_INLINE float SumOf(int64_t size, const Term& term) {
-  const Vector tag;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
-  // Two chains, since an addition takes several cycles.
-  auto sum0 = hn::Zero(tag);
-  auto sum1 = hn::Zero(tag);
-  int64_t i = 0;
-  for (; i + 2 * lanes <= size; i += 2 * lanes) {
-    sum0 = hn::Add(sum0, term(tag, i));
-    sum1 = hn::Add(sum1, term(tag, i + lanes));
-  }
-  if (i + lanes <= size) {
-    sum0 = hn::Add(sum0, term(tag, i));
-    i += lanes;
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(tag, hn::Add(sum0, sum1)));
-  for (; i < size; ++i) sum += hn::GetLane(term(Single(), i));
-  return sum;
-}
 
 HWY_INLINE float MaxOf(const float* values, int64_t size) {
   const Vector tag;
@@ -157,17 +118,15 @@ void RmsNormBackwardRows(const float* d_normalized, const float* x,
   }
 }
 
-void RopeRows(const float* cosine, const float* sine, int64_t rows,
-              int64_t head_dim, int64_t stride, float sign, float* head) {
+void RopeHeads(const float* cosine, const float* sine, int64_t heads,
+               int64_t head_dim, float sign, float* values) {
   const int64_t half = head_dim / 2;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* cos_row = cosine + r * half;
-    const float* sin_row = sine + r * half;
-    float* low = head + r * stride;
+  for (int64_t h = 0; h < heads; ++h) {
+    float* low = values + h * head_dim;
     float* high = low + half;
     ForEach(0, half, [=](auto tag, int64_t i) HWY_ATTR {
-      const auto c = hn::LoadU(tag, cos_row + i);
-      const auto s = hn::Mul(hn::LoadU(tag, sin_row + i), hn::Set(tag, sign));
+      const auto c = hn::LoadU(tag, cosine + i);
+      const auto s = hn::Mul(hn::LoadU(tag, sine + i), hn::Set(tag, sign));
       const auto a = hn::LoadU(tag, low + i);
       const auto b = hn::LoadU(tag, high + i);
       hn::StoreU(hn::NegMulAdd(b, s, hn::Mul(a, c)), tag, low + i);
@@ -281,92 +240,6 @@ void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,
   }
 }
 
-// The sum of term(values) in double, for vectors of half as many values.
-template <typename Term>
-HWY_INLINE double DoubleSumOf(const float* values, int64_t size,
-                              const Term& term) {
-  const hn::ScalableTag<double> wide;
-  const hn::Rebind<float, decltype(wide)> narrow;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
-  auto sum0 = hn::Zero(wide);
-  auto sum1 = hn::Zero(wide);
-  int64_t i = 0;
-  for (; i + 2 * lanes <= size; i += 2 * lanes) {
-    sum0 =
-        hn::Add(sum0, term(hn::PromoteTo(wide, hn::LoadU(narrow, values + i))));
-    sum1 = hn::Add(
-        sum1, term(hn::PromoteTo(wide, hn::LoadU(narrow, values + i + lanes))));
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(wide, hn::Add(sum0, sum1)));
-  const hn::CappedTag<double, 1> single;
-  for (; i < size; ++i) {
-    sum += hn::GetLane(term(hn::Set(single, static_cast<double>(values[i]))));
-  }
-  return sum;
-}
-
-double Sum(const float* values, int64_t size) {
-  return DoubleSumOf(values, size, [](auto v) HWY_ATTR { return v; });
-}
-
-double SquaredNorm(const float* values, int64_t size) {
-  return DoubleSumOf(values, size,
-                     [](auto v) HWY_ATTR { return hn::Mul(v, v); });
-}
-
-// Moments and parameters after one update.
-template <class Vec>
-struct AdamWResult {
-  Vec parameter;
-  Vec first_moment;
-  Vec second_moment;
-};
-
-template <class Tag, class Vec = hn::Vec<Tag>>
-HWY_INLINE AdamWResult<Vec> AdamWUpdate(const AdamWCoefficients& c, Tag tag,
-                                        Vec gradient, Vec parameter,
-                                        Vec first_moment, Vec second_moment) {
-  const auto g = hn::Mul(gradient, hn::Set(tag, c.gradient_scale));
-  const auto share1 = hn::Set(tag, 1 - c.beta1);
-  const auto share2 = hn::Set(tag, 1 - c.beta2);
-  const auto m =
-      hn::MulAdd(hn::Set(tag, c.beta1), first_moment, hn::Mul(share1, g));
-  const auto v = hn::MulAdd(hn::Set(tag, c.beta2), second_moment,
-                            hn::Mul(share2, hn::Mul(g, g)));
-  const auto root =
-      hn::MulAdd(hn::Sqrt(v), hn::Set(tag, c.inverse_sqrt_correction2),
-                 hn::Set(tag, c.epsilon));
-  const auto step = hn::Div(hn::Mul(hn::Set(tag, c.step_size), m), root);
-  return {hn::MulSub(hn::Set(tag, c.decay), parameter, step), m, v};
-}
-
-void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
-           int64_t size, float* parameters, float* first_moment,
-           float* second_moment) {
-  ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
-    const auto result = AdamWUpdate(
-        coefficients, tag, hn::LoadU(tag, gradients + i),
-        hn::LoadU(tag, parameters + i), hn::LoadU(tag, first_moment + i),
-        hn::LoadU(tag, second_moment + i));
-    hn::StoreU(result.parameter, tag, parameters + i);
-    hn::StoreU(result.first_moment, tag, first_moment + i);
-    hn::StoreU(result.second_moment, tag, second_moment + i);
-  });
-}
-
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate) {
-  ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
-    const auto result = AdamWUpdate(
-        coefficients, tag, hn::LoadU(tag, gradients + i),
-        hn::LoadU(tag, parameters + i), hn::LoadU(tag, first_moment + i),
-        hn::LoadU(tag, second_moment + i));
-    hn::StoreU(result.parameter, tag, estimate + i);
-  });
-}
-
 }  // namespace causeway::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -375,7 +248,7 @@ namespace causeway::kernels {
 
 HWY_EXPORT(RmsNormRows);
 HWY_EXPORT(RmsNormBackwardRows);
-HWY_EXPORT(RopeRows);
+HWY_EXPORT(RopeHeads);
 HWY_EXPORT(SwiGluRows);
 HWY_EXPORT(SwiGluBackwardRows);
 HWY_EXPORT(CrossEntropyRows);
@@ -384,10 +257,6 @@ HWY_EXPORT(CausalExpBackwardRows);
 HWY_EXPORT(Scale);
 HWY_EXPORT(Add);
 HWY_EXPORT(Dot);
-HWY_EXPORT(Sum);
-HWY_EXPORT(SquaredNorm);
-HWY_EXPORT(AdamW);
-HWY_EXPORT(AdamWEstimate);
 
 void RmsNormRows(const float* x, const float* delta, const float* gain,
                  int64_t rows, int64_t width, float epsilon, float* sum,
@@ -405,10 +274,10 @@ void RmsNormBackwardRows(const float* d_normalized, const float* x,
    normalized);
 }
 
-void RopeRows(const float* cosine, const float* sine, int64_t rows,
-              int64_t head_dim, int64_t stride, float sign, float* head) {
-  HWY_DYNAMIC_DISPATCH(RopeRows)
-  (cosine, sine, rows, head_dim, stride, sign, head);
+void RopeHeads(const float* cosine, const float* sine, int64_t heads,
+               int64_t head_dim, float sign, float* values) {
+  HWY_DYNAMIC_DISPATCH(RopeHeads)
+  (cosine, sine, heads, head_dim, sign, values);
 }
 
 void SwiGluRows(const float* gate_up, int64_t rows, int64_t width,
@@ -453,30 +322,6 @@ void Add(const float* values, int64_t size, float* into) {
 
 float Dot(const float* a, const float* b, int64_t size) {
   return HWY_DYNAMIC_DISPATCH(Dot)(a, b, size);
-}
-
-double Sum(const float* values, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(Sum)(values, size);
-}
-
-double SquaredNorm(const float* values, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(SquaredNorm)(values, size);
-}
-
-void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
-           int64_t size, float* parameters, float* first_moment,
-           float* second_moment) {
-  HWY_DYNAMIC_DISPATCH(AdamW)
-  (coefficients, gradients, size, parameters, first_moment, second_moment);
-}
-
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate) {
-  HWY_DYNAMIC_DISPATCH(AdamWEstimate)
-  (coefficients, gradients, parameters, first_moment, second_moment, size,
-   estimate);
 }
 
 }  // namespace causeway::kernels

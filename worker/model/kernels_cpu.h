@@ -11,8 +11,6 @@
 
 #include <cstdint>
 
-#include "worker/model/ops.h"
-
 namespace causeway::kernels {
 
 void RmsNormRows(const float* x, const float* delta, const float* gain,
@@ -23,10 +21,11 @@ void RmsNormBackwardRows(const float* d_normalized, const float* x,
                          int64_t rows, int64_t width, bool accumulate,
                          float* d_x, float* d_gain, float* normalized);
 
-// Rotates one head vector per row; rows are `stride` apart and have consecutive
-// positions from 0. `sign` is 1 or -1 (backward).
-void RopeRows(const float* cosine, const float* sine, int64_t rows,
-              int64_t head_dim, int64_t stride, float sign, float* head);
+// Rotates `heads` vectors of head_dim values, one behind the other, by the
+// angles of one position: cosine and sine have head_dim / 2 values. `sign` is
+// 1, or -1 for the backward.
+void RopeHeads(const float* cosine, const float* sine, int64_t heads,
+               int64_t head_dim, float sign, float* values);
 
 void SwiGluRows(const float* gate_up, int64_t rows, int64_t width,
                 float* output);
@@ -56,18 +55,6 @@ void Scale(float factor, int64_t size, float* values);
 // into[i] <- into[i] + values[i].
 void Add(const float* values, int64_t size, float* into);
 float Dot(const float* a, const float* b, int64_t size);
-
-// Accumulated in double.
-double Sum(const float* values, int64_t size);
-double SquaredNorm(const float* values, int64_t size);
-
-void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
-           int64_t size, float* parameters, float* first_moment,
-           float* second_moment);
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate);
 
 }  // namespace causeway::kernels
 

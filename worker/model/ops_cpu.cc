@@ -17,6 +17,7 @@
 #include "worker/model/attention_cpu.h"
 #include "worker/model/gemm.h"
 #include "worker/model/kernels_cpu.h"
+#include "worker/model/update_kernels_cpu.h"
 
 namespace causeway {
 namespace {
@@ -163,15 +164,13 @@ class CpuOps final : public Ops {
   void Rope(const AttentionShape& shape, const RopeTable& table,
             RopeDirection direction, float* qkv) override {
     const float sign = direction == RopeDirection::kForward ? 1.0f : -1.0f;
-    const int64_t rotated = shape.query_width() + shape.kv_width();
+    const int64_t half = shape.head_dim / 2;
     ForSlices(shape.rows(), 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        const int64_t angle = r % shape.length * (shape.head_dim / 2);
-        float* row = qkv + r * shape.qkv_width();
-        for (int64_t at = 0; at < rotated; at += shape.head_dim) {
-          kernels::RopeRows(table.cosine + angle, table.sine + angle, 1,
-                            shape.head_dim, 0, sign, row + at);
-        }
+        const int64_t angles = r % shape.length * half;
+        kernels::RopeHeads(table.cosine + angles, table.sine + angles,
+                           shape.heads + shape.kv_heads, shape.head_dim, sign,
+                           qkv + r * shape.qkv_width());
       }
     });
   }

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vectorized loops of the optimizer's operations (ops.h), each on the
+// calling thread; conventions as in kernels_cpu.h.
+#ifndef WORKER_MODEL_UPDATE_KERNELS_CPU_H_
+#define WORKER_MODEL_UPDATE_KERNELS_CPU_H_
+
+#include <cstdint>
+
+#include "worker/model/ops.h"
+
+namespace causeway::kernels {
+
+// Accumulated in double.
+double Sum(const float* values, int64_t size);
+double SquaredNorm(const float* values, int64_t size);
+
+void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
+           int64_t size, float* parameters, float* first_moment,
+           float* second_moment);
+void AdamWEstimate(const AdamWCoefficients& coefficients,
+                   const float* gradients, const float* parameters,
+                   const float* first_moment, const float* second_moment,
+                   int64_t size, float* estimate);
+
+}  // namespace causeway::kernels
+
+#endif  // WORKER_MODEL_UPDATE_KERNELS_CPU_H_
