@@ -1,0 +1,440 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Trains a small language model on two islands and shows that it pays: one
+# coordinator and two islands, each a process of its own, talk over loopback;
+# then one of the islands trains alone, with as many steps on the same data,
+# for comparison. The run is described in deploy/quickstart.textproto.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: deploy/quickstart.sh [--report FILE] [--text FILE...] [--rounds N]
+                            [--threads N] [--keep]
+
+Installs what is missing, builds, trains on two islands and on one alone, and
+compares. About three minutes on two cores after the build. Exits with 0 if
+the merged model learnt.
+
+  --report FILE   write the figures as JSON, too
+  --text FILE...  text to train on (default: the prose of Perl's manual)
+  --rounds N      rounds of the run (default: as configured)
+  --threads N     threads of each of the two islands (default: half the cores,
+                  at most 4)
+  --keep          keep the working directory: data, logs, models
+USAGE
+}
+
+report=
+rounds=
+threads=
+keep=false
+texts=()
+while (($#)); do
+  case "$1" in
+    --report | --rounds | --threads)
+      if (($# < 2)); then
+        echo "quickstart: $1 needs a value" >&2
+        exit 2
+      fi
+      printf -v "${1#--}" '%s' "$2"
+      shift
+      ;;
+    --text)
+      while (($# > 1)) && [[ "$2" != --* ]]; do
+        texts+=("$(realpath "$2")")
+        shift
+      done
+      ;;
+    --keep) keep=true ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      echo "quickstart: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+for number in "${rounds}" "${threads}"; do
+  if [[ -n "${number}" && ! "${number}" =~ ^[1-9][0-9]{0,5}$ ]]; then
+    echo "quickstart: '${number}' is not a number of 1 or more" >&2
+    exit 2
+  fi
+done
+for text in ${texts[@]+"${texts[@]}"}; do
+  if [[ ! -r "${text}" || ! -f "${text}" ]]; then
+    echo "quickstart: cannot read the text ${text}" >&2
+    exit 2
+  elif [[ "${text}" == *,* ]]; then
+    echo "quickstart: ${text}: a comma separates files for the worker" >&2
+    exit 2
+  fi
+done
+if [[ -n "${report}" ]]; then report="$(realpath "${report}")"; fi
+cd "${ROOT}"
+
+# ---- Processes
+
+work=
+server_was_up=false
+pids=()
+
+say() { printf '%s\n' "$@"; }
+
+fail() {
+  printf '\nquickstart: error: %s\n' "$1" >&2
+  exit 1
+}
+
+# The islands first, so that they can take their leave of the coordinator.
+stop_processes() {
+  local index pid deadline
+  for ((index = ${#pids[@]} - 1; index >= 0; --index)); do
+    pid="${pids[index]}"
+    kill -TERM "${pid}" 2>/dev/null || continue
+    deadline=$((SECONDS + 5))
+    while kill -0 "${pid}" 2>/dev/null && ((SECONDS < deadline)); do
+      sleep 0.1
+    done
+    kill -KILL "${pid}" 2>/dev/null || true
+  done
+  if ((${#pids[@]} > 0)); then wait "${pids[@]}" 2>/dev/null || true; fi
+  pids=()
+}
+
+finish() {
+  local code=$?
+  trap - EXIT
+  trap '' INT TERM
+  stop_processes
+  if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
+    "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
+  fi
+  if [[ -n "${work}" ]]; then
+    # After a failure, what is there explains it; an interrupt explains itself.
+    if [[ "${keep}" == true || "${code}" -eq 1 ]]; then
+      say "" "The data, models and logs of this run are in ${work}"
+    else
+      rm -rf "${work}"
+    fi
+  fi
+  exit "${code}"
+}
+
+# start NAME COMMAND...: runs a process with its output in work/NAME.log.
+start() {
+  local name="$1"
+  shift
+  "$@" >"${work}/${name}.log" 2>&1 </dev/null &
+  pids+=($!)
+  names[$!]="${name}"
+}
+declare -A names
+
+# Prints the name of a process that has ended, if any has.
+ended_process() {
+  local pid
+  for pid in "${pids[@]}"; do
+    if ! kill -0 "${pid}" 2>/dev/null; then
+      printf '%s' "${names[${pid}]}"
+      return
+    fi
+  done
+}
+
+fail_of() {
+  show_log "$1"
+  fail "$1 $2"
+}
+
+show_log() {
+  printf '\n--- the end of %s\n' "${work}/$1.log" >&2
+  tail -n 15 "${work}/$1.log" >&2
+}
+
+# ---- The run
+
+# configure FILE ISLANDS: writes the configuration for that many islands. One
+# island alone with an outer step of SGD at rate 1 is plain training: the
+# coordinator takes over what the island has.
+configure() {
+  perl -e '
+    my ($islands, $rounds) = @ARGV;
+    local $/;
+    my $text = <STDIN>;
+    sub set {
+      my ($field, $value) = @_;
+      $text =~ s/^(\s*$field:).*$/$1 $value/m or die "no field $field\n";
+    }
+    if ($rounds) {
+      $text =~ /inner_steps_per_round:\s*(\d+)/ or die "no round length\n";
+      set("total_steps", $rounds * $1);
+    }
+    if ($islands == 1) {
+      set("name", "\"alone\"");
+      set("min_islands", 1);
+      set("max_islands", 1);
+      set("algorithm", "SGD");
+      $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
+    }
+    print $text;' "$2" "${rounds:-0}" <deploy/quickstart.textproto >"$1"
+}
+
+# start_coordinator NAME CONFIG: sets `address`.
+start_coordinator() {
+  start "$1-coordinator" "${coordinator}" --config "$2" \
+    --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port"
+  local deadline=$((SECONDS + 30))
+  until [[ -s "${work}/$1.port" ]]; do
+    if [[ -n "$(ended_process)" ]]; then
+      fail_of "$1-coordinator" "did not start"
+    elif ((SECONDS > deadline)); then
+      fail_of "$1-coordinator" "did not open its port in 30 seconds"
+    fi
+    sleep 0.1
+  done
+  address="127.0.0.1:$(<"${work}/$1.port")"
+}
+
+# Sets run_state, step, total_steps, merged, total_rounds, loss, rate, up, down,
+# data_parallel and tokens from the status service at `address`.
+read_status() {
+  local values new_loss new_rate
+  values="$("${causeway}" status --coordinator "${address}" --json \
+    2>"${work}/status.log" | perl -MJSON::PP -e '
+      local $/;
+      my $run = decode_json(<STDIN>)->{run};
+      print join " ", map { $run->{$_} } qw(state run_step total_steps rounds
+        total_rounds loss tokens_per_second bytes_received bytes_sent
+        bytes_data_parallel tokens_merged parameters)' 2>/dev/null)" || return 1
+  read -r run_state step total_steps merged total_rounds new_loss new_rate up \
+    down data_parallel tokens parameters <<<"${values}"
+  # Islands that have left report no more; what they said last still holds.
+  if [[ "${new_loss}" != 0 ]]; then loss="${new_loss}"; fi
+  if [[ "${new_rate}" != 0 ]]; then rate="${new_rate}"; fi
+}
+
+megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
+
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# One line of the progress display.
+progress_line() {
+  local elapsed="$1" left=-
+  if ((step > 0 && step <= total_steps)); then
+    left="$(clock $((elapsed * (total_steps - step) / step)))"
+  fi
+  awk -v elapsed="$(clock "${elapsed}")" -v step="${step}/${total_steps}" \
+    -v round="${merged}/${total_rounds}" -v loss="${loss}" -v rate="${rate}" \
+    -v up="$(megabytes "${up}")" -v down="$(megabytes "${down}")" \
+    -v left="${left}" 'BEGIN {
+      printf "%7s %11s %8s %8s %11.0f %10s %10s %8s", elapsed, step, round,
+        (loss > 0 ? sprintf("%.4f", loss) : "-"), rate, up, down, left
+    }'
+}
+
+# Shows the progress of the run at `address` until it is finished: a line that
+# is kept for each tenth of the run, and in a terminal a live one below it.
+follow_run() {
+  local began=${SECONDS} tenth shown=-1 failures=0 ended
+  loss=0 rate=0
+  printf '%7s %11s %8s %8s %11s %10s %10s %8s\n' time step round loss \
+    tokens/s up down left
+  while true; do
+    # Asked first: an island may end as soon as the run is finished.
+    ended="$(ended_process)"
+    if read_status; then
+      failures=0
+      tenth=$((total_steps > 0 ? step * 10 / total_steps : 0))
+      if [[ -t 1 ]]; then
+        printf '\r\e[K%s' "$(progress_line $((SECONDS - began)))"
+      fi
+      if ((tenth > shown)) || [[ "${run_state}" == FINISHED ]]; then
+        if [[ -t 1 ]]; then
+          printf '\n'
+        else
+          say "$(progress_line $((SECONDS - began)))"
+        fi
+        shown="${tenth}"
+      fi
+      if [[ "${run_state}" == FINISHED ]]; then break; fi
+    elif ((++failures == 5)); then
+      cat "${work}/status.log" >&2
+      fail "the coordinator does not answer"
+    fi
+    if [[ -n "${ended}" ]]; then
+      fail_of "${ended}" "ended before the run was finished"
+    fi
+    sleep 1
+  done
+  if [[ -t 1 ]]; then printf '\r\e[K'; fi
+}
+
+# Waits for the islands, which end by themselves once the run is finished, and
+# then stops the coordinator. A worker's exit code is part of the result.
+end_run() {
+  local pid
+  for pid in "${pids[@]:1}"; do
+    wait "${pid}" || fail_of "${names[${pid}]}" "failed"
+  done
+  pids=("${pids[0]}")
+  stop_processes
+}
+
+# evaluate NAME: prints the validation loss of that run's outer parameters.
+evaluate() {
+  "${causeway}" evaluate "${work}/$1" --data "${data[@]}" --json \
+    2>"${work}/evaluate.log" | perl -MJSON::PP -e '
+      local $/;
+      print decode_json(<STDIN>)->{loss}' 2>/dev/null || {
+    fail_of evaluate "of the model of $1 failed"
+  }
+}
+
+# ---- Results
+
+# print_table ROUNDS UP DOWN DATA_PARALLEL TOKENS PARAMETERS
+print_table() {
+  say ""
+  awk -v start="${loss_start}" -v alone="${loss_alone}" -v end="${loss_end}" '
+    function row(name, loss) {
+      printf "%-28s %15.4f %15.4f\n", name, loss, loss / log(2)
+    }
+    BEGIN {
+      printf "%-28s %15s %15s\n", "", "validation loss", "bits per byte"
+      row("before training", start)
+      row("one island alone", alone)
+      row("two islands, merged", end)
+    }'
+  say ""
+  awk -v rounds="$1" -v up="$2" -v down="$3" -v parallel="$4" -v tokens="$5" \
+    -v parameters="$6" -v seconds="${training_seconds}" \
+    -v wall="${wall_seconds}" 'BEGIN {
+      printf "%-28s %.2f million\n", "parameters", parameters / 1e6
+      printf "%-28s %d rounds, %.2f million tokens, %d s\n", "two islands",
+        rounds, tokens / 1e6, seconds
+      printf "%-28s %.1f MB up, %.1f MB down\n", "sent", up / 1e6, down / 1e6
+      printf "%-28s %.1f MB, %.1f times as much\n",
+        "data parallel would send", parallel / 1e6, parallel / (up + down)
+      printf "%-28s %d s\n", "everything after the build", wall
+    }'
+}
+
+# The same arguments.
+write_report() {
+  printf '{
+  "val_loss_start": %s,
+  "val_loss_end": %s,
+  "val_loss_single_island": %s,
+  "bytes_up": %s,
+  "bytes_down": %s,
+  "bytes_data_parallel": %s,
+  "wall_seconds": %s,
+  "tokens": %s,
+  "rounds": %s,
+  "islands": 2
+}
+' "${loss_start}" "${loss_end}" "${loss_alone}" "$2" "$3" "$4" \
+    "${wall_seconds}" "$5" "$1"
+}
+
+# ---- Main
+
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
+if ((${#texts[@]} > 0)); then
+  deploy/install_deps.sh build
+else
+  deploy/install_deps.sh build quickstart
+fi
+
+say "" "Building..."
+mapfile -t display < <(bazel_display_options)
+"${BAZEL[@]}" build "${display[@]}" //server:causeway-coordinator \
+  //worker:causeway-worker //cli:causeway
+bin="$("${BAZEL[@]}" info bazel-bin 2>/dev/null)"
+readonly coordinator="${bin}/server/causeway-coordinator"
+readonly worker="${bin}/worker/causeway-worker"
+readonly causeway="${bin}/cli/causeway"
+
+work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-quickstart.XXXXXX")"
+began=${SECONDS}
+cores="$(nproc)"
+: "${threads:=$((cores < 2 ? 1 : cores > 8 ? 4 : cores / 2))}"
+
+data=(${texts[@]+"${texts[@]}"})
+if ((${#data[@]} == 0)); then
+  data=("${work}/perl_manual.txt")
+  # Tables and indexes are no prose.
+  mapfile -t pages < <(dpkg -L perl-doc | grep '\.pod$' |
+    grep -vE '/perl(toc|api|intern|modlib|uniprops)\.pod$')
+  perl deploy/pod_prose.pl "${pages[@]}" >"${data[0]}"
+fi
+
+# As the worker takes them; file names with commas were refused above.
+data_list="$(IFS=, && printf '%s' "${data[*]}")"
+
+say "" "Two islands, ${threads} thread(s) each, on $(
+  megabytes "$(cat "${data[@]}" | wc -c)"
+) of text" ""
+configure "${work}/islands.textproto" 2
+start_coordinator islands "${work}/islands.textproto"
+loss_start="$(evaluate islands)"
+for island in north south; do
+  start "island-${island}" "${worker}" --coordinator "${address}" \
+    --island "${island}" --threads "${threads}" --data "${data_list}"
+done
+training_began=${SECONDS}
+follow_run
+training_seconds=$((SECONDS - training_began))
+end_run
+loss_end="$(evaluate islands)"
+readonly run=("${merged}" "${up}" "${down}" "${data_parallel}" "${tokens}"
+  "${parameters}")
+
+say "" "One island alone, $((2 * threads)) thread(s), same steps and data" ""
+configure "${work}/alone.textproto" 1
+start_coordinator alone "${work}/alone.textproto"
+start "island-alone" "${worker}" --coordinator "${address}" --island alone \
+  --threads "$((2 * threads))" --data "${data_list}"
+follow_run
+end_run
+loss_alone="$(evaluate alone)"
+wall_seconds=$((SECONDS - began))
+
+print_table "${run[@]}"
+say "" "The merged model continues \"The \":" ""
+"${causeway}" sample "${work}/islands" --prompt "The " --tokens 300 \
+  2>"${work}/sample.log" | fold -s -w 76 | sed 's/^/  /' ||
+  fail_of sample "of the merged model failed"
+if [[ -n "${report}" ]]; then
+  write_report "${run[@]}" >"${report}"
+  say "" "Wrote ${report}"
+fi
+
+say ""
+if ! awk -v start="${loss_start}" -v end="${loss_end}" \
+  'BEGIN { exit !(end < 0.9 * start) }'; then
+  fail "the merged model did not learn: its validation loss went from \
+${loss_start} to ${loss_end}, not down by a tenth at least"
+fi
+if awk -v alone="${loss_alone}" -v end="${loss_end}" \
+  'BEGIN { exit !(end < alone) }'; then
+  say "The merged model learnt, and is better than one island alone."
+else
+  say "The merged model learnt, but is no better than one island alone."
+fi
