@@ -216,8 +216,7 @@ void CheckData(const v1::RunConfig& config, Checker& check) {
   const v1::DataConfig& data = config.data();
   check.Enum("data.tokenizer", data.tokenizer(),
              *v1::DataConfig::Tokenizer_descriptor());
-  check.OpenRange("data.validation_fraction", data.validation_fraction(), 0,
-                  0.5);
+  check.Range("data.validation_fraction", data.validation_fraction(), 0, 0.5);
   check.Range("data.shards", data.shards(), 1, 4096);
   if (data.tokenizer() == v1::DataConfig::BYTES &&
       config.model().vocab_size() < kByteVocabulary) {
@@ -421,6 +420,10 @@ std::string IdentityDifference(const v1::RunConfig& original,
     plan.set_inner_steps_per_round(sync.inner_steps_per_round());
     plan.set_fragments(sync.fragments());
     plan.set_pattern(sync.pattern());
+    // These decide whether a fragment has momentum and a residual.
+    plan.set_downlink_format(sync.downlink_format());
+    part.mutable_outer_optimizer()->set_algorithm(
+        config.outer_optimizer().algorithm());
     return part;
   };
   return ConfigDifference(identity(original), identity(proposed));

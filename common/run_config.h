@@ -39,8 +39,9 @@ absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path);
 bool IsValidName(absl::string_view name);
 
 // Says which part of the identity of a run (model, seed, tokenizer, plan of
-// fragments) differs between the configuration a run was made with and the
-// one it is to be continued with; empty if none does.
+// fragments, and what decides the shape of the stored state) differs between
+// the configuration a run was made with and the one it is to be continued with;
+// empty if none does.
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed);
 

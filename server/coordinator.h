@@ -6,12 +6,11 @@
 // that the same rules run in tests and simulations.
 //
 // An event is a method. It returns what the caller of the event should hear,
-// and appends to `Effects` what must be done about it, in this order:
-//   1. persist `joined`, `ended` and `events`;
-//   2. only then answer the event's caller;
-//   3. drop `discarded` uploads, publish View() if `view_changed`, and start
-//      `outer_steps`. Each is answered by OuterStepCommitted or
-//      OuterStepFailed.
+// and appends to `Effects` what must be done about it. `joined`, `ended` and
+// `events` are persisted first; nothing else may happen before. Then, in any
+// order: answer the event's caller, drop `discarded` uploads, publish View() if
+// `view_changed`, start `outer_steps` (each is answered by OuterStepCommitted
+// or OuterStepFailed).
 //
 // Not thread-safe.
 #ifndef SERVER_COORDINATOR_H_

@@ -41,7 +41,9 @@ void Engine::StartThreads(Effects effects,
   {
     absl::MutexLock lock(&mu_);
     for (const LedgerSum& sum : ledger) {
-      if (sum.fate == ContributionFate::kMerged) CountMerged(sum);
+      if (sum.fate != ContributionFate::kMerged) continue;
+      merged_token_values_ += static_cast<double>(sum.tokens) *
+                              static_cast<double>(FragmentSize(sum.fragment));
     }
     const absl::Status persisted = Persist(effects);
     LOG_IF(ERROR, !persisted.ok()) << persisted;
@@ -62,12 +64,14 @@ Engine::~Engine() {
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
   Effects effects;
   absl::StatusOr<v1::JoinResponse> response;
+  absl::Status persisted;
   {
     absl::MutexLock lock(&mu_);
     response = coordinator_.Join(request, options_.now(), effects);
-    RETURN_IF_ERROR(Persist(effects));
+    persisted = Persist(effects);
   }
   CarryOut(effects);
+  RETURN_IF_ERROR(persisted);
   return response;
 }
 
@@ -75,14 +79,16 @@ absl::StatusOr<v1::SessionResponse> Engine::Heartbeat(
     const v1::SessionRequest& request) {
   Effects effects;
   v1::SessionResponse view;
+  absl::Status persisted;
   {
     absl::MutexLock lock(&mu_);
     RETURN_IF_ERROR(coordinator_.Heartbeat(
         request.identity(), request.progress(), options_.now(), effects));
-    RETURN_IF_ERROR(Persist(effects));
+    persisted = Persist(effects);
     view = coordinator_.View(request.identity());
   }
   CarryOut(effects);
+  RETURN_IF_ERROR(persisted);
   return view;
 }
 
@@ -117,24 +123,27 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   RETURN_IF_ERROR(staging_.Verify(KeyOf(header), header.object()));
   Effects effects;
   absl::StatusOr<v1::ContributeResponse> response;
+  absl::Status persisted;
   {
     absl::MutexLock lock(&mu_);
     response = coordinator_.Complete(header, options_.now(), effects);
-    RETURN_IF_ERROR(Persist(effects));
+    persisted = Persist(effects);
   }
   CarryOut(effects);
+  RETURN_IF_ERROR(persisted);
   return response;
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {
   Effects effects;
+  absl::Status persisted;
   {
     absl::MutexLock lock(&mu_);
     RETURN_IF_ERROR(coordinator_.Leave(request, options_.now(), effects));
-    RETURN_IF_ERROR(Persist(effects));
+    persisted = Persist(effects);
   }
   CarryOut(effects);
-  return absl::OkStatus();
+  return persisted;
 }
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
@@ -203,7 +212,13 @@ absl::Status Engine::Persist(Effects& effects) {
   }
   // What could not be written stays, and goes first the next time: nobody may
   // hear of a membership that a restart would not know.
-  RETURN_IF_ERROR(state_->log().Apply(unwritten_));
+  const absl::Status written = state_->log().Apply(unwritten_);
+  if (!written.ok()) {
+    // Whatever the reason, it is this machine's: islands go on and try again.
+    return absl::UnavailableError(
+        absl::StrCat("the coordinator cannot write its commit log: ",
+                     std::string(written.message())));
+  }
   unwritten_ = {};
   return absl::OkStatus();
 }
@@ -262,12 +277,11 @@ void Engine::RunOuterStep(const OuterStepOrder& order) {
       outcome->duration = end - begin;
       ++outer_steps_;
       outer_step_time_ += outcome->duration;
-      LedgerSum sum{.fragment = order.fragment};
+      const double size = static_cast<double>(FragmentSize(order.fragment));
       for (const v1::ContributionHeader& header : order.contributions) {
-        sum.tokens += header.tokens();
-        sum.inner_steps += header.inner_steps();
+        merged_token_values_ += static_cast<double>(header.tokens()) * size;
+        merged_step_values_ += static_cast<double>(header.inner_steps()) * size;
       }
-      CountMerged(sum);
       coordinator_.OuterStepCommitted(order, *outcome, end, effects);
     } else {
       coordinator_.OuterStepFailed(order, outcome.status(), end, effects);
@@ -353,11 +367,10 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                           .merged_norm = after.gradient_norm};
 }
 
-void Engine::CountMerged(const LedgerSum& sum) {
-  const double size = static_cast<double>(
-      coordinator_.options().plan.fragments(sum.fragment).size());
-  merged_token_values_ += static_cast<double>(sum.tokens) * size;
-  merged_step_values_ += static_cast<double>(sum.inner_steps) * size;
+uint64_t Engine::FragmentSize(uint32_t fragment) const {
+  return coordinator_.options()
+      .plan.fragments(static_cast<int>(fragment))
+      .size();
 }
 
 uint64_t Engine::AddListener(std::function<void()> listener) {

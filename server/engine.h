@@ -120,11 +120,12 @@ class Engine {
                                                const v1::FragmentPlan& plan);
   // `effects` are the events of the start, `ledger` what was merged before.
   void StartThreads(Effects effects, const std::vector<LedgerSum>& ledger);
-  // Adds merged contributions to the totals below.
-  void CountMerged(const LedgerSum& sum) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t FragmentSize(uint32_t fragment) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Persists what must be durable before the caller of an event is answered.
   absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Does the rest; call without the lock.
+  // Does the rest, also if Persist failed: a round that has closed must be
+  // merged. Call without the lock.
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
@@ -147,8 +148,8 @@ class Engine {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Effects that could not be written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
-  // Tokens and inner steps of merged contributions, each times the values of
-  // its fragment: divided by the model's size, those of the whole model.
+  // Of merged contributions, each times the values of its fragment: tokens of
+  // the whole run, and inner steps since this process took it up.
   double merged_token_values_ ABSL_GUARDED_BY(mu_) = 0;
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t outer_steps_ ABSL_GUARDED_BY(mu_) = 0;

@@ -132,25 +132,26 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
 
 absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
                                               const v1::FragmentPlan& plan) {
-  uint64_t largest = 0;
+  // All fragments at once: they are in flight together when the overlap is
+  // long, and at the last step. With less, islands could hold the memory that
+  // the others need to close the rounds.
+  uint64_t needed = 0;
   for (const v1::Fragment& fragment : plan.fragments()) {
-    largest = std::max(
-        largest,
+    needed +=
         MaxEncodedBytes({.format = config.synchronization().uplink_format(),
                          .block_size = config.synchronization().block_size()},
-                        fragment.size()));
+                        fragment.size());
   }
-  const uint64_t round = largest * config.membership().max_islands();
+  needed *= config.membership().max_islands();
   const uint64_t configured = config.storage().max_staging_bytes();
-  if (configured != 0 && configured < round) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("storage.max_staging_bytes is ", configured,
-                     "; one round of membership.max_islands = ",
-                     config.membership().max_islands(),
-                     " contributions to the largest fragment takes ", round,
-                     "; allowed: that or more, or 0 to have it derived"));
+  if (configured != 0 && configured < needed) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "storage.max_staging_bytes is ", configured,
+        "; contributions of membership.max_islands = ",
+        config.membership().max_islands(), " islands to every fragment take ",
+        needed, "; allowed: that or more, or 0 to have it derived"));
   }
-  return configured == 0 ? round : configured;
+  return configured == 0 ? needed : configured;
 }
 
 }  // namespace causeway

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sync/fragment_synchronizer.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
@@ -131,7 +133,15 @@ void FragmentSynchronizer::Send(uint32_t id,
 absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
     uint32_t id, absl::Span<float> parameters) {
   const FragmentLink& link = *fragments_[id].link;
-  const absl::Time begin = options_.now();
+  {
+    absl::MutexLock lock(&wait_mu_);
+    waiting_since_ = options_.now();
+  }
+  const absl::Cleanup account = [this] {
+    absl::MutexLock lock(&wait_mu_);
+    waited_ += options_.now() - waiting_since_;
+    waiting_since_ = absl::InfiniteFuture();
+  };
   while (!link.AwaitReady(absl::Milliseconds(200))) {
     RETURN_IF_ERROR(link.status());
     const IslandView view = session_->view();
@@ -142,7 +152,6 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
       return false;
     }
   }
-  waited_ns_ += absl::ToInt64Nanoseconds(options_.now() - begin);
   Apply(id, parameters);
   return true;
 }
@@ -170,6 +179,12 @@ void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
     rebased_ = true;
   }
   fragment.sent = {};
+}
+
+absl::Duration FragmentSynchronizer::waited() const {
+  absl::MutexLock lock(&wait_mu_);
+  return waited_ +
+         std::max(absl::ZeroDuration(), options_.now() - waiting_since_);
 }
 
 uint64_t FragmentSynchronizer::NewestVersion(const IslandView& view,

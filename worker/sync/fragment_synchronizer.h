@@ -16,13 +16,14 @@
 #ifndef WORKER_SYNC_FRAGMENT_SYNCHRONIZER_H_
 #define WORKER_SYNC_FRAGMENT_SYNCHRONIZER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
@@ -69,8 +70,9 @@ class FragmentSynchronizer {
   absl::StatusOr<Outcome> AfterStep(uint64_t step, uint64_t tokens,
                                     absl::Span<float> parameters);
 
-  // Time training stood still for synchronization. Thread-safe.
-  absl::Duration waited() const { return absl::Nanoseconds(waited_ns_.load()); }
+  // Time training stood still for synchronization, a wait that is under way
+  // included. Thread-safe.
+  absl::Duration waited() const;
 
  private:
   // Training since the fragment's anchor that no merged contribution contains.
@@ -103,7 +105,10 @@ class FragmentSynchronizer {
   std::vector<Fragment> fragments_;
   // Whether an update was applied as a rebase since the last AfterStep.
   bool rebased_ = false;
-  std::atomic<int64_t> waited_ns_ = 0;
+  mutable absl::Mutex wait_mu_;
+  absl::Duration waited_ ABSL_GUARDED_BY(wait_mu_);
+  // Of the wait under way.
+  absl::Time waiting_since_ ABSL_GUARDED_BY(wait_mu_) = absl::InfiniteFuture();
 };
 
 }  // namespace causeway

@@ -39,6 +39,16 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
                                    arguments);
 }
 
+// How long a call waits for its connection before it fails and says why.
+constexpr absl::Duration kConnectWait = absl::Seconds(2);
+
+// gRPC notices that a connection is up only while somebody waits on its
+// channel. Our pauses between tries wait on nothing, so without this a
+// coordinator that is back would be found seconds later, by chance.
+void AwaitConnection(grpc::Channel& channel) {
+  channel.WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectWait));
+}
+
 class GrpcControlStream : public ControlStream {
  public:
   explicit GrpcControlStream(v1::Coordinator::Stub& stub)
@@ -64,11 +74,14 @@ class GrpcCoordinatorClient : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
       : options_(options),
-        control_(v1::Coordinator::NewStub(NewChannel(options.address))),
-        bulk_(v1::Coordinator::NewStub(NewChannel(options.address))) {}
+        control_channel_(NewChannel(options.address)),
+        bulk_channel_(NewChannel(options.address)),
+        control_(v1::Coordinator::NewStub(control_channel_)),
+        bulk_(v1::Coordinator::NewStub(bulk_channel_)) {}
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
+    AwaitConnection(*control_channel_);
     Call call(*this, 0);
     RETURN_IF_ERROR(call.status());
     v1::JoinResponse response;
@@ -78,12 +91,14 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   std::unique_ptr<ControlStream> OpenSession() override {
+    AwaitConnection(*control_channel_);
     return std::make_unique<GrpcControlStream>(*control_);
   }
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
       const v1::ContributionHeader& header,
       absl::string_view encoded) override {
+    AwaitConnection(*bulk_channel_);
     Call call(*this, encoded.size());
     RETURN_IF_ERROR(call.status());
     const auto stream = bulk_->Contribute(&call.context());
@@ -112,6 +127,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   absl::Status FetchUpdate(const v1::FetchUpdateRequest& request,
                            UpdateDownload& download) override {
+    AwaitConnection(*bulk_channel_);
     Call call(*this, download.object.encoded_bytes());
     RETURN_IF_ERROR(call.status());
     v1::FetchUpdateRequest resumed = request;
@@ -146,6 +162,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   absl::Status FetchParameters(const v1::FetchParametersRequest& request,
                                ParametersDownload& download) override {
+    AwaitConnection(*bulk_channel_);
     Call call(*this, download.bytes.size());
     RETURN_IF_ERROR(call.status());
     v1::FetchParametersRequest resumed = request;
@@ -259,6 +276,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   const GrpcCoordinatorClientOptions options_;
+  const std::shared_ptr<grpc::Channel> control_channel_;
+  const std::shared_ptr<grpc::Channel> bulk_channel_;
   const std::unique_ptr<v1::Coordinator::Stub> control_;
   const std::unique_ptr<v1::Coordinator::Stub> bulk_;
   std::atomic<uint64_t> bytes_up_ = 0;
