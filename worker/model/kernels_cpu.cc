@@ -39,8 +39,9 @@ HWY_INLINE float MaxOf(const float* values, int64_t size) {
 // values[i] <- exp(values[i] - shift); returns their sum.
 HWY_INLINE float ExpInPlace(float shift, int64_t size, float* values) {
   return SumOf(size, [=](auto tag, int64_t i) HWY_ATTR {
-    const auto e =
-        hn::Exp(tag, hn::Sub(hn::LoadU(tag, values + i), hn::Set(tag, shift)));
+    const auto x = hn::Sub(hn::LoadU(tag, values + i), hn::Set(tag, shift));
+    // Highway's Exp makes 0 of NaN, which would hide that training diverged.
+    const auto e = hn::IfThenElse(hn::Eq(x, x), hn::Exp(tag, x), x);
     hn::StoreU(e, tag, values + i);
     return e;
   });

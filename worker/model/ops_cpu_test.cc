@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <tuple>
@@ -347,6 +348,20 @@ TEST_P(OpsCpuTest, CrossEntropy) {
       ExpectNear(losses, want_losses, 1e-5);
       ExpectNear(logits, want, 1e-5);
     }
+  }
+}
+
+// Divergence must show in the loss wherever it begins.
+TEST_P(OpsCpuTest, CrossEntropyKeepsNanOfAnyLogit) {
+  constexpr int64_t kVocabSize = 37;
+  for (int64_t at = 0; at < kVocabSize; ++at) {
+    Floats logits(kVocabSize, 1.0f);
+    logits[at] = std::numeric_limits<float>::quiet_NaN();
+    const int32_t target = 5;
+    float loss = 0;
+    ops_->CrossEntropyWithGradient(&target, 1, kVocabSize, 1, logits.data(),
+                                   &loss);
+    EXPECT_TRUE(std::isnan(loss)) << at;
   }
 }
 
