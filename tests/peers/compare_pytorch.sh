@@ -17,10 +17,11 @@ if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
   echo "compare_pytorch.sh: install python3-torch first" >&2
   exit 1
 fi
-read -r -a bazel <<<"${BAZEL:-bazel}"
-"${bazel[@]}" build //worker/model:train_benchmark >&2
-benchmark=$("${bazel[@]}" info bazel-bin 2>/dev/null)
-readonly benchmark=$benchmark/worker/model/train_benchmark
+# shellcheck source=deploy/bazel.sh
+. deploy/bazel.sh
+"${BAZEL[@]}" build --symlink_prefix=/ --noshow_progress //worker/model:train_benchmark >&2
+benchmark="$("${BAZEL[@]}" info bazel-bin)/worker/model/train_benchmark"
+readonly benchmark
 
 # Without these PyTorch is two to three times slower: OpenBLAS 0.3.21 does not
 # know newer CPUs, and malloc returns the activations to the kernel after each
