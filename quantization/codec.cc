@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "quantization/block_codec.h"
 #include "quantization/dense_codec.h"
 
 namespace causeway {
@@ -15,18 +16,58 @@ namespace {
 struct FormatEntry {
   v1::Format format;
   bool lossless;
-  // Bytes of one value, for formats without scales.
-  uint64_t value_bytes;
-  std::unique_ptr<Encoder> (*new_encoder)(uint64_t values,
+  uint64_t (*encoded_bytes)(const CodecSpec& spec, uint64_t values);
+  std::unique_ptr<Encoder> (*new_encoder)(const CodecSpec& spec,
+                                          uint64_t values,
                                           absl::Span<char> buffer);
-  std::unique_ptr<Decoder> (*new_decoder)(uint64_t values,
+  std::unique_ptr<Decoder> (*new_decoder)(const CodecSpec& spec,
+                                          uint64_t values,
                                           absl::string_view encoded);
 };
 
+template <uint64_t kBytes,
+          std::unique_ptr<Encoder> (*kNewEncoder)(uint64_t, absl::Span<char>),
+          std::unique_ptr<Decoder> (*kNewDecoder)(uint64_t, absl::string_view)>
+constexpr FormatEntry Dense(v1::Format format, bool lossless) {
+  return {format, lossless,
+          [](const CodecSpec&, uint64_t values) { return kBytes * values; },
+          [](const CodecSpec&, uint64_t values, absl::Span<char> buffer) {
+            return kNewEncoder(values, buffer);
+          },
+          [](const CodecSpec&, uint64_t values, absl::string_view encoded) {
+            return kNewDecoder(values, encoded);
+          }};
+}
+
+template <BlockFormat kFormat>
+constexpr FormatEntry Blocks(v1::Format format) {
+  return {
+      format, /*lossless=*/false,
+      [](const CodecSpec& spec, uint64_t values) {
+        return BlockEncodedBytes(kFormat, spec.block_size, values);
+      },
+      [](const CodecSpec& spec, uint64_t values, absl::Span<char> buffer) {
+        return NewBlockEncoder(kFormat, spec.block_size, values, buffer);
+      },
+      [](const CodecSpec& spec, uint64_t values, absl::string_view encoded) {
+        return NewBlockDecoder(kFormat, spec.block_size, values, encoded);
+      }};
+}
+
 constexpr FormatEntry kFormats[] = {
-    {v1::FP32, true, kFp32Bytes, NewFp32Encoder, NewFp32Decoder},
-    {v1::BF16, false, kBf16Bytes, NewBf16Encoder, NewBf16Decoder},
+    Dense<kFp32Bytes, NewFp32Encoder, NewFp32Decoder>(v1::FP32, true),
+    Dense<kBf16Bytes, NewBf16Encoder, NewBf16Decoder>(v1::BF16, false),
+    Blocks<BlockFormat::kFp8E4m3>(v1::FP8_E4M3),
+    Blocks<BlockFormat::kInt8>(v1::INT8),
+    Blocks<BlockFormat::kInt4>(v1::INT4),
+    Blocks<BlockFormat::kNf4>(v1::NF4),
+    Blocks<BlockFormat::kE2m1>(v1::E2M1),
+    Blocks<BlockFormat::kE3m0>(v1::E3M0),
 };
+
+// No format has less than 4 bits a value. Beyond this, bytes are not computed:
+// `values` may be anything a peer says, and must not overflow.
+constexpr uint64_t kMaxValuesPerByte = 2;
 
 // Null if there is no such format.
 const FormatEntry* FindFormat(v1::Format format) {
@@ -71,12 +112,12 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
 bool IsLossless(v1::Format format) { return KnownFormat(format).lossless; }
 
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values) {
-  return values * KnownFormat(spec.format).value_bytes;
+  return KnownFormat(spec.format).encoded_bytes(spec, values);
 }
 
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec, uint64_t values,
                                     absl::Span<char> buffer) {
-  return KnownFormat(spec.format).new_encoder(values, buffer);
+  return KnownFormat(spec.format).new_encoder(spec, values, buffer);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
@@ -84,15 +125,18 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      uint64_t values) {
   RETURN_IF_ERROR(CheckCodecSpec(spec));
   const FormatEntry& entry = KnownFormat(spec.format);
-  // By division: `values` may be anything and must not overflow a product.
-  if (encoded.size() % entry.value_bytes != 0 ||
-      encoded.size() / entry.value_bytes != values) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s encoding has %d bytes, but %d values take %d bytes each",
-        v1::Format_Name(spec.format), encoded.size(), values,
-        entry.value_bytes));
+  if (values / kMaxValuesPerByte > encoded.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s encoding has %d bytes, too few for %d values",
+                        v1::Format_Name(spec.format), encoded.size(), values));
   }
-  return entry.new_decoder(values, encoded);
+  const uint64_t bytes = entry.encoded_bytes(spec, values);
+  if (encoded.size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s encoding has %d bytes, but %d values take %d bytes",
+        v1::Format_Name(spec.format), encoded.size(), values, bytes));
+  }
+  return entry.new_decoder(spec, values, encoded);
 }
 
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,

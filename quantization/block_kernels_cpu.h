@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inner loops of quantization/block_format.h for CPUs: one source in
+// Highway, compiled for several instruction sets, of which the best that the
+// machine has is taken at run time. Bit-identical to
+// quantization/block_reference.h on all of them.
+//
+// Kernels work on whole units of kBlockUnit values, which are whole blocks and
+// whole groups of 4-bit codes for every block size; the caller fills up what is
+// left of a vector. `scales` and `codes` are the two planes from the unit on
+// and need no alignment. Source and destination do not overlap. Thread-safe.
+#ifndef QUANTIZATION_BLOCK_KERNELS_CPU_H_
+#define QUANTIZATION_BLOCK_KERNELS_CPU_H_
+
+#include <cstddef>
+
+#include "quantization/block_format.h"
+
+namespace causeway {
+
+inline constexpr size_t kBlockUnit = 256;
+
+struct BlockKernels {
+  // `decoded`, if not null, receives what Decode() will make of the values; it
+  // may be the same memory as `values`.
+  void (*encode)(size_t block_size, size_t units, const float* values,
+                 char* scales, char* codes, float* decoded);
+  void (*decode)(size_t block_size, size_t units, const char* scales,
+                 const char* codes, float* values);
+  // accumulator[i] += weight * decoded[i], rounded as Accumulate().
+  void (*decode_accumulate)(size_t block_size, size_t units, const char* scales,
+                            const char* codes, float weight,
+                            float* accumulator);
+};
+
+// Of the best instruction set that this machine has.
+const BlockKernels& CpuBlockKernels(BlockFormat format);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_BLOCK_KERNELS_CPU_H_
