@@ -284,7 +284,8 @@ TEST(DiLoCoTest, Mixing1IsNoCommunication) {
 class StreamingTest : public testing::TestWithParam<v1::Format> {};
 
 INSTANTIATE_TEST_SUITE_P(Formats, StreamingTest,
-                         testing::Values(v1::FP32, v1::BF16),
+                         testing::Values(v1::FP32, v1::BF16, v1::INT8,
+                                         v1::E3M0),
                          [](const testing::TestParamInfo<v1::Format>& info) {
                            return v1::Format_Name(info.param);
                          });
