@@ -103,7 +103,8 @@ v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
     *island.mutable_progress() = member.progress;
     island.set_contributions_merged(member.contributions_merged);
     // A token is contributed once to each fragment.
-    island.set_tokens_merged(member.tokens_merged / coordinator_.heads().size());
+    island.set_tokens_merged(member.tokens_merged /
+                             coordinator_.heads().size());
     island.set_shard(member.shard);
     island.set_reason(member.reason);
   }
