@@ -7,10 +7,10 @@
 //
 // An event is a method. It returns what the caller of the event should hear,
 // and appends to `Effects` what must be done about it. `joined`, `ended` and
-// `events` are persisted first; nothing else may happen before. Then, in any
-// order: answer the event's caller, drop `discarded` uploads, publish View() if
-// `view_changed`, start `outer_steps` (each is answered by OuterStepCommitted
-// or OuterStepFailed).
+// `events` are persisted first, and the caller hears its answer only if they
+// were. Then, whether they were or not, and in any order: drop `discarded`
+// uploads, publish View() if `view_changed`, start `outer_steps` (each is
+// answered by OuterStepCommitted or OuterStepFailed).
 //
 // Not thread-safe.
 #ifndef SERVER_COORDINATOR_H_
