@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/block_kernels_cpu.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -33,9 +34,13 @@ using SignedBytes = hn::Rebind<int8_t, Floats>;
 using FloatVec = hn::Vec<Floats>;
 using IntVec = hn::Vec<Ints>;
 
-// How far ahead of the reads memory is asked for; further than the hardware
-// looks by itself across pages. Asking beyond the end of an array does no harm.
-constexpr size_t kPrefetchBytes = 4096;
+// How far ahead of the reads memory is asked for: further than the hardware
+// looks by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest. Asking beyond
+// the end of an array does no harm.
+//
+// Encoders read a block twice, from memory and then from the cache. Half of
+// the lines ahead are asked for in each pass, so that memory is never idle.
+constexpr size_t kPrefetchBytes = 8192;
 
 HWY_INLINE void PrefetchAhead(const void* address) {
   hwy::Prefetch(static_cast<const char*>(address) + kPrefetchBytes);
@@ -45,21 +50,24 @@ HWY_INLINE IntVec Magnitude(IntVec bits) {
   return hn::And(bits, hn::Set(Ints(), 0x7fffffff));
 }
 
-// The sign of `value` at bit kPosition, nothing else.
+// `magnitude` with the sign of `value` at bit kPosition.
 template <int kPosition>
-HWY_INLINE IntVec SignAt(FloatVec value) {
+HWY_INLINE IntVec WithSignAt(IntVec magnitude, FloatVec value) {
   const auto bits = hn::BitCast(Words(), value);
-  return hn::BitCast(Ints(), hn::And(hn::ShiftRight<31 - kPosition>(bits),
-                                     hn::Set(Words(), 1u << kPosition)));
+  const auto sign = hn::BitCast(Ints(), hn::ShiftRight<31 - kPosition>(bits));
+  return hn::OrAnd(magnitude, sign, hn::Set(Ints(), 1 << kPosition));
 }
 
-HWY_INLINE IntVec OrSignUnlessZero(IntVec magnitude, IntVec sign) {
+template <int kPosition>
+HWY_INLINE IntVec WithSignUnlessZero(IntVec magnitude, FloatVec value) {
   const auto not_zero = hn::Gt(magnitude, hn::Zero(Ints()));
-  return hn::IfThenElseZero(not_zero, hn::Or(magnitude, sign));
+  return hn::IfThenElseZero(not_zero, WithSignAt<kPosition>(magnitude, value));
 }
 
-// Codes of the values of one block, one in each 32-bit lane; only the low
-// CodeBits are meant. `scale` is a valid scale and not 0, values are finite.
+// Codes of the values of one block, one in each 32-bit lane. What lies above
+// the code's bits is cut off later. `scale` is usable (see UsableScale), so
+// values are finite and none needs to be clamped: the largest is at most
+// (1 + 2^-8) times the top level, which rounds to the top level by itself.
 template <BlockFormat kFormat>
 class Quantizer;
 
@@ -78,10 +86,9 @@ class Quantizer<BlockFormat::kE3m0> {
     const auto magnitude = Magnitude(hn::BitCast(ints, value));
     const auto code =
         hn::ShiftRight<23>(hn::Sub(magnitude, hn::Set(ints, code0_)));
-    const auto clamped =
-        hn::Max(hn::Min(code, hn::Set(ints, 7)), hn::Set(ints, 1));
-    return hn::IfThenElseZero(hn::Gt(magnitude, hn::Set(ints, zero_)),
-                              hn::Or(clamped, SignAt<3>(value)));
+    const auto not_zero = hn::Gt(magnitude, hn::Set(ints, zero_));
+    return hn::IfThenElseZero(
+        not_zero, WithSignAt<3>(hn::Max(code, hn::Set(ints, 1)), value));
   }
 
  private:
@@ -89,27 +96,27 @@ class Quantizer<BlockFormat::kE3m0> {
   const int32_t zero_;
 };
 
-template <int kTop>
+// Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it
+// in two's complement in the lowest bits.
 class IntegerQuantizer {
  public:
   explicit IntegerQuantizer(float scale) : reciprocal_(1.0f / scale) {}
 
   HWY_INLINE IntVec Codes(FloatVec value) const {
-    const Ints ints;
-    const auto code =
-        hn::NearestInt(hn::Mul(value, hn::Set(Floats(), reciprocal_)));
-    return hn::Max(hn::Min(code, hn::Set(ints, kTop)), hn::Set(ints, -kTop));
+    const Floats floats;
+    const auto quotient = hn::Mul(value, hn::Set(floats, reciprocal_));
+    return hn::BitCast(Ints(), hn::Add(quotient, hn::Set(floats, 0x1.8p23f)));
   }
 
  private:
   const float reciprocal_;
 };
 template <>
-class Quantizer<BlockFormat::kInt8> : public IntegerQuantizer<127> {
+class Quantizer<BlockFormat::kInt8> : public IntegerQuantizer {
   using IntegerQuantizer::IntegerQuantizer;
 };
 template <>
-class Quantizer<BlockFormat::kInt4> : public IntegerQuantizer<7> {
+class Quantizer<BlockFormat::kInt4> : public IntegerQuantizer {
   using IntegerQuantizer::IntegerQuantizer;
 };
 
@@ -153,7 +160,7 @@ class Quantizer<BlockFormat::kE2m1> {
       code = hn::IfThenElse(hn::RebindMask(Ints(), above),
                             hn::Set(Ints(), level + 1), code);
     }
-    return OrSignUnlessZero(code, SignAt<3>(quotient));
+    return WithSignUnlessZero<3>(code, quotient);
   }
 
  private:
@@ -169,18 +176,20 @@ class Quantizer<BlockFormat::kFp8E4m3> {
     const Floats floats;
     const Ints ints;
     const auto quotient = hn::Mul(value, hn::Set(floats, reciprocal_));
-    const auto magnitude = hn::Min(hn::Abs(quotient), hn::Set(floats, 448.0f));
+    const auto magnitude = hn::Abs(quotient);
+    // Denormals are multiples of 2^-9, the last bit of 2^14.
     const auto denormal =
-        hn::NearestInt(hn::Mul(magnitude, hn::Set(floats, 0x1p9f)));
+        hn::Sub(hn::BitCast(ints, hn::Add(magnitude, hn::Set(floats, 0x1p14f))),
+                hn::Set(ints, std::bit_cast<int32_t>(0x1p14f)));
     const auto bits = hn::BitCast(ints, magnitude);
     const auto odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(ints, 1));
     const auto rounded =
         hn::ShiftRight<20>(hn::Add(hn::Add(bits, hn::Set(ints, 0x7ffff)), odd));
     const auto normal = hn::Sub(rounded, hn::Set(ints, (127 - 7) << 3));
     const auto is_denormal = hn::Lt(magnitude, hn::Set(floats, 0x1p-6f));
-    return OrSignUnlessZero(
-        hn::IfThenElse(hn::RebindMask(ints, is_denormal), denormal, normal),
-        SignAt<7>(quotient));
+    const auto magnitude_code =
+        hn::IfThenElse(hn::RebindMask(ints, is_denormal), denormal, normal);
+    return WithSignUnlessZero<7>(magnitude_code, quotient);
   }
 
  private:
@@ -305,11 +314,12 @@ HWY_INLINE void EncodeGroup(const float* values, const Quantizer<kFormat>& low,
     auto packed = hn::Zero(words);
     for (size_t row = 0; row < kRowsOfGroup; ++row) {
       const Quantizer<kFormat>& quantizer = row < kRowsOfGroup / 2 ? low : high;
+      if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
       const auto value = hn::LoadU(Floats(), values + row * kRow + lane);
-      const auto code = hn::And(hn::BitCast(words, quantizer.Codes(value)),
-                                hn::Set(words, 15));
+      const auto code = hn::BitCast(words, quantizer.Codes(value));
       packed =
-          hn::Or(packed, hn::ShiftLeftSame(code, static_cast<int>(4 * row)));
+          hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(4 * row)),
+                    hn::Set(words, 15u << (4 * row)));
     }
     hn::StoreU(packed, words, reinterpret_cast<uint32_t*>(codes) + lane);
   }
@@ -340,6 +350,7 @@ template <BlockFormat kFormat>
 HWY_INLINE void EncodeBytes(const float* values, size_t count,
                             const Quantizer<kFormat>& quantizer, char* codes) {
   for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
+    if (i % (2 * kRow) == kRow) PrefetchAhead(values + i);
     const auto code = quantizer.Codes(hn::LoadU(Floats(), values + i));
     hn::StoreU(hn::TruncateTo(Bytes(), hn::BitCast(Words(), code)), Bytes(),
                reinterpret_cast<uint8_t*>(codes) + i);
@@ -365,7 +376,6 @@ HWY_INLINE float AbsMax(const float* values, size_t count) {
   auto odd = hn::Zero(ints);
   for (size_t i = 0; i < count; i += 2 * kRow) {
     PrefetchAhead(values + i);
-    PrefetchAhead(values + i + kRow);
     for (size_t lane = 0; lane < kRow; lane += hn::Lanes(ints)) {
       const float* const at = values + i + lane;
       const auto first = hn::LoadU(Floats(), at);
@@ -409,6 +419,11 @@ void DecodeUnits(size_t block_size, size_t units, const char* scales,
   }
 }
 
+// Whether values of a block with this scale can be encoded as they are.
+HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
+  return scale != 0 && scale < LargestScale(format);
+}
+
 // Encodes the values of one unit, given the scales of its four quarters.
 template <BlockFormat kFormat>
 HWY_INLINE void EncodeUnit(const float* values, const float quarter_scales[4],
@@ -427,6 +442,27 @@ HWY_INLINE void EncodeUnit(const float* values, const float quarter_scales[4],
   }
 }
 
+// The same for scales that are not all usable.
+template <BlockFormat kFormat>
+HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
+                                          const float quarter_scales[4],
+                                          char* codes) {
+  float changed[kBlockUnit];
+  float scales[4];
+  for (size_t quarter = 0; quarter < 4; ++quarter) {
+    const float scale = quarter_scales[quarter];
+    // Values with an infinite scale or none become zeros, those beyond the
+    // largest scale saturate.
+    const bool is_number = scale > 0 && scale - scale == 0;
+    const float top = is_number ? TopLevel(kFormat) * scale : 0;
+    scales[quarter] = is_number ? scale : 1;
+    for (size_t i = 64 * quarter; i < 64 * quarter + 64; ++i) {
+      changed[i] = is_number ? std::clamp(values[i], -top, top) : 0;
+    }
+  }
+  EncodeUnit<kFormat>(changed, scales, codes);
+}
+
 template <BlockFormat kFormat>
 void EncodeUnits(size_t block_size, size_t units, const float* values,
                  char* scales, char* codes, float* decoded) {
@@ -441,7 +477,7 @@ void EncodeUnits(size_t block_size, size_t units, const float* values,
       const uint16_t scale =
           ScaleOfAbsmax(kFormat, AbsMax(source + begin, block_size));
       std::memcpy(unit_scales + begin / block_size * 2, &scale, sizeof(scale));
-      all_usable &= scale != 0 && scale < kInfiniteScale;
+      all_usable &= UsableScale(kFormat, scale);
       for (size_t at = begin; at < begin + block_size; at += 64) {
         quarter_scales[at / 64] = FloatFromBf16(scale);
       }
@@ -449,16 +485,7 @@ void EncodeUnits(size_t block_size, size_t units, const float* values,
     if (HWY_LIKELY(all_usable)) {
       EncodeUnit<kFormat>(source, quarter_scales, unit_codes);
     } else {
-      // Zeros instead of the blocks that have no usable scale.
-      HWY_ALIGN float usable[kBlockUnit];
-      std::memcpy(usable, source, sizeof(usable));
-      for (size_t quarter = 0; quarter < 4; ++quarter) {
-        float& scale = quarter_scales[quarter];
-        if (scale > 0 && scale - scale == 0) continue;
-        std::memset(usable + 64 * quarter, 0, 64 * sizeof(float));
-        scale = 1;
-      }
-      EncodeUnit<kFormat>(usable, quarter_scales, unit_codes);
+      EncodeUnitWithBadScales<kFormat>(source, quarter_scales, unit_codes);
     }
     if (decoded != nullptr) {
       DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,

@@ -28,7 +28,7 @@ float LargestMagnitudeKernel(const float* values, size_t count) {
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const float* const at = values + i;
     for (size_t line = 0; line < 4 * lanes; line += 16) {
-      hwy::Prefetch(at + line + 1024);
+      hwy::Prefetch(at + line + 2048);
     }
     a = hn::Max(a, hn::Abs(hn::LoadU(floats, at)));
     b = hn::Max(b, hn::Abs(hn::LoadU(floats, at + lanes)));
