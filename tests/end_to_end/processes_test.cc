@@ -46,7 +46,7 @@ constexpr char kConfig[] = R"pb(
   }
   outer_optimizer { momentum: 0.5 }
   synchronization { inner_steps_per_round: 20 }
-  membership { min_islands: 2 lease_seconds: 2 heartbeat_seconds: 0.2 }
+  membership { min_islands: 2 lease_seconds: 3 heartbeat_seconds: 0.2 }
 )pb";
 
 class ProcessesTest : public testing::Test {
@@ -144,7 +144,7 @@ TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
   const absl::Time killed = absl::Now();
   ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
   // The lease, a tick, and slack for a loaded machine.
-  EXPECT_LT(absl::Now() - killed, absl::Seconds(2 + 8));
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(3 + 8));
   west = Worker("west", port);
   EXPECT_TRUE(coordinator->AwaitOutput("west joined (incarnation 2"));
   EXPECT_EQ(east->Wait(), 0) << east->Output();
