@@ -24,9 +24,12 @@ benchmark="$("${BAZEL[@]}" info bazel-bin)/worker/model/train_benchmark"
 readonly benchmark
 
 # Without these PyTorch is two to three times slower: OpenBLAS 0.3.21 does not
-# know newer CPUs, and malloc returns the activations to the kernel after each
-# step.
+# know newer CPUs, malloc returns the activations to the kernel after each step,
+# and OpenMP's threads spin away the time of those that work. OpenBLAS has threads
+# of its own, which torch.set_num_threads does not reach.
 pytorch_environment=(
+  "GOMP_SPINCOUNT=1000"
+  "OPENBLAS_NUM_THREADS=${THREADS}"
   "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=34359738368:glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
 )
 if grep -qw avx512bw /proc/cpuinfo; then
