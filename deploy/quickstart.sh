@@ -166,8 +166,8 @@ show_log() {
 # ---- The run
 
 # configure FILE ISLANDS: writes the configuration for that many islands. One
-# island alone with an outer step of SGD at rate 1 is plain training: the
-# coordinator takes over what the island has.
+# island alone, with an outer step of SGD at rate 1 and nothing rounded on the
+# wire, is plain training: the coordinator takes over what the island has.
 configure() {
   perl -e '
     my ($islands, $rounds) = @ARGV;
@@ -186,6 +186,8 @@ configure() {
       set("min_islands", 1);
       set("max_islands", 1);
       set("algorithm", "SGD");
+      set("uplink_format", "FP32");
+      set("downlink_format", "FP32");
       $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
     }
     print $text;' "$2" "${rounds:-0}" <deploy/quickstart.textproto >"$1"
