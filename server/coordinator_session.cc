@@ -19,9 +19,8 @@ class SessionReactor
 
   void OnReadDone(bool ok) override {
     if (!ok) return FinishOnce(grpc::Status::OK);
-    const absl::StatusOr<v1::SessionResponse> view =
-        engine_->Heartbeat(request_);
-    if (!view.ok()) return FinishOnce(ToGrpcStatus(view.status()));
+    const absl::Status heard = engine_->Heartbeat(request_);
+    if (!heard.ok()) return FinishOnce(ToGrpcStatus(heard));
     {
       absl::MutexLock lock(&mu_);
       identity_ = request_.identity();

@@ -75,21 +75,17 @@ absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
   return response;
 }
 
-absl::StatusOr<v1::SessionResponse> Engine::Heartbeat(
-    const v1::SessionRequest& request) {
+absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
   Effects effects;
-  v1::SessionResponse view;
   absl::Status persisted;
   {
     absl::MutexLock lock(&mu_);
     RETURN_IF_ERROR(coordinator_.Heartbeat(
         request.identity(), request.progress(), options_.now(), effects));
     persisted = Persist(effects);
-    view = coordinator_.View(request.identity());
   }
   CarryOut(effects);
-  RETURN_IF_ERROR(persisted);
-  return view;
+  return persisted;
 }
 
 v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {

@@ -72,8 +72,7 @@ class Engine {
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
 
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
-  absl::StatusOr<v1::SessionResponse> Heartbeat(
-      const v1::SessionRequest& request);
+  absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   // UPLOAD with the offset to go on from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(

@@ -116,7 +116,7 @@ class EngineDriver {
   absl::Status Heartbeat(const v1::IslandIdentity& identity) {
     v1::SessionRequest request;
     *request.mutable_identity() = identity;
-    return engine_->Heartbeat(request).status();
+    return engine_->Heartbeat(request);
   }
   absl::Status Leave(const v1::IslandIdentity& identity) {
     v1::LeaveRequest request;

@@ -38,8 +38,7 @@ absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
           " at version ", key.base_version,
           "; a contribution does not change"));
     }
-    used_ -= present.encoded_bytes();
-    uploads_.erase(found);
+    EraseLocked(found);
   }
   if (object.encoded_bytes() > capacity_ - used_) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -79,8 +78,7 @@ absl::Status Staging::Verify(const ContributionKey& key,
     return NoUpload(key);
   }
   if (!verified.ok()) {
-    used_ -= object.encoded_bytes();
-    uploads_.erase(found);
+    EraseLocked(found);
     return verified;
   }
   found->second->verified = true;
@@ -105,20 +103,20 @@ absl::StatusOr<std::shared_ptr<const std::string>> Staging::Get(
 void Staging::Discard(const ContributionKey& key) {
   absl::MutexLock lock(&mu_);
   const auto found = uploads_.find(key);
-  if (found == uploads_.end()) return;
-  used_ -= found->second->object.encoded_bytes();
-  uploads_.erase(found);
+  if (found != uploads_.end()) EraseLocked(found);
 }
 
 void Staging::DiscardBefore(uint32_t fragment, uint64_t version) {
   absl::MutexLock lock(&mu_);
-  const auto begin = uploads_.lower_bound({.fragment = fragment});
+  auto upload = uploads_.lower_bound({.fragment = fragment});
   const auto end =
       uploads_.lower_bound({.fragment = fragment, .base_version = version});
-  for (auto upload = begin; upload != end; ++upload) {
-    used_ -= upload->second->object.encoded_bytes();
-  }
-  uploads_.erase(begin, end);
+  while (upload != end) upload = EraseLocked(upload);
+}
+
+Staging::Uploads::iterator Staging::EraseLocked(Uploads::iterator upload) {
+  used_ -= upload->second->object.encoded_bytes();
+  return uploads_.erase(upload);
 }
 
 uint64_t Staging::used_bytes() const {

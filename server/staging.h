@@ -78,11 +78,15 @@ class Staging {
     ChunkAssembler assembler;
     bool verified = false;
   };
+  using Uploads = std::map<ContributionKey, std::unique_ptr<Upload>>;
+
+  // Gives the upload's memory back; returns the next one.
+  Uploads::iterator EraseLocked(Uploads::iterator upload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t capacity_;
   mutable absl::Mutex mu_;
-  std::map<ContributionKey, std::unique_ptr<Upload>> uploads_
-      ABSL_GUARDED_BY(mu_);
+  Uploads uploads_ ABSL_GUARDED_BY(mu_);
   uint64_t used_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
