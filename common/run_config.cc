@@ -311,6 +311,14 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
         "synchronization.block_size",
         absl::StrCat("is ", sync.block_size(), "; allowed: 64, 128, 256"));
   }
+  check.Enum("synchronization.uplink_rounding", sync.uplink_rounding(),
+             *v1::SynchronizationConfig::Rounding_descriptor());
+  check.Range("synchronization.error_feedback", sync.error_feedback(), 0, 1);
+  if (sync.ecq_bits() != 0) {
+    check.Range("synchronization.ecq_bits", sync.ecq_bits(), 0.5, 8);
+  }
+  check.Range("synchronization.ecq_distortion", sync.ecq_distortion(), 1e-4,
+              0.9);
 }
 
 void CheckMembership(const v1::MembershipConfig& membership, Checker& check) {
