@@ -98,7 +98,8 @@ OuterStep::OuterStep(const OuterStepOptions& options,
   const size_t size = state.theta.size();
   result_.state = InitialFragmentState(options, std::vector<float>(size));
   result_.update.resize(MaxEncodedBytes(options.downlink, size));
-  encoder_ = NewEncoder(options.downlink, size, absl::MakeSpan(result_.update));
+  encoder_ =
+      NewEncoder(options.downlink, {}, size, absl::MakeSpan(result_.update));
   const size_t tiles = (size + kTileValues - 1) / kTileValues;
   tile_sums_.resize(tiles);
   tile_states_.resize(tiles, TileState::kPending);
@@ -153,8 +154,8 @@ void OuterStep::RunTile(uint64_t tile) {
 
   std::fill_n(change, count, 0.0f);
   for (size_t i = 0; i < decoders_.size(); ++i) {
-    decoders_[i]->DecodeAccumulate(begin, shares_[i],
-                                   absl::MakeSpan(change, count));
+    decoders_[i]->NewCursor()->DecodeAccumulate(begin, shares_[i],
+                                                absl::MakeSpan(change, count));
   }
   tile_sums_[tile] = SumOfSquares(change, count);
 

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoders and decoders of the formats with one scale per block
-// (quantization/block_format.h has the bytes). Use quantization/codec.h, which
-// knows all formats.
+// Encoders and decoders of the formats with one scale per block, without
+// entropy coding: each strip is its scale plane and its code plane
+// (quantization/block_format.h). Use quantization/codec.h, which knows all
+// formats.
 #ifndef QUANTIZATION_BLOCK_CODEC_H_
 #define QUANTIZATION_BLOCK_CODEC_H_
 
@@ -23,7 +24,9 @@ uint64_t BlockEncodedBytes(BlockFormat format, uint32_t block_size,
 
 // `buffer` and `encoded` have BlockEncodedBytes and outlive what is returned.
 std::unique_ptr<Encoder> NewBlockEncoder(BlockFormat format,
-                                         uint32_t block_size, uint64_t values,
+                                         uint32_t block_size,
+                                         const EncodeOptions& options,
+                                         uint64_t values,
                                          absl::Span<char> buffer);
 std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,
                                          uint32_t block_size, uint64_t values,

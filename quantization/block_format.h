@@ -17,8 +17,8 @@
 // value, costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and
 // 0.125 bits a value.)
 //
-// Bytes of a vector of n values, in two planes, so that a lossless stage can
-// work on the codes alone:
+// Bytes of a strip (quantization/strip_layout.h) of n values, in two planes, so
+// that a lossless stage can work on the codes alone:
 //
 //   scales  2 * ceil(n / block size) bytes, little-endian bfloat16
 //   codes   8-bit formats: n bytes, code i at byte i

@@ -34,7 +34,7 @@ uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value);
 // level(code) * scale.
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code);
 
-// Whole vectors, in the bytes of quantization/block_format.h.
+// Strips, of any number of values, in the bytes of quantization/block_format.h.
 std::string EncodeBlocks(BlockFormat format, uint32_t block_size,
                          absl::Span<const float> values);
 std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,

@@ -18,6 +18,7 @@ struct FormatEntry {
   bool lossless;
   uint64_t (*encoded_bytes)(const CodecSpec& spec, uint64_t values);
   std::unique_ptr<Encoder> (*new_encoder)(const CodecSpec& spec,
+                                          const EncodeOptions& options,
                                           uint64_t values,
                                           absl::Span<char> buffer);
   std::unique_ptr<Decoder> (*new_decoder)(const CodecSpec& spec,
@@ -31,9 +32,8 @@ template <uint64_t kBytes,
 constexpr FormatEntry Dense(v1::Format format, bool lossless) {
   return {format, lossless,
           [](const CodecSpec&, uint64_t values) { return kBytes * values; },
-          [](const CodecSpec&, uint64_t values, absl::Span<char> buffer) {
-            return kNewEncoder(values, buffer);
-          },
+          [](const CodecSpec&, const EncodeOptions&, uint64_t values,
+             absl::Span<char> buffer) { return kNewEncoder(values, buffer); },
           [](const CodecSpec&, uint64_t values, absl::string_view encoded) {
             return kNewDecoder(values, encoded);
           }};
@@ -46,8 +46,10 @@ constexpr FormatEntry Blocks(v1::Format format) {
       [](const CodecSpec& spec, uint64_t values) {
         return BlockEncodedBytes(kFormat, spec.block_size, values);
       },
-      [](const CodecSpec& spec, uint64_t values, absl::Span<char> buffer) {
-        return NewBlockEncoder(kFormat, spec.block_size, values, buffer);
+      [](const CodecSpec& spec, const EncodeOptions& options, uint64_t values,
+         absl::Span<char> buffer) {
+        return NewBlockEncoder(kFormat, spec.block_size, options, values,
+                               buffer);
       },
       [](const CodecSpec& spec, uint64_t values, absl::string_view encoded) {
         return NewBlockDecoder(kFormat, spec.block_size, values, encoded);
@@ -65,9 +67,10 @@ constexpr FormatEntry kFormats[] = {
     Blocks<BlockFormat::kE3m0>(v1::E3M0),
 };
 
-// No format has less than 4 bits a value. Beyond this, bytes are not computed:
-// `values` may be anything a peer says, and must not overflow.
-constexpr uint64_t kMaxValuesPerByte = 2;
+// At least a scale of two bytes for every 256 values is in all formats. Beyond
+// this, bytes are not computed: `values` may be anything a peer says, and must
+// not overflow.
+constexpr uint64_t kMaxValuesPerByte = 128;
 
 // Null if there is no such format.
 const FormatEntry* FindFormat(v1::Format format) {
@@ -106,18 +109,40 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "block size %d is not one of 64, 128, 256", spec.block_size));
   }
+  if (spec.entropy_coded) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("this version has no entropy coder for %s",
+                        v1::Format_Name(spec.format)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEncodeOptions(const CodecSpec& spec,
+                                const EncodeOptions& options) {
+  if (options.rounding == Rounding::kStochastic) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("this version has no stochastic rounding for %s",
+                        v1::Format_Name(spec.format)));
+  }
   return absl::OkStatus();
 }
 
 bool IsLossless(v1::Format format) { return KnownFormat(format).lossless; }
 
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values) {
-  return KnownFormat(spec.format).encoded_bytes(spec, values);
+  const uint64_t headers =
+      spec.entropy_coded ? StripCount(values) * StripHeader::kBytes : 0;
+  return headers + KnownFormat(spec.format).encoded_bytes(spec, values);
 }
 
-std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec, uint64_t values,
-                                    absl::Span<char> buffer) {
-  return KnownFormat(spec.format).new_encoder(spec, values, buffer);
+uint64_t PieceAlignment(const CodecSpec& spec) {
+  return spec.entropy_coded ? kStripValues : kPieceAlignment;
+}
+
+std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
+                                    const EncodeOptions& options,
+                                    uint64_t values, absl::Span<char> buffer) {
+  return KnownFormat(spec.format).new_encoder(spec, options, values, buffer);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
@@ -140,11 +165,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
 }
 
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,
-                                   absl::Span<const float> values) {
+                                   absl::Span<const float> values,
+                                   const EncodeOptions& options) {
   RETURN_IF_ERROR(CheckCodecSpec(spec));
+  RETURN_IF_ERROR(CheckEncodeOptions(spec, options));
   std::string encoded(MaxEncodedBytes(spec, values.size()), '\0');
   const std::unique_ptr<Encoder> encoder =
-      NewEncoder(spec, values.size(), absl::MakeSpan(encoded));
+      NewEncoder(spec, options, values.size(), absl::MakeSpan(encoded));
   encoder->Encode(0, values, {});
   encoded.resize(encoder->Finish());
   return encoded;
@@ -155,7 +182,7 @@ absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
   ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                    OpenDecoder(spec, encoded, values.size()));
   RETURN_IF_ERROR(decoder->CheckFinite());
-  decoder->Decode(0, values);
+  decoder->NewCursor()->Decode(0, values);
   return absl::OkStatus();
 }
 
@@ -164,7 +191,7 @@ absl::Status DecodeAccumulate(const CodecSpec& spec, absl::string_view encoded,
   ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                    OpenDecoder(spec, encoded, accumulator.size()));
   RETURN_IF_ERROR(decoder->CheckFinite());
-  decoder->DecodeAccumulate(0, weight, accumulator);
+  decoder->NewCursor()->DecodeAccumulate(0, weight, accumulator);
   return absl::OkStatus();
 }
 

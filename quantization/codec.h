@@ -13,9 +13,12 @@
 // side by side in tiles that stay in the cache:
 //
 //   ASSIGN_OR_RETURN(auto decoder, OpenDecoder(spec, encoded, size));
+//   auto cursor = decoder->NewCursor();  // one per thread
 //   for (begin = 0; begin < size; begin += tile.size()) {
-//     decoder->DecodeAccumulate(begin, weight, tile);
+//     cursor->DecodeAccumulate(begin, weight, tile);
 //   }
+//
+// While the bytes come in: quantization/strip_scanner.h.
 //
 // Everything that can be wrong with foreign bytes is said by OpenDecoder and
 // Decoder::CheckFinite; what follows cannot fail. To add a format, write an
@@ -32,68 +35,109 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/fragment.pb.h"
+#include "quantization/rounding.h"
+#include "quantization/strip_layout.h"
 
 namespace causeway {
 
+// What encoder and decoder must agree on.
 struct CodecSpec {
   v1::Format format = v1::FP32;
   // Values that share one scale: 64, 128 or 256. Formats without scales carry
   // it along unused.
   uint32_t block_size = 256;
+  // Whether codes are entropy coded where that makes them smaller.
+  bool entropy_coded = false;
 
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
 };
 
+// What only the encoder needs to know.
+struct EncodeOptions {
+  Rounding rounding = Rounding::kNearest;
+  // Of the random numbers of stochastic rounding. The same seed, values and
+  // spec give the same bytes.
+  uint64_t seed = 0;
+};
+
 // Pieces of a vector begin at multiples of this many values: whole blocks of
-// every size.
+// every size. Encoders may need more: PieceAlignment().
 inline constexpr uint64_t kPieceAlignment = 256;
 
-// INVALID_ARGUMENT: unknown format, or a block size that is none of the three.
+// INVALID_ARGUMENT: unknown format, a block size that is none of the three, or
+// entropy coding of a format that has none.
 absl::Status CheckCodecSpec(const CodecSpec& spec);
+
+// `spec` must pass CheckCodecSpec.
+//   INVALID_ARGUMENT  stochastic rounding in a format that has none.
+absl::Status CheckEncodeOptions(const CodecSpec& spec,
+                                const EncodeOptions& options);
 
 // Whether decoding gives back the same bits for every vector.
 bool IsLossless(v1::Format format);
 
-// The most bytes that `values` values take; formats of a fixed rate (all
-// today) take exactly so many. `spec` must pass CheckCodecSpec.
+// The most bytes that `values` values take; encodings that are not entropy
+// coded take exactly so many. `spec` must pass CheckCodecSpec.
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
 
-// Encodes one vector into a buffer of MaxEncodedBytes. Pieces may come in any
-// order, and from several threads if they are disjoint.
+// What an encoder's pieces are cut at: kPieceAlignment, or kStripValues if the
+// encoding is entropy coded.
+uint64_t PieceAlignment(const CodecSpec& spec);
+
+// Encodes one vector, each value once, into a buffer of MaxEncodedBytes. Pieces
+// may come in any order, and from several threads if they are disjoint: the
+// bytes are the same.
 class Encoder {
  public:
   virtual ~Encoder() = default;
 
   // Encodes values [begin, begin + values.size()). `begin` is a multiple of
-  // kPieceAlignment, and so is the end unless it is the vector's. If `decoded`
+  // PieceAlignment, and so is the end unless it is the vector's. If `decoded`
   // is not empty it has the size of `values` and receives what a decoder will
   // make of them; it may be the same memory as `values`. Total: NaN and
   // infinities are encoded as well as the format can.
   virtual void Encode(uint64_t begin, absl::Span<const float> values,
                       absl::Span<float> decoded) = 0;
 
+  // The first so many bytes of the buffer are final, so that they can be sent
+  // while others are encoded: those of the strips before the first one that
+  // lacks values. Grows; may be called at any time, from any thread.
+  virtual uint64_t ready() const = 0;
+
   // After all pieces: how many bytes of the buffer the encoding takes.
   virtual uint64_t Finish() = 0;
 };
 
-// `spec` must pass CheckCodecSpec. `buffer` has MaxEncodedBytes(spec, values)
-// bytes and outlives the encoder.
-std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec, uint64_t values,
-                                    absl::Span<char> buffer);
+// `spec` and `options` must pass the checks above. `buffer` has
+// MaxEncodedBytes(spec, values) bytes and outlives the encoder.
+std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
+                                    const EncodeOptions& options,
+                                    uint64_t values, absl::Span<char> buffer);
 
-// Reads one encoded vector. Thread-safe.
-class Decoder {
+// Decodes pieces of one vector; it may keep the strip it read last, so going
+// forward is fastest. For one thread at a time.
+class DecodeCursor {
  public:
-  virtual ~Decoder() = default;
+  virtual ~DecodeCursor() = default;
 
   // Writes values [begin, begin + values.size()); `begin` is a multiple of
-  // kPieceAlignment, the end is any.
-  virtual void Decode(uint64_t begin, absl::Span<float> values) const = 0;
+  // kPieceAlignment, the end is any. Codes that cannot be decompressed give
+  // NaN.
+  virtual void Decode(uint64_t begin, absl::Span<float> values) = 0;
 
   // accumulator[i] += weight * value[begin + i], rounded after the product and
   // after the sum.
   virtual void DecodeAccumulate(uint64_t begin, float weight,
-                                absl::Span<float> accumulator) const = 0;
+                                absl::Span<float> accumulator) = 0;
+};
+
+// An opened encoding. Thread-safe.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Must not outlive the decoder.
+  virtual std::unique_ptr<DecodeCursor> NewCursor() const = 0;
 
   // INVALID_ARGUMENT if a decoded value is infinite or NaN; names the first.
   virtual absl::Status CheckFinite() const = 0;
@@ -107,9 +151,10 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
 
 // Whole vectors. The last two also refuse encodings with values that are not
 // finite, and leave their output as it was on any error.
-//   INVALID_ARGUMENT  as OpenDecoder and CheckFinite.
+//   INVALID_ARGUMENT  as the checks above, OpenDecoder and CheckFinite.
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,
-                                   absl::Span<const float> values);
+                                   absl::Span<const float> values,
+                                   const EncodeOptions& options = {});
 absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
                     absl::Span<float> values);
 absl::Status DecodeAccumulate(const CodecSpec& spec, absl::string_view encoded,

@@ -12,6 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "quantization/kernels_cpu.h"
+#include "quantization/strip_layout.h"
+#include "quantization/strip_progress.h"
 
 namespace causeway {
 namespace {
@@ -64,7 +66,7 @@ template <typename Value>
 class DenseEncoder final : public Encoder {
  public:
   DenseEncoder(uint64_t values, absl::Span<char> buffer)
-      : values_(values), buffer_(buffer) {
+      : values_(values), buffer_(buffer), progress_(values) {
     CHECK_EQ(buffer.size(), values * Value::kBytes);
   }
 
@@ -76,40 +78,50 @@ class DenseEncoder final : public Encoder {
     if (values.empty()) return;
     char* const encoded = buffer_.data() + begin * Value::kBytes;
     Value::Encode(values.data(), values.size(), encoded);
-    if (decoded.empty()) return;
-    CHECK_EQ(decoded.size(), values.size());
-    Value::Decode(encoded, decoded.size(), decoded.data());
+    if (!decoded.empty()) {
+      CHECK_EQ(decoded.size(), values.size());
+      Value::Decode(encoded, decoded.size(), decoded.data());
+    }
+    progress_.Add(begin, values.size());
   }
 
-  uint64_t Finish() override { return buffer_.size(); }
+  uint64_t ready() const override {
+    const uint64_t values = progress_.leading_strips() * kStripValues;
+    return std::min(values, values_) * Value::kBytes;
+  }
+
+  uint64_t Finish() override {
+    CHECK(progress_.finished());
+    return buffer_.size();
+  }
 
  private:
   const uint64_t values_;
   const absl::Span<char> buffer_;
+  StripProgress progress_;
 };
 
+// Keeps nothing between calls.
 template <typename Value>
-class DenseDecoder final : public Decoder {
+class DenseCursor final : public DecodeCursor {
  public:
-  DenseDecoder(uint64_t values, absl::string_view encoded)
-      : values_(values), encoded_(encoded) {
-    CHECK_EQ(encoded.size(), values * Value::kBytes);
-  }
+  DenseCursor(uint64_t values, absl::string_view encoded)
+      : values_(values), encoded_(encoded) {}
 
-  void Decode(uint64_t begin, absl::Span<float> values) const override {
+  void Decode(uint64_t begin, absl::Span<float> values) override {
     CheckPiece(begin, values.size(), values_);
     if (values.empty()) return;
     Value::Decode(At(begin), values.size(), values.data());
   }
 
   void DecodeAccumulate(uint64_t begin, float weight,
-                        absl::Span<float> accumulator) const override {
+                        absl::Span<float> accumulator) override {
     CheckPiece(begin, accumulator.size(), values_);
     Value::DecodeAccumulate(At(begin), accumulator.size(), weight,
                             accumulator.data());
   }
 
-  absl::Status CheckFinite() const override {
+  absl::Status CheckFinite() const {
     std::array<float, 1024> piece;
     for (uint64_t begin = 0; begin < values_; begin += piece.size()) {
       const size_t count = std::min<uint64_t>(piece.size(), values_ - begin);
@@ -133,6 +145,23 @@ class DenseDecoder final : public Decoder {
 
   const uint64_t values_;
   const absl::string_view encoded_;
+};
+
+template <typename Value>
+class DenseDecoder final : public Decoder {
+ public:
+  DenseDecoder(uint64_t values, absl::string_view encoded)
+      : cursor_(values, encoded) {
+    CHECK_EQ(encoded.size(), values * Value::kBytes);
+  }
+
+  std::unique_ptr<DecodeCursor> NewCursor() const override {
+    return std::make_unique<DenseCursor<Value>>(cursor_);
+  }
+  absl::Status CheckFinite() const override { return cursor_.CheckFinite(); }
+
+ private:
+  const DenseCursor<Value> cursor_;
 };
 
 }  // namespace

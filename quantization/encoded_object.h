@@ -31,7 +31,7 @@ v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
 
 // Whether an object is what the run expects; before a byte of it is accepted.
 // After OK, object.encoded_bytes() is safe to allocate.
-//   FAILED_PRECONDITION  format or block size is not the run's.
+//   FAILED_PRECONDITION  format, block size or entropy coding is not the run's.
 //   INVALID_ARGUMENT     number of values or bytes, or the digest's length.
 absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/strip_progress.h"
+
+#include "glog/logging.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+
+StripProgress::StripProgress(uint64_t values)
+    : strips_(StripCount(values)),
+      missing_(std::make_unique<std::atomic<uint32_t>[]>(strips_)) {
+  for (uint64_t strip = 0; strip < strips_; ++strip) {
+    missing_[strip] = static_cast<uint32_t>(ValuesOfStrip(strip, values));
+  }
+}
+
+void StripProgress::Add(uint64_t begin, uint64_t count) {
+  ForEachStripPart(begin, count, [this](uint64_t part, uint64_t length) {
+    const uint32_t before =
+        missing_[part / kStripValues].fetch_sub(static_cast<uint32_t>(length));
+    CHECK_LE(length, before) << "values from " << part << " came twice";
+  });
+  // All operations are sequentially consistent: of two threads that finish
+  // neighbouring strips at once, one sees both.
+  uint64_t leading = leading_;
+  while (leading < strips_ && missing_[leading] == 0) {
+    if (leading_.compare_exchange_weak(leading, leading + 1)) ++leading;
+  }
+}
+
+}  // namespace causeway
