@@ -13,6 +13,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/run_processes.sh
+. "${ROOT}/deploy/run_processes.sh"
 
 usage() {
   cat <<'USAGE'
@@ -35,7 +37,6 @@ USAGE
 report=
 rounds=
 threads=
-keep=false
 texts=()
 while (($#)); do
   case "$1" in
@@ -84,85 +85,6 @@ done
 if [[ -n "${report}" ]]; then report="$(realpath "${report}")"; fi
 cd "${ROOT}"
 
-# ---- Processes
-
-work=
-server_was_up=false
-pids=()
-
-say() { printf '%s\n' "$@"; }
-
-fail() {
-  printf '\nquickstart: error: %s\n' "$1" >&2
-  exit 1
-}
-
-# The islands first, so that they can take their leave of the coordinator.
-stop_processes() {
-  local index pid deadline
-  for ((index = ${#pids[@]} - 1; index >= 0; --index)); do
-    pid="${pids[index]}"
-    kill -TERM "${pid}" 2>/dev/null || continue
-    deadline=$((SECONDS + 5))
-    while kill -0 "${pid}" 2>/dev/null && ((SECONDS < deadline)); do
-      sleep 0.1
-    done
-    kill -KILL "${pid}" 2>/dev/null || true
-  done
-  if ((${#pids[@]} > 0)); then wait "${pids[@]}" 2>/dev/null || true; fi
-  pids=()
-}
-
-finish() {
-  local code=$?
-  trap - EXIT
-  trap '' INT TERM
-  stop_processes
-  if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
-    "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
-  fi
-  if [[ -n "${work}" ]]; then
-    # After a failure, what is there explains it; an interrupt explains itself.
-    if [[ "${keep}" == true || "${code}" -eq 1 ]]; then
-      say "" "The data, models and logs of this run are in ${work}"
-    else
-      rm -rf "${work}"
-    fi
-  fi
-  exit "${code}"
-}
-
-# start NAME COMMAND...: runs a process with its output in work/NAME.log.
-start() {
-  local name="$1"
-  shift
-  "$@" >"${work}/${name}.log" 2>&1 </dev/null &
-  pids+=($!)
-  names[$!]="${name}"
-}
-declare -A names
-
-# Prints the name of a process that has ended, if any has.
-ended_process() {
-  local pid
-  for pid in "${pids[@]}"; do
-    if ! kill -0 "${pid}" 2>/dev/null; then
-      printf '%s' "${names[${pid}]}"
-      return
-    fi
-  done
-}
-
-fail_of() {
-  show_log "$1"
-  fail "$1 $2"
-}
-
-show_log() {
-  printf '\n--- the end of %s\n' "${work}/$1.log" >&2
-  tail -n 15 "${work}/$1.log" >&2
-}
-
 # ---- The run
 
 # configure FILE ISLANDS: writes the configuration for that many islands. One
@@ -191,40 +113,6 @@ configure() {
       $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
     }
     print $text;' "$2" "${rounds:-0}" <deploy/quickstart.textproto >"$1"
-}
-
-# start_coordinator NAME CONFIG: sets `address`.
-start_coordinator() {
-  start "$1-coordinator" "${coordinator}" --config "$2" \
-    --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port"
-  local deadline=$((SECONDS + 30))
-  until [[ -s "${work}/$1.port" ]]; do
-    if [[ -n "$(ended_process)" ]]; then
-      fail_of "$1-coordinator" "did not start"
-    elif ((SECONDS > deadline)); then
-      fail_of "$1-coordinator" "did not open its port in 30 seconds"
-    fi
-    sleep 0.1
-  done
-  address="127.0.0.1:$(<"${work}/$1.port")"
-}
-
-# Sets run_state, step, total_steps, merged, total_rounds, loss, rate, up, down,
-# data_parallel and tokens from the status service at `address`.
-read_status() {
-  local values new_loss new_rate
-  values="$("${causeway}" status --coordinator "${address}" --json \
-    2>"${work}/status.log" | perl -MJSON::PP -e '
-      local $/;
-      my $run = decode_json(<STDIN>)->{run};
-      print join " ", map { $run->{$_} } qw(state run_step total_steps rounds
-        total_rounds loss tokens_per_second bytes_received bytes_sent
-        bytes_data_parallel tokens_merged parameters)' 2>/dev/null)" || return 1
-  read -r run_state step total_steps merged total_rounds new_loss new_rate up \
-    down data_parallel tokens parameters <<<"${values}"
-  # Islands that have left report no more; what they said last still holds.
-  if [[ "${new_loss}" != 0 ]]; then loss="${new_loss}"; fi
-  if [[ "${new_rate}" != 0 ]]; then rate="${new_rate}"; fi
 }
 
 megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
@@ -283,27 +171,6 @@ follow_run() {
   if [[ -t 1 ]]; then printf '\r\e[K'; fi
 }
 
-# Waits for the islands, which end by themselves once the run is finished, and
-# then stops the coordinator. A worker's exit code is part of the result.
-end_run() {
-  local pid
-  for pid in "${pids[@]:1}"; do
-    wait "${pid}" || fail_of "${names[${pid}]}" "failed"
-  done
-  pids=("${pids[0]}")
-  stop_processes
-}
-
-# evaluate NAME: prints the validation loss of that run's outer parameters.
-evaluate() {
-  "${causeway}" evaluate "${work}/$1" --data "${data[@]}" --json \
-    2>"${work}/evaluate.log" | perl -MJSON::PP -e '
-      local $/;
-      print decode_json(<STDIN>)->{loss}' 2>/dev/null || {
-    fail_of evaluate "of the model of $1 failed"
-  }
-}
-
 # ---- Results
 
 # print_table ROUNDS UP DOWN DATA_PARALLEL TOKENS PARAMETERS
@@ -353,11 +220,7 @@ write_report() {
 
 # ---- Main
 
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
+finish_on_exit
 if ((${#texts[@]} > 0)); then
   deploy/install_deps.sh build
 else
@@ -365,13 +228,7 @@ else
 fi
 
 say "" "Building..."
-mapfile -t display < <(bazel_display_options)
-"${BAZEL[@]}" build "${display[@]}" //server:causeway-coordinator \
-  //worker:causeway-worker //cli:causeway
-bin="$("${BAZEL[@]}" info bazel-bin 2>/dev/null)"
-readonly coordinator="${bin}/server/causeway-coordinator"
-readonly worker="${bin}/worker/causeway-worker"
-readonly causeway="${bin}/cli/causeway"
+build_programs
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-quickstart.XXXXXX")"
 began=${SECONDS}
@@ -380,11 +237,7 @@ cores="$(nproc)"
 
 data=(${texts[@]+"${texts[@]}"})
 if ((${#data[@]} == 0)); then
-  data=("${work}/perl_manual.txt")
-  # Tables and indexes are no prose.
-  mapfile -t pages < <(dpkg -L perl-doc | grep '\.pod$' |
-    grep -vE '/perl(toc|api|intern|modlib|uniprops)\.pod$')
-  perl deploy/pod_prose.pl "${pages[@]}" >"${data[0]}"
+  use_perl_manual
 fi
 
 # As the worker takes them; file names with commas were refused above.
@@ -403,7 +256,8 @@ done
 training_began=${SECONDS}
 follow_run
 training_seconds=$((SECONDS - training_began))
-end_run
+await_islands
+stop_processes
 loss_end="$(evaluate islands)"
 readonly run=("${merged}" "${up}" "${down}" "${data_parallel}" "${tokens}"
   "${parameters}")
@@ -414,7 +268,8 @@ start_coordinator alone "${work}/alone.textproto"
 start "island-alone" "${worker}" --coordinator "${address}" --island alone \
   --threads "$((2 * threads))" --data "${data_list}"
 follow_run
-end_run
+await_islands
+stop_processes
 loss_alone="$(evaluate alone)"
 wall_seconds=$((SECONDS - began))
 
