@@ -1,0 +1,425 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/exchange_simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+// Periods until what happens repeats, and periods that are measured. Islands
+// whose exchanges do not depend on one another repeat from the second on; the
+// rest is for queues to fill.
+constexpr uint64_t kWarmUpPeriods = 8;
+constexpr uint64_t kMeasuredPeriods = 8;
+
+enum Direction : size_t { kUp = 0, kDown = 1 };
+
+// One instance of an exchange.
+struct Instance {
+  size_t exchange = 0;
+  uint64_t period = 0;
+};
+
+// Where an island's training sends, may have to wait, or begins a period.
+struct Point {
+  // In the order in which they are passed at one position.
+  enum Kind { kPeriod, kSend, kNeed };
+  // In steps, within [0, period_steps).
+  double position = 0;
+  Kind kind = kPeriod;
+  size_t exchange = 0;
+  // How many periods ago the instance belongs to.
+  uint64_t periods_ago = 0;
+};
+
+std::vector<Point> MakePoints(const Simulation& simulation) {
+  std::vector<Point> points = {Point{}};
+  const auto add = [&](Point::Kind kind, size_t exchange, double position) {
+    const double periods = std::floor(position / simulation.period_steps);
+    points.push_back({.position = position - periods * simulation.period_steps,
+                      .kind = kind,
+                      .exchange = exchange,
+                      .periods_ago = static_cast<uint64_t>(periods)});
+  };
+  for (size_t i = 0; i < simulation.exchanges.size(); ++i) {
+    add(Point::kSend, i, simulation.exchanges[i].ready_at);
+    add(Point::kNeed, i, simulation.exchanges[i].needed_at);
+  }
+  std::stable_sort(
+      points.begin(), points.end(), [](const Point& a, const Point& b) {
+        return std::tie(a.position, a.kind) < std::tie(b.position, b.kind);
+      });
+  return points;
+}
+
+// The most bits in any second, counted from 0.
+class PeakMeter {
+ public:
+  // `bits`, evenly from `begin` to `end`. Times do not fall from call to call.
+  void Add(double begin, double end, double bits) {
+    if (std::floor(begin) > second_) StartSecond(std::floor(begin));
+    if (const double ended = std::floor(end) - second_; ended > 0) {
+      const double rate = bits / (end - begin);
+      Count(rate * (second_ + 1 - begin));
+      if (ended > 1) peak_ = std::max(peak_, rate);
+      StartSecond(std::floor(end));
+      bits = rate * (end - second_);
+    }
+    Count(bits);
+  }
+
+  double peak() const { return peak_; }
+
+ private:
+  void StartSecond(double second) {
+    second_ = second;
+    bits_ = 0;
+  }
+
+  void Count(double bits) {
+    bits_ += bits;
+    peak_ = std::max(peak_, bits_);
+  }
+
+  // When the second that is being counted began, and what it has so far.
+  double second_ = 0;
+  double bits_ = 0;
+  double peak_ = 0;
+};
+
+class Simulator {
+ public:
+  explicit Simulator(const Simulation& simulation)
+      : simulation_(simulation),
+        points_(MakePoints(simulation)),
+        uploads_(simulation.exchanges.size()) {
+    for (const SimulatedIsland& settings : simulation.islands) {
+      IslandState& island = islands_.emplace_back();
+      island.settings = settings;
+      island.arrived.resize(simulation.exchanges.size());
+      island.links[kUp].capacity = settings.link.up;
+      island.links[kDown].capacity = settings.link.down;
+    }
+  }
+
+  SimulatedRun Run() {
+    while (std::any_of(islands_.begin(), islands_.end(), [](const auto& i) {
+      return i.period <= kWarmUpPeriods + kMeasuredPeriods;
+    })) {
+      ShareLinks();
+      Advance(NextTime());
+    }
+    return Result();
+  }
+
+ private:
+  // The transfers of an island in one direction, one after the other.
+  struct Link {
+    struct Transfer {
+      Instance instance;
+      double bits_left = 0;
+    };
+    double capacity = kUnlimited;
+    double rate = 0;
+    std::deque<Transfer> queue;
+    PeakMeter meter;
+
+    double EndOfFirst(double now) const {
+      return queue.front().bits_left == 0
+                 ? now
+                 : now + queue.front().bits_left / rate;
+    }
+  };
+
+  struct IslandState {
+    SimulatedIsland settings;
+    // The next point, and the period it is in (from 0).
+    size_t point = 0;
+    uint64_t period = 0;
+    // When training reaches it.
+    double reaches_point = 0;
+    bool blocked = false;
+    Link links[2];
+    // Instances that are back, by exchange; they come in order.
+    std::vector<uint64_t> arrived;
+    uint64_t in_flight = 0;
+    uint64_t max_in_flight = 0;
+    double measured_from = 0;
+    double measured_to = 0;
+  };
+
+  struct Timer {
+    enum Kind { kAcceptUpload, kUploaded, kMerged, kRequested, kArrived };
+    double time = 0;
+    // Timers of one time go off in the order in which they were set.
+    uint64_t sequence = 0;
+    Kind kind = kAcceptUpload;
+    size_t island = 0;
+    Instance instance;
+
+    bool operator>(const Timer& other) const {
+      return std::tie(time, sequence) > std::tie(other.time, other.sequence);
+    }
+  };
+
+  void SetTimer(double delay, Timer::Kind kind, size_t island,
+                Instance instance) {
+    timers_.push({now_ + delay, timers_set_++, kind, island, instance});
+  }
+
+  // Gives every busy link its rate: those that carry least first, each at most
+  // an even part of what is left of the coordinator's.
+  void ShareLinks() {
+    for (const Direction direction : {kUp, kDown}) {
+      std::vector<Link*> busy;
+      for (IslandState& island : islands_) {
+        Link& link = island.links[direction];
+        if (!link.queue.empty()) busy.push_back(&link);
+      }
+      std::sort(busy.begin(), busy.end(), [](const Link* a, const Link* b) {
+        return a->capacity < b->capacity;
+      });
+      double left = direction == kUp ? simulation_.coordinator.up
+                                     : simulation_.coordinator.down;
+      size_t sharers = busy.size();
+      for (Link* link : busy) {
+        link->rate =
+            std::min(link->capacity, left / static_cast<double>(sharers));
+        if (left < kUnlimited) left = std::max(0.0, left - link->rate);
+        --sharers;
+      }
+    }
+  }
+
+  double NextTime() const {
+    double next = timers_.empty() ? kUnlimited : timers_.top().time;
+    for (const IslandState& island : islands_) {
+      if (!island.blocked) next = std::min(next, island.reaches_point);
+      for (const Link& link : island.links) {
+        if (!link.queue.empty()) next = std::min(next, link.EndOfFirst(now_));
+      }
+    }
+    return next;
+  }
+
+  // Carries the links on to `time` and does what is due then.
+  void Advance(double time) {
+    double moved[2] = {0, 0};
+    std::vector<std::pair<size_t, Direction>> done;
+    for (size_t i = 0; i < islands_.size(); ++i) {
+      for (const Direction direction : {kUp, kDown}) {
+        Link& link = islands_[i].links[direction];
+        if (link.queue.empty()) continue;
+        double& left = link.queue.front().bits_left;
+        const bool ends = link.EndOfFirst(now_) <= time;
+        const double bits =
+            ends ? left : std::min(left, (time - now_) * link.rate);
+        left -= bits;
+        moved[direction] += bits;
+        link.meter.Add(now_, time, bits);
+        if (ends) done.emplace_back(i, direction);
+      }
+    }
+    for (const Direction direction : {kUp, kDown}) {
+      coordinator_meters_[direction].Add(now_, time, moved[direction]);
+    }
+    now_ = time;
+    for (const auto& [island, direction] : done) EndTransfer(island, direction);
+    while (!timers_.empty() && timers_.top().time <= now_) {
+      const Timer timer = timers_.top();
+      timers_.pop();
+      GoOff(timer);
+    }
+    for (size_t i = 0; i < islands_.size(); ++i) Train(i);
+  }
+
+  void EndTransfer(size_t island, Direction direction) {
+    Link& link = islands_[island].links[direction];
+    const Instance instance = link.queue.front().instance;
+    link.queue.pop_front();
+    SetTimer(islands_[island].settings.round_trip_seconds / 2,
+             direction == kUp ? Timer::kUploaded : Timer::kArrived, island,
+             instance);
+  }
+
+  void GoOff(const Timer& timer) {
+    IslandState& island = islands_[timer.island];
+    const Exchange& exchange = simulation_.exchanges[timer.instance.exchange];
+    switch (timer.kind) {
+      case Timer::kAcceptUpload:
+        island.links[kUp].queue.push_back({timer.instance, exchange.up_bits});
+        return;
+      case Timer::kUploaded: {
+        std::vector<size_t>& uploads = uploads_[timer.instance.exchange];
+        uploads.resize(std::max(uploads.size(), timer.instance.period + 1));
+        if (++uploads[timer.instance.period] < islands_.size()) return;
+        merge_ends_ = std::max(merge_ends_, now_) + exchange.merge_seconds;
+        SetTimer(merge_ends_ - now_, Timer::kMerged, 0, timer.instance);
+        return;
+      }
+      case Timer::kMerged:
+        for (size_t i = 0; i < islands_.size(); ++i) {
+          SetTimer(islands_[i].settings.round_trip_seconds, Timer::kRequested,
+                   i, timer.instance);
+        }
+        return;
+      case Timer::kRequested:
+        island.links[kDown].queue.push_back(
+            {timer.instance, exchange.down_bits});
+        return;
+      case Timer::kArrived:
+        ++island.arrived[timer.instance.exchange];
+        --island.in_flight;
+        island.reaches_point = std::max(island.reaches_point, now_);
+        island.blocked = false;
+        return;
+    }
+  }
+
+  // Passes all points that training has reached.
+  void Train(size_t index) {
+    IslandState& island = islands_[index];
+    while (!island.blocked && island.reaches_point <= now_) {
+      const Point& point = points_[island.point];
+      if (!Pass(index, point)) {
+        island.blocked = true;
+        return;
+      }
+      double steps = -point.position;
+      if (++island.point == points_.size()) {
+        island.point = 0;
+        ++island.period;
+        steps += simulation_.period_steps;
+      }
+      steps += points_[island.point].position;
+      island.reaches_point = now_ + steps * island.settings.step_seconds;
+    }
+  }
+
+  // False if training has to wait here.
+  bool Pass(size_t index, const Point& point) {
+    IslandState& island = islands_[index];
+    if (point.kind == Point::kPeriod) {
+      if (island.period == kWarmUpPeriods) island.measured_from = now_;
+      if (island.period == kWarmUpPeriods + kMeasuredPeriods) {
+        island.measured_to = now_;
+      }
+      return true;
+    }
+    if (island.period < point.periods_ago) return true;
+    const Instance instance = {.exchange = point.exchange,
+                               .period = island.period - point.periods_ago};
+    if (point.kind == Point::kNeed) {
+      return island.arrived[instance.exchange] > instance.period;
+    }
+    island.max_in_flight = std::max(island.max_in_flight, ++island.in_flight);
+    SetTimer(island.settings.round_trip_seconds, Timer::kAcceptUpload, index,
+             instance);
+    return true;
+  }
+
+  SimulatedRun Result() const {
+    double up_bits = 0;
+    double down_bits = 0;
+    for (const Exchange& exchange : simulation_.exchanges) {
+      up_bits += exchange.up_bits;
+      down_bits += exchange.down_bits;
+    }
+    SimulatedRun run;
+    for (const IslandState& island : islands_) {
+      const double period_seconds =
+          (island.measured_to - island.measured_from) / kMeasuredPeriods;
+      const double training_seconds =
+          simulation_.period_steps * island.settings.step_seconds;
+      run.islands.push_back(
+          {.utilization = training_seconds / period_seconds,
+           .traffic = {.up = {.mean = up_bits / period_seconds,
+                              .peak = island.links[kUp].meter.peak()},
+                       .down = {.mean = down_bits / period_seconds,
+                                .peak = island.links[kDown].meter.peak()}}});
+      run.in_flight = std::max(run.in_flight, island.max_in_flight);
+      run.utilization += run.islands.back().utilization;
+      run.coordinator.up.mean += run.islands.back().traffic.up.mean;
+      run.coordinator.down.mean += run.islands.back().traffic.down.mean;
+    }
+    run.utilization /= static_cast<double>(islands_.size());
+    run.coordinator.up.peak = coordinator_meters_[kUp].peak();
+    run.coordinator.down.peak = coordinator_meters_[kDown].peak();
+    return run;
+  }
+
+  const Simulation& simulation_;
+  const std::vector<Point> points_;
+  std::vector<IslandState> islands_;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  uint64_t timers_set_ = 0;
+  double now_ = 0;
+  double merge_ends_ = 0;
+  // Islands whose upload is there, by exchange and period.
+  std::vector<std::vector<size_t>> uploads_;
+  PeakMeter coordinator_meters_[2];
+};
+
+absl::Status CheckPositive(double value, const char* what) {
+  if (value > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s is %g; it must be above 0", what, value));
+}
+
+absl::Status CheckNotNegative(double value, const char* what) {
+  if (value >= 0 && value < kUnlimited) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s is %g; it must be finite and at least 0", what, value));
+}
+
+absl::Status CheckLink(const LinkRates& link) {
+  RETURN_IF_ERROR(CheckPositive(link.up, "the rate of an uplink"));
+  return CheckPositive(link.down, "the rate of a downlink");
+}
+
+absl::Status Check(const Simulation& simulation) {
+  RETURN_IF_ERROR(CheckPositive(simulation.period_steps, "the period"));
+  if (simulation.islands.empty()) {
+    return absl::InvalidArgumentError("there are no islands");
+  }
+  RETURN_IF_ERROR(CheckLink(simulation.coordinator));
+  for (const SimulatedIsland& island : simulation.islands) {
+    RETURN_IF_ERROR(
+        CheckPositive(island.step_seconds, "the time of an inner step"));
+    RETURN_IF_ERROR(
+        CheckNotNegative(island.step_seconds, "the time of an inner step"));
+    RETURN_IF_ERROR(CheckLink(island.link));
+    RETURN_IF_ERROR(
+        CheckNotNegative(island.round_trip_seconds, "a round trip"));
+  }
+  for (const Exchange& exchange : simulation.exchanges) {
+    RETURN_IF_ERROR(CheckNotNegative(exchange.ready_at, "ready_at"));
+    RETURN_IF_ERROR(CheckNotNegative(exchange.needed_at - exchange.ready_at,
+                                     "needed_at - ready_at"));
+    RETURN_IF_ERROR(CheckNotNegative(exchange.up_bits, "up_bits"));
+    RETURN_IF_ERROR(CheckNotNegative(exchange.down_bits, "down_bits"));
+    RETURN_IF_ERROR(CheckNotNegative(exchange.merge_seconds, "merge_seconds"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SimulatedRun> Simulate(const Simulation& simulation) {
+  RETURN_IF_ERROR(Check(simulation));
+  return Simulator(simulation).Run();
+}
+
+}  // namespace causeway

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How fast islands train, and what their links carry, when training has to wait
+// for exchanges with a coordinator: a discrete-event simulation. Pure.
+//
+// An exchange recurs in every period of inner steps. An island starts it when
+// its training is at `ready_at`, and stands still at `needed_at` until the
+// exchange is back. On the way it passes
+//
+//   1. one round trip: the offer and its answer;
+//   2. the island's uplink, one exchange after the other;
+//   3. half a round trip, and the uploads of the other islands;
+//   4. the coordinator's merge, one exchange after the other;
+//   5. one round trip: the news of it and the request;
+//   6. the island's downlink, one exchange after the other;
+//   7. half a round trip.
+//
+// Islands that transfer at the same time share the coordinator's link evenly,
+// except that none gets more than its own link carries (max-min fairness). What
+// is not modelled: loss and TCP's ramp-up, encoding on the island, changing
+// speeds, islands that come and go.
+//
+// With layers as exchanges, one island, no latency and no downlink this is the
+// bandwidth simulation of Streaming DiLoCo (arXiv 2501.18512, section 3.1):
+// cli/plan/published_table.h.
+#ifndef CLI_PLAN_EXCHANGE_SIMULATOR_H_
+#define CLI_PLAN_EXCHANGE_SIMULATOR_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace causeway {
+
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+struct Exchange {
+  // In inner steps since the period began; fractions are within a step.
+  double ready_at = 0;
+  // The same, not before ready_at; may lie in a later period.
+  double needed_at = 0;
+  // Each island's upload and download.
+  double up_bits = 0;
+  double down_bits = 0;
+  double merge_seconds = 0;
+};
+
+// Bits a second in each direction; kUnlimited for no bound.
+struct LinkRates {
+  double up = kUnlimited;
+  double down = kUnlimited;
+};
+
+struct SimulatedIsland {
+  // Time of one inner step without synchronization.
+  double step_seconds = 0;
+  LinkRates link;
+  // To the coordinator and back.
+  double round_trip_seconds = 0;
+};
+
+struct Simulation {
+  double period_steps = 0;
+  std::vector<Exchange> exchanges;
+  std::vector<SimulatedIsland> islands;
+  // Of the coordinator, as islands see it: `up` is what it receives.
+  LinkRates coordinator;
+};
+
+// Bits a second.
+struct LinkTraffic {
+  double mean = 0;
+  // The most in any second by the simulation's clock.
+  double peak = 0;
+};
+
+struct TrafficBothWays {
+  LinkTraffic up;
+  LinkTraffic down;
+};
+
+struct SimulatedRun {
+  struct Island {
+    // Share of the time that is spent training.
+    double utilization = 0;
+    TrafficBothWays traffic;
+  };
+  // As in Simulation::islands.
+  std::vector<Island> islands;
+  // Mean over the islands.
+  double utilization = 0;
+  TrafficBothWays coordinator;
+  // The most exchanges that an island had under way at once.
+  uint64_t in_flight = 0;
+};
+
+// What repeats once the first periods are over.
+//   INVALID_ARGUMENT  names the value that is out of range: a period, step time
+//                     or rate that is not above 0, no islands, a negative time
+//                     or size, an exchange needed before it is ready.
+absl::StatusOr<SimulatedRun> Simulate(const Simulation& simulation);
+
+}  // namespace causeway
+
+#endif  // CLI_PLAN_EXCHANGE_SIMULATOR_H_

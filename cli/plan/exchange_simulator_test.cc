@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/exchange_simulator.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kExact = 1e-9;
+
+// 10 steps of 1 s, then an exchange of 30 bits up and 20 down at 10 bits/s:
+// five seconds without overlap.
+Simulation DiLoCo() {
+  return {.period_steps = 10,
+          .exchanges = {{.ready_at = 10,
+                         .needed_at = 10,
+                         .up_bits = 30,
+                         .down_bits = 20}},
+          .islands = {{.step_seconds = 1, .link = {.up = 10, .down = 10}}}};
+}
+
+SimulatedRun Simulated(const Simulation& simulation) {
+  absl::StatusOr<SimulatedRun> run = Simulate(simulation);
+  EXPECT_OK(run);
+  return *std::move(run);
+}
+
+TEST(ExchangeSimulatorTest, WithoutOverlapEverythingAddsUp) {
+  Simulation simulation = DiLoCo();
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2), kExact);
+  // Three round trips, and the merge.
+  simulation.islands[0].round_trip_seconds = 0.5;
+  simulation.exchanges[0].merge_seconds = 4;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2 + 1.5 + 4),
+              kExact);
+}
+
+TEST(ExchangeSimulatorTest, OverlapHidesWhatItIsLongerThan) {
+  Simulation simulation = DiLoCo();
+  for (int overlap = 0; overlap < 5; ++overlap) {
+    simulation.exchanges[0].needed_at = 10 + overlap;
+    EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 5 - overlap),
+                kExact)
+        << overlap;
+  }
+  simulation.exchanges[0].needed_at = 15;
+  EXPECT_NEAR(Simulated(simulation).utilization, 1, kExact);
+}
+
+TEST(ExchangeSimulatorTest, UnlimitedLinksCostNothing) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link = {};
+  const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.utilization, 1, kExact);
+  EXPECT_NEAR(run.coordinator.up.mean, 3, kExact);
+  EXPECT_NEAR(run.coordinator.up.peak, 30, kExact);
+  EXPECT_NEAR(run.coordinator.down.peak, 20, kExact);
+}
+
+TEST(ExchangeSimulatorTest, NothingToExchangeIsTrainingAlone) {
+  Simulation simulation = DiLoCo();
+  simulation.exchanges.clear();
+  const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.utilization, 1, kExact);
+  EXPECT_EQ(run.in_flight, 0);
+}
+
+// A link that carries less than is sent sets the pace: 100 steps take as long
+// as their bits, however long the overlap is.
+TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link.up = 2;
+  simulation.exchanges[0].needed_at = 18;
+  // 15 s up and 2 s down within 8 steps: 9 s of each 19 are waits.
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 19, kExact);
+  simulation.exchanges[0].needed_at = 1000;
+  const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.islands[0].traffic.up.peak, 2, kExact);
+  EXPECT_GT(run.in_flight, 2);
+}
+
+TEST(ExchangeSimulatorTest, ExchangesOfOneLinkGoOneAfterTheOther) {
+  Simulation simulation = DiLoCo();
+  simulation.exchanges.push_back(simulation.exchanges[0]);
+  // Up 3 + 3, the last down 2; the first one's download hides behind the second
+  // one's upload.
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 6 + 2), kExact);
+  EXPECT_EQ(Simulated(simulation).in_flight, 2);
+}
+
+TEST(ExchangeSimulatorTest, MergesGoOneAfterTheOther) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link = {};
+  simulation.exchanges[0].merge_seconds = 2;
+  simulation.exchanges.push_back(simulation.exchanges[0]);
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 14, kExact);
+}
+
+// Two islands that send at the same time through a link that carries one of
+// them take twice as long; through one that carries both they do not.
+TEST(ExchangeSimulatorTest, IslandsShareTheCoordinatorsLink) {
+  Simulation simulation = DiLoCo();
+  simulation.islands.push_back(simulation.islands[0]);
+  simulation.coordinator = {.up = 10, .down = 10};
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 2 * (3 + 2)),
+              kExact);
+  simulation.coordinator = {.up = 20, .down = 20};
+  const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.utilization, 10.0 / (10 + 3 + 2), kExact);
+  EXPECT_NEAR(run.coordinator.up.mean, 60.0 / 15, kExact);
+  EXPECT_NEAR(run.coordinator.up.peak, 20, kExact);
+  EXPECT_NEAR(run.islands[0].traffic.up.peak, 10, kExact);
+}
+
+// What a slow island cannot take is left to the others.
+TEST(ExchangeSimulatorTest, SharesAreMaxMinFair) {
+  Simulation simulation = DiLoCo();
+  simulation.islands.push_back(simulation.islands[0]);
+  simulation.islands[1].link = {.up = 2, .down = 10};
+  simulation.coordinator = {.up = 10};
+  // 15 s for the slow one; the other is done after 30 / 8 s and waits.
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 15 + 2), kExact);
+}
+
+TEST(ExchangeSimulatorTest, AFastIslandWaitsForASlowOne) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link = {};
+  simulation.islands.push_back(simulation.islands[0]);
+  simulation.islands[1].step_seconds = 4;
+  const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.islands[0].utilization, 0.25, kExact);
+  EXPECT_NEAR(run.islands[1].utilization, 1, kExact);
+  EXPECT_NEAR(run.utilization, 0.625, kExact);
+}
+
+// A period of one step with everything in it is data parallel training.
+TEST(ExchangeSimulatorTest, OneStepPeriodsAreDataParallel) {
+  Simulation simulation = DiLoCo();
+  simulation.period_steps = 1;
+  simulation.exchanges[0].ready_at = 1;
+  simulation.exchanges[0].needed_at = 1;
+  EXPECT_NEAR(Simulated(simulation).utilization, 1.0 / (1 + 3 + 2), kExact);
+}
+
+TEST(ExchangeSimulatorTest, PeakIsOverOneSecond) {
+  Simulation simulation = DiLoCo();
+  // Starts at 10 s with 100 bits/s: done after 0.3 s.
+  simulation.islands[0].link.up = 100;
+  EXPECT_NEAR(Simulated(simulation).islands[0].traffic.up.peak, 30, kExact);
+}
+
+TEST(ExchangeSimulatorTest, MoreBandwidthNeverSlowsDown) {
+  double last = 0;
+  for (double rate = 0.5; rate < 200; rate *= 1.3) {
+    Simulation simulation = DiLoCo();
+    simulation.exchanges = {
+        {.ready_at = 0, .needed_at = 2, .up_bits = 30, .down_bits = 20},
+        {.ready_at = 3, .needed_at = 5, .up_bits = 7, .down_bits = 40},
+        {.ready_at = 6, .needed_at = 14, .up_bits = 20, .down_bits = 20}};
+    simulation.islands.push_back({.step_seconds = 1.1, .link = {rate, 13}});
+    simulation.islands[0].link = {rate, rate};
+    const double utilization = Simulated(simulation).utilization;
+    EXPECT_GE(utilization, last - kExact) << rate;
+    EXPECT_LE(utilization, 1);
+    last = utilization;
+  }
+}
+
+TEST(ExchangeSimulatorTest, RefusesWhatCannotBe) {
+  const auto refusal = [](auto change) {
+    Simulation simulation = DiLoCo();
+    change(simulation);
+    return std::string(Simulate(simulation).status().message());
+  };
+  EXPECT_THAT(refusal([](Simulation& s) { s.islands[0].link.up = 0; }),
+              HasSubstr("the rate of an uplink is 0"));
+  EXPECT_THAT(refusal([](Simulation& s) { s.coordinator.down = -1; }),
+              HasSubstr("the rate of a downlink is -1"));
+  EXPECT_THAT(refusal([](Simulation& s) { s.islands.clear(); }),
+              HasSubstr("no islands"));
+  EXPECT_THAT(refusal([](Simulation& s) { s.islands[0].step_seconds = 0; }),
+              HasSubstr("the time of an inner step is 0"));
+  EXPECT_THAT(refusal([](Simulation& s) { s.exchanges[0].needed_at = 9; }),
+              HasSubstr("needed_at - ready_at is -1"));
+}
+
+}  // namespace
+}  // namespace causeway
