@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The entropy coder of code planes, one symbol at a time: the truth that the
+// kernels (quantization/rans_kernels_cpu.h) must equal byte for byte.
+//
+// A range asymmetric numeral system (J. Duda, arXiv 1311.2540), interleaved as
+// in F. Giesen, "Interleaved entropy coders", arXiv 1402.3392: kRansLanes
+// coders of their own, with one frequency table and one stream of words, so
+// that vectors and GPU warps work on all of them at once. The states are 32
+// bits, kRansLowerBound or more between symbols, and change by 16-bit words.
+//
+// Steps and lanes. A step has one symbol for each of the lanes 0 .. 31:
+//
+//   bytes    step t, lane l: byte 32 t + l. The last step ends with the plane;
+//            the lanes after it have no symbol.
+//   nibbles  a pair of groups has 8 steps. Step 8 p + r, lane l: nibble r (bits
+//            4 r .. 4 r + 3) of word l of group 2 p if l < 16, of word l - 16
+//            of group 2 p + 1 otherwise. If there is no such group the lane has
+//            no symbol.
+//
+// With f the symbol's frequency and c the sum of the frequencies of the symbols
+// before it in the table's order, a lane with state x decodes a symbol by
+//
+//   slot = x mod 4096; the symbol is the one with c <= slot < c + f
+//   x = f * floor(x / 4096) + slot - c
+//   if x < kRansLowerBound: x = 65536 x + the next word
+//
+// with words taken by the lanes of a step in ascending order. It ends with
+// every state at kRansLowerBound and no word left. The encoder does the inverse
+// from the last symbol to the first.
+//
+// Bytes: the table (quantization/rans_table.h), 32 little-endian 32-bit states
+// of lanes 0 .. 31, and the little-endian 16-bit words in the order of
+// decoding.
+#ifndef QUANTIZATION_RANS_REFERENCE_H_
+#define QUANTIZATION_RANS_REFERENCE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "quantization/rans_table.h"
+
+namespace causeway {
+
+inline constexpr size_t kRansLanes = 32;
+inline constexpr uint32_t kRansLowerBound = 1 << 16;
+inline constexpr size_t kRansStateBytes = 4 * kRansLanes;
+inline constexpr size_t kRansWordBytes = 2;
+
+using RansStates = std::array<uint32_t, kRansLanes>;
+
+// Where the symbols of a plane lie. A plane of nibbles is whole groups.
+struct RansPlane {
+  size_t Steps() const;
+  // Lanes [0, LanesOf(step)) have a symbol.
+  size_t LanesOf(size_t step) const;
+
+  struct Place {
+    size_t byte;
+    // Of the symbol's lowest bit.
+    uint32_t shift;
+  };
+  Place PlaceOf(size_t step, size_t lane) const;
+
+  SymbolWidth width;
+  size_t bytes;
+};
+
+// By code: the sum of the frequencies of the symbols before it in the table's
+// order, its first slot.
+std::array<uint16_t, 256> FirstSlots(const RansTable& table);
+
+// Codes steps [begin, end) of `plane`, the last first. Words are written
+// downwards from `words`; returns where the last was written. There must be
+// room for 2 * kRansLanes bytes a step.
+char* RansEncodeSteps(const RansTable& table, const RansPlane& plane,
+                      const char* codes, size_t begin, size_t end,
+                      RansStates& states, char* words);
+
+// Decodes steps [begin, end), and sets the bits of their symbols, which must be
+// zero, in `codes`. Takes words off the front of `words`.
+//   INVALID_ARGUMENT  there are too few words.
+absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
+                             size_t begin, size_t end, RansStates& states,
+                             absl::string_view& words, char* codes);
+
+// What an encoder begins and a decoder ends with.
+RansStates InitialRansStates();
+
+// Removes the states at the front of `bytes`.
+//   INVALID_ARGUMENT  they are cut off, or one is below kRansLowerBound.
+absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
+
+// What has to be true after the last symbol.
+//   INVALID_ARGUMENT  a word is left, or a state is not the initial one.
+absl::Status CheckRansEnd(const RansStates& states, absl::string_view words);
+
+// Whole planes, not empty. Decompression finds the same faults as
+// DecompressCodes (quantization/entropy_coder.h), which is what to use.
+std::string RansCompressReference(SymbolWidth width, absl::string_view codes);
+absl::Status RansDecompressReference(SymbolWidth width,
+                                     absl::string_view compressed,
+                                     absl::Span<char> codes);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_RANS_REFERENCE_H_
