@@ -9,6 +9,7 @@
 #include "glog/logging.h"
 #include "quantization/block_planes.h"
 #include "quantization/strip_layout.h"
+#include "quantization/strip_planes.h"
 #include "quantization/strip_progress.h"
 
 namespace causeway {
@@ -48,9 +49,10 @@ void CheckPiece(uint64_t begin, uint64_t count, uint64_t values) {
 
 class BlockEncoder final : public Encoder {
  public:
-  BlockEncoder(const Layout& layout, absl::Span<char> buffer)
+  BlockEncoder(const Layout& layout, const EncodeOptions& options,
+               absl::Span<char> buffer)
       : layout_(layout),
-        planes_(layout.format, layout.block_size),
+        planes_(layout.format, layout.block_size, options),
         buffer_(buffer),
         progress_(layout.values) {
     CHECK_EQ(buffer.size(), BlockEncodedBytes(layout.format, layout.block_size,
@@ -65,9 +67,9 @@ class BlockEncoder final : public Encoder {
     if (!decoded.empty()) CHECK_EQ(decoded.size(), values.size());
     ForEachStripPart(begin, values.size(), [&](uint64_t part, uint64_t count) {
       planes_.Encode(
-          values.subspan(part - begin, count),
-          buffer_.data() + layout_.ScaleAt(part),
-          buffer_.data() + layout_.CodeAt(part),
+          part, values.subspan(part - begin, count),
+          {.scales = buffer_.data() + layout_.ScaleAt(part),
+           .codes = buffer_.data() + layout_.CodeAt(part)},
           decoded.empty() ? decoded : decoded.subspan(part - begin, count));
     });
     progress_.Add(begin, values.size());
@@ -95,14 +97,13 @@ class BlockCursor final : public DecodeCursor {
  public:
   BlockCursor(const Layout& layout, absl::string_view encoded)
       : layout_(layout),
-        planes_(layout.format, layout.block_size),
+        planes_(layout.format, layout.block_size, {}),
         encoded_(encoded) {}
 
   void Decode(uint64_t begin, absl::Span<float> values) override {
     CheckPiece(begin, values.size(), layout_.values);
     ForEachStripPart(begin, values.size(), [&](uint64_t part, uint64_t count) {
-      planes_.Decode(Scales(part), Codes(part),
-                     values.subspan(part - begin, count));
+      planes_.Decode(At(part), values.subspan(part - begin, count));
     });
   }
 
@@ -111,7 +112,7 @@ class BlockCursor final : public DecodeCursor {
     CheckPiece(begin, accumulator.size(), layout_.values);
     ForEachStripPart(
         begin, accumulator.size(), [&](uint64_t part, uint64_t count) {
-          planes_.DecodeAccumulate(Scales(part), Codes(part), weight,
+          planes_.DecodeAccumulate(At(part), weight,
                                    accumulator.subspan(part - begin, count));
         });
   }
@@ -119,7 +120,7 @@ class BlockCursor final : public DecodeCursor {
   absl::Status CheckFinite() const {
     for (uint64_t strip = 0; strip < StripCount(layout_.values); ++strip) {
       const uint64_t begin = strip * kStripValues;
-      RETURN_IF_ERROR(planes_.CheckFinite(Scales(begin), Codes(begin),
+      RETURN_IF_ERROR(planes_.CheckFinite(At(begin),
                                           ValuesOfStrip(strip, layout_.values),
                                           begin, layout_.values));
     }
@@ -127,11 +128,9 @@ class BlockCursor final : public DecodeCursor {
   }
 
  private:
-  const char* Scales(uint64_t value) const {
-    return encoded_.data() + layout_.ScaleAt(value);
-  }
-  const char* Codes(uint64_t value) const {
-    return encoded_.data() + layout_.CodeAt(value);
+  ConstStripPart At(uint64_t value) const {
+    return {.scales = encoded_.data() + layout_.ScaleAt(value),
+            .codes = encoded_.data() + layout_.CodeAt(value)};
   }
 
   const Layout layout_;
@@ -170,9 +169,8 @@ std::unique_ptr<Encoder> NewBlockEncoder(BlockFormat format,
                                          const EncodeOptions& options,
                                          uint64_t values,
                                          absl::Span<char> buffer) {
-  CHECK(options.rounding == Rounding::kNearest);
   return std::make_unique<BlockEncoder>(Layout{format, block_size, values},
-                                        buffer);
+                                        options, buffer);
 }
 
 std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,

@@ -1,11 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of one strip, or a part of one, to and from its two planes
+// The planes of the formats with one scale per block
 // (quantization/block_format.h): the kernels, for any number of values.
-//
-// `scales` and `codes` point into the planes where the first value's block and
-// code lie. A part begins at a multiple of kPieceAlignment values of its strip.
 #ifndef QUANTIZATION_BLOCK_PLANES_H_
 #define QUANTIZATION_BLOCK_PLANES_H_
 
@@ -15,44 +12,39 @@
 #include "absl/types/span.h"
 #include "quantization/block_format.h"
 #include "quantization/block_kernels_cpu.h"
+#include "quantization/encode_options.h"
+#include "quantization/strip_planes.h"
 
 namespace causeway {
 
-// Thread-safe.
-class BlockPlanes {
+class BlockPlanes final : public StripPlanes {
  public:
-  BlockPlanes(BlockFormat format, uint32_t block_size);
+  BlockPlanes(BlockFormat format, uint32_t block_size,
+              const EncodeOptions& options);
 
-  // Bytes of each plane of `values` values.
-  uint64_t ScaleBytes(uint64_t values) const {
+  uint32_t code_bits() const override { return CodeBits(format_); }
+  uint64_t ScaleBytes(uint64_t values) const override {
     return ScalePlaneBytes(values, block_size_);
   }
-  uint64_t CodeBytes(uint64_t values) const {
+  uint64_t CodeBytes(uint64_t values) const override {
     return CodePlaneBytes(format_, values);
   }
 
-  // `decoded`, if it is not empty, has the size of `values`, may be the same
-  // memory, and receives what Decode() will make of them.
-  void Encode(absl::Span<const float> values, char* scales, char* codes,
-              absl::Span<float> decoded) const;
-
-  void Decode(const char* scales, const char* codes,
-              absl::Span<float> values) const;
-
-  // accumulator[i] += weight * decoded value i, rounded as Accumulate().
-  void DecodeAccumulate(const char* scales, const char* codes, float weight,
-                        absl::Span<float> accumulator) const;
-
-  // INVALID_ARGUMENT if one of `count` values does not decode to a finite
-  // number. Messages call them values [begin, begin + count) of `size`.
-  absl::Status CheckFinite(const char* scales, const char* codes,
-                           uint64_t count, uint64_t begin, uint64_t size) const;
+  // The strips have no parameter: it is 0.
+  uint8_t Encode(uint64_t begin, absl::Span<const float> values, StripPart part,
+                 absl::Span<float> decoded) const override;
+  void Decode(ConstStripPart part, absl::Span<float> values) const override;
+  void DecodeAccumulate(ConstStripPart part, float weight,
+                        absl::Span<float> accumulator) const override;
+  absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
+                           uint64_t size) const override;
 
  private:
   // What is left of a strip after its whole units.
   struct LastUnit;
 
-  void DecodeLast(const char* scales, const char* codes, uint64_t count,
+  // Decodes the last values of `part`, `count` of them after `whole` others.
+  void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
   absl::Status BadScale(uint16_t scale, uint64_t begin, uint64_t size) const;
 

@@ -35,7 +35,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/fragment.pb.h"
-#include "quantization/rounding.h"
+#include "quantization/encode_options.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {
@@ -50,14 +50,6 @@ struct CodecSpec {
   bool entropy_coded = false;
 
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
-};
-
-// What only the encoder needs to know.
-struct EncodeOptions {
-  Rounding rounding = Rounding::kNearest;
-  // Of the random numbers of stochastic rounding. The same seed, values and
-  // spec give the same bytes.
-  uint64_t seed = 0;
 };
 
 // Pieces of a vector begin at multiples of this many values: whole blocks of

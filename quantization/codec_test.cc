@@ -18,8 +18,8 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "quantization/encode_options.h"
 #include "quantization/reference.h"
-#include "quantization/rounding.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {
