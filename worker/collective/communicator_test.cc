@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every communicator must do, over each transport.
+#include "worker/collective/communicator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/gloo_transport.h"
+#include "worker/collective/local_transport.h"
+#include "worker/collective/message_communicator.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/transport.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+enum class Kind { kLocal, kGloo };
+
+// Runs `body` once for each rank, each on a thread of its own.
+void ForEachRank(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back(body, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+class CommunicatorTest : public testing::TestWithParam<Kind> {
+ protected:
+  struct Island {
+    LocalRendezvous rendezvous;
+    std::vector<std::unique_ptr<Communicator>> ranks;
+  };
+
+  static std::unique_ptr<Island> MakeIsland(
+      int size, absl::Duration timeout = absl::Seconds(60),
+      const std::function<Clock(int rank)>& clock = nullptr) {
+    auto island = std::make_unique<Island>();
+    std::vector<std::unique_ptr<Transport>> transports;
+    if (GetParam() == Kind::kLocal) {
+      transports = MakeLocalTransports(size);
+    } else {
+      transports.resize(size);
+      ForEachRank(size, [&](int rank) {
+        auto connected =
+            ConnectGloo({.rank = rank, .size = size, .host = "127.0.0.1"},
+                        &island->rendezvous);
+        ASSERT_OK(connected);
+        transports[rank] = *std::move(connected);
+      });
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      island->ranks.push_back(MakeMessageCommunicator(
+          {.timeout = timeout,
+           .now = clock == nullptr ? SteadyWallClock() : clock(rank)},
+          std::move(transports[rank]), &island->rendezvous));
+    }
+    return island;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, CommunicatorTest,
+                         testing::Values(Kind::kLocal, Kind::kGloo),
+                         [](const auto& info) {
+                           return info.param == Kind::kLocal ? "Local" : "Gloo";
+                         });
+
+// Small whole numbers, so that sums are exact in any order.
+float Value(int rank, int64_t i) {
+  return static_cast<float>((i * 31 + rank * 7) % 1000);
+}
+
+std::vector<float> Values(int rank, int64_t size) {
+  std::vector<float> values(size);
+  for (int64_t i = 0; i < size; ++i) values[i] = Value(rank, i);
+  return values;
+}
+
+float Sum(int ranks, int64_t i) {
+  float sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += Value(rank, i);
+  return sum;
+}
+
+TEST_P(CommunicatorTest, OperationsDoWhatTheySay) {
+  std::mt19937 random(3);
+  for (const int ranks : {1, 2, 3, 5}) {
+    const auto island = MakeIsland(ranks);
+    // Fewer values than ranks, not divisible, several pieces of a
+    // reduce-scatter, and random ones.
+    std::vector<int64_t> sizes = {0, 1, 15, 16, 17, 33, 1'700'001};
+    for (int i = 0; i < 20; ++i) sizes.push_back(random() % 5000);
+    ForEachRank(ranks, [&](int rank) {
+      Communicator& communicator = *island->ranks[rank];
+      ASSERT_EQ(communicator.rank(), rank);
+      ASSERT_EQ(communicator.size(), ranks);
+      for (const int64_t size : sizes) {
+        SCOPED_TRACE(absl::StrCat(size, " values, rank ", rank));
+        const Slice own = communicator.shard(size, rank);
+
+        std::vector<float> want = Values(rank, size);
+        for (int64_t i = own.begin; i < own.end; ++i) want[i] = Sum(ranks, i);
+        std::vector<float> values = Values(rank, size);
+        ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
+        ASSERT_EQ(values, want);
+
+        for (int64_t i = 0; i < size; ++i) want[i] = Sum(ranks, i);
+        ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+        ASSERT_EQ(values, want);
+
+        const int root = static_cast<int>(size % ranks);
+        std::string bytes(size, static_cast<char>('a' + rank));
+        ASSERT_OK(communicator
+                      .Broadcast(root, absl::MakeSpan(&bytes[0], bytes.size()))
+                      .Wait());
+        ASSERT_EQ(bytes, std::string(size, static_cast<char>('a' + root)));
+
+        std::vector<double> sums = {rank + 0.5, static_cast<double>(size)};
+        ASSERT_OK(communicator.AllReduce(absl::MakeSpan(sums)).Wait());
+        ASSERT_THAT(sums, ElementsAre(ranks * (ranks - 1) / 2 + 0.5 * ranks,
+                                      static_cast<double>(ranks) * size));
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorTest, ShardsCoverTheVectorOnce) {
+  const auto island = MakeIsland(3);
+  for (const int64_t size : {0, 1, 47, 48, 1000}) {
+    int64_t end = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Slice shard = island->ranks[0]->shard(size, rank);
+      EXPECT_EQ(shard.begin, end);
+      end = shard.end;
+    }
+    EXPECT_EQ(end, size);
+  }
+}
+
+TEST_P(CommunicatorTest, SumsAreAddedInOrderOfRank) {
+  // In another order these give another result.
+  const std::vector<float> terms = {1, 1e8f, -1e8f, 3};
+  const float want = ((terms[0] + terms[1]) + terms[2]) + terms[3];
+  ASSERT_NE(want, terms[0] + ((terms[1] + terms[2]) + terms[3]));
+  const auto island = MakeIsland(4);
+  ForEachRank(4, [&](int rank) {
+    Communicator& communicator = *island->ranks[rank];
+    std::vector<float> values(64, terms[rank]);
+    EXPECT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
+    EXPECT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+    EXPECT_EQ(values, std::vector<float>(64, want));
+    std::vector<double> doubles = {rank == 0   ? 1
+                                   : rank == 1 ? 1e16
+                                   : rank == 2 ? -1e16
+                                               : 3.0};
+    EXPECT_OK(communicator.AllReduce(absl::MakeSpan(doubles)).Wait());
+    EXPECT_EQ(doubles[0], ((1.0 + 1e16) - 1e16) + 3.0);
+  });
+}
+
+TEST_P(CommunicatorTest, ManyOperationsInFlightRunInOrder) {
+  constexpr int kRanks = 3;
+  constexpr int kOperations = 200;
+  const auto island = MakeIsland(kRanks);
+  ForEachRank(kRanks, [&](int rank) {
+    Communicator& communicator = *island->ranks[rank];
+    // Each round works on the result of the one before, so a wrong order gives
+    // a wrong number.
+    std::vector<float> values(50, static_cast<float>(rank));
+    double sum = 1;
+    std::vector<Pending> pending;
+    for (int i = 0; i < kOperations; ++i) {
+      pending.push_back(communicator.AllReduce(absl::MakeSpan(&sum, 1)));
+      if (i % 50 != 0) continue;
+      pending.push_back(communicator.ReduceScatter(absl::MakeSpan(values)));
+      pending.push_back(communicator.AllGather(absl::MakeSpan(values)));
+      // Keeps the numbers small.
+      pending.push_back(communicator.Broadcast(
+          0, absl::MakeSpan(reinterpret_cast<char*>(&sum), sizeof(sum))));
+    }
+    for (Pending& operation : pending) {
+      ASSERT_OK(operation.Wait());
+      EXPECT_TRUE(operation.done());
+    }
+    // 200 times 1 + 1 + 1 of what was there.
+    EXPECT_EQ(sum, std::pow(3.0, kOperations));
+    // 0 + 1 + 2, then three times that, thrice.
+    EXPECT_EQ(values, std::vector<float>(50, 3 * 3 * 3 * 3));
+  });
+}
+
+TEST_P(CommunicatorTest, ARankThatLeavesIsNamed) {
+  const auto island = MakeIsland(3);
+  ForEachRank(3, [&](int rank) {
+    std::vector<float> values(1000);
+    EXPECT_OK(
+        island->ranks[rank]->ReduceScatter(absl::MakeSpan(values)).Wait());
+  });
+  island->ranks[1].reset();
+  ForEachRank(3, [&](int rank) {
+    if (rank == 1) return;
+    Communicator& communicator = *island->ranks[rank];
+    std::vector<float> values(1000);
+    Pending first = communicator.ReduceScatter(absl::MakeSpan(values));
+    Pending second = communicator.AllGather(absl::MakeSpan(values));
+    const auto dead =
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 is dead"));
+    EXPECT_THAT(first.Wait(), dead);
+    EXPECT_THAT(second.Wait(), dead);
+  });
+}
+
+TEST_P(CommunicatorTest, ARankThatDoesNotComeIsNamedInTime) {
+  const auto island = MakeIsland(3, absl::Milliseconds(300));
+  ForEachRank(3, [&](int rank) {
+    if (rank == 2) return;
+    std::vector<float> values(1000);
+    const Clock now = SteadyWallClock();
+    const absl::Time begin = now();
+    EXPECT_THAT(
+        island->ranks[rank]->AllGather(absl::MakeSpan(values)).Wait(),
+        StatusIs(absl::StatusCode::kDeadlineExceeded,
+                 AllOf(HasSubstr("rank 2 is stuck"), HasSubstr("all-gather"),
+                       HasSubstr("number 1"))));
+    EXPECT_LT(now() - begin, absl::Seconds(10));
+  });
+}
+
+TEST_P(CommunicatorTest, AbortTellsEverybodyWhy) {
+  const auto island = MakeIsland(3);
+  ForEachRank(3, [&](int rank) {
+    Communicator& communicator = *island->ranks[rank];
+    std::vector<float> values(1000);
+    const auto told = StatusIs(absl::StatusCode::kAborted,
+                               "rank 1 has given up: out of data");
+    if (rank == 1) {
+      communicator.Abort(absl::NotFoundError("out of data"));
+    }
+    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)).Wait(),
+                told);
+    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)).Wait(),
+                told);
+  });
+}
+
+TEST_P(CommunicatorTest, DifferentOperationsAreRefused) {
+  const auto island = MakeIsland(2);
+  ForEachRank(2, [&](int rank) {
+    Communicator& communicator = *island->ranks[rank];
+    std::vector<float> values(100 + rank);
+    EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)).Wait(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("404 bytes"), HasSubstr("400 bytes"),
+                               HasSubstr("rank 0"), HasSubstr("rank 1"))));
+  });
+}
+
+TEST_P(CommunicatorTest, OneRankNeedsNobody) {
+  const auto island = MakeIsland(1);
+  std::vector<float> values = {1, 2, 3};
+  EXPECT_OK(island->ranks[0]->ReduceScatter(absl::MakeSpan(values)).Wait());
+  EXPECT_OK(island->ranks[0]->AllGather(absl::MakeSpan(values)).Wait());
+  EXPECT_THAT(values, ElementsAre(1, 2, 3));
+}
+
+TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
+  // The clock of rank 1 shows an hour more each time it is read between two
+  // operations: it is the slow one, whoever waits for whom.
+  absl::Mutex mu;
+  absl::Duration ahead;
+  const auto clock = [&](int rank) -> Clock {
+    const Clock steady = SteadyWallClock();
+    if (rank != 1) return steady;
+    return [steady, &mu, &ahead] {
+      absl::MutexLock lock(&mu);
+      return steady() + ahead;
+    };
+  };
+  const auto island = MakeIsland(2, absl::Seconds(60), clock);
+  ForEachRank(2, [&](int rank) {
+    double value = 0;
+    EXPECT_OK(island->ranks[rank]->AllReduce(absl::MakeSpan(&value, 1)).Wait());
+  });
+  {
+    absl::MutexLock lock(&mu);
+    ahead = absl::Hours(1);
+  }
+  ForEachRank(2, [&](int rank) {
+    std::vector<float> values(1000);
+    EXPECT_OK(island->ranks[rank]->AllGather(absl::MakeSpan(values)).Wait());
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::vector<CollectiveTimes> times = island->ranks[rank]->TakeTimes();
+    ASSERT_EQ(times.size(), 2);
+    EXPECT_EQ(times[0].collective, Collective::kAllReduce);
+    EXPECT_EQ(times[1].collective, Collective::kAllGather);
+    EXPECT_EQ(times[1].sequence, 2);
+    EXPECT_LT(times[1].peers[0].away, absl::Minutes(1));
+    EXPECT_GE(times[1].peers[1].away, absl::Hours(1));
+    EXPECT_EQ(times[1].peers[1 - rank].bytes,
+              4 * island->ranks[rank]->shard(1000, 1 - rank).size());
+    EXPECT_GE(times[1].duration, times[1].peers[1 - rank].wait +
+                                     times[1].peers[1 - rank].transfer);
+    EXPECT_TRUE(island->ranks[rank]->TakeTimes().empty());
+  }
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/culprit.h"
+
+#include <thread>
+
+#include "absl/time/time.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/rendezvous.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const absl::Status kWaited = absl::DeadlineExceededError("waited in vain");
+const absl::Status kLost = absl::UnavailableError("lost the connection");
+
+TEST(CulpritTest, OneThatSaysNothingIsTheCulprit) {
+  LocalRendezvous rendezvous;
+  EXPECT_THAT(FindCulprit(0, 2, kWaited, &rendezvous),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "rank 2 is stuck: waited in vain"));
+  EXPECT_THAT(FindCulprit(1, 2, kLost, &rendezvous),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "rank 2 is dead: lost the connection"));
+}
+
+TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
+  LocalRendezvous rendezvous;
+  // Rank 0 waits for 1, which waits for 2, which has lost 3.
+  std::thread rank2([&] {
+    EXPECT_THAT(FindCulprit(2, 3, kLost, &rendezvous),
+                StatusIs(absl::StatusCode::kUnavailable));
+  });
+  std::thread rank1([&] {
+    EXPECT_THAT(FindCulprit(1, 2, kWaited, &rendezvous),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         StartsWith("rank 3 is dead: ")));
+  });
+  EXPECT_THAT(
+      FindCulprit(0, 1, kWaited, &rendezvous),
+      StatusIs(absl::StatusCode::kUnavailable, StartsWith("rank 3 is dead: ")));
+  rank1.join();
+  rank2.join();
+}
+
+TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
+  LocalRendezvous rendezvous;
+  ReportOwnFailure(1, absl::OutOfRangeError("training diverged"), &rendezvous);
+  // What it sees afterwards is a consequence.
+  EXPECT_THAT(FindCulprit(1, 0, kLost, &rendezvous),
+              StatusIs(absl::StatusCode::kAborted,
+                       "rank 1 has given up: training diverged"));
+  EXPECT_THAT(FindCulprit(0, 1, kLost, &rendezvous),
+              StatusIs(absl::StatusCode::kAborted,
+                       "rank 1 has given up: training diverged"));
+}
+
+TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {
+  LocalRendezvous rendezvous;
+  const auto broken = StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               AllOf(HasSubstr("0"), HasSubstr("1"),
+                                     HasSubstr("do not reach one another")));
+  std::thread rank1(
+      [&] { EXPECT_THAT(FindCulprit(1, 0, kWaited, &rendezvous), broken); });
+  EXPECT_THAT(FindCulprit(0, 1, kWaited, &rendezvous), broken);
+  rank1.join();
+  EXPECT_THAT(FindCulprit(2, 1, kWaited, &rendezvous), broken);
+}
+
+}  // namespace
+}  // namespace causeway

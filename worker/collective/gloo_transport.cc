@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/gloo_transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "gloo/rendezvous/context.h"
+#include "gloo/rendezvous/store.h"
+#include "gloo/transport/tcp/device.h"
+#include "gloo/transport/unbound_buffer.h"
+
+namespace causeway {
+namespace {
+
+// Gloo throws one type for everything, and tells a timeout by its text only.
+absl::Status FromGloo(const std::exception& error) {
+  return absl::StrContains(error.what(), "Timed out")
+             ? absl::DeadlineExceededError(error.what())
+             : absl::UnavailableError(error.what());
+}
+
+// Zero means "no limit" to Gloo.
+std::chrono::milliseconds GlooTimeout(absl::Duration timeout) {
+  return std::max(std::chrono::milliseconds(1),
+                  absl::ToChronoMilliseconds(timeout));
+}
+
+// Gloo's view of a Rendezvous. Throws, as Gloo expects.
+class Store : public gloo::rendezvous::Store {
+ public:
+  Store(Rendezvous* rendezvous, absl::Duration timeout)
+      : rendezvous_(rendezvous), timeout_(timeout) {}
+
+  // Why a call has thrown.
+  const absl::Status& failure() const { return failure_; }
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    ThrowUnlessOk(rendezvous_->Put(
+        Key(key), absl::string_view(data.data(), data.size())));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const absl::StatusOr<std::string> value =
+        rendezvous_->Get(Key(key), timeout_);
+    ThrowUnlessOk(value.status());
+    return std::vector<char>(value->begin(), value->end());
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) get(key);
+  }
+
+ private:
+  static std::string Key(const std::string& key) {
+    return absl::StrCat("gloo/", key);
+  }
+  void ThrowUnlessOk(const absl::Status& status) {
+    if (status.ok()) return;
+    failure_ = status;
+    throw std::runtime_error(status.ToString());
+  }
+
+  Rendezvous* const rendezvous_;
+  const absl::Duration timeout_;
+  absl::Status failure_;
+};
+
+class GlooTransfer : public Transfer {
+ public:
+  enum class Direction { kSend, kReceive };
+
+  GlooTransfer(gloo::Context& context, Direction direction, int peer,
+               uint64_t tag, absl::Span<char> bytes)
+      : direction_(direction) {
+    try {
+      buffer_ = context.createUnboundBuffer(bytes.data(), bytes.size());
+      if (direction_ == Direction::kSend) {
+        buffer_->send(peer, tag);
+      } else {
+        buffer_->recv(peer, tag);
+      }
+    } catch (const std::exception& error) {
+      status_ = FromGloo(error);
+    }
+  }
+
+  absl::Status Wait(absl::Duration timeout) override {
+    if (done_ || !status_.ok()) return status_;
+    try {
+      if (direction_ == Direction::kSend) {
+        buffer_->waitSend(GlooTimeout(timeout));
+      } else {
+        buffer_->waitRecv(GlooTimeout(timeout));
+      }
+      done_ = true;
+    } catch (const std::exception& error) {
+      status_ = FromGloo(error);
+    }
+    return status_;
+  }
+
+ private:
+  const Direction direction_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  absl::Status status_;
+  bool done_ = false;
+};
+
+class GlooTransport : public Transport {
+ public:
+  explicit GlooTransport(std::shared_ptr<gloo::Context> context)
+      : context_(std::move(context)) {}
+  ~GlooTransport() override { Close(); }
+
+  int rank() const override { return context_->rank; }
+  int size() const override { return context_->size; }
+
+  std::unique_ptr<Transfer> Send(int peer, uint64_t tag,
+                                 absl::Span<const char> bytes) override {
+    // Gloo has one kind of buffer for both directions; it only reads this one.
+    return std::make_unique<GlooTransfer>(
+        *context_, GlooTransfer::Direction::kSend, peer, tag,
+        absl::MakeSpan(const_cast<char*>(bytes.data()), bytes.size()));
+  }
+  std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,
+                                    absl::Span<char> bytes) override {
+    return std::make_unique<GlooTransfer>(
+        *context_, GlooTransfer::Direction::kReceive, peer, tag, bytes);
+  }
+  void Close() override { context_->closeConnections(); }
+
+ private:
+  const std::shared_ptr<gloo::Context> context_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
+    const GlooTransportOptions& options, Rendezvous* rendezvous) {
+  Store store(rendezvous, options.connect_timeout);
+  try {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = options.host;
+    std::shared_ptr<gloo::transport::Device> device =
+        gloo::transport::tcp::CreateDevice(attributes);
+    auto context =
+        std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
+    context->setTimeout(GlooTimeout(options.connect_timeout));
+    context->connectFullMesh(store, device);
+    return std::make_unique<GlooTransport>(std::move(context));
+  } catch (const std::exception& error) {
+    const absl::Status cause =
+        store.failure().ok() ? FromGloo(error) : store.failure();
+    return absl::Status(
+        cause.code(),
+        absl::StrCat("rank ", options.rank, " of ", options.size,
+                     " could not connect to the island's other ranks: ",
+                     cause.message()));
+  }
+}
+
+}  // namespace causeway

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transport between processes and hosts: Gloo's TCP pairs, every rank connected
+// to every other. Gloo moves the messages; the collectives over them are ours
+// (communicator.h), because Gloo's own neither say which rank failed nor add in
+// an order that is the same on every transport.
+//
+// No encryption: for the network inside an island.
+#ifndef WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
+#define WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/transport.h"
+
+namespace causeway {
+
+struct GlooTransportOptions {
+  int rank = 0;
+  int size = 1;
+  // Name or address of this host by which the other ranks reach it. Empty takes
+  // the host's name.
+  std::string host;
+  // How long to wait for the other ranks to come.
+  absl::Duration connect_timeout = absl::Minutes(1);
+};
+
+// Blocks until every rank has connected. `rendezvous` is used for that only and
+// must be new: ranks leave their addresses there for good.
+//   DEADLINE_EXCEEDED  some rank did not come.
+//   UNAVAILABLE        a connection or the rendezvous failed.
+absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
+    const GlooTransportOptions& options, Rendezvous* rendezvous);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_GLOO_TRANSPORT_H_

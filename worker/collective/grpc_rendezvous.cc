@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/grpc_rendezvous.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/island.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+// A Put needs no longer unless rank 0 is gone or stopped.
+constexpr absl::Duration kPutTimeout = absl::Seconds(3);
+
+// One Get, until its key is written or its caller gives up.
+class GetCall : public grpc::ServerUnaryReactor {
+ public:
+  GetCall(const std::string& key, v1::GetResponse* response,
+          LocalRendezvous* table) {
+    state_->call = this;
+    table->OnceWritten(key,
+                       [state = state_, response](const std::string& value) {
+                         GetCall* const call = state->Take();
+                         if (call == nullptr) return;
+                         response->set_value(value);
+                         call->Finish(grpc::Status::OK);
+                       });
+  }
+
+  void OnCancel() override {
+    GetCall* const call = state_->Take();
+    if (call != nullptr) call->Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  // Outlives the call: the table cannot be told to forget.
+  struct State {
+    // The call, for whoever comes first.
+    GetCall* Take() {
+      absl::MutexLock lock(&mu);
+      return std::exchange(call, nullptr);
+    }
+    absl::Mutex mu;
+    GetCall* call ABSL_GUARDED_BY(mu) = nullptr;
+  };
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+class RendezvousService : public v1::Rendezvous::CallbackService {
+ public:
+  LocalRendezvous* table() { return &table_; }
+
+  grpc::ServerUnaryReactor* Put(grpc::CallbackServerContext* context,
+                                const v1::PutRequest* request,
+                                v1::PutResponse*) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(table_.Put(request->key(), request->value())));
+    return reactor;
+  }
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext*,
+                                const v1::GetRequest* request,
+                                v1::GetResponse* response) override {
+    return new GetCall(request->key(), response, &table_);
+  }
+
+ private:
+  LocalRendezvous table_;
+};
+
+class GrpcRendezvousServer : public RendezvousServer {
+ public:
+  absl::Status Listen(const std::string& address) {
+    grpc::ServerBuilder builder;
+    // A second process at the same address must fail, not share it.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return absl::UnavailableError(absl::StrCat(
+          "cannot listen on ", address, " for the island's other ranks"));
+    }
+    return absl::OkStatus();
+  }
+  ~GrpcRendezvousServer() override {
+    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now()));
+  }
+
+  Rendezvous* table() override { return service_.table(); }
+  int port() const override { return port_; }
+
+ private:
+  RendezvousService service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class GrpcRendezvous : public Rendezvous {
+ public:
+  explicit GrpcRendezvous(const std::string& address)
+      : address_(address),
+        stub_(v1::Rendezvous::NewStub(grpc::CreateChannel(
+            address, grpc::InsecureChannelCredentials()))) {}
+
+  absl::Status Put(absl::string_view key, absl::string_view value) override {
+    v1::PutRequest request;
+    request.set_key(std::string(key));
+    request.set_value(std::string(value));
+    v1::PutResponse response;
+    grpc::ClientContext context;
+    Prepare(context, kPutTimeout);
+    const absl::Status status =
+        FromGrpcStatus(stub_->Put(&context, request, &response));
+    return absl::IsDeadlineExceeded(status) ? Away() : status;
+  }
+
+  absl::StatusOr<std::string> Get(absl::string_view key,
+                                  absl::Duration timeout) override {
+    v1::GetRequest request;
+    request.set_key(std::string(key));
+    v1::GetResponse response;
+    grpc::ClientContext context;
+    Prepare(context, timeout);
+    RETURN_IF_ERROR(FromGrpcStatus(stub_->Get(&context, request, &response)));
+    return std::move(*response.mutable_value());
+  }
+
+ private:
+  static void Prepare(grpc::ClientContext& context, absl::Duration timeout) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    context.set_wait_for_ready(true);
+  }
+  absl::Status Away() const {
+    return absl::UnavailableError(
+        absl::StrCat("rank 0 of the island does not answer at ", address_));
+  }
+
+  const std::string address_;
+  const std::unique_ptr<v1::Rendezvous::Stub> stub_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(
+    const std::string& address) {
+  auto server = std::make_unique<GrpcRendezvousServer>();
+  RETURN_IF_ERROR(server->Listen(address));
+  return server;
+}
+
+std::unique_ptr<Rendezvous> MakeGrpcRendezvous(const std::string& address) {
+  return std::make_unique<GrpcRendezvous>(address);
+}
+
+}  // namespace causeway

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rendezvous of an island of several processes: rank 0 keeps the table and
+// serves it, the others call (proto/island.proto).
+#ifndef WORKER_COLLECTIVE_GRPC_RENDEZVOUS_H_
+#define WORKER_COLLECTIVE_GRPC_RENDEZVOUS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/collective/rendezvous.h"
+
+namespace causeway {
+
+// Thread-safe.
+class RendezvousServer {
+ public:
+  // Listens on `address`, host:port; port 0 takes a free one. UNAVAILABLE: it
+  // cannot.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(
+      const std::string& address);
+  virtual ~RendezvousServer() = default;
+
+  // The table, for this process.
+  virtual Rendezvous* table() = 0;
+  virtual int port() const = 0;
+};
+
+// Calls the server at `address`. Get waits for a server that is not there yet,
+// Put for a few seconds.
+std::unique_ptr<Rendezvous> MakeGrpcRendezvous(const std::string& address);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_GRPC_RENDEZVOUS_H_

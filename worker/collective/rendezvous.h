@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the ranks of an island find one another: a small table of keys that are
+// written once and can be waited for. It carries addresses before there are
+// connections, and afterwards what ranks say about a failure. Bulk data never
+// goes through it.
+#ifndef WORKER_COLLECTIVE_RENDEZVOUS_H_
+#define WORKER_COLLECTIVE_RENDEZVOUS_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace causeway {
+
+// Thread-safe.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+
+  // Writes `key`.
+  //   ALREADY_EXISTS  the key was written before; its value stays.
+  //   UNAVAILABLE     whoever keeps the table cannot be reached.
+  virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
+
+  // The value of `key`; waits up to `timeout` until it is written.
+  //   DEADLINE_EXCEEDED  it was not.
+  //   UNAVAILABLE        as above.
+  virtual absl::StatusOr<std::string> Get(absl::string_view key,
+                                          absl::Duration timeout) = 0;
+};
+
+// A table in this process. Thread-safe.
+class LocalRendezvous : public Rendezvous {
+ public:
+  absl::Status Put(absl::string_view key, absl::string_view value) override;
+  absl::StatusOr<std::string> Get(absl::string_view key,
+                                  absl::Duration timeout) override;
+
+  // Calls `found` with the value of `key` once it is written: at once, or later
+  // from the thread that writes it. `found` may call this object.
+  void OnceWritten(absl::string_view key,
+                   std::function<void(const std::string&)> found);
+
+ private:
+  absl::Mutex mu_;
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
+  std::multimap<std::string, std::function<void(const std::string&)>> waiting_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_RENDEZVOUS_H_

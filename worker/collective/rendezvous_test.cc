@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/rendezvous.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/grpc_rendezvous.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// The same table, seen by the process that keeps it and by one that calls.
+class RendezvousTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start("127.0.0.1:0"));
+    client_ = MakeGrpcRendezvous(absl::StrCat("127.0.0.1:", server_->port()));
+    here_ = GetParam() ? client_.get() : server_->table();
+    there_ = GetParam() ? server_->table() : client_.get();
+  }
+
+  std::unique_ptr<RendezvousServer> server_;
+  std::unique_ptr<Rendezvous> client_;
+  Rendezvous* here_ = nullptr;
+  Rendezvous* there_ = nullptr;
+};
+
+TEST_P(RendezvousTest, WhatIsPutHereIsReadEverywhere) {
+  const std::string value("\0\xff bytes", 8);
+  ASSERT_OK(here_->Put("key", value));
+  EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds(value));
+  EXPECT_THAT(there_->Get("key", absl::Seconds(10)), IsOkAndHolds(value));
+}
+
+TEST_P(RendezvousTest, AKeyIsWrittenOnce) {
+  ASSERT_OK(there_->Put("key", "first"));
+  EXPECT_THAT(here_->Put("key", "second"),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("key")));
+  EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("first"));
+}
+
+TEST_P(RendezvousTest, GetWaitsForTheKey) {
+  std::thread writer([this] {
+    EXPECT_OK(there_->Put("other", "no"));
+    EXPECT_OK(there_->Put("key", "value"));
+  });
+  EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("value"));
+  writer.join();
+}
+
+TEST_P(RendezvousTest, GetGivesUpAndAnotherGetStillSucceeds) {
+  EXPECT_THAT(here_->Get("key", absl::Milliseconds(50)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_OK(there_->Put("key", "value"));
+  EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("value"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "FromTheClient"
+                                             : "FromTheServer";
+                         });
+
+TEST(GrpcRendezvousTest, GetWaitsForAServerThatStartsLater) {
+  ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start("127.0.0.1:0"));
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  EXPECT_THAT(RendezvousServer::Start(address),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+  first.reset();
+  const std::unique_ptr<Rendezvous> client = MakeGrpcRendezvous(address);
+  std::unique_ptr<RendezvousServer> second;
+  std::thread starter([&] {
+    auto started = RendezvousServer::Start(address);
+    ASSERT_OK(started);
+    second = *std::move(started);
+    EXPECT_OK(second->table()->Put("key", "value"));
+  });
+  EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsOkAndHolds("value"));
+  starter.join();
+}
+
+TEST(GrpcRendezvousTest, PutToNobodyFailsAndSaysWhere) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start("127.0.0.1:0"));
+  const std::string address = absl::StrCat("127.0.0.1:", server->port());
+  server.reset();
+  EXPECT_THAT(MakeGrpcRendezvous(address)->Put("key", "value"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+}
+
+}  // namespace
+}  // namespace causeway
