@@ -244,7 +244,7 @@ void Island::Record(uint64_t step, uint64_t total_steps,
   logged_at_ = now;
   LOG(INFO) << absl::StrFormat(
       "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
-      "MiB  down %.1f MiB  waited %.1f s",
+      "MiB  down %.1f MiB  waited %.3f s",
       step, total_steps, result.loss, result.gradient_norm,
       result.learning_rate, progress_.tokens_per_second(),
       static_cast<double>(client_->bytes_up()) / (1 << 20),
