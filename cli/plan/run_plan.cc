@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/run_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "quantization/codec.h"
+
+namespace causeway {
+namespace {
+
+constexpr double kBytesPerFloat = 4;
+// Parameters, gradients and AdamW's two moments.
+constexpr double kTrainerFloats = 4;
+constexpr double kDataParallelBytesPerValue = 2;
+
+absl::StatusOr<double> BitsPerValue(double assumed, v1::Format format,
+                                    const v1::SynchronizationConfig& sync,
+                                    const char* flag) {
+  if (assumed > 0) return assumed;
+  if (format == v1::ECQ) {
+    if (sync.ecq_bits() > 0) return sync.ecq_bits();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the rate of ECQ at a target distortion depends on the "
+                        "values; set ecq_bits or give --%s",
+                        flag));
+  }
+  const CodecSpec spec{.format = format, .block_size = sync.block_size()};
+  RETURN_IF_ERROR(CheckCodecSpec(spec));
+  // Of a vector so long that a last block that is not full does not count.
+  constexpr uint64_t kValues = 1 << 20;
+  return 8.0 * static_cast<double>(MaxEncodedBytes(spec, kValues)) / kValues;
+}
+
+absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
+                                          const v1::FragmentPlan& plan) {
+  const uint64_t round_steps = sync.inner_steps_per_round();
+  SyncSchedule::Options options{.round_steps = round_steps,
+                                .overlap_steps = sync.overlap_steps(),
+                                // The end of the run is out of sight.
+                                .total_steps = 4 * round_steps};
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    options.send_offsets.push_back(fragment.send_offset_steps());
+  }
+  const uint64_t latest =
+      uint64_t{sync.overlap_steps()} + sync.max_overlap_steps();
+  if (round_steps > 0 && latest >= round_steps) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "overlap_steps + max_overlap_steps is %d; it must be less than "
+        "inner_steps_per_round, which is %d",
+        latest, round_steps));
+  }
+  return SyncSchedule::Create(std::move(options));
+}
+
+// Values in the `count` largest fragments.
+double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
+  std::vector<uint64_t> sizes;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    sizes.push_back(fragment.size());
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  double sum = 0;
+  for (size_t i = 0; i < std::min(count, sizes.size()); ++i) {
+    sum += static_cast<double>(sizes[i]);
+  }
+  return sum;
+}
+
+// Bytes per value of what an outer step makes and the coordinator stores:
+// parameters, momentum, residual.
+double OuterStateBytes(const v1::RunConfig& config) {
+  const bool momentum =
+      config.outer_optimizer().algorithm() != v1::OuterOptimizerConfig::SGD;
+  const bool residual = !IsLossless(config.synchronization().downlink_format());
+  return kBytesPerFloat * (1 + (momentum ? 1 : 0) + (residual ? 1 : 0));
+}
+
+struct BytesPerValue {
+  double up = 0;
+  double down = 0;
+};
+
+void PredictMemory(const RunAssumptions& assumptions,
+                   const v1::FragmentPlan& plan, const BytesPerValue& wire,
+                   RunPrediction& prediction) {
+  const v1::RunConfig& config = assumptions.config;
+  const double values = static_cast<double>(assumptions.layout.size);
+  const double in_flight =
+      LargestFragments(plan, prediction.simulated.in_flight);
+  const bool error_feedback = config.synchronization().error_feedback() > 0;
+  // What is under way: the encodings, and the decoded change beside the next
+  // anchor.
+  prediction.island_bytes =
+      values * kBytesPerFloat *
+          (kTrainerFloats + 1 + (error_feedback ? 1 : 0)) +
+      in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
+  const double state = OuterStateBytes(config);
+  const double largest = LargestFragments(plan, 1);
+  prediction.coordinator_bytes =
+      in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +
+      largest * (state + wire.down);
+  const v1::StorageConfig& storage = config.storage();
+  prediction.coordinator_disk_bytes =
+      (values * storage.versions_kept() + largest) * state +
+      (values * storage.update_history() + largest) * wire.down;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
+                                              uint64_t outside_layers,
+                                              uint64_t layers) {
+  if (layers == 0 || parameters < outside_layers ||
+      parameters - outside_layers < layers) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d parameters, of which %d are outside of the layers, make no model "
+        "of %d layers",
+        parameters, outside_layers, layers));
+  }
+  ModelLayout layout;
+  const auto add = [&](int block, uint64_t size) {
+    layout.tensors.push_back({.name = absl::StrCat("tensor.", block),
+                              .shape = {static_cast<int64_t>(size)},
+                              .block = block,
+                              .size = static_cast<int64_t>(size),
+                              .offset = layout.size});
+    layout.size += static_cast<int64_t>(size);
+  };
+  const uint64_t in_layers = parameters - outside_layers;
+  for (uint64_t i = 0; i < layers; ++i) {
+    add(static_cast<int>(i),
+        in_layers / layers + (i < in_layers % layers ? 1 : 0));
+  }
+  if (outside_layers > 0) add(-1, outside_layers);
+  return layout;
+}
+
+absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
+  const v1::SynchronizationConfig& sync = assumptions.config.synchronization();
+  ASSIGN_OR_RETURN(const v1::FragmentPlan plan,
+                   MakeFragmentPlan(assumptions.layout, assumptions.config));
+  ASSIGN_OR_RETURN(const SyncSchedule schedule, MakeSchedule(sync, plan));
+  ASSIGN_OR_RETURN(const double up_bits,
+                   BitsPerValue(assumptions.uplink_bits, sync.uplink_format(),
+                                sync, "uplink_bits"));
+  ASSIGN_OR_RETURN(const double down_bits,
+                   BitsPerValue(assumptions.downlink_bits,
+                                sync.downlink_format(), sync, "downlink_bits"));
+
+  Simulation simulation{
+      .period_steps = static_cast<double>(schedule.round_steps()),
+      .islands = assumptions.islands,
+      .coordinator = assumptions.coordinator};
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    const uint64_t sent = schedule.NextSend(fragment.id(), 0)->step;
+    const uint64_t waited_at =
+        schedule.ApplyStep(sent) + sync.max_overlap_steps();
+    const double size = static_cast<double>(fragment.size());
+    simulation.exchanges.push_back(
+        {.ready_at = static_cast<double>(sent),
+         .needed_at = static_cast<double>(waited_at),
+         .up_bits = size * up_bits,
+         .down_bits = size * down_bits,
+         .merge_seconds = size / assumptions.merge_rate});
+  }
+
+  RunPrediction prediction;
+  ASSIGN_OR_RETURN(prediction.simulated, Simulate(simulation));
+  const double values = static_cast<double>(assumptions.layout.size);
+  const BytesPerValue wire = {.up = up_bits / 8, .down = down_bits / 8};
+  prediction.up_bytes_per_round = values * wire.up;
+  prediction.down_bytes_per_round = values * wire.down;
+  prediction.data_parallel_ratio = 2 * kDataParallelBytesPerValue *
+                                   simulation.period_steps /
+                                   (wire.up + wire.down);
+  PredictMemory(assumptions, plan, wire, prediction);
+  return prediction;
+}
+
+}  // namespace causeway

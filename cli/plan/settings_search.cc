@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/settings_search.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+constexpr uint32_t kRoundSteps[] = {1,   2,   5,    10,   20,   50,   100,
+                                    200, 500, 1000, 2000, 5000, 10000};
+constexpr uint32_t kOverlapSteps[] = {0, 1, 2, 5, 10};
+// From the most bits to the fewest.
+constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::E3M0};
+constexpr uint32_t kLayersPerFragment = 3;
+// Sums of many times are not exact; a millionth of the time is nobody's loss.
+constexpr double kTolerance = 1e-6;
+
+uint32_t Layers(const ModelLayout& layout) {
+  int layers = 0;
+  for (const TensorSpec& tensor : layout.tensors) {
+    layers = std::max(layers, tensor.block + 1);
+  }
+  return static_cast<uint32_t>(layers);
+}
+
+// With the smallest H that is enough; none if none is.
+absl::StatusOr<std::optional<Settings>> WithSmallestRound(
+    RunAssumptions assumptions, const std::set<uint32_t>& fragment_counts,
+    double utilization) {
+  v1::SynchronizationConfig& sync =
+      *assumptions.config.mutable_synchronization();
+  for (const uint32_t round_steps : kRoundSteps) {
+    for (const uint32_t fragments : fragment_counts) {
+      if (sync.overlap_steps() + sync.max_overlap_steps() >= round_steps ||
+          fragments > round_steps) {
+        continue;
+      }
+      sync.set_inner_steps_per_round(round_steps);
+      sync.set_fragments(fragments);
+      ASSIGN_OR_RETURN(RunPrediction prediction, PredictRun(assumptions));
+      if (prediction.simulated.utilization >= utilization - kTolerance) {
+        return Settings{sync, std::move(prediction)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool Beats(const Settings& a, const Settings& b) {
+  const auto format = [](const Settings& settings) {
+    return std::find(std::begin(kFormats), std::end(kFormats),
+                     settings.synchronization.uplink_format());
+  };
+  return a.synchronization.inner_steps_per_round() <=
+             b.synchronization.inner_steps_per_round() &&
+         a.synchronization.overlap_steps() <=
+             b.synchronization.overlap_steps() &&
+         format(a) <= format(b);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Settings>> FindSettings(
+    const RunAssumptions& assumptions, double utilization) {
+  if (!(utilization > 0 && utilization <= 1)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the wanted utilization is %g; it must be above 0 and at most 1",
+        utilization));
+  }
+  const uint32_t layers = Layers(assumptions.layout);
+  const std::set<uint32_t> fragment_counts = {
+      1, (layers + kLayersPerFragment - 1) / kLayersPerFragment + 1};
+  RunAssumptions tried = assumptions;
+  tried.uplink_bits = 0;
+  tried.downlink_bits = 0;
+  v1::SynchronizationConfig& sync = *tried.config.mutable_synchronization();
+  std::vector<Settings> found;
+  for (const v1::Format format : kFormats) {
+    sync.set_uplink_format(format);
+    sync.set_downlink_format(format);
+    for (const uint32_t overlap : kOverlapSteps) {
+      sync.set_overlap_steps(overlap);
+      ASSIGN_OR_RETURN(std::optional<Settings> settings,
+                       WithSmallestRound(tried, fragment_counts, utilization));
+      // What comes later in these loops has fewer bits or a larger tau.
+      if (settings.has_value() &&
+          std::none_of(found.begin(), found.end(), [&](const Settings& other) {
+            return Beats(other, *settings);
+          })) {
+        found.push_back(*std::move(settings));
+      }
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Settings& a, const Settings& b) {
+                     const auto key = [](const Settings& settings) {
+                       return std::make_tuple(
+                           settings.synchronization.inner_steps_per_round(),
+                           settings.synchronization.overlap_steps());
+                     };
+                     return key(a) < key(b);
+                   });
+  return found;
+}
+
+}  // namespace causeway
