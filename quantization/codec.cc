@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/codec.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/block_codec.h"
+#include "quantization/block_planes.h"
 #include "quantization/dense_codec.h"
+#include "quantization/entropy_codec.h"
 
 namespace causeway {
 namespace {
@@ -16,6 +20,10 @@ namespace {
 struct FormatEntry {
   v1::Format format;
   bool lossless;
+  // Null if the format has no planes, and so no codes to compress.
+  std::unique_ptr<StripPlanes> (*new_planes)(const CodecSpec& spec,
+                                             const EncodeOptions& options);
+  // The rest is about encodings that are not entropy coded.
   uint64_t (*encoded_bytes)(const CodecSpec& spec, uint64_t values);
   std::unique_ptr<Encoder> (*new_encoder)(const CodecSpec& spec,
                                           const EncodeOptions& options,
@@ -30,7 +38,9 @@ template <uint64_t kBytes,
           std::unique_ptr<Encoder> (*kNewEncoder)(uint64_t, absl::Span<char>),
           std::unique_ptr<Decoder> (*kNewDecoder)(uint64_t, absl::string_view)>
 constexpr FormatEntry Dense(v1::Format format, bool lossless) {
-  return {format, lossless,
+  return {format,
+          lossless,
+          /*new_planes=*/nullptr,
           [](const CodecSpec&, uint64_t values) { return kBytes * values; },
           [](const CodecSpec&, const EncodeOptions&, uint64_t values,
              absl::Span<char> buffer) { return kNewEncoder(values, buffer); },
@@ -42,7 +52,12 @@ constexpr FormatEntry Dense(v1::Format format, bool lossless) {
 template <BlockFormat kFormat>
 constexpr FormatEntry Blocks(v1::Format format) {
   return {
-      format, /*lossless=*/false,
+      format,
+      /*lossless=*/false,
+      [](const CodecSpec& spec,
+         const EncodeOptions& options) -> std::unique_ptr<StripPlanes> {
+        return std::make_unique<BlockPlanes>(kFormat, spec.block_size, options);
+      },
       [](const CodecSpec& spec, uint64_t values) {
         return BlockEncodedBytes(kFormat, spec.block_size, values);
       },
@@ -109,10 +124,9 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "block size %d is not one of 64, 128, 256", spec.block_size));
   }
-  if (spec.entropy_coded) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("this version has no entropy coder for %s",
-                        v1::Format_Name(spec.format)));
+  if (spec.entropy_coded && KnownFormat(spec.format).new_planes == nullptr) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "there is no entropy coder for %s", v1::Format_Name(spec.format)));
   }
   return absl::OkStatus();
 }
@@ -135,6 +149,13 @@ uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values) {
   return headers + KnownFormat(spec.format).encoded_bytes(spec, values);
 }
 
+StripIndex NewStripIndex(const CodecSpec& spec, uint64_t values) {
+  const uint64_t last = values % kStripValues;
+  return StripIndex(values, spec.entropy_coded,
+                    MaxEncodedBytes(spec, kStripValues),
+                    MaxEncodedBytes(spec, last == 0 ? kStripValues : last));
+}
+
 uint64_t PieceAlignment(const CodecSpec& spec) {
   return spec.entropy_coded ? kStripValues : kPieceAlignment;
 }
@@ -142,7 +163,12 @@ uint64_t PieceAlignment(const CodecSpec& spec) {
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
                                     uint64_t values, absl::Span<char> buffer) {
-  return KnownFormat(spec.format).new_encoder(spec, options, values, buffer);
+  const FormatEntry& entry = KnownFormat(spec.format);
+  if (spec.entropy_coded) {
+    CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
+    return NewEntropyEncoder(entry.new_planes(spec, options), values, buffer);
+  }
+  return entry.new_encoder(spec, options, values, buffer);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
@@ -154,6 +180,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
     return absl::InvalidArgumentError(
         absl::StrFormat("%s encoding has %d bytes, too few for %d values",
                         v1::Format_Name(spec.format), encoded.size(), values));
+  }
+  if (spec.entropy_coded) {
+    StripIndex index = NewStripIndex(spec, values);
+    RETURN_IF_ERROR(index.Scan(encoded).status());
+    RETURN_IF_ERROR(index.CheckComplete());
+    return NewEntropyDecoder(entry.new_planes(spec, {}), values,
+                             std::move(index), encoded);
   }
   const uint64_t bytes = entry.encoded_bytes(spec, values);
   if (encoded.size() != bytes) {

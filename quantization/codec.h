@@ -36,6 +36,7 @@
 #include "absl/types/span.h"
 #include "proto/fragment.pb.h"
 #include "quantization/encode_options.h"
+#include "quantization/strip_index.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {
@@ -71,6 +72,9 @@ bool IsLossless(v1::Format format);
 // The most bytes that `values` values take; encodings that are not entropy
 // coded take exactly so many. `spec` must pass CheckCodecSpec.
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
+
+// The strips of an encoding of `values` values, none of them found yet.
+StripIndex NewStripIndex(const CodecSpec& spec, uint64_t values);
 
 // What an encoder's pieces are cut at: kPieceAlignment, or kStripValues if the
 // encoding is entropy coded.
@@ -136,7 +140,8 @@ class Decoder {
 };
 
 // `encoded` is to hold `values` values and must outlive the decoder.
-//   INVALID_ARGUMENT  bad spec, or a length that is not the encoding's.
+//   INVALID_ARGUMENT  bad spec, a length that is not the encoding's, or strips
+//                     that are longer than they can be.
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      absl::string_view encoded,
                                                      uint64_t values);

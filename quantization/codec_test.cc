@@ -57,7 +57,11 @@ std::vector<CodecSpec> AllSpecs() {
   for (const v1::Format format :
        {v1::FP8_E4M3, v1::INT8, v1::INT4, v1::NF4, v1::E2M1, v1::E3M0}) {
     for (const uint32_t block_size : {64, 128, 256}) {
-      specs.push_back({.format = format, .block_size = block_size});
+      for (const bool entropy_coded : {false, true}) {
+        specs.push_back({.format = format,
+                         .block_size = block_size,
+                         .entropy_coded = entropy_coded});
+      }
     }
   }
   return specs;
@@ -66,7 +70,8 @@ std::vector<CodecSpec> AllSpecs() {
 INSTANTIATE_TEST_SUITE_P(Formats, CodecTest, testing::ValuesIn(AllSpecs()),
                          [](const testing::TestParamInfo<CodecSpec>& info) {
                            return v1::Format_Name(info.param.format) + "_" +
-                                  std::to_string(info.param.block_size);
+                                  std::to_string(info.param.block_size) +
+                                  (info.param.entropy_coded ? "_Coded" : "");
                          });
 
 TEST(CodecFormatsTest, EveryFormatOfTheProtocolIsKnown) {
@@ -82,7 +87,10 @@ TEST_P(CodecTest, TakesTheAnnouncedBytesForAnyLength) {
   for (const size_t count : {0, 1, 2, 255, 256, 257, 1000}) {
     ASSERT_OK_AND_ASSIGN(const std::string encoded,
                          Encode(spec_, Values(count)));
-    EXPECT_EQ(encoded.size(), MaxEncodedBytes(spec_, count));
+    EXPECT_LE(encoded.size(), MaxEncodedBytes(spec_, count));
+    if (!spec_.entropy_coded) {
+      EXPECT_EQ(encoded.size(), MaxEncodedBytes(spec_, count));
+    }
     std::vector<float> decoded(count, kNan);
     EXPECT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
     EXPECT_THAT(
@@ -107,7 +115,8 @@ TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
 }
 
 TEST_P(CodecTest, PiecesInAnyOrderGiveTheSameBytesAsTheWhole) {
-  const std::vector<float> values = Values(1300);
+  const size_t unit = PieceAlignment(spec_);
+  const std::vector<float> values = Values(5 * unit + 20);
   ASSERT_OK_AND_ASSIGN(const std::string whole, Encode(spec_, values));
   std::vector<float> want(values.size());
   ASSERT_OK(Decode(spec_, whole, absl::MakeSpan(want)));
@@ -117,14 +126,15 @@ TEST_P(CodecTest, PiecesInAnyOrderGiveTheSameBytesAsTheWhole) {
       NewEncoder(spec_, {}, values.size(), absl::MakeSpan(pieces));
   std::vector<float> decoded(values.size());
   const absl::Span<const float> all(values);
-  const std::pair<size_t, size_t> cuts[] = {{1280, 20}, {256, 1024}, {0, 256}};
+  const std::pair<size_t, size_t> cuts[] = {
+      {5 * unit, 20}, {unit, 4 * unit}, {0, unit}};
   for (const auto& [begin, count] : cuts) {
     encoder->Encode(begin, all.subspan(begin, count),
                     absl::MakeSpan(decoded).subspan(begin, count));
   }
-  EXPECT_EQ(encoder->Finish(), whole.size());
-  EXPECT_EQ(pieces, whole);
-  EXPECT_EQ(decoded, want);
+  ASSERT_EQ(encoder->Finish(), whole.size());
+  EXPECT_TRUE(pieces.substr(0, whole.size()) == whole);
+  EXPECT_TRUE(decoded == want);
 }
 
 // Two whole strips and a short one.
@@ -199,7 +209,7 @@ TEST_P(CodecTest, DecodedMayBeTheMemoryOfTheValues) {
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, values));
   std::vector<float> want(values.size());
   ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(want)));
-  std::string buffer(encoded.size(), 'x');
+  std::string buffer(MaxEncodedBytes(spec_, values.size()), 'x');
   NewEncoder(spec_, {}, values.size(), absl::MakeSpan(buffer))
       ->Encode(0, values, absl::MakeSpan(values));
   EXPECT_EQ(values, want);
@@ -385,9 +395,16 @@ TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
     for (int round = 0; round < 300; ++round) {
       std::string bytes(MaxEncodedBytes(spec, 256), '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
+      size_t header_bytes = 0;
+      if (spec.entropy_coded) {
+        header_bytes = StripHeader::kBytes;
+        WriteStripHeader(
+            {.bytes = static_cast<uint32_t>(bytes.size() - header_bytes)},
+            bytes.data());
+      }
       const size_t scale_bytes = 2 * (256 / spec.block_size);
       for (size_t i = 1; i < scale_bytes; i += 2) {
-        bytes[i] = static_cast<char>(0x7a + random() % 6);
+        bytes[header_bytes + i] = static_cast<char>(0x7a + random() % 6);
       }
       std::vector<float> values(256);
       if (!Decode(spec, bytes, absl::MakeSpan(values)).ok()) continue;

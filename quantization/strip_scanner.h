@@ -16,14 +16,13 @@
 #define QUANTIZATION_STRIP_SCANNER_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strip_index.h"
 
 namespace causeway {
 
@@ -36,19 +35,23 @@ class StripScanner {
   StripScanner(const CodecSpec& spec, uint64_t values);
 
   // Of the whole vector.
-  uint64_t strips() const { return StripCount(values_); }
+  uint64_t strips() const { return index_.strips(); }
 
   // Looks at what has come since the last call and returns how many strips are
   // complete. `received` begins with the bytes that the last call got.
   //   INVALID_ARGUMENT  a strip says that it is longer than any can be, or
   //                     there are bytes after the last strip.
-  absl::StatusOr<uint64_t> Scan(absl::string_view received);
+  absl::StatusOr<uint64_t> Scan(absl::string_view received) {
+    return index_.Scan(received);
+  }
 
   // INVALID_ARGUMENT if Scan() has not seen the end of the last strip.
-  absl::Status CheckComplete() const;
+  absl::Status CheckComplete() const { return index_.CheckComplete(); }
 
   // The bytes of complete strip `strip`.
-  absl::string_view Strip(absl::string_view received, uint64_t strip) const;
+  absl::string_view Strip(absl::string_view received, uint64_t strip) const {
+    return index_.Strip(received, strip);
+  }
 
   // Decodes complete strip `strip`, whose first value is value strip *
   // kStripValues of the vector. `values` has ValuesOfStrip(strip, size) values
@@ -58,15 +61,9 @@ class StripScanner {
                            absl::Span<float> values) const;
 
  private:
-  // Bytes of the strip whose first bytes are `rest`; more than rest.size() if
-  // it is not complete.
-  absl::StatusOr<uint64_t> StripBytes(uint64_t strip,
-                                      absl::string_view rest) const;
-
   const CodecSpec spec_;
   const uint64_t values_;
-  // Where the complete strips end.
-  std::vector<uint64_t> ends_;
+  StripIndex index_;
 };
 
 }  // namespace causeway
