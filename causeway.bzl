@@ -44,6 +44,37 @@ def causeway_cc_benchmark(name, copts = [], deps = [], **kwargs):
         **kwargs
     )
 
+def causeway_cc_fuzz_test(name, srcs, corpus, deps = [], **kwargs):
+    """A libFuzzer target: runs on its committed corpus in every build, and fuzzes under --config=fuzz.
+
+    Args:
+      name: the test that runs the corpus; NAME_fuzzer is the fuzzer.
+      srcs: define LLVMFuzzerTestOneInput.
+      corpus: inputs, one per file.
+      deps: what srcs include.
+      **kwargs: passed to both.
+    """
+    native.cc_test(
+        name = name,
+        size = "small",
+        srcs = srcs,
+        args = ["$(locations %s)" % file for file in corpus],
+        copts = _WARNINGS,
+        data = corpus,
+        deps = deps + ["//tests/fuzz:replay"],
+        **kwargs
+    )
+    native.cc_binary(
+        name = name + "_fuzzer",
+        testonly = True,
+        srcs = srcs,
+        copts = _WARNINGS,
+        linkopts = ["-fsanitize=fuzzer"],
+        tags = ["fuzz"],
+        deps = deps,
+        **kwargs
+    )
+
 def causeway_proto_library(name, srcs, proto_deps = [], services = False, **kwargs):
     """C++ messages (and, with services, gRPC stubs) of .proto files by the system's protoc.
 

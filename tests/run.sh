@@ -21,12 +21,13 @@ cd "${ROOT}"
 
 usage() {
   cat <<'USAGE'
-usage: tests/run.sh [--config asan|ubsan|tsan] [TARGET...]
+usage: tests/run.sh [--config asan|ubsan|tsan] [--fuzz_seconds N] [TARGET...]
 
 Installs what is missing, checks the style, builds everything and runs all
 tests. TARGETs (as in //common/...) restrict building and testing to them.
 
-  --config NAME  build and test with a sanitizer instead
+  --config NAME     build and test with a sanitizer instead
+  --fuzz_seconds N  time for each fuzzer (default: 10); 0 leaves them out
 USAGE
 }
 
@@ -106,6 +107,45 @@ build_cuda() {
   fi
 }
 
+# Runs every fuzzer for a while, from its committed corpus.
+run_fuzzers() {
+  local targets target package name corpus log
+  if ((fuzz_seconds == 0)); then return; fi
+  heading "fuzzers (${fuzz_seconds} s each)"
+  if ! command -v clang >/dev/null; then
+    echo "left out: there is no clang"
+    skipped=$((skipped + 1))
+    return
+  fi
+  mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
+    'attr(tags, "\bfuzz\b", //...)' 2>/dev/null)
+  if ! bazel build --config=fuzz "${options[@]}" "${targets[@]}"; then
+    failed=$((failed + 1))
+    return
+  fi
+  local bin
+  bin="$("${BAZEL[@]}" info --config=fuzz bazel-bin 2>/dev/null)"
+  for target in "${targets[@]}"; do
+    package="${target%:*}"
+    package="${package#//}"
+    name="${target#*:}"
+    corpus="${scratch}/${name}"
+    log="${scratch}/${name}.log"
+    mkdir "${corpus}"
+    # New inputs go to the first directory, crashes beside the log.
+    if "${bin}/${package}/${name}" -max_total_time="${fuzz_seconds}" \
+      -max_len=8192 -rss_limit_mb=2048 -artifact_prefix="${scratch}/" \
+      "${corpus}" "${package}/testdata/${name%_fuzzer}" &>"${log}"; then
+      printf '%s: %s\n' "${target}" "$(grep '^Done' "${log}")"
+      passed=$((passed + 1))
+    else
+      printf 'FAILED   %s\n' "${target}"
+      tail -n 60 "${log}"
+      failed=$((failed + 1))
+    fi
+  done
+}
+
 build_and_test() {
   heading "build"
   if ! bazel build --keep_going "${options[@]}" -- "${targets[@]}"; then
@@ -124,6 +164,7 @@ build_and_test() {
 }
 
 config=
+fuzz_seconds=10
 targets=()
 while (($#)); do
   case "$1" in
@@ -132,6 +173,14 @@ while (($#)); do
       shift
       ;;
     --config=*) config="${1#*=}" ;;
+    --fuzz_seconds)
+      fuzz_seconds="${2:-}"
+      if [[ ! "${fuzz_seconds}" =~ ^[0-9]{1,6}$ ]]; then
+        usage >&2
+        exit 2
+      fi
+      shift
+      ;;
     -h | --help)
       usage
       exit 0
@@ -179,4 +228,7 @@ if ((${#targets[@]} == 0)); then
   if [[ -z "${config}" ]]; then check_style; fi
 fi
 build_and_test
-if [[ -z "${config}" && "${targets[*]}" == //... ]]; then build_cuda; fi
+if [[ -z "${config}" && "${targets[*]}" == //... ]]; then
+  build_cuda
+  run_fuzzers
+fi

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Foreign bytes as the encoding of a vector, in any format. Input:
+//
+//   byte 0       format, by its number in proto/fragment.proto
+//   byte 1       bits 0-1 block size (64, 128, 256), bit 2 entropy coded, bit 3
+//                pad or cut the encoding to the most it may have
+//   bytes 2-4    values, little-endian, modulo 2^17 + 64
+//   byte 5       how the stream is cut: pieces of 1 + 16 * byte bytes
+//   the rest     the encoding
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "quantization/codec.h"
+#include "quantization/strip_scanner.h"
+
+namespace causeway {
+namespace {
+
+constexpr size_t kHeaderBytes = 6;
+
+// Values by a cursor, in pieces of an odd number of blocks.
+std::vector<float> DecodeInPieces(const Decoder& decoder, uint64_t values) {
+  constexpr uint64_t kPiece = 5 * kPieceAlignment;
+  std::vector<float> decoded(values);
+  const std::unique_ptr<DecodeCursor> cursor = decoder.NewCursor();
+  for (uint64_t begin = 0; begin < values; begin += kPiece) {
+    cursor->Decode(begin, absl::MakeSpan(decoded).subspan(begin, kPiece));
+  }
+  return decoded;
+}
+
+// Values by a scanner that gets `piece` more bytes at a time.
+absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
+                                                absl::string_view encoded,
+                                                uint64_t values, size_t piece) {
+  StripScanner scanner(spec, values);
+  std::vector<float> decoded(values);
+  uint64_t strip = 0;
+  for (size_t end = 0; end < encoded.size();) {
+    end = std::min(end + piece, encoded.size());
+    ASSIGN_OR_RETURN(const uint64_t complete,
+                     scanner.Scan(encoded.substr(0, end)));
+    CHECK_LE(complete, scanner.strips());
+    for (; strip < complete; ++strip) {
+      RETURN_IF_ERROR(scanner.DecodeStrip(
+          encoded.substr(0, end), strip,
+          absl::MakeSpan(decoded).subspan(strip * kStripValues, kStripValues)));
+    }
+  }
+  RETURN_IF_ERROR(scanner.CheckComplete());
+  return decoded;
+}
+
+bool SameBits(absl::Span<const float> left, absl::Span<const float> right) {
+  return absl::c_equal(left, right, [](float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  });
+}
+
+void TestEncoding(const CodecSpec& spec, absl::string_view encoded,
+                  uint64_t values, size_t piece) {
+  const absl::StatusOr<std::unique_ptr<Decoder>> decoder =
+      OpenDecoder(spec, encoded, values);
+  const bool accepted = decoder.ok() && (*decoder)->CheckFinite().ok();
+  const absl::StatusOr<std::vector<float>> streamed =
+      DecodeStream(spec, encoded, values, piece);
+  CHECK_EQ(accepted, streamed.ok()) << streamed.status();
+  if (!decoder.ok()) return;
+  CHECK_LE(encoded.size(), MaxEncodedBytes(spec, values));
+  // What is refused must decode to something, too.
+  const std::vector<float> decoded = DecodeInPieces(**decoder, values);
+  if (!accepted) return;
+  CHECK(absl::c_all_of(decoded, [](float x) { return std::isfinite(x); }));
+  CHECK(SameBits(decoded, *streamed));
+}
+
+}  // namespace
+}  // namespace causeway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace causeway;  // NOLINT(build/namespaces): the entry is C.
+  if (size < kHeaderBytes) return 0;
+  const CodecSpec spec = {.format = static_cast<v1::Format>(data[0]),
+                          .block_size = 64u << (data[1] & 3),
+                          .entropy_coded = (data[1] & 4) != 0};
+  if (!CheckCodecSpec(spec).ok()) return 0;
+  const uint64_t values =
+      (data[2] | uint64_t{data[3]} << 8 | uint64_t{data[4]} << 16) %
+      ((1 << 17) + 64);
+  std::string encoded(reinterpret_cast<const char*>(data) + kHeaderBytes,
+                      size - kHeaderBytes);
+  if ((data[1] & 8) != 0) encoded.resize(MaxEncodedBytes(spec, values));
+  TestEncoding(spec, encoded, values, 1 + size_t{16} * data[5]);
+  return 0;
+}

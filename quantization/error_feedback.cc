@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/error_feedback.h"
+
+#include "glog/logging.h"
+
+namespace causeway {
+
+void ErrorFeedback::Encode(uint64_t begin, absl::Span<float> values,
+                           Encoder& encoder) {
+  const size_t count = values.size();
+  if (!error_.empty()) {
+    CHECK_LE(begin + count, error_.size());
+    const float* const error = error_.data() + begin;
+    for (size_t i = 0; i < count; ++i) values[i] += error[i];
+  }
+  if (decoded_.size() < count) decoded_.resize(count);
+  encoder.Encode(begin, values, absl::MakeSpan(decoded_).subspan(0, count));
+  const float* const decoded = decoded_.data();
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = decay_ * (values[i] - decoded[i]);
+  }
+}
+
+}  // namespace causeway
