@@ -33,6 +33,8 @@ build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
+test        clang                   builds the fuzzers (tests/run.sh)
+test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)
