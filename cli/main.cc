@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -16,8 +17,10 @@
 #include "cli/command_line.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
+#include "cli/plan/plan_command.h"
 #include "cli/prepare_command.h"
 #include "cli/sample.h"
+#include "cli/status_client.h"
 #include "cli/status_commands.h"
 #include "cli/validate.h"
 #include "glog/logging.h"
@@ -38,6 +41,12 @@ std::vector<Command> AllCommands() {
                       .time_zone = absl::LocalTimeZone(),
                       .terminal = out_is_terminal});
   commands.push_back(ValidateCommand());
+  commands.push_back(PlanCommand(
+      {.fetch =
+           [](std::string address) {
+             return StatusClient(std::move(address)).Fetch(/*departed=*/true);
+           },
+       .now = [] { return absl::Now(); }}));
   commands.push_back(
       PrepareCommand([] { return absl::Now(); }, err_is_terminal));
   const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/plan_command.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/plan/plan_report.h"
+#include "cli/plan/plan_settings.h"
+#include "cli/plan/published_table.h"
+#include "cli/plan/run_comparison.h"
+#include "cli/plan/run_plan.h"
+#include "cli/plan/settings_search.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+constexpr char kDetails[] =
+    "The planner simulates the islands' training and their exchanges with the "
+    "coordinator, one event after the other. An exchange of a fragment takes a "
+    "round trip for its offer, its bytes up, the slowest island's bytes, the "
+    "outer step, a round trip for the news and the request, its bytes down, "
+    "and "
+    "half a round trip each way. An island's exchanges queue for its link; "
+    "islands share the coordinator's link fairly; outer steps queue, too. "
+    "Training waits tau + max_overlap_steps after a fragment was sent. Not "
+    "simulated: packet loss, TCP's ramp-up, encoding, islands that come and "
+    "go, and what H, tau and formats do to the loss.";
+
+struct PlanFlags {
+  PlanSettings settings;
+  double want = 0;
+  bool paper_table = false;
+  std::string compare;
+  std::string json;
+};
+
+absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
+  if (path.empty()) return absl::OkStatus();
+  return WriteFileAtomically(path, {json.dump(2), "\n"});
+}
+
+absl::Status RunPaperTable(const PlanFlags& flags, std::ostream& out) {
+  ASSIGN_OR_RETURN(const std::vector<PublishedCell> cells,
+                   SimulatePublishedTable());
+  PrintPublishedTable(cells, out);
+  return WriteJson(flags.json, PublishedTableJson(cells));
+}
+
+absl::Status RunCompare(const PlanFlags& flags,
+                        const PlanEnvironment& environment, std::ostream& out) {
+  StatusSnapshot status;
+  std::optional<absl::Time> asked_at;
+  const absl::StatusOr<std::string> file = ReadFile(flags.compare);
+  if (file.ok()) {
+    ASSIGN_OR_RETURN(status, ParseStatusJson(*file));
+  } else if (absl::IsNotFound(file.status())) {
+    ASSIGN_OR_RETURN(status, environment.fetch(flags.compare));
+    asked_at = environment.now();
+  } else {
+    return file.status();
+  }
+  ASSIGN_OR_RETURN(const MeasuredRun measured, Measure(status, asked_at));
+  RunAssumptions assumptions = AssumptionsOf(status, measured);
+  RETURN_IF_ERROR(ApplySettings(flags.settings, assumptions));
+  ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
+  PrintComparison(assumptions, prediction, measured, out);
+  if (flags.settings.up_mbit.empty()) {
+    out << "A status does not tell what links carry: they are taken as "
+           "unlimited. Give\n--up_mbit, --down_mbit and --rtt_ms.\n";
+  }
+  return WriteJson(flags.json,
+                   ComparisonJson(assumptions, prediction, measured));
+}
+
+absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
+  ASSIGN_OR_RETURN(const RunAssumptions assumptions,
+                   MakeAssumptions(flags.settings));
+  if (flags.want > 0) {
+    ASSIGN_OR_RETURN(const std::vector<Settings> settings,
+                     FindSettings(assumptions, flags.want));
+    PrintSettings(flags.want, settings, out);
+    return WriteJson(flags.json, SettingsJson(flags.want, settings));
+  }
+  ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
+  PrintPrediction(assumptions, prediction, out);
+  return WriteJson(flags.json, PredictionJson(assumptions, prediction));
+}
+
+}  // namespace
+
+Command PlanCommand(PlanEnvironment environment) {
+  const auto flags = std::make_shared<PlanFlags>();
+  Command command{.name = "plan",
+                  .summary = "Predicts what a run needs of links and memory.",
+                  .details = kDetails};
+  AddSettingsFlags(command.flags, flags->settings);
+  command.flags.Add("want", "SHARE",
+                    "Lists the settings of H, P, tau and format with which "
+                    "islands spend this share of their time training, for "
+                    "instance 0.99.",
+                    &flags->want);
+  command.flags.Add("compare", "RUN",
+                    "Sets the prediction against a run: the address of its "
+                    "coordinator, or a file with what `causeway status --json "
+                    "--all` has printed.",
+                    &flags->compare);
+  command.flags.Add("paper_table", "",
+                    "Simulates the table that Streaming DiLoCo's authors have "
+                    "published and shows both.",
+                    &flags->paper_table);
+  command.flags.Add("json", "FILE",
+                    "Also writes the results to this file: bits per second, "
+                    "bytes, seconds.",
+                    &flags->json);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    if (flags->paper_table) return RunPaperTable(*flags, call.out);
+    if (!flags->compare.empty()) {
+      return RunCompare(*flags, environment, call.out);
+    }
+    return RunPlan(*flags, call.out);
+  };
+  return command;
+}
+
+}  // namespace causeway

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// `causeway plan`: predicts a run, finds settings for it, and compares it with
+// what was measured.
+#ifndef CLI_PLAN_PLAN_COMMAND_H_
+#define CLI_PLAN_PLAN_COMMAND_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/command_line.h"
+#include "cli/status_client.h"
+#include "common/clock.h"
+
+namespace causeway {
+
+struct PlanEnvironment {
+  // Asks the coordinator at an address for its status, with the islands that
+  // have left.
+  std::function<absl::StatusOr<StatusSnapshot>(std::string address)> fetch;
+  Clock now;
+};
+
+Command PlanCommand(PlanEnvironment environment);
+
+}  // namespace causeway
+
+#endif  // CLI_PLAN_PLAN_COMMAND_H_

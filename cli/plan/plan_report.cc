@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/plan_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/human.h"
+#include "cli/table.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+using nlohmann::json;
+
+constexpr auto kRight = Table::kRight;
+
+std::string Percent(double share) {
+  // 99.99 % is not all of it.
+  const double percent = std::floor(share * 10000 + 1e-6) / 100;
+  return absl::StrFormat("%.2f %%", percent);
+}
+
+std::string Megabits(double bits_per_second) {
+  if (bits_per_second == kUnlimited) return "unlimited";
+  return absl::StrFormat("%.3g", bits_per_second / 1e6);
+}
+
+std::string FormatName(v1::Format format) { return v1::Format_Name(format); }
+
+std::string Formats(const v1::SynchronizationConfig& sync) {
+  const std::string up = FormatName(sync.uplink_format());
+  const std::string down = FormatName(sync.downlink_format());
+  return up == down ? absl::StrCat(up, " both ways")
+                    : absl::StrCat(up, " up, ", down, " down");
+}
+
+// "0.1 s", or "0.1 to 0.4 s" if they differ.
+std::string StepTimes(absl::Span<const SimulatedIsland> islands) {
+  const auto [least, most] = std::minmax_element(
+      islands.begin(), islands.end(),
+      [](const SimulatedIsland& a, const SimulatedIsland& b) {
+        return a.step_seconds < b.step_seconds;
+      });
+  if (least->step_seconds == most->step_seconds) {
+    return absl::StrFormat("%.3g s", least->step_seconds);
+  }
+  return absl::StrFormat("%.3g to %.3g s", least->step_seconds,
+                         most->step_seconds);
+}
+
+void AddTrafficRow(absl::string_view name, absl::string_view utilization,
+                   const LinkRates& link, const TrafficBothWays& traffic,
+                   Table& table) {
+  table.AddRow({std::string(name), std::string(utilization), Megabits(link.up),
+                Megabits(traffic.up.mean), Megabits(traffic.up.peak),
+                Megabits(link.down), Megabits(traffic.down.mean),
+                Megabits(traffic.down.peak)});
+}
+
+bool Alike(const SimulatedIsland& a, const SimulatedIsland& b) {
+  return a.step_seconds == b.step_seconds && a.link.up == b.link.up &&
+         a.link.down == b.link.down &&
+         a.round_trip_seconds == b.round_trip_seconds;
+}
+
+void PrintTraffic(const RunAssumptions& assumptions,
+                  const RunPrediction& prediction, std::ostream& out) {
+  Table table({{"MBIT/S"},
+               {"UTILIZATION", kRight},
+               {"UPLINK", kRight},
+               {"MEAN", kRight},
+               {"PEAK", kRight},
+               {"DOWNLINK", kRight},
+               {"MEAN", kRight},
+               {"PEAK", kRight}});
+  const std::vector<SimulatedIsland>& islands = assumptions.islands;
+  const bool alike = std::all_of(
+      islands.begin(), islands.end(),
+      [&](const auto& island) { return Alike(island, islands[0]); });
+  for (size_t i = 0; i < islands.size(); ++i) {
+    const std::string name =
+        !alike ? absl::StrCat("island ", i + 1)
+        : islands.size() > 1
+            ? absl::StrCat("each of ", islands.size(), " islands")
+            : "the island";
+    const SimulatedRun::Island& result = prediction.simulated.islands[i];
+    AddTrafficRow(name, Percent(result.utilization), islands[i].link,
+                  result.traffic, table);
+    if (alike) break;
+  }
+  AddTrafficRow("coordinator", "", assumptions.coordinator,
+                prediction.simulated.coordinator, table);
+  table.Print(out);
+}
+
+json RateJson(double rate) {
+  return rate == kUnlimited ? json(nullptr) : json(rate);
+}
+
+json LinkJson(const LinkRates& link, const TrafficBothWays& traffic) {
+  return {{"up_rate", RateJson(link.up)},   {"up_mean", traffic.up.mean},
+          {"up_peak", traffic.up.peak},     {"down_rate", RateJson(link.down)},
+          {"down_mean", traffic.down.mean}, {"down_peak", traffic.down.peak}};
+}
+
+json SynchronizationJson(const v1::SynchronizationConfig& sync) {
+  return {{"inner_steps_per_round", sync.inner_steps_per_round()},
+          {"fragments", sync.fragments()},
+          {"overlap_steps", sync.overlap_steps()},
+          {"max_overlap_steps", sync.max_overlap_steps()},
+          {"uplink_format", FormatName(sync.uplink_format())},
+          {"downlink_format", FormatName(sync.downlink_format())}};
+}
+
+json CostJson(const RunPrediction& prediction) {
+  return {{"compute_utilization", prediction.simulated.utilization},
+          {"up_bytes_per_round", prediction.up_bytes_per_round},
+          {"down_bytes_per_round", prediction.down_bytes_per_round},
+          {"data_parallel_ratio", prediction.data_parallel_ratio},
+          {"island_memory_bytes", prediction.island_bytes},
+          {"coordinator_memory_bytes", prediction.coordinator_bytes},
+          {"coordinator_disk_bytes", prediction.coordinator_disk_bytes}};
+}
+
+int64_t CellsWithin(absl::Span<const PublishedCell> cells, int grid_steps) {
+  return std::count_if(cells.begin(), cells.end(),
+                       [&](const PublishedCell& cell) {
+                         return std::abs(cell.grid_steps) <= grid_steps;
+                       });
+}
+
+// A quantity of a run that was predicted and measured.
+struct ComparedQuantity {
+  std::string subject;
+  // For people, and for programs.
+  const char* name;
+  const char* key;
+  std::string (*text)(double);
+  double predicted = 0;
+  double measured = 0;
+};
+
+std::vector<ComparedQuantity> Compare(const RunAssumptions& assumptions,
+                                      const RunPrediction& prediction,
+                                      const MeasuredRun& measured) {
+  const double round_steps =
+      assumptions.config.synchronization().inner_steps_per_round();
+  std::vector<ComparedQuantity> quantities;
+  for (size_t i = 0; i < measured.islands.size(); ++i) {
+    const MeasuredIsland& island = measured.islands[i];
+    const auto add = [&](const char* name, const char* key,
+                         std::string (*text)(double), double predicted,
+                         double value) {
+      quantities.push_back({island.name, name, key, text, predicted, value});
+    };
+    add("utilization", "compute_utilization", Percent,
+        prediction.simulated.islands[i].utilization, island.utilization());
+    add("sent per step", "up_bytes_per_step", HumanBytes,
+        prediction.up_bytes_per_round / round_steps,
+        island.up_bytes / island.steps);
+    add("received per step", "down_bytes_per_step", HumanBytes,
+        prediction.down_bytes_per_round / round_steps,
+        island.down_bytes / island.steps);
+    add("memory", "memory_bytes", HumanBytes, prediction.island_bytes,
+        island.memory_bytes);
+  }
+  quantities.push_back({"coordinator", "memory", "memory_bytes", HumanBytes,
+                        prediction.coordinator_bytes,
+                        measured.coordinator_bytes});
+  return quantities;
+}
+
+}  // namespace
+
+void PrintPrediction(const RunAssumptions& assumptions,
+                     const RunPrediction& prediction, std::ostream& out) {
+  const v1::SynchronizationConfig& sync = assumptions.config.synchronization();
+  const uint32_t waits_after = sync.overlap_steps() + sync.max_overlap_steps();
+  out << absl::StrFormat(
+      "model        %s parameters, a step every %s\n",
+      HumanCount(static_cast<double>(assumptions.layout.size)),
+      StepTimes(assumptions.islands));
+  out << absl::StrFormat(
+      "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
+      sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),
+      Formats(sync), waits_after, waits_after == 1 ? "step" : "steps");
+  out << absl::StrFormat(
+      "a round      %s up, %s down for each island; %.4g times less than data "
+      "parallel\n",
+      HumanBytes(prediction.up_bytes_per_round),
+      HumanBytes(prediction.down_bytes_per_round),
+      prediction.data_parallel_ratio);
+  out << absl::StrFormat("utilization  %s of the time is spent training\n\n",
+                         Percent(prediction.simulated.utilization));
+  PrintTraffic(assumptions, prediction, out);
+  out << absl::StrFormat(
+      "\nmemory       island %s and activations, coordinator %s; disk %s\n",
+      HumanBytes(prediction.island_bytes),
+      HumanBytes(prediction.coordinator_bytes),
+      HumanBytes(prediction.coordinator_disk_bytes));
+}
+
+json PredictionJson(const RunAssumptions& assumptions,
+                    const RunPrediction& prediction) {
+  json result = CostJson(prediction);
+  result["parameters"] = assumptions.layout.size;
+  result["synchronization"] =
+      SynchronizationJson(assumptions.config.synchronization());
+  result["coordinator"] =
+      LinkJson(assumptions.coordinator, prediction.simulated.coordinator);
+  for (size_t i = 0; i < assumptions.islands.size(); ++i) {
+    const SimulatedIsland& island = assumptions.islands[i];
+    const SimulatedRun::Island& simulated = prediction.simulated.islands[i];
+    json entry = LinkJson(island.link, simulated.traffic);
+    entry["step_seconds"] = island.step_seconds;
+    entry["round_trip_seconds"] = island.round_trip_seconds;
+    entry["compute_utilization"] = simulated.utilization;
+    result["islands"].push_back(entry);
+  }
+  return result;
+}
+
+void PrintSettings(double utilization, absl::Span<const Settings> settings,
+                   std::ostream& out) {
+  if (settings.empty()) {
+    out << absl::StrFormat(
+        "No H up to 10000, tau up to 10 and format down to E3M0 reaches %s.\n",
+        Percent(utilization));
+    return;
+  }
+  out << absl::StrFormat(
+      "Settings that reach %s; each has a smaller H, a smaller tau or more "
+      "bits "
+      "than any other:\n\n",
+      Percent(utilization));
+  Table table({{"H", kRight},
+               {"P", kRight},
+               {"TAU", kRight},
+               {"FORMAT"},
+               {"UTILIZATION", kRight},
+               {"ISLAND UP", kRight},
+               {"PEAK", kRight},
+               {"COORDINATOR IN", kRight},
+               {"PEAK", kRight},
+               {"ISLAND", kRight},
+               {"COORDINATOR", kRight}});
+  for (const Settings& option : settings) {
+    const v1::SynchronizationConfig& sync = option.synchronization;
+    const SimulatedRun& simulated = option.prediction.simulated;
+    const LinkTraffic& up = simulated.islands[0].traffic.up;
+    table.AddRow({absl::StrCat(sync.inner_steps_per_round()),
+                  absl::StrCat(sync.fragments()),
+                  absl::StrCat(sync.overlap_steps()),
+                  FormatName(sync.uplink_format()),
+                  Percent(simulated.utilization), Megabits(up.mean),
+                  Megabits(up.peak), Megabits(simulated.coordinator.up.mean),
+                  Megabits(simulated.coordinator.up.peak),
+                  HumanBytes(option.prediction.island_bytes),
+                  HumanBytes(option.prediction.coordinator_bytes)});
+  }
+  table.Print(out);
+  out << "\nTraffic in Mbit/s, of the first island; the last columns are "
+         "memory.\n";
+}
+
+json SettingsJson(double utilization, absl::Span<const Settings> settings) {
+  json options = json::array();
+  for (const Settings& option : settings) {
+    json entry = CostJson(option.prediction);
+    entry["synchronization"] = SynchronizationJson(option.synchronization);
+    entry["island"] =
+        LinkJson({}, option.prediction.simulated.islands[0].traffic);
+    entry["coordinator"] =
+        LinkJson({}, option.prediction.simulated.coordinator);
+    options.push_back(entry);
+  }
+  return {{"wanted_utilization", utilization}, {"settings", options}};
+}
+
+void PrintPublishedTable(absl::Span<const PublishedCell> cells,
+                         std::ostream& out) {
+  out << "Gbit/s to reach a compute utilization, published (arXiv 2501.18512, "
+         "table 4)\nand simulated where that differs:\n\n";
+  std::vector<Table::Column> columns = {{"MODEL"}, {"METHOD"}};
+  size_t width = 0;
+  while (width < cells.size() && cells[width].method == cells[0].method) {
+    columns.push_back({Percent(cells[width++].utilization), kRight});
+  }
+  Table table(columns);
+  for (size_t i = 0; i < cells.size(); i += width) {
+    std::vector<std::string> row = {std::string(cells[i].model->name),
+                                    std::string(cells[i].method->name)};
+    for (const PublishedCell& cell : cells.subspan(i, width)) {
+      row.push_back(
+          cell.grid_steps == 0
+              ? absl::StrFormat("%.1f", cell.published)
+              : absl::StrFormat("%.1f (%.1f)", cell.published, cell.simulated));
+    }
+    table.AddRow(row);
+  }
+  table.Print(out);
+  out << absl::StrFormat(
+      "\n%d of %d cells are equal, %d within one step of the paper's grid "
+      "(20.7 %%)\n",
+      CellsWithin(cells, 0), cells.size(), CellsWithin(cells, 1));
+}
+
+json PublishedTableJson(absl::Span<const PublishedCell> cells) {
+  json table = json::array();
+  for (const PublishedCell& cell : cells) {
+    table.push_back({{"model", std::string(cell.model->name)},
+                     {"method", std::string(cell.method->name)},
+                     {"utilization", cell.utilization},
+                     {"published_gbit_s", cell.published},
+                     {"simulated_gbit_s", cell.simulated},
+                     {"grid_steps", cell.grid_steps}});
+  }
+  return {{"cells", cells.size()},
+          {"cells_exact", CellsWithin(cells, 0)},
+          {"cells_within_one", CellsWithin(cells, 1)},
+          {"table", table}};
+}
+
+void PrintComparison(const RunAssumptions& assumptions,
+                     const RunPrediction& prediction,
+                     const MeasuredRun& measured, std::ostream& out) {
+  Table table({{"OF"},
+               {"QUANTITY"},
+               {"PREDICTED", kRight},
+               {"MEASURED", kRight},
+               {"RATIO", kRight}});
+  for (const ComparedQuantity& quantity :
+       Compare(assumptions, prediction, measured)) {
+    table.AddRow(
+        {quantity.subject, quantity.name, quantity.text(quantity.predicted),
+         quantity.text(quantity.measured),
+         absl::StrFormat("%.3f", quantity.measured / quantity.predicted)});
+  }
+  table.Print(out);
+  out << "\nStep times and outer steps are as measured. Predicted memory is "
+         "without\nactivations and the program itself; measured traffic is "
+         "since the island joined,\nwith parameters it has fetched. A status "
+         "does not tell peaks.\n";
+}
+
+json ComparisonJson(const RunAssumptions& assumptions,
+                    const RunPrediction& prediction,
+                    const MeasuredRun& measured) {
+  json result = {{"prediction", PredictionJson(assumptions, prediction)},
+                 {"compared", json::object()}};
+  for (const ComparedQuantity& quantity :
+       Compare(assumptions, prediction, measured)) {
+    result["compared"][quantity.subject][quantity.key] = {
+        {"predicted", quantity.predicted}, {"measured", quantity.measured}};
+  }
+  return result;
+}
+
+}  // namespace causeway

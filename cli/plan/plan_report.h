@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The planner's results as text for people and as JSON for programs. Pure.
+//
+// In JSON, rates are bits per second, sizes bytes, times seconds; a link
+// without bound is null.
+#ifndef CLI_PLAN_PLAN_REPORT_H_
+#define CLI_PLAN_PLAN_REPORT_H_
+
+#include <ostream>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cli/plan/published_table.h"
+#include "cli/plan/run_comparison.h"
+#include "cli/plan/run_plan.h"
+#include "cli/plan/settings_search.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace causeway {
+
+// What is exchanged, what it does to training, what links carry, memory.
+void PrintPrediction(const RunAssumptions& assumptions,
+                     const RunPrediction& prediction, std::ostream& out);
+nlohmann::json PredictionJson(const RunAssumptions& assumptions,
+                              const RunPrediction& prediction);
+
+// One row each; says so if there are none.
+void PrintSettings(double utilization, absl::Span<const Settings> settings,
+                   std::ostream& out);
+nlohmann::json SettingsJson(double utilization,
+                            absl::Span<const Settings> settings);
+
+// Published and simulated bandwidths, and how many of them agree: `cells`,
+// `cells_exact` and `cells_within_one` step of the paper's grid.
+void PrintPublishedTable(absl::Span<const PublishedCell> cells,
+                         std::ostream& out);
+nlohmann::json PublishedTableJson(absl::Span<const PublishedCell> cells);
+
+// `prediction` is of the islands of `measured`, in their order.
+void PrintComparison(const RunAssumptions& assumptions,
+                     const RunPrediction& prediction,
+                     const MeasuredRun& measured, std::ostream& out);
+nlohmann::json ComparisonJson(const RunAssumptions& assumptions,
+                              const RunPrediction& prediction,
+                              const MeasuredRun& measured);
+
+}  // namespace causeway
+
+#endif  // CLI_PLAN_PLAN_REPORT_H_

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/plan_settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+
+namespace causeway {
+namespace {
+
+constexpr double kBitsPerMegabit = 1e6;
+constexpr double kSecondsPerMillisecond = 1e-3;
+constexpr double kValuesPerMillion = 1e6;
+
+// What one thread and a disk that takes 300 MB/s do, at 12 bytes a value.
+constexpr double kDefaultMergeRate = 25e6;
+constexpr size_t kDefaultIslands = 2;
+
+// More than any model, and exactly a double.
+constexpr double kMostParameters = 1e15;
+
+struct SynchronizationFlag {
+  const char* field;
+  const char* value;
+  const char* help;
+};
+
+constexpr SynchronizationFlag kSynchronizationFlags[] = {
+    {"inner_steps_per_round", "H", "Inner steps between two rounds."},
+    {"fragments", "P", "Fragments of the model."},
+    {"pattern", "NAME", "How layers are dealt to fragments."},
+    {"overlap_steps", "TAU", "Steps between a send and its update's use."},
+    {"max_overlap_steps", "N", "Further steps before training waits."},
+    {"uplink_format", "FORMAT", "Format of contributions."},
+    {"downlink_format", "FORMAT", "Format of updates."},
+    {"block_size", "N", "Values that share a scale."},
+};
+
+class LastError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int /*line*/, int /*column*/,
+                const std::string& message) override {
+    message_ = message;
+  }
+
+  const std::string& message() const { return message_; }
+
+ private:
+  std::string message_;
+};
+
+absl::Status SetSynchronization(
+    const std::map<std::string, std::string>& fields,
+    v1::SynchronizationConfig& sync) {
+  for (const auto& [field, value] : fields) {
+    if (value.empty()) continue;
+    v1::SynchronizationConfig parsed;
+    LastError error;
+    google::protobuf::TextFormat::Parser parser;
+    parser.RecordErrorsTo(&error);
+    if (!parser.ParseFromString(absl::StrCat(field, ": ", value), &parsed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", field, ": ", error.message()));
+    }
+    sync.MergeFrom(parsed);
+  }
+  return absl::OkStatus();
+}
+
+// One number for each island; none if there are no words.
+absl::StatusOr<std::vector<double>> PerIsland(
+    absl::string_view flag, const std::vector<std::string>& words,
+    size_t islands) {
+  std::vector<double> numbers;
+  for (const std::string& word : words) {
+    double number = 0;
+    if (!absl::SimpleAtod(word, &number) || std::isnan(number)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--%s: \"%s\" is no number", flag, word));
+    }
+    numbers.push_back(number);
+  }
+  if (numbers.size() == 1) numbers.resize(islands, numbers[0]);
+  if (!numbers.empty() && numbers.size() != islands) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--%s has %d values for %d islands; give one for all or one for each",
+        flag, numbers.size(), islands));
+  }
+  return numbers;
+}
+
+absl::StatusOr<ModelLayout> LayoutOfSize(const PlanSettings& settings) {
+  if (!(settings.parameters >= 1 && settings.parameters <= kMostParameters &&
+        settings.outside_layers >= 0 &&
+        settings.outside_layers <= settings.parameters)) {
+    return absl::InvalidArgumentError(
+        "say what is trained: --config FILE, or --parameters N and --layers N "
+        "(1 to 1e15 parameters; --outside_layers of them are in no layer)");
+  }
+  return MakeUniformLayout(static_cast<uint64_t>(settings.parameters),
+                           static_cast<uint64_t>(settings.outside_layers),
+                           settings.layers);
+}
+
+size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
+  if (settings.islands > 0) return settings.islands;
+  const size_t listed =
+      std::max({settings.step_seconds.size(), settings.up_mbit.size(),
+                settings.down_mbit.size(), settings.rtt_ms.size()});
+  if (listed > 1) return listed;
+  return settings.config.empty() ? kDefaultIslands
+                                 : config.membership().min_islands();
+}
+
+}  // namespace
+
+void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
+  flags.Add("config", "FILE", "The run's configuration.", &settings.config);
+  flags.Add("parameters", "N",
+            "Parameters of the model, if there is no configuration yet.",
+            &settings.parameters);
+  flags.Add("layers", "N", "Its layers.", &settings.layers);
+  flags.Add("outside_layers", "N",
+            "Parameters in no layer: embedding, final norm, head.",
+            &settings.outside_layers);
+  flags.Add("islands", "N",
+            "Islands; 0 for as many as the configuration or the longest list "
+            "says, or 2.",
+            &settings.islands);
+  flags.Add("step_seconds", "SECONDS...",
+            "Time of an inner step without synchronization: one for all "
+            "islands, or one for each. So are the next three.",
+            &settings.step_seconds);
+  flags.Add("up_mbit", "RATE...",
+            "What islands' uplinks carry, in Mbit/s; inf for no bound.",
+            &settings.up_mbit);
+  flags.Add("down_mbit", "RATE...",
+            "The same for downlinks; as --up_mbit if not given.",
+            &settings.down_mbit);
+  flags.Add("rtt_ms", "MS...", "Round trip to the coordinator; 0 if not given.",
+            &settings.rtt_ms);
+  flags.Add("coordinator_in_mbit", "RATE",
+            "What the coordinator can receive, in Mbit/s.",
+            &settings.coordinator_in_mbit);
+  flags.Add("coordinator_out_mbit", "RATE", "What it can send.",
+            &settings.coordinator_out_mbit);
+  flags.Add("merge_mvalues", "RATE",
+            "Millions of values a second in outer steps, up to the commit; inf "
+            "for no time, 0 for 25, which one thread and a disk of 300 MB/s "
+            "reach.",
+            &settings.merge_mvalues);
+  for (const SynchronizationFlag& flag : kSynchronizationFlags) {
+    flags.Add(flag.field, flag.value,
+              absl::StrCat(flag.help, " Instead of the configuration's."),
+              &settings.synchronization[flag.field]);
+  }
+  flags.Add("uplink_bits", "BITS",
+            "Bits a value takes on the way up, scales and all; 0 for what the "
+            "format needs without entropy coding.",
+            &settings.uplink_bits);
+  flags.Add("downlink_bits", "BITS", "The same on the way down.",
+            &settings.downlink_bits);
+}
+
+absl::Status ApplySettings(const PlanSettings& settings,
+                           RunAssumptions& assumptions) {
+  RETURN_IF_ERROR(SetSynchronization(
+      settings.synchronization, *assumptions.config.mutable_synchronization()));
+  const size_t islands = assumptions.islands.size();
+  ASSIGN_OR_RETURN(const std::vector<double> steps,
+                   PerIsland("step_seconds", settings.step_seconds, islands));
+  ASSIGN_OR_RETURN(const std::vector<double> up,
+                   PerIsland("up_mbit", settings.up_mbit, islands));
+  ASSIGN_OR_RETURN(std::vector<double> down,
+                   PerIsland("down_mbit", settings.down_mbit, islands));
+  ASSIGN_OR_RETURN(const std::vector<double> round_trips,
+                   PerIsland("rtt_ms", settings.rtt_ms, islands));
+  if (down.empty()) down = up;
+  for (size_t i = 0; i < islands; ++i) {
+    SimulatedIsland& island = assumptions.islands[i];
+    if (!steps.empty()) island.step_seconds = steps[i];
+    if (!up.empty()) island.link.up = up[i] * kBitsPerMegabit;
+    if (!down.empty()) island.link.down = down[i] * kBitsPerMegabit;
+    if (!round_trips.empty()) {
+      island.round_trip_seconds = round_trips[i] * kSecondsPerMillisecond;
+    }
+  }
+  assumptions.coordinator = {
+      .up = settings.coordinator_in_mbit * kBitsPerMegabit,
+      .down = settings.coordinator_out_mbit * kBitsPerMegabit};
+  if (settings.merge_mvalues < 0 || settings.uplink_bits < 0 ||
+      settings.downlink_bits < 0) {
+    return absl::InvalidArgumentError(
+        "--merge_mvalues, --uplink_bits and --downlink_bits cannot be "
+        "negative");
+  }
+  if (settings.merge_mvalues > 0) {
+    assumptions.merge_rate = settings.merge_mvalues * kValuesPerMillion;
+  }
+  assumptions.uplink_bits = settings.uplink_bits;
+  assumptions.downlink_bits = settings.downlink_bits;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
+  RunAssumptions assumptions;
+  if (settings.config.empty()) {
+    ASSIGN_OR_RETURN(assumptions.layout, LayoutOfSize(settings));
+  } else {
+    if (settings.parameters > 0) {
+      return absl::InvalidArgumentError(
+          "--config says what the model is; --parameters cannot");
+    }
+    ASSIGN_OR_RETURN(assumptions.config, LoadRunConfig(settings.config));
+    assumptions.layout = MakeModelLayout(assumptions.config.model());
+  }
+  if (settings.step_seconds.empty() || settings.up_mbit.empty()) {
+    return absl::InvalidArgumentError(
+        "say how fast islands and their links are: --step_seconds SECONDS "
+        "--up_mbit RATE");
+  }
+  assumptions.islands.resize(CountIslands(settings, assumptions.config));
+  assumptions.merge_rate = kDefaultMergeRate;
+  RETURN_IF_ERROR(ApplySettings(settings, assumptions));
+  return assumptions;
+}
+
+}  // namespace causeway

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The planner's assumptions from a RunConfig and flags.
+#ifndef CLI_PLAN_PLAN_SETTINGS_H_
+#define CLI_PLAN_PLAN_SETTINGS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/command_line.h"
+#include "cli/plan/run_plan.h"
+
+namespace causeway {
+
+// What the flags say. Lists have one word for all islands, or one for each.
+struct PlanSettings {
+  // A RunConfig in text format; without it the model is one of `parameters`.
+  std::string config;
+  double parameters = 0;
+  double outside_layers = 0;
+  uint64_t layers = 0;
+  // 0 for membership.min_islands, or as many as the longest list has words.
+  uint64_t islands = 0;
+  std::vector<std::string> step_seconds;
+  // "inf" for no bound. Without down_mbit, downlinks are like uplinks.
+  std::vector<std::string> up_mbit;
+  std::vector<std::string> down_mbit;
+  std::vector<std::string> rtt_ms;
+  double coordinator_in_mbit = kUnlimited;
+  double coordinator_out_mbit = kUnlimited;
+  // Millions of values a second; 0 keeps what is assumed otherwise.
+  double merge_mvalues = 0;
+  double uplink_bits = 0;
+  double downlink_bits = 0;
+  // Fields of SynchronizationConfig that are not to be as in the config, as
+  // text format has them; empty ones are left.
+  std::map<std::string, std::string> synchronization;
+};
+
+// Adds the flags that fill `settings`, which must outlive `flags`.
+void AddSettingsFlags(FlagSet& flags, PlanSettings& settings);
+
+// INVALID_ARGUMENT names the flag that is missing or makes no sense; or as
+// LoadRunConfig.
+absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings);
+
+// Changes what flags say in assumptions that came from elsewhere; the islands
+// are as many as there are.
+absl::Status ApplySettings(const PlanSettings& settings,
+                           RunAssumptions& assumptions);
+
+}  // namespace causeway
+
+#endif  // CLI_PLAN_PLAN_SETTINGS_H_

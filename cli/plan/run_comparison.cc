@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/run_comparison.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/model_layout.h"
+#include "common/status_macros.h"
+#include "google/protobuf/util/json_util.h"
+#include "google/protobuf/util/time_util.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixMicros(
+      google::protobuf::util::TimeUtil::TimestampToMicroseconds(timestamp));
+}
+
+absl::Status ReadMessage(const nlohmann::json& json,
+                         google::protobuf::Message* message) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      json.dump(), message, options);
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(message->GetDescriptor()->name(),
+                   " in the status: ", std::string(status.message())));
+}
+
+absl::Time NewestCommit(const v1::ListFragmentsResponse& fragments) {
+  absl::Time newest = absl::InfinitePast();
+  for (const v1::FragmentStatus& fragment : fragments.fragments()) {
+    newest = std::max(newest, ToTime(fragment.committed_at()));
+  }
+  return newest;
+}
+
+// When the last of the islands that the run waits for joined.
+absl::Time StartOfRun(const StatusSnapshot& status) {
+  std::vector<absl::Time> joined;
+  for (const v1::IslandStatus& island : status.islands.islands()) {
+    joined.push_back(ToTime(island.joined_at()));
+  }
+  std::sort(joined.begin(), joined.end());
+  const size_t needed =
+      std::max<size_t>(1, status.run.config().membership().min_islands());
+  return joined.size() < needed ? absl::InfiniteFuture() : joined[needed - 1];
+}
+
+}  // namespace
+
+absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json) {
+  const nlohmann::json parsed = nlohmann::json::parse(
+      json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) {
+    return absl::InvalidArgumentError("the status is not a JSON object");
+  }
+  for (const char* part : {"run", "islands", "fragments"}) {
+    if (!parsed.contains(part)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the status has no \"", part,
+          "\"; `causeway status --json --all` writes one that has"));
+    }
+  }
+  StatusSnapshot status;
+  RETURN_IF_ERROR(ReadMessage(parsed["run"], &status.run));
+  RETURN_IF_ERROR(
+      ReadMessage({{"islands", parsed["islands"]}}, &status.islands));
+  RETURN_IF_ERROR(
+      ReadMessage({{"fragments", parsed["fragments"]}}, &status.fragments));
+  return status;
+}
+
+absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
+                                    std::optional<absl::Time> now) {
+  const v1::RunConfig& config = status.run.config();
+  const double step_tokens =
+      static_cast<double>(config.training().batch_size()) *
+      config.model().sequence_length();
+  const absl::Time newest_commit = NewestCommit(status.fragments);
+  const absl::Time start = StartOfRun(status);
+  MeasuredRun run;
+  run.coordinator_bytes = static_cast<double>(status.run.memory_bytes());
+  if (status.run.outer_step_seconds() > 0) {
+    run.merge_rate = static_cast<double>(status.run.parameters()) /
+                     status.fragments.fragments_size() /
+                     status.run.outer_step_seconds();
+  }
+  for (const v1::IslandStatus& island : status.islands.islands()) {
+    const v1::IslandProgress& progress = island.progress();
+    const absl::Time end =
+        now.has_value() && island.state() == v1::IslandStatus::LIVE
+            ? *now - absl::Seconds(island.heartbeat_age_seconds())
+            : newest_commit;
+    const MeasuredIsland measured{
+        .name = island.island_id(),
+        .seconds = absl::ToDoubleSeconds(
+            end - std::max(start, ToTime(island.joined_at()))),
+        .wait_seconds = progress.wait_seconds(),
+        .steps = static_cast<double>(progress.tokens()) / step_tokens,
+        .up_bytes = static_cast<double>(progress.bytes_up()),
+        .down_bytes = static_cast<double>(progress.bytes_down()),
+        .memory_bytes = static_cast<double>(progress.memory_bytes())};
+    if (measured.steps > 0 && measured.seconds > measured.wait_seconds) {
+      run.islands.push_back(measured);
+    }
+  }
+  if (run.islands.empty()) {
+    return absl::FailedPreconditionError(
+        "no island of the run has trained yet, or the status was taken "
+        "without those that have left (--all)");
+  }
+  return run;
+}
+
+RunAssumptions AssumptionsOf(const StatusSnapshot& status,
+                             const MeasuredRun& measured) {
+  RunAssumptions assumptions{
+      .layout = MakeModelLayout(status.run.config().model()),
+      .config = status.run.config(),
+      .merge_rate = measured.merge_rate};
+  for (const MeasuredIsland& island : measured.islands) {
+    assumptions.islands.push_back({.step_seconds = island.step_seconds()});
+  }
+  return assumptions;
+}
+
+}  // namespace causeway
