@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels' bytes are compared with the reference's in
+// quantization/entropy_coder_test.cc.
+#include "quantization/rans_kernels_cpu.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "quantization/rans_reference.h"
+#include "quantization/rans_table.h"
+
+namespace causeway {
+namespace {
+
+uint32_t Quotient(const RansReciprocal& reciprocal, uint32_t state) {
+  const uint32_t sum = state + reciprocal.addend;
+  EXPECT_GE(sum, state);
+  return static_cast<uint32_t>(uint64_t{sum} * reciprocal.multiplier >>
+                               (32 + reciprocal.shift));
+}
+
+// What the product is off grows with the state, so the largest quotients are
+// the ones to look at, and the states around the next one.
+TEST(ReciprocalTest, IsExactForAllStatesBelowTheFrequencyTimes2To20) {
+  for (uint32_t frequency = 1; frequency < kRansTotal; ++frequency) {
+    const RansReciprocal reciprocal = ReciprocalOf(frequency);
+    EXPECT_LT(reciprocal.shift, 16u);
+    for (uint32_t i = 0; i < 4096; ++i) {
+      const uint32_t quotients[] = {i, i * 255, (1u << 20) - 1 - i};
+      for (const uint32_t quotient : quotients) {
+        for (const uint32_t rest : {0u, frequency / 2, frequency - 1}) {
+          const uint32_t state = quotient * frequency + rest;
+          ASSERT_EQ(Quotient(reciprocal, state), quotient)
+              << state << " / " << frequency;
+        }
+      }
+    }
+  }
+}
+
+TEST(RansTablesTest, HoldWhatTheyAreMadeOf) {
+  std::vector<uint32_t> counts(16);
+  counts[0] = 3;
+  counts[2] = 1;
+  counts[15] = 4;
+  const RansTable table = NormalizedTable(SymbolWidth::kNibble, counts);
+  const RansDecodeTable decode(table);
+  // Code 15 is -1 and comes first: 2048 slots, then 1536 of code 0.
+  EXPECT_EQ(decode.entries[0], 15u << 28 | 2048u << 12);
+  EXPECT_EQ(decode.entries[2047], 15u << 28 | 2048u << 12 | 2047u);
+  EXPECT_EQ(decode.entries[2048], 1536u << 12);
+  EXPECT_EQ(decode.entries[4095], 2u << 28 | 512u << 12 | 511u);
+  const RansEncodeTable encode(table);
+  EXPECT_EQ(encode.packed[2] & 0x1fff, 512u);
+  EXPECT_EQ(encode.packed[2] >> 13 & 0xfff, 3584u);
+}
+
+TEST(RansKernelsTest, StopsWhereThereIsNoRoom) {
+  for (const SymbolWidth width : {SymbolWidth::kNibble, SymbolWidth::kByte}) {
+    const std::vector<uint32_t> counts(AlphabetSize(width), 1);
+    const RansEncodeTable table(NormalizedTable(width, counts));
+    const std::vector<char> codes(4 * RansUnitBytes(width), '\x12');
+    std::vector<uint16_t> words(kMaxRansUnitWords + 100, 0xabcd);
+    RansStates states = InitialRansStates();
+    uint16_t* const begin = words.data() + 100;
+    EXPECT_EQ(
+        CpuRansKernels(width).encode(table, codes.data(), 4, states, begin + 1,
+                                     begin + kMaxRansUnitWords),
+        nullptr);
+    for (size_t i = 0; i < 101; ++i) ASSERT_EQ(words[i], 0xabcd);
+  }
+}
+
+}  // namespace
+}  // namespace causeway
