@@ -8,7 +8,8 @@
 //
 //   level(code) * scale        in binary32, rounded once
 //
-// where the scale is a bfloat16 of the block: |largest value| / top level,
+// where the scale is a bfloat16 of the block. For kInt2 it is the root mean
+// square of the block's values; for all others |largest value| / top level,
 // rounded to nearest. That moves it by at most one part in 2^8, so the largest
 // value still maps to the top level, and is no further from it than other
 // values may be from theirs. It also makes codecs idempotent: what was decoded
@@ -17,18 +18,25 @@
 // value, costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and
 // 0.125 bits a value.)
 //
+// That is rounding to the nearest level. With stochastic rounding a value goes
+// to one of the two levels around it, at random, such that its mean is the
+// value; there the scale is |largest value| / top level, rounded up, for kInt2
+// too, so that no value is beyond the top level.
+//
 // Bytes of a strip (quantization/strip_layout.h) of n values, in two planes, so
 // that a lossless stage can work on the codes alone:
 //
 //   scales  2 * ceil(n / block size) bytes, little-endian bfloat16
 //   codes   8-bit formats: n bytes, code i at byte i
 //           4-bit formats: 64 * ceil(n / 128) bytes, see below
+//           2-bit formats: 64 * ceil(n / 256) bytes, see below
 //
 // 4-bit codes lie in groups of 128 (kNibbleGroup), a group in 16 little-endian
 // 32-bit words: code 16 j + i of the group (0 <= i < 16, 0 <= j < 8) is bits
 // 4 j .. 4 j + 3 of word i. So eight vectors of codes are packed with a shift
 // and an OR each, and no lane ever moves. The last group is filled up with
-// zero codes, which readers ignore.
+// zero codes, which readers ignore. 2-bit codes lie likewise in groups of 256
+// (kPairGroup): code 16 j + i (0 <= j < 16) is bits 2 j and 2 j + 1 of word i.
 //
 // docs/protocol.md says the same for other implementations, with examples.
 #ifndef QUANTIZATION_BLOCK_FORMAT_H_
@@ -61,9 +69,21 @@ enum class BlockFormat {
   // Sign and a 3-bit code c: 0, or 2^(c - 7) for c in 1 .. 7. Half-way values
   // (in linear space: 1.5 * 2^k, and 2^-7 above zero) go away from zero.
   kE3m0,
+  // The four levels with the least mean squared error for normally distributed
+  // values (Max, "Quantizing for minimum distortion", 1960, table I), in units
+  // of the block's root mean square, in the order of two's complement: codes 0
+  // and 1 are the positive levels, 2 and 3 the negative ones from the least up.
+  // Half-way values go to the greater level. There is no level 0.
+  kInt2,
 };
 
-// The largest magnitude of a block maps to this level.
+// Of kInt2: the means of the normal distribution's halves cut at the half-way
+// between them, which is 0.98159882.
+inline constexpr float kInt2Low = 0.45278004f;
+inline constexpr float kInt2Top = 1.5104176f;
+
+// The largest level. The largest magnitude of a block maps to it, but for kInt2
+// with nearest rounding.
 constexpr float TopLevel(BlockFormat format) {
   switch (format) {
     case BlockFormat::kFp8E4m3:
@@ -74,6 +94,8 @@ constexpr float TopLevel(BlockFormat format) {
       return 7;
     case BlockFormat::kE2m1:
       return 6;
+    case BlockFormat::kInt2:
+      return kInt2Top;
     case BlockFormat::kNf4:
     case BlockFormat::kE3m0:
       break;
@@ -89,8 +111,15 @@ constexpr float LargestLevel(BlockFormat format) {
 }
 
 constexpr uint32_t CodeBits(BlockFormat format) {
-  return format == BlockFormat::kFp8E4m3 || format == BlockFormat::kInt8 ? 8
-                                                                         : 4;
+  switch (format) {
+    case BlockFormat::kFp8E4m3:
+    case BlockFormat::kInt8:
+      return 8;
+    case BlockFormat::kInt2:
+      return 2;
+    default:
+      return 4;
+  }
 }
 
 // Scales are bfloat16 codes. Below 2^-100 the whole block is written as zeros
@@ -111,6 +140,9 @@ constexpr uint16_t LargestScale(BlockFormat format) {
 // 4-bit codes are packed in groups of this many, each of kNibbleGroupBytes.
 inline constexpr uint64_t kNibbleGroup = 128;
 inline constexpr uint64_t kNibbleGroupBytes = 64;
+// 2-bit codes are packed in groups of this many, each of kPairGroupBytes.
+inline constexpr uint64_t kPairGroup = 256;
+inline constexpr uint64_t kPairGroupBytes = 64;
 
 // Bytes of the two planes of `values` values.
 constexpr uint64_t ScalePlaneBytes(uint64_t values, uint32_t block_size) {
@@ -118,6 +150,9 @@ constexpr uint64_t ScalePlaneBytes(uint64_t values, uint32_t block_size) {
 }
 constexpr uint64_t CodePlaneBytes(BlockFormat format, uint64_t values) {
   if (CodeBits(format) == 8) return values;
+  if (CodeBits(format) == 2) {
+    return (values + kPairGroup - 1) / kPairGroup * kPairGroupBytes;
+  }
   return (values + kNibbleGroup - 1) / kNibbleGroup * kNibbleGroupBytes;
 }
 
@@ -149,9 +184,15 @@ inline constexpr float kE3m0Levels[16] = {
     0.0f,  0x1p-6f,  0x1p-5f,  0x1p-4f,  0x1p-3f,  0x1p-2f,  0x1p-1f,  1.0f,
     -0.0f, -0x1p-6f, -0x1p-5f, -0x1p-4f, -0x1p-3f, -0x1p-2f, -0x1p-1f, -1.0f};
 
-// The levels of a 4-bit format.
+// A 4-bit code may be looked up; only the first four are codes.
+inline constexpr float kInt2Levels[16] = {kInt2Low, kInt2Top, -kInt2Top,
+                                          -kInt2Low};
+
+// The levels of a format of at most 4 bits.
 constexpr const float* NibbleLevels(BlockFormat format) {
   switch (format) {
+    case BlockFormat::kInt2:
+      return kInt2Levels;
     case BlockFormat::kInt4:
       return kInt4Levels;
     case BlockFormat::kNf4:

@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "quantization/block_reference.h"
+#include "quantization/encode_options.h"
 #include "quantization/reference.h"
 
 // Highway compiles this file once for each instruction set.
@@ -17,6 +19,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "quantization/block_quantizers-inl.h"
+#include "quantization/block_stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {
@@ -24,6 +27,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
+constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
+static_assert(kPairGroup == kBlockUnit);
 
 // How far ahead of the reads memory is asked for: further than the hardware
 // looks by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest. Asking beyond
@@ -45,20 +50,36 @@ HWY_INLINE void Put(FloatVec value, float* destination) {
   hn::StoreU(value, floats, destination);
 }
 
+// Codes of a vector of values from `values + i` on. Only stochastic rounding
+// reads `random`.
+template <BlockFormat kFormat>
+HWY_INLINE IntVec CodesAt(const Quantizer<kFormat>& quantizer,
+                          const float* values, const uint32_t*, size_t i) {
+  return quantizer.Codes(hn::LoadU(Floats(), values + i));
+}
+template <BlockFormat kFormat>
+HWY_INLINE IntVec CodesAt(const StochasticQuantizer<kFormat>& quantizer,
+                          const float* values, const uint32_t* random,
+                          size_t i) {
+  return quantizer.Codes(hn::LoadU(Floats(), values + i),
+                         hn::LoadU(Words(), random + i));
+}
+
 // `low` and `high` belong to the blocks of the lower and upper half of the
 // group: the same block unless blocks have 64 values.
-template <BlockFormat kFormat>
-HWY_INLINE void EncodeGroup(const float* values, const Quantizer<kFormat>& low,
-                            const Quantizer<kFormat>& high, char* codes) {
+template <typename BlockQuantizer>
+HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
+                              const BlockQuantizer& low,
+                              const BlockQuantizer& high, char* codes) {
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
     auto packed = hn::Zero(words);
     for (size_t row = 0; row < kRowsOfGroup; ++row) {
-      const Quantizer<kFormat>& quantizer = row < kRowsOfGroup / 2 ? low : high;
+      const BlockQuantizer& quantizer = row < kRowsOfGroup / 2 ? low : high;
       if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
-      const auto value = hn::LoadU(Floats(), values + row * kRow + lane);
-      const auto code = hn::BitCast(words, quantizer.Codes(value));
+      const auto code = hn::BitCast(
+          words, CodesAt(quantizer, values, random, row * kRow + lane));
       packed =
           hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(4 * row)),
                     hn::Set(words, 15u << (4 * row)));
@@ -67,11 +88,50 @@ HWY_INLINE void EncodeGroup(const float* values, const Quantizer<kFormat>& low,
   }
 }
 
+// A group of 2-bit codes, whose quarters may be four blocks.
+template <typename BlockQuantizer>
+HWY_INLINE void EncodePairs(const float* values, const uint32_t* random,
+                            const BlockQuantizer quarters[4], char* codes) {
+  const Words words;
+  const size_t lanes = hn::Lanes(words);
+  for (size_t lane = 0; lane < kRow; lane += lanes) {
+    auto packed = hn::Zero(words);
+    for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
+      if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
+      const auto code = hn::BitCast(
+          words, CodesAt(quarters[row / 4], values, random, row * kRow + lane));
+      packed =
+          hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(2 * row)),
+                    hn::Set(words, 3u << (2 * row)));
+    }
+    hn::StoreU(packed, words, reinterpret_cast<uint32_t*>(codes) + lane);
+  }
+}
+
 template <BlockFormat kFormat, bool kAccumulate>
-HWY_INLINE void DecodeGroup(const char* codes,
-                            const Dequantizer<kFormat, kAccumulate>& low,
-                            const Dequantizer<kFormat, kAccumulate>& high,
+HWY_INLINE void DecodePairs(const char* codes,
+                            const Dequantizer<kFormat, kAccumulate> quarters[4],
                             float* destination) {
+  const Words words;
+  const size_t lanes = hn::Lanes(words);
+  for (size_t lane = 0; lane < kRow; lane += lanes) {
+    const auto packed =
+        hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
+    for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
+      const auto code =
+          hn::And(hn::ShiftRightSame(packed, static_cast<int>(2 * row)),
+                  hn::Set(words, 3));
+      Put<kAccumulate>(quarters[row / 4].Values(hn::BitCast(Ints(), code)),
+                       destination + row * kRow + lane);
+    }
+  }
+}
+
+template <BlockFormat kFormat, bool kAccumulate>
+HWY_INLINE void DecodeNibbles(const char* codes,
+                              const Dequantizer<kFormat, kAccumulate>& low,
+                              const Dequantizer<kFormat, kAccumulate>& high,
+                              float* destination) {
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
@@ -88,12 +148,13 @@ HWY_INLINE void DecodeGroup(const char* codes,
   }
 }
 
-template <BlockFormat kFormat>
-HWY_INLINE void EncodeBytes(const float* values, size_t count,
-                            const Quantizer<kFormat>& quantizer, char* codes) {
+template <typename BlockQuantizer>
+HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
+                            size_t count, const BlockQuantizer& quantizer,
+                            char* codes) {
   for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
     if (i % (2 * kRow) == kRow) PrefetchAhead(values + i);
-    const auto code = quantizer.Codes(hn::LoadU(Floats(), values + i));
+    const auto code = CodesAt(quantizer, values, random, i);
     hn::StoreU(hn::TruncateTo(Bytes(), hn::BitCast(Words(), code)), Bytes(),
                reinterpret_cast<uint8_t*>(codes) + i);
   }
@@ -130,6 +191,36 @@ HWY_INLINE float AbsMax(const float* values, size_t count) {
   return std::bit_cast<float>(hn::GetLane(largest));
 }
 
+// SumOfSquares() of the reference.
+HWY_INLINE double SquaresOf(const float* values, size_t count) {
+  using Doubles = hn::CappedTag<double, kRow / 2>;
+  const Doubles doubles;
+  const hn::Rebind<float, Doubles> floats;
+  alignas(64) double sums[kRow];
+  for (size_t lane = 0; lane < kRow; lane += hn::Lanes(doubles)) {
+    auto sum = hn::Zero(doubles);
+    for (size_t i = lane; i < count; i += kRow) {
+      const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + i));
+      sum = hn::Add(sum, hn::Mul(value, value));
+    }
+    hn::Store(sum, doubles, sums + lane);
+  }
+  for (size_t half = kRow / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  return sums[0];
+}
+
+template <BlockFormat kFormat, Rounding kRounding>
+HWY_INLINE uint16_t ScaleOf(const float* block, size_t block_size) {
+  if constexpr (kFormat == BlockFormat::kInt2 &&
+                kRounding == Rounding::kNearest) {
+    return ScaleOfSquares(SquaresOf(block, block_size), block_size);
+  } else {
+    return ScaleOfAbsmax(kFormat, AbsMax(block, block_size), kRounding);
+  }
+}
+
 HWY_INLINE float LoadScale(const char* scale) {
   uint16_t code;
   std::memcpy(&code, scale, sizeof(code));
@@ -140,7 +231,9 @@ template <BlockFormat kFormat, bool kAccumulate>
 void DecodeUnits(size_t block_size, size_t units, const char* scales,
                  const char* codes, float weight, float* destination) {
   using BlockDequantizer = Dequantizer<kFormat, kAccumulate>;
-  constexpr size_t kPiece = CodeBits(kFormat) == 4 ? kNibbleGroup : 64;
+  constexpr size_t kPiece = CodeBits(kFormat) == 8   ? 64
+                            : CodeBits(kFormat) == 4 ? kNibbleGroup
+                                                     : kPairGroup;
   for (size_t i = 0; i < units * kBlockUnit; i += kPiece) {
     if (kAccumulate) {
       for (size_t row = 0; row < kPiece; row += kRow) {
@@ -149,14 +242,22 @@ void DecodeUnits(size_t block_size, size_t units, const char* scales,
     }
     const char* const piece = codes + i * CodeBits(kFormat) / 8;
     PrefetchAhead(piece);
-    const BlockDequantizer low(LoadScale(scales + i / block_size * 2), weight);
+    const auto dequantizer = [&](size_t offset) {
+      return BlockDequantizer(LoadScale(scales + (i + offset) / block_size * 2),
+                              weight);
+    };
+    const BlockDequantizer low = dequantizer(0);
     if constexpr (CodeBits(kFormat) == 8) {
       DecodeBytes<kFormat, kAccumulate>(piece, kPiece, low, destination + i);
+    } else if constexpr (CodeBits(kFormat) == 2) {
+      const BlockDequantizer quarters[4] = {low, dequantizer(64),
+                                            dequantizer(128), dequantizer(192)};
+      DecodePairs<kFormat, kAccumulate>(piece, quarters, destination + i);
     } else if (block_size == 64) {
-      const BlockDequantizer high(LoadScale(scales + (i / 64 + 1) * 2), weight);
-      DecodeGroup<kFormat, kAccumulate>(piece, low, high, destination + i);
+      DecodeNibbles<kFormat, kAccumulate>(piece, low, dequantizer(64),
+                                          destination + i);
     } else {
-      DecodeGroup<kFormat, kAccumulate>(piece, low, low, destination + i);
+      DecodeNibbles<kFormat, kAccumulate>(piece, low, low, destination + i);
     }
   }
 }
@@ -167,26 +268,39 @@ HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
 }
 
 // Encodes the values of one unit, given the scales of its four quarters.
-template <BlockFormat kFormat>
-HWY_INLINE void EncodeUnit(const float* values, const float quarter_scales[4],
-                           char* codes) {
+template <BlockFormat kFormat, typename BlockQuantizer>
+HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
+                           const float quarter_scales[4], char* codes) {
+  if constexpr (CodeBits(kFormat) == 2) {
+    const BlockQuantizer quarters[4] = {
+        BlockQuantizer(quarter_scales[0]), BlockQuantizer(quarter_scales[1]),
+        BlockQuantizer(quarter_scales[2]), BlockQuantizer(quarter_scales[3])};
+    EncodePairs(values, random, quarters, codes);
+    return;
+  }
   for (size_t quarter = 0; quarter < 4; quarter += 2) {
-    const Quantizer<kFormat> low(quarter_scales[quarter]);
-    const Quantizer<kFormat> high(quarter_scales[quarter + 1]);
+    const BlockQuantizer low(quarter_scales[quarter]);
+    const BlockQuantizer high(quarter_scales[quarter + 1]);
     const float* const half = values + 64 * quarter;
+    const uint32_t* const half_random = random + 64 * quarter;
     char* const half_codes = codes + quarter * 64 * CodeBits(kFormat) / 8;
     if constexpr (CodeBits(kFormat) == 8) {
-      EncodeBytes<kFormat>(half, 64, low, half_codes);
-      EncodeBytes<kFormat>(half + 64, 64, high, half_codes + 64);
+      EncodeBytes(half, half_random, 64, low, half_codes);
+      EncodeBytes(half + 64, half_random + 64, 64, high, half_codes + 64);
     } else {
-      EncodeGroup<kFormat>(half, low, high, half_codes);
+      EncodeNibbles(half, half_random, low, high, half_codes);
     }
   }
 }
 
+HWY_INLINE bool IsPositiveNumber(float scale) {
+  return scale > 0 && scale - scale == 0;
+}
+
 // The same for scales that are not all usable.
-template <BlockFormat kFormat>
+template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
+                                          const uint32_t* random,
                                           const float quarter_scales[4],
                                           char* codes) {
   float changed[kBlockUnit];
@@ -195,39 +309,57 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
     const float scale = quarter_scales[quarter];
     // Values with an infinite scale or none become zeros, those beyond the
     // largest scale saturate.
-    const bool is_number = scale > 0 && scale - scale == 0;
+    const bool is_number = IsPositiveNumber(scale);
     const float top = is_number ? TopLevel(kFormat) * scale : 0;
     scales[quarter] = is_number ? scale : 1;
     for (size_t i = 64 * quarter; i < 64 * quarter + 64; ++i) {
       changed[i] = is_number ? std::clamp(values[i], -top, top) : 0;
     }
   }
-  EncodeUnit<kFormat>(changed, scales, codes);
+  EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes);
+  if constexpr (kFormat == BlockFormat::kInt2) {
+    // It has no level 0, so what was changed to 0 may have any code. Quarter q
+    // is byte q of each word.
+    for (size_t quarter = 0; quarter < 4; ++quarter) {
+      if (IsPositiveNumber(quarter_scales[quarter])) continue;
+      for (size_t word = 0; word < kRow; ++word) codes[4 * word + quarter] = 0;
+    }
+  }
 }
 
-template <BlockFormat kFormat>
-void EncodeUnits(size_t block_size, size_t units, const float* values,
-                 char* scales, char* codes, float* decoded) {
+template <BlockFormat kFormat, Rounding kRounding>
+HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
+                            uint64_t begin, const float* values, char* scales,
+                            char* codes, float* decoded) {
+  using BlockQuantizer =
+      std::conditional_t<kRounding == Rounding::kNearest, Quantizer<kFormat>,
+                         StochasticQuantizer<kFormat>>;
   constexpr size_t kUnitCodeBytes = kBlockUnit * CodeBits(kFormat) / 8;
+  alignas(64) uint32_t random[kBlockUnit];
   for (size_t unit = 0; unit < units; ++unit) {
     const float* const source = values + unit * kBlockUnit;
     char* const unit_scales = scales + unit * kBlockUnit / block_size * 2;
     char* const unit_codes = codes + unit * kUnitCodeBytes;
     float quarter_scales[4];
     bool all_usable = true;
-    for (size_t begin = 0; begin < kBlockUnit; begin += block_size) {
+    for (size_t at = 0; at < kBlockUnit; at += block_size) {
       const uint16_t scale =
-          ScaleOfAbsmax(kFormat, AbsMax(source + begin, block_size));
-      std::memcpy(unit_scales + begin / block_size * 2, &scale, sizeof(scale));
+          ScaleOf<kFormat, kRounding>(source + at, block_size);
+      std::memcpy(unit_scales + at / block_size * 2, &scale, sizeof(scale));
       all_usable &= UsableScale(kFormat, scale);
-      for (size_t at = begin; at < begin + block_size; at += 64) {
-        quarter_scales[at / 64] = FloatFromBf16(scale);
+      for (size_t i = at; i < at + block_size; i += 64) {
+        quarter_scales[i / 64] = FloatFromBf16(scale);
       }
     }
+    if constexpr (kRounding == Rounding::kStochastic) {
+      FillRandom(seed, begin + unit * kBlockUnit, kBlockUnit, random);
+    }
     if (HWY_LIKELY(all_usable)) {
-      EncodeUnit<kFormat>(source, quarter_scales, unit_codes);
+      EncodeUnit<kFormat, BlockQuantizer>(source, random, quarter_scales,
+                                          unit_codes);
     } else {
-      EncodeUnitWithBadScales<kFormat>(source, quarter_scales, unit_codes);
+      EncodeUnitWithBadScales<kFormat, BlockQuantizer>(
+          source, random, quarter_scales, unit_codes);
     }
     if (decoded != nullptr) {
       DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,
@@ -237,14 +369,30 @@ void EncodeUnits(size_t block_size, size_t units, const float* values,
 }
 
 template <BlockFormat kFormat>
+void Encode(size_t block_size, size_t units, const float* values, char* scales,
+            char* codes, float* decoded) {
+  EncodeUnits<kFormat, Rounding::kNearest>(block_size, units, 0, 0, values,
+                                           scales, codes, decoded);
+}
+
+template <BlockFormat kFormat>
+void EncodeStochastically(size_t block_size, size_t units, uint64_t seed,
+                          uint64_t begin, const float* values, char* scales,
+                          char* codes, float* decoded) {
+  EncodeUnits<kFormat, Rounding::kStochastic>(block_size, units, seed, begin,
+                                              values, scales, codes, decoded);
+}
+
+template <BlockFormat kFormat>
 void Decode(size_t block_size, size_t units, const char* scales,
             const char* codes, float* values) {
   DecodeUnits<kFormat, false>(block_size, units, scales, codes, 1, values);
 }
 
 template <BlockFormat kFormat>
-constexpr BlockKernels kKernels = {EncodeUnits<kFormat>, Decode<kFormat>,
-                                   DecodeUnits<kFormat, true>};
+constexpr BlockKernels kKernels = {Encode<kFormat>,
+                                   EncodeStochastically<kFormat>,
+                                   Decode<kFormat>, DecodeUnits<kFormat, true>};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {
@@ -258,6 +406,8 @@ const BlockKernels* KernelsOfTarget(BlockFormat format) {
       return &kKernels<BlockFormat::kNf4>;
     case BlockFormat::kE2m1:
       return &kKernels<BlockFormat::kE2m1>;
+    case BlockFormat::kInt2:
+      return &kKernels<BlockFormat::kInt2>;
     case BlockFormat::kE3m0:
       break;
   }

@@ -7,13 +7,15 @@
 // quantization/block_reference.h on all of them.
 //
 // Kernels work on whole units of kBlockUnit values, which are whole blocks and
-// whole groups of 4-bit codes for every block size; the caller fills up what is
-// left of a vector. `scales` and `codes` are the two planes from the unit on
-// and need no alignment. Source and destination do not overlap. Thread-safe.
+// whole groups of codes for every block size. What is left of a vector is
+// encoded by the reference; for decoding the caller fills it up. `scales` and
+// `codes` are the two planes from the unit on and need no alignment. Source and
+// destination do not overlap. Thread-safe.
 #ifndef QUANTIZATION_BLOCK_KERNELS_CPU_H_
 #define QUANTIZATION_BLOCK_KERNELS_CPU_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "quantization/block_format.h"
 
@@ -26,6 +28,11 @@ struct BlockKernels {
   // may be the same memory as `values`.
   void (*encode)(size_t block_size, size_t units, const float* values,
                  char* scales, char* codes, float* decoded);
+  // The same with stochastic rounding, by the random numbers of values
+  // `begin`, a multiple of 64, and on.
+  void (*encode_stochastically)(size_t block_size, size_t units, uint64_t seed,
+                                uint64_t begin, const float* values,
+                                char* scales, char* codes, float* decoded);
   void (*decode)(size_t block_size, size_t units, const char* scales,
                  const char* codes, float* values);
   // accumulator[i] += weight * decoded[i], rounded as Accumulate().

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "quantization/block_reference.h"
+#include "quantization/encode_options.h"
 #include "quantization/reference.h"
 
 namespace causeway {
@@ -38,6 +39,8 @@ const char* Name(BlockFormat format) {
       return "E2m1";
     case BlockFormat::kE3m0:
       return "E3m0";
+    case BlockFormat::kInt2:
+      return "Int2";
   }
   return "";
 }
@@ -63,6 +66,8 @@ class BlockKernelsTest
   // Expects the reference's bytes, and its decoded values from both the
   // encoder and the decoder.
   void ExpectAsReference(const std::vector<float>& values);
+  // Of stochastic rounding.
+  void ExpectStochasticAsReference(const std::vector<float>& values);
 
   const BlockFormat format_ = std::get<1>(GetParam());
   const size_t block_size_ = std::get<2>(GetParam());
@@ -82,7 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::ValuesIn(AllTargets()),
                      testing::Values(BlockFormat::kFp8E4m3, BlockFormat::kInt8,
                                      BlockFormat::kInt4, BlockFormat::kNf4,
-                                     BlockFormat::kE2m1, BlockFormat::kE3m0),
+                                     BlockFormat::kE2m1, BlockFormat::kE3m0,
+                                     BlockFormat::kInt2),
                      testing::Values(64, 128, 256)),
     [](const auto& info) {
       return std::string(hwy::TargetName(std::get<0>(info.param))) + "_" +
@@ -130,6 +136,25 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   kernels_->decode(block_size_, kUnits, want.data(), want.data() + ScaleBytes(),
                    separately.data());
   EXPECT_EQ(Bits(separately), Bits(want_decoded));
+  ExpectStochasticAsReference(values);
+}
+
+void BlockKernelsTest::ExpectStochasticAsReference(
+    const std::vector<float>& values) {
+  // Random numbers whose counters go beyond 32 bits on the way.
+  const uint64_t begin = (uint64_t{1} << 34) - 256;
+  const EncodeOptions options{.rounding = Rounding::kStochastic,
+                              .seed = 0x123456789abcdef0};
+  const std::string want =
+      EncodeBlocks(format_, block_size_, values, options, begin);
+  std::string got(ScaleBytes() + CodeBytes(), 'x');
+  std::vector<float> decoded = values;
+  kernels_->encode_stochastically(block_size_, kUnits, options.seed, begin,
+                                  decoded.data(), got.data(),
+                                  got.data() + ScaleBytes(), decoded.data());
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(Bits(decoded),
+            Bits(DecodeBlocks(format_, block_size_, want, kValues)));
 }
 
 std::vector<float> Gaussian(uint32_t seed, float deviation) {
@@ -259,6 +284,8 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
 
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
   kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
+  kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,
+                                  nullptr, nullptr);
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
   kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
 }

@@ -6,12 +6,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "glog/logging.h"
+#include "quantization/block_reference.h"
 #include "quantization/reference.h"
 
 namespace causeway {
@@ -19,10 +20,9 @@ namespace causeway {
 static_assert(std::endian::native == std::endian::little,
               "scales and groups of codes are copied as they lie in memory");
 
-// Filled up to one unit. Zero-initialized: filling has scale 0, codes 0 and
-// values 0.
 struct BlockPlanes::LastUnit {
-  float values[kBlockUnit] = {};
+  float values[kBlockUnit];
+  // Filled up with zeros.
   char scales[2 * kBlockUnit / 64] = {};
   char codes[kBlockUnit] = {};
 };
@@ -31,28 +31,34 @@ BlockPlanes::BlockPlanes(BlockFormat format, uint32_t block_size,
                          const EncodeOptions& options)
     : format_(format),
       block_size_(block_size),
-      kernels_(CpuBlockKernels(format)) {
-  CHECK(options.rounding == Rounding::kNearest);
-}
+      options_(options),
+      kernels_(CpuBlockKernels(format)) {}
 
-uint8_t BlockPlanes::Encode(uint64_t, absl::Span<const float> values,
+uint8_t BlockPlanes::Encode(uint64_t begin, absl::Span<const float> values,
                             StripPart part, absl::Span<float> decoded) const {
-  const uint64_t units = values.size() / kBlockUnit;
-  kernels_.encode(block_size_, units, values.data(), part.scales, part.codes,
-                  decoded.empty() ? nullptr : decoded.data());
-  const uint64_t whole = units * kBlockUnit;
+  const uint64_t whole = values.size() / kBlockUnit * kBlockUnit;
   const absl::Span<const float> rest = values.subspan(whole);
+  float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
+  // Before its values may be overwritten.
+  const std::string last =
+      EncodeBlocks(format_, block_size_, rest, options_, begin + whole);
+  if (options_.rounding == Rounding::kNearest) {
+    kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
+                    part.codes, whole_decoded);
+  } else {
+    kernels_.encode_stochastically(block_size_, whole / kBlockUnit,
+                                   options_.seed, begin, values.data(),
+                                   part.scales, part.codes, whole_decoded);
+  }
   if (rest.empty()) return 0;
-  LastUnit last;
-  absl::c_copy(rest, last.values);
-  kernels_.encode(block_size_, 1, last.values, last.scales, last.codes,
-                  decoded.empty() ? nullptr : last.values);
-  std::memcpy(part.scales + ScaleBytes(whole), last.scales,
-              ScaleBytes(rest.size()));
-  std::memcpy(part.codes + CodeBytes(whole), last.codes,
+  const uint64_t scale_bytes = ScaleBytes(rest.size());
+  std::memcpy(part.scales + ScaleBytes(whole), last.data(), scale_bytes);
+  std::memcpy(part.codes + CodeBytes(whole), last.data() + scale_bytes,
               CodeBytes(rest.size()));
-  if (decoded.empty()) return 0;
-  std::copy_n(last.values, rest.size(), decoded.data() + whole);
+  if (!decoded.empty()) {
+    absl::c_copy(DecodeBlocks(format_, block_size_, last, rest.size()),
+                 decoded.begin() + whole);
+  }
   return 0;
 }
 

@@ -40,7 +40,7 @@ class BlockPlanes final : public StripPlanes {
                            uint64_t size) const override;
 
  private:
-  // What is left of a strip after its whole units.
+  // What is left of a strip after its whole units, decoded as one more.
   struct LastUnit;
 
   // Decodes the last values of `part`, `count` of them after `whole` others.
@@ -50,6 +50,7 @@ class BlockPlanes final : public StripPlanes {
 
   const BlockFormat format_;
   const uint32_t block_size_;
+  const EncodeOptions options_;
   const BlockKernels& kernels_;
 };
 

@@ -55,6 +55,10 @@ HWY_INLINE IntVec WithSignUnlessZero(IntVec magnitude, FloatVec value) {
   return hn::IfThenElseZero(not_zero, WithSignAt<kPosition>(magnitude, value));
 }
 
+constexpr float PowerOfTwo(int exponent) {
+  return std::bit_cast<float>((127 + exponent) << 23);
+}
+
 // Codes of the values of one block, one in each 32-bit lane. What lies above
 // the code's bits is cut off later. `scale` is usable (see UsableScale), so
 // values are finite and none needs to be clamped: the largest is at most
@@ -170,6 +174,31 @@ class Quantizer<BlockFormat::kNf4> {
   const float reciprocal_;
 };
 
+template <>
+class Quantizer<BlockFormat::kInt2> {
+ public:
+  explicit Quantizer(float scale) : reciprocal_(1.0f / scale) {}
+
+  HWY_INLINE IntVec Codes(FloatVec value) const {
+    const Floats floats;
+    const Ints ints;
+    const auto middle = hn::Set(floats, (kInt2Low + kInt2Top) / 2);
+    const auto quotient = hn::Mul(value, hn::Set(floats, reciprocal_));
+    const auto minus_one_if = [&](hn::Mask<Floats> mask) HWY_ATTR {
+      return hn::VecFromMask(ints, hn::RebindMask(ints, mask));
+    };
+    const auto below =
+        hn::Add(minus_one_if(hn::Ge(quotient, hn::Neg(middle))),
+                hn::Add(minus_one_if(hn::Ge(quotient, hn::Zero(floats))),
+                        minus_one_if(hn::Ge(quotient, middle))));
+    // Code 0 is the level that has two below it.
+    return hn::Sub(hn::Set(ints, -2), below);
+  }
+
+ private:
+  const float reciprocal_;
+};
+
 // Floating-point numbers of few bits, ties to even.
 template <int kExponentBias, int kFractionBits, int kSignPosition>
 class MinifloatQuantizer {
@@ -201,9 +230,6 @@ class MinifloatQuantizer {
 
  private:
   static constexpr int kCut = 23 - kFractionBits;
-  static constexpr float PowerOfTwo(int exponent) {
-    return std::bit_cast<float>((127 + exponent) << 23);
-  }
   static constexpr float kLeastNormal = PowerOfTwo(1 - kExponentBias);
   static constexpr float kRounder = PowerOfTwo(1 - kExponentBias + kCut);
 
@@ -221,7 +247,7 @@ class Quantizer<BlockFormat::kFp8E4m3> : public MinifloatQuantizer<7, 3, 7> {
 // weight * (level(code) * scale) of the codes of one block; without kWeighted,
 // level(code) * scale.
 //
-// The 4-bit formats: levels are looked up in a table that has been multiplied
+// At most 4 bits: levels are looked up in a table that has been multiplied
 // already, which rounds as multiplying each value does.
 template <BlockFormat kFormat, bool kWeighted>
 class Dequantizer {

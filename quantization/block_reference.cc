@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "quantization/philox.h"
 #include "quantization/reference.h"
 
 namespace causeway {
@@ -30,6 +31,7 @@ int EncodeInteger(float quotient, float top) {
   return static_cast<int>(std::clamp(std::nearbyint(quotient), -top, top));
 }
 
+// Levels in ascending order are codes -7 .. 8, modulo 16.
 uint8_t EncodeNf4(float quotient) {
   // From the least level up: 9 .. 15, 0 .. 8.
   int level = -7;
@@ -40,6 +42,55 @@ uint8_t EncodeNf4(float quotient) {
     ++level;
   }
   return static_cast<uint8_t>(level & 15);
+}
+
+uint8_t EncodeInt2(float quotient) {
+  const float middle = (kInt2Low + kInt2Top) / 2;
+  if (quotient >= 0) return quotient >= middle ? 1 : 0;
+  return quotient >= -middle ? 3 : 2;
+}
+
+// A number in [0, 1).
+float Uniform(uint32_t random) {
+  return static_cast<float>(random >> 8) * 0x1p-24f;
+}
+
+int IntegerBelowOrAbove(float quotient, uint32_t random) {
+  const float below = std::floor(quotient);
+  return static_cast<int>(below) + (Uniform(random) < quotient - below);
+}
+
+// `least` is the code of the least level.
+uint8_t EncodeLevelStochastically(BlockFormat format, int least, float quotient,
+                                  uint32_t random) {
+  const int levels = 1 << CodeBits(format);
+  int step = 0;
+  for (int i = 0; i + 1 < levels; ++i) {
+    const float low = NibbleLevels(format)[(least + i) & (levels - 1)];
+    const float high = NibbleLevels(format)[(least + i + 1) & (levels - 1)];
+    step += quotient - low > Uniform(random) * (high - low);
+  }
+  return static_cast<uint8_t>((least + step) & (levels - 1));
+}
+
+// Minifloats with `fraction_bits` bits and this bias of the exponent.
+uint8_t EncodeMinifloatStochastically(int exponent_bias, int fraction_bits,
+                                      int sign_position, float quotient,
+                                      uint32_t random) {
+  const float magnitude = std::fabs(quotient);
+  uint32_t code;
+  if (magnitude < std::ldexp(1.0f, 1 - exponent_bias)) {
+    code = static_cast<uint32_t>(IntegerBelowOrAbove(
+        std::ldexp(magnitude, exponent_bias + fraction_bits - 1), random));
+  } else {
+    const int cut = 23 - fraction_bits;
+    const uint32_t bits = std::bit_cast<uint32_t>(magnitude);
+    code = ((bits + (random >> (32 - cut))) >> cut) -
+           (static_cast<uint32_t>(127 - exponent_bias) << fraction_bits);
+  }
+  if (code == 0) return 0;
+  return static_cast<uint8_t>(
+      code | static_cast<uint32_t>(std::signbit(quotient)) << sign_position);
 }
 
 uint8_t EncodeE2m1(float quotient) {
@@ -96,35 +147,75 @@ float Level(BlockFormat format, uint8_t code) {
   }
 }
 
-// Where the 4-bit code `index` of a vector lies.
-struct NibblePlace {
-  explicit NibblePlace(uint64_t index) {
+// Where code `index` of a strip lies in the code plane.
+struct CodePlace {
+  CodePlace(BlockFormat format, uint64_t index) {
+    const uint64_t bits = CodeBits(format);
+    if (bits == 8) {
+      byte = index;
+      shift = 0;
+      return;
+    }
+    const uint64_t group = bits == 4 ? kNibbleGroup : kPairGroup;
+    static_assert(kNibbleGroupBytes == 64 && kPairGroupBytes == 64);
     const uint64_t word = index % 16;
-    const uint64_t nibble = index % kNibbleGroup / 16;
-    byte = index / kNibbleGroup * kNibbleGroupBytes + 4 * word + nibble / 2;
-    shift = nibble % 2 * 4;
+    const uint64_t bit = index % group / 16 * bits;
+    byte = index / group * 64 + 4 * word + bit / 8;
+    shift = bit % 8;
   }
   uint64_t byte;
   uint64_t shift;
 };
 
-}  // namespace
-
-uint16_t ScaleOfAbsmax(BlockFormat format, float absmax) {
-  if (std::isnan(absmax)) return kNanScale;
-  if (std::isinf(absmax)) return kInfiniteScale;
-  const uint16_t scale = Bf16FromFloat(absmax / TopLevel(format));
+// The bfloat16 code `scale`, within what encoders write.
+uint16_t Limited(BlockFormat format, uint32_t scale) {
   if (scale < kSmallestScale) return 0;
-  return std::min(scale, LargestScale(format));
+  return static_cast<uint16_t>(std::min<uint32_t>(scale, LargestScale(format)));
 }
 
-uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block) {
+}  // namespace
+
+uint16_t ScaleOfAbsmax(BlockFormat format, float absmax, Rounding rounding) {
+  if (std::isnan(absmax)) return kNanScale;
+  if (std::isinf(absmax)) return kInfiniteScale;
+  const float scale = absmax / TopLevel(format);
+  if (rounding == Rounding::kNearest) {
+    return Limited(format, Bf16FromFloat(scale));
+  }
+  return Limited(format, (std::bit_cast<uint32_t>(scale) + 0xffff) >> 16);
+}
+
+uint16_t ScaleOfSquares(double sum, uint64_t count) {
+  if (std::isnan(sum)) return kNanScale;
+  if (std::isinf(sum)) return kInfiniteScale;
+  if (sum == 0) return 0;
+  const double mean = sum / static_cast<double>(count);
+  return Limited(BlockFormat::kInt2,
+                 Bf16FromFloat(static_cast<float>(std::sqrt(mean))));
+}
+
+double SumOfSquares(absl::Span<const float> block) {
+  double sums[16] = {};
+  for (size_t i = 0; i < block.size(); ++i) {
+    sums[i % 16] += double{block[i]} * block[i];
+  }
+  for (int half = 8; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  return sums[0];
+}
+
+uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
+                      Rounding rounding) {
+  if (format == BlockFormat::kInt2 && rounding == Rounding::kNearest) {
+    return ScaleOfSquares(SumOfSquares(block), block.size());
+  }
   // Magnitudes are in the order of their bits, and NaN is above infinity.
   uint32_t absmax = 0;
   for (const float value : block) {
     absmax = std::max(absmax, std::bit_cast<uint32_t>(value) & 0x7fffffff);
   }
-  return ScaleOfAbsmax(format, std::bit_cast<float>(absmax));
+  return ScaleOfAbsmax(format, std::bit_cast<float>(absmax), rounding);
 }
 
 uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value) {
@@ -142,9 +233,36 @@ uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value) {
       return static_cast<uint8_t>(EncodeInteger(quotient, 7) & 15);
     case BlockFormat::kNf4:
       return EncodeNf4(quotient);
+    case BlockFormat::kInt2:
+      return EncodeInt2(quotient);
     default:
       return EncodeE2m1(quotient);
   }
+}
+
+uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
+                                  float value, uint32_t random) {
+  if (scale == 0 || scale >= kInfiniteScale) return 0;
+  const float top = TopLevel(format);
+  const float quotient =
+      std::clamp(value * (1.0f / FloatFromBf16(scale)), -top, top);
+  switch (format) {
+    case BlockFormat::kInt8:
+      return static_cast<uint8_t>(IntegerBelowOrAbove(quotient, random));
+    case BlockFormat::kInt4:
+      return static_cast<uint8_t>(IntegerBelowOrAbove(quotient, random) & 15);
+    case BlockFormat::kNf4:
+      return EncodeLevelStochastically(format, -7, quotient, random);
+    case BlockFormat::kInt2:
+      return EncodeLevelStochastically(format, -2, quotient, random);
+    case BlockFormat::kFp8E4m3:
+      return EncodeMinifloatStochastically(7, 3, 7, quotient, random);
+    case BlockFormat::kE2m1:
+      return EncodeMinifloatStochastically(1, 1, 3, quotient, random);
+    case BlockFormat::kE3m0:
+      break;
+  }
+  return EncodeMinifloatStochastically(7, 0, 3, quotient, random);
 }
 
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code) {
@@ -152,25 +270,27 @@ float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code) {
 }
 
 std::string EncodeBlocks(BlockFormat format, uint32_t block_size,
-                         absl::Span<const float> values) {
+                         absl::Span<const float> values,
+                         const EncodeOptions& options, uint64_t vector_begin) {
   const uint64_t codes = ScalePlaneBytes(values.size(), block_size);
   std::string encoded(codes + CodePlaneBytes(format, values.size()), '\0');
   for (uint64_t begin = 0; begin < values.size(); begin += block_size) {
-    const uint16_t scale =
-        ScaleOfBlock(format, values.subspan(begin, block_size));
+    const uint16_t scale = ScaleOfBlock(
+        format, values.subspan(begin, block_size), options.rounding);
     const uint64_t block = begin / block_size;
     encoded[2 * block] = static_cast<char>(scale & 0xff);
     encoded[2 * block + 1] = static_cast<char>(scale >> 8);
     const uint64_t end = std::min<uint64_t>(begin + block_size, values.size());
     for (uint64_t i = begin; i < end; ++i) {
-      const uint8_t code = EncodeValue(format, scale, values[i]);
-      if (CodeBits(format) == 8) {
-        encoded[codes + i] = static_cast<char>(code);
-      } else {
-        const NibblePlace place(i);
-        char& byte = encoded[codes + place.byte];
-        byte = static_cast<char>(byte | (code << place.shift));
-      }
+      const uint8_t code =
+          options.rounding == Rounding::kNearest
+              ? EncodeValue(format, scale, values[i])
+              : EncodeValueStochastically(
+                    format, scale, values[i],
+                    RoundingRandom(options.seed, vector_begin + i));
+      const CodePlace place(format, i);
+      char& byte = encoded[codes + place.byte];
+      byte = static_cast<char>(byte | (code << place.shift));
     }
   }
   return encoded;
@@ -187,14 +307,10 @@ std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,
     const uint64_t block = i / block_size;
     const uint16_t scale =
         static_cast<uint16_t>(byte(2 * block) | (byte(2 * block + 1) << 8));
-    uint8_t code;
-    if (CodeBits(format) == 8) {
-      code = byte(codes + i);
-    } else {
-      const NibblePlace place(i);
-      code = (byte(codes + place.byte) >> place.shift) & 15;
-    }
-    decoded[i] = DecodeValue(format, scale, code);
+    const CodePlace place(format, i);
+    const uint8_t mask = static_cast<uint8_t>((1 << CodeBits(format)) - 1);
+    decoded[i] = DecodeValue(format, scale,
+                             (byte(codes + place.byte) >> place.shift) & mask);
   }
   return decoded;
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "quantization/block_format.h"
+#include "quantization/encode_options.h"
 
 namespace causeway {
 
@@ -20,10 +21,24 @@ namespace causeway {
 // (not negative): absmax / top level, rounded to binary32 and then to nearest
 // even bfloat16; 0 if that is below kSmallestScale; at most
 // LargestScale(format). Infinity and NaN give kInfiniteScale and kNanScale.
-uint16_t ScaleOfAbsmax(BlockFormat format, float absmax);
+// With stochastic rounding the quotient, rounded to binary32, is rounded up.
+uint16_t ScaleOfAbsmax(BlockFormat format, float absmax,
+                       Rounding rounding = Rounding::kNearest);
 
-// The same of a block's values; a NaN outweighs all.
-uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block);
+// The scale of a block of kInt2 with nearest rounding, from the sum of the
+// squares of its `count` values: the root of their mean in binary64, rounded to
+// binary32, then as ScaleOfAbsmax rounds a quotient.
+uint16_t ScaleOfSquares(double sum, uint64_t count);
+
+// The sum of squares in a fixed order, so that all machines get the same bits:
+// partial sum j (0 <= j < 16) adds the squares of values j, 16 + j, 32 + j ...
+// one after the other in binary64, where squares are exact; then partial sums
+// j and j + 8 are added, j and j + 4, j and j + 2, and the last two.
+double SumOfSquares(absl::Span<const float> block);
+
+// The scale of a block with these values; a NaN outweighs all.
+uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
+                      Rounding rounding = Rounding::kNearest);
 
 // The code of a value of a block that has this scale; 0 if the scale is 0 or
 // not finite. Exact for kE3m0. The others take the level nearest to the
@@ -31,12 +46,34 @@ uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block);
 // that rounds to zero loses its sign, so code 0 is the only zero.
 uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value);
 
+// Stochastic rounding by the random number `random`: the code of one of the two
+// levels around the quotient value * (1 / scale), both operations rounded to
+// binary32, which is first moved to the top level if it is beyond. With
+// u = floor(random / 2^8) / 2^24:
+//
+//   kInt8, kInt4  the integer below, or the next if u is less than the rest
+//   kNf4, kInt2   as many steps up from the least level as there are levels L
+//                 but the greatest with quotient - L > u (next level - L), each
+//                 operation rounded to binary32
+//   others        in magnitude. Normal numbers: the f fraction bits beyond the
+//                 format's, plus the f highest bits of `random`, carry into
+//                 the format's. Below: as integers, of the least level.
+//
+// Zero stays zero in all formats that have one; a value that rounds to zero
+// loses its sign.
+uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
+                                  float value, uint32_t random);
+
 // level(code) * scale.
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code);
 
 // Strips, of any number of values, in the bytes of quantization/block_format.h.
+// Stochastic rounding takes the random numbers (quantization/philox.h) of
+// values `vector_begin` and on of a vector.
 std::string EncodeBlocks(BlockFormat format, uint32_t block_size,
-                         absl::Span<const float> values);
+                         absl::Span<const float> values,
+                         const EncodeOptions& options = {},
+                         uint64_t vector_begin = 0);
 std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,
                                 absl::string_view encoded, uint64_t values);
 

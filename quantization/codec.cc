@@ -80,6 +80,7 @@ constexpr FormatEntry kFormats[] = {
     Blocks<BlockFormat::kNf4>(v1::NF4),
     Blocks<BlockFormat::kE2m1>(v1::E2M1),
     Blocks<BlockFormat::kE3m0>(v1::E3M0),
+    Blocks<BlockFormat::kInt2>(v1::INT2),
 };
 
 // At least a scale of two bytes for every 256 values is in all formats. Beyond
@@ -133,9 +134,10 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
 
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options) {
-  if (options.rounding == Rounding::kStochastic) {
+  if (options.rounding == Rounding::kStochastic &&
+      KnownFormat(spec.format).new_planes == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("this version has no stochastic rounding for %s",
+        absl::StrFormat("there is no stochastic rounding for %s",
                         v1::Format_Name(spec.format)));
   }
   return absl::OkStatus();

@@ -28,6 +28,7 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 
 const float kInfinity = std::numeric_limits<float>::infinity();
 const float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -54,8 +55,8 @@ class CodecTest : public testing::TestWithParam<CodecSpec> {
 
 std::vector<CodecSpec> AllSpecs() {
   std::vector<CodecSpec> specs = {{.format = v1::FP32}, {.format = v1::BF16}};
-  for (const v1::Format format :
-       {v1::FP8_E4M3, v1::INT8, v1::INT4, v1::NF4, v1::E2M1, v1::E3M0}) {
+  for (const v1::Format format : {v1::FP8_E4M3, v1::INT8, v1::INT4, v1::NF4,
+                                  v1::E2M1, v1::E3M0, v1::INT2}) {
     for (const uint32_t block_size : {64, 128, 256}) {
       for (const bool entropy_coded : {false, true}) {
         specs.push_back({.format = format,
@@ -108,6 +109,8 @@ TEST_P(CodecTest, LosslessMeansTheSameBits) {
 }
 
 TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
+  // Its scale is not among its levels.
+  if (spec_.format == v1::INT2) return;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(777)));
   std::vector<float> decoded(777);
   ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
@@ -199,6 +202,34 @@ TEST_P(CodecTest, ThreadsGiveTheSameBytesAndReadyBytesAreFinal) {
   EXPECT_EQ(encoder->ready(), want.size());
   EXPECT_EQ(encoder->Finish(), want.size());
   EXPECT_EQ(buffer.compare(0, want.size(), want), 0);
+  std::vector<float> want_decoded(values.size());
+  ASSERT_OK(Decode(spec_, want, absl::MakeSpan(want_decoded)));
+  EXPECT_TRUE(decoded == want_decoded);
+}
+
+TEST_P(CodecTest, StochasticRoundingFollowsTheSeedAndThePlaceInTheVector) {
+  if (!HasScales()) return;
+  const std::vector<float> values = Values(kStripsValues);
+  const EncodeOptions options{.rounding = Rounding::kStochastic, .seed = 5};
+  ASSERT_OK_AND_ASSIGN(const std::string want, Encode(spec_, values, options));
+  EXPECT_THAT(Encode(spec_, values, options), IsOkAndHolds(want));
+  EXPECT_THAT(
+      Encode(spec_, values, {.rounding = Rounding::kStochastic, .seed = 6}),
+      Not(IsOkAndHolds(want)));
+  std::string buffer(MaxEncodedBytes(spec_, values.size()), 'x');
+  const auto encoder =
+      NewEncoder(spec_, options, values.size(), absl::MakeSpan(buffer));
+  std::vector<float> decoded(values.size());
+  for (const auto& [begin, end] :
+       {std::pair<size_t, size_t>{2 * kStripValues, values.size()},
+        {0, kStripValues},
+        {kStripValues, 2 * kStripValues}}) {
+    encoder->Encode(begin,
+                    absl::MakeConstSpan(values).subspan(begin, end - begin),
+                    absl::MakeSpan(decoded).subspan(begin, end - begin));
+  }
+  buffer.resize(encoder->Finish());
+  EXPECT_TRUE(buffer == want);
   std::vector<float> want_decoded(values.size());
   ASSERT_OK(Decode(spec_, want, absl::MakeSpan(want_decoded)));
   EXPECT_TRUE(decoded == want_decoded);
@@ -318,6 +349,8 @@ TEST(CodecBytesTest, ThePriceOfEachFormat) {
     EXPECT_EQ(bytes(format, 128, 1024), 512u + 16);
     EXPECT_EQ(bytes(format, 128, 1025), 576u + 18);
   }
+  EXPECT_EQ(bytes(v1::INT2, 256, 1024), 256u + 8);
+  EXPECT_EQ(bytes(v1::INT2, 256, 1025), 320u + 10);
 }
 
 // Squared error relative to the values' squares, on Gaussian values in blocks
@@ -332,9 +365,9 @@ TEST(CodecErrorTest, IsThatOfTheFormat) {
     power += double{value} * value;
   }
   const std::pair<v1::Format, double> expected[] = {
-      {v1::E3M0, 0.0370}, {v1::INT4, 0.0138}, {v1::NF4, 0.0091},
-      {v1::E2M1, 0.0119}, {v1::INT8, 4.2e-5}, {v1::FP8_E4M3, 6.6e-4},
-      {v1::BF16, 2.8e-6},
+      {v1::E3M0, 0.0370},     {v1::INT4, 0.0138}, {v1::NF4, 0.0091},
+      {v1::INT2, 0.1175},     {v1::E2M1, 0.0119}, {v1::INT8, 4.2e-5},
+      {v1::FP8_E4M3, 6.6e-4}, {v1::BF16, 2.8e-6},
   };
   for (const auto& [format, error] : expected) {
     const CodecSpec spec{.format = format, .block_size = 128};

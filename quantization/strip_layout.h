@@ -5,7 +5,8 @@
 //
 // A strip is 65 536 consecutive values; the last one of a vector may be
 // shorter. The encoding of a vector is the concatenation of its strips'
-// encodings, each of which is what the strip's values alone encode to. So
+// encodings, each of which is what the strip's values alone encode to, but that
+// random numbers of stochastic rounding go by the place in the vector. So
 // strips can be encoded and decoded by different threads and while the bytes of
 // others are still on their way, whatever the format.
 //
