@@ -5,8 +5,9 @@
 #include <set>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
@@ -31,21 +32,6 @@ absl::StatusOr<v1::RankFailure> ReportOf(int rank, Rendezvous* rendezvous) {
   return report;
 }
 
-// Writes `report` as that of `rank`; what it reported before if it has.
-v1::RankFailure Report(int rank, const v1::RankFailure& report,
-                       Rendezvous* rendezvous) {
-  const absl::Status put =
-      rendezvous->Put(Key(rank), report.SerializeAsString());
-  if (absl::IsAlreadyExists(put)) {
-    const absl::StatusOr<v1::RankFailure> earlier = ReportOf(rank, rendezvous);
-    if (earlier.ok()) return *earlier;
-  }
-  LOG_IF(WARNING, !put.ok() && !absl::IsAlreadyExists(put))
-      << "rank " << rank
-      << " could not tell the others what it saw: " << put.message();
-  return report;
-}
-
 v1::RankFailure MakeReport(int rank, const absl::Status& status) {
   v1::RankFailure report;
   report.set_rank(rank);
@@ -54,17 +40,49 @@ v1::RankFailure MakeReport(int rank, const absl::Status& status) {
   return report;
 }
 
+// Writes `report` as that of `rank` and returns it, or what the rank reported
+// before.
+absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
+                                       Rendezvous* rendezvous) {
+  const absl::Status put =
+      rendezvous->Put(Key(rank), report.SerializeAsString());
+  if (absl::IsAlreadyExists(put)) return ReportOf(rank, rendezvous);
+  RETURN_IF_ERROR(put);
+  return report;
+}
+
+absl::Status Verdict(int culprit, absl::StatusCode code,
+                     absl::string_view what) {
+  return absl::Status(
+      code, absl::StrCat("rank ", culprit,
+                         code == absl::StatusCode::kUnavailable ? " is dead: "
+                                                                : " is stuck: ",
+                         what));
+}
+
 }  // namespace
 
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous) {
-  Report(rank, MakeReport(rank, reason), rendezvous);
+  const absl::Status told =
+      Report(rank, MakeReport(rank, reason), rendezvous).status();
+  LOG_IF(WARNING, !told.ok())
+      << "rank " << rank
+      << " could not tell the others why it gives up: " << told.message();
 }
 
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous) {
+  const absl::StatusOr<v1::RankFailure> told =
+      Report(rank, MakeReport(suspect, seen), rendezvous);
+  if (!told.ok()) {
+    // Whatever else is the matter, there is no island without rank 0.
+    return Verdict(
+        0, told.status().code(),
+        absl::StrCat("it does not answer rank ", rank, "; ", seen.message()));
+  }
   int reporter = rank;
-  v1::RankFailure report = Report(rank, MakeReport(suspect, seen), rendezvous);
+  v1::RankFailure report = *told;
   std::set<int> reporters = {rank};
   while (report.rank() != reporter) {
     if (reporters.count(report.rank()) > 0) {
@@ -74,21 +92,17 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
     }
     const absl::StatusOr<v1::RankFailure> next =
         ReportOf(report.rank(), rendezvous);
-    if (!next.ok()) break;
+    if (!next.ok()) {
+      return Verdict(report.rank(),
+                     static_cast<absl::StatusCode>(report.code()),
+                     report.message());
+    }
     reporter = report.rank();
     reporters.insert(reporter);
     report = *next;
   }
-  const auto code = static_cast<absl::StatusCode>(report.code());
-  const char* verdict = report.rank() == reporter ? " has given up: "
-                        : code == absl::StatusCode::kUnavailable
-                            ? " is dead: "
-                            : " is stuck: ";
-  return absl::Status(
-      report.rank() == reporter && code != absl::StatusCode::kFailedPrecondition
-          ? absl::StatusCode::kAborted
-          : code,
-      absl::StrCat("rank ", report.rank(), verdict, report.message()));
+  return absl::AbortedError(absl::StrCat("rank ", report.rank(),
+                                         " has given up: ", report.message()));
 }
 
 }  // namespace causeway

@@ -2,14 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which rank is to blame when a collective operation fails; the idea is in
-// message_communicator.h. Each rank reports once, to the rendezvous.
+// message_communicator.h. Each rank reports once, to the rendezvous, which rank
+// 0 keeps.
 #ifndef WORKER_COLLECTIVE_CULPRIT_H_
 #define WORKER_COLLECTIVE_CULPRIT_H_
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "worker/collective/rendezvous.h"
 
 namespace causeway {
+
+// For so long after a failure the other ranks may need the rendezvous: rank 0
+// must not end sooner, or it will be taken for the culprit.
+inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 
 // Tells the others that `rank` gives up for a reason of its own. A rank that
 // has reported before is left at that.
@@ -19,7 +25,7 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 // Reports that `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost
 // its connection to it (UNAVAILABLE), and returns what every rank should say:
 // the message names the culprit, which may be another one. Takes up to a second
-// for each rank that has to be asked, and a few if the rendezvous is away.
+// for each rank that has to be asked, and a few if rank 0 is stuck.
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous);
 

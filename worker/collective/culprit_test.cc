@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/culprit.h"
 
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
@@ -59,6 +63,32 @@ TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
   EXPECT_THAT(FindCulprit(0, 1, kLost, &rendezvous),
               StatusIs(absl::StatusCode::kAborted,
                        "rank 1 has given up: training diverged"));
+}
+
+// What a rank sees of a rendezvous whose keeper is dead or stuck.
+class AwayRendezvous : public Rendezvous {
+ public:
+  explicit AwayRendezvous(absl::Status status) : status_(std::move(status)) {}
+  absl::Status Put(absl::string_view, absl::string_view) override {
+    return status_;
+  }
+  absl::StatusOr<std::string> Get(absl::string_view, absl::Duration) override {
+    return status_;
+  }
+
+ private:
+  const absl::Status status_;
+};
+
+TEST(CulpritTest, WithoutTheRendezvousItIsRank0) {
+  AwayRendezvous gone(absl::UnavailableError("connection refused"));
+  EXPECT_THAT(
+      FindCulprit(1, 2, kLost, &gone),
+      StatusIs(absl::StatusCode::kUnavailable, StartsWith("rank 0 is dead: ")));
+  AwayRendezvous silent(absl::DeadlineExceededError("no answer"));
+  EXPECT_THAT(FindCulprit(1, 2, kLost, &silent),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       StartsWith("rank 0 is stuck: ")));
 }
 
 TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {

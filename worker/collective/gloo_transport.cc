@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -143,6 +144,7 @@ class GlooTransport : public Transport {
 
 absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
     const GlooTransportOptions& options, Rendezvous* rendezvous) {
+  std::signal(SIGPIPE, SIG_IGN);
   Store store(rendezvous, options.connect_timeout);
   try {
     gloo::transport::tcp::attr attributes;

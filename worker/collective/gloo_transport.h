@@ -6,7 +6,9 @@
 // (communicator.h), because Gloo's own neither say which rank failed nor add in
 // an order that is the same on every transport.
 //
-// No encryption: for the network inside an island.
+// No encryption: for the network inside an island. Gloo writes to sockets that
+// the other side may have closed, so connecting makes the process ignore
+// SIGPIPE.
 #ifndef WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
 #define WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
 

@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// A Put needs no longer unless rank 0 is gone or stopped.
+// A Put needs no longer unless rank 0 is stuck.
 constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 
 // One Get, until its key is written or its caller gives up.
@@ -106,10 +106,8 @@ class GrpcRendezvousServer : public RendezvousServer {
 
 class GrpcRendezvous : public Rendezvous {
  public:
-  explicit GrpcRendezvous(const std::string& address)
-      : address_(address),
-        stub_(v1::Rendezvous::NewStub(grpc::CreateChannel(
-            address, grpc::InsecureChannelCredentials()))) {}
+  explicit GrpcRendezvous(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::Rendezvous::NewStub(channel)) {}
 
   absl::Status Put(absl::string_view key, absl::string_view value) override {
     v1::PutRequest request;
@@ -117,10 +115,8 @@ class GrpcRendezvous : public Rendezvous {
     request.set_value(std::string(value));
     v1::PutResponse response;
     grpc::ClientContext context;
-    Prepare(context, kPutTimeout);
-    const absl::Status status =
-        FromGrpcStatus(stub_->Put(&context, request, &response));
-    return absl::IsDeadlineExceeded(status) ? Away() : status;
+    SetTimeout(context, kPutTimeout);
+    return FromGrpcStatus(stub_->Put(&context, request, &response));
   }
 
   absl::StatusOr<std::string> Get(absl::string_view key,
@@ -129,22 +125,16 @@ class GrpcRendezvous : public Rendezvous {
     request.set_key(std::string(key));
     v1::GetResponse response;
     grpc::ClientContext context;
-    Prepare(context, timeout);
+    SetTimeout(context, timeout);
     RETURN_IF_ERROR(FromGrpcStatus(stub_->Get(&context, request, &response)));
     return std::move(*response.mutable_value());
   }
 
  private:
-  static void Prepare(grpc::ClientContext& context, absl::Duration timeout) {
+  static void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    context.set_wait_for_ready(true);
-  }
-  absl::Status Away() const {
-    return absl::UnavailableError(
-        absl::StrCat("rank 0 of the island does not answer at ", address_));
   }
 
-  const std::string address_;
   const std::unique_ptr<v1::Rendezvous::Stub> stub_;
 };
 
@@ -157,8 +147,16 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(
   return server;
 }
 
-std::unique_ptr<Rendezvous> MakeGrpcRendezvous(const std::string& address) {
-  return std::make_unique<GrpcRendezvous>(address);
+absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
+    const std::string& address, absl::Duration timeout) {
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) {
+    return absl::UnavailableError(
+        absl::StrCat("rank 0 of the island does not answer at ", address,
+                     " (waited ", absl::FormatDuration(timeout), ")"));
+  }
+  return std::make_unique<GrpcRendezvous>(channel);
 }
 
 }  // namespace causeway

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/collective/rendezvous.h"
 
 namespace causeway {
@@ -28,9 +29,10 @@ class RendezvousServer {
   virtual int port() const = 0;
 };
 
-// Calls the server at `address`. Get waits for a server that is not there yet,
-// Put for a few seconds.
-std::unique_ptr<Rendezvous> MakeGrpcRendezvous(const std::string& address);
+// Connects to the server at `address`; waits up to `timeout` for it to be
+// there. UNAVAILABLE: it was not.
+absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
+    const std::string& address, absl::Duration timeout);
 
 }  // namespace causeway
 

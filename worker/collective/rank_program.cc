@@ -15,16 +15,32 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/collective/communicator.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/gloo_transport.h"
 #include "worker/collective/grpc_rendezvous.h"
 #include "worker/collective/message_communicator.h"
 
 namespace causeway {
 namespace {
+
+// Until an operation fails.
+absl::Status Operate(Communicator& communicator) {
+  std::vector<float> values(1 << 20);
+  for (int i = 0;; ++i) {
+    RETURN_IF_ERROR(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
+    RETURN_IF_ERROR(communicator.AllGather(absl::MakeSpan(values)).Wait());
+    if (i == 0) {
+      std::puts("running");
+      std::fflush(stdout);
+    }
+  }
+}
 
 absl::Status Run(int rank, int size, const std::string& address,
                  absl::Duration timeout) {
@@ -35,7 +51,7 @@ absl::Status Run(int rank, int size, const std::string& address,
     std::printf("port %d\n", server->port());
     std::fflush(stdout);
   } else {
-    client = MakeGrpcRendezvous(address);
+    ASSIGN_OR_RETURN(client, ConnectRendezvous(address, absl::Minutes(1)));
   }
   Rendezvous* const rendezvous = rank == 0 ? server->table() : client.get();
   ASSIGN_OR_RETURN(
@@ -45,15 +61,9 @@ absl::Status Run(int rank, int size, const std::string& address,
   const std::unique_ptr<Communicator> communicator =
       MakeMessageCommunicator({.timeout = timeout, .now = SteadyWallClock()},
                               std::move(transport), rendezvous);
-  std::vector<float> values(1 << 20);
-  for (int i = 0;; ++i) {
-    RETURN_IF_ERROR(communicator->ReduceScatter(absl::MakeSpan(values)).Wait());
-    RETURN_IF_ERROR(communicator->AllGather(absl::MakeSpan(values)).Wait());
-    if (i == 0) {
-      std::puts("running");
-      std::fflush(stdout);
-    }
-  }
+  const absl::Status status = Operate(*communicator);
+  if (rank == 0) absl::SleepFor(kReportsNeeded);
+  return status;
 }
 
 }  // namespace

@@ -28,11 +28,12 @@ class Rendezvous {
 
   // Writes `key`.
   //   ALREADY_EXISTS  the key was written before; its value stays.
-  //   UNAVAILABLE     whoever keeps the table cannot be reached.
+  //   UNAVAILABLE, DEADLINE_EXCEEDED  whoever keeps the table is gone, or does
+  //                                   not answer.
   virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
 
   // The value of `key`; waits up to `timeout` until it is written.
-  //   DEADLINE_EXCEEDED  it was not.
+  //   DEADLINE_EXCEEDED  it was not, or as above.
   //   UNAVAILABLE        as above.
   virtual absl::StatusOr<std::string> Get(absl::string_view key,
                                           absl::Duration timeout) = 0;

@@ -23,7 +23,9 @@ class RendezvousTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start("127.0.0.1:0"));
-    client_ = MakeGrpcRendezvous(absl::StrCat("127.0.0.1:", server_->port()));
+    ASSERT_OK_AND_ASSIGN(
+        client_, ConnectRendezvous(absl::StrCat("127.0.0.1:", server_->port()),
+                                   absl::Seconds(30)));
     here_ = GetParam() ? client_.get() : server_->table();
     there_ = GetParam() ? server_->table() : client_.get();
   }
@@ -70,30 +72,36 @@ INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),
                                              : "FromTheServer";
                          });
 
-TEST(GrpcRendezvousTest, GetWaitsForAServerThatStartsLater) {
+TEST(GrpcRendezvousTest, AClientWaitsForAServerThatStartsLater) {
   ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start("127.0.0.1:0"));
   const std::string address = absl::StrCat("127.0.0.1:", first->port());
   EXPECT_THAT(RendezvousServer::Start(address),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
   first.reset();
-  const std::unique_ptr<Rendezvous> client = MakeGrpcRendezvous(address);
-  std::unique_ptr<RendezvousServer> second;
-  std::thread starter([&] {
-    auto started = RendezvousServer::Start(address);
-    ASSERT_OK(started);
-    second = *std::move(started);
-    EXPECT_OK(second->table()->Put("key", "value"));
+  EXPECT_THAT(ConnectRendezvous(address, absl::Milliseconds(50)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+  std::unique_ptr<Rendezvous> client;
+  std::thread connecting([&] {
+    auto connected = ConnectRendezvous(address, absl::Seconds(30));
+    ASSERT_OK(connected);
+    client = *std::move(connected);
   });
+  ASSERT_OK_AND_ASSIGN(auto second, RendezvousServer::Start(address));
+  connecting.join();
+  ASSERT_OK(second->table()->Put("key", "value"));
   EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsOkAndHolds("value"));
-  starter.join();
 }
 
-TEST(GrpcRendezvousTest, PutToNobodyFailsAndSaysWhere) {
+TEST(GrpcRendezvousTest, AServerThatIsGoneIsUnavailable) {
   ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start("127.0.0.1:0"));
-  const std::string address = absl::StrCat("127.0.0.1:", server->port());
+  ASSERT_OK_AND_ASSIGN(
+      auto client, ConnectRendezvous(absl::StrCat("127.0.0.1:", server->port()),
+                                     absl::Seconds(30)));
   server.reset();
-  EXPECT_THAT(MakeGrpcRendezvous(address)->Put("key", "value"),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+  EXPECT_THAT(client->Put("key", "value"),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->Get("key", absl::Seconds(30)),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace
