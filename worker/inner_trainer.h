@@ -8,8 +8,10 @@
 #define WORKER_INNER_TRAINER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace causeway {
@@ -22,6 +24,12 @@ struct InnerStepResult {
   double learning_rate = 0;
   // Tokens the step trained on, over all ranks.
   uint64_t tokens = 0;
+  // Micro-batches in the step, by rank.
+  std::vector<int64_t> rank_micro_batches;
+  // How long the ranks communicated beside computing, and how long of that this
+  // rank had nothing to compute. Zero where one follows the other (DDP).
+  absl::Duration communication;
+  absl::Duration exposed_communication;
 };
 
 // For one thread.

@@ -186,8 +186,8 @@ class Ops {
   virtual void AdamW(const AdamWCoefficients& coefficients,
                      const float* gradients, int64_t size, float* parameters,
                      float* first_moment, float* second_moment) = 0;
-  // Where AdamW would take the parameters, written to `estimate`; nothing else
-  // changes.
+  // Where AdamW would take the parameters, written to `estimate`, which may be
+  // `gradients`; nothing else changes.
   virtual void AdamWEstimate(const AdamWCoefficients& coefficients,
                              const float* gradients, const float* parameters,
                              const float* first_moment,

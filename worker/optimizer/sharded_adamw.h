@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// AdamW over the ranks of an island, each with the moments of its own shard
+// (ZeRO-1, Rajbhandari et al. 2020). The gradient is the mean over all
+// micro-batches of all ranks, however many each has made, and is clipped by the
+// norm of that mean.
+//
+//   // gradients: this rank's sum over its micro-batches, the whole vector.
+//   ASSIGN_OR_RETURN(auto reduced, optimizer->Reduce(own, gradients));
+//   RETURN_IF_ERROR(optimizer->Step(rate, reduced, gradients, master));
+//   // master: this rank's shard of the parameters; then all-gather.
+#ifndef WORKER_OPTIMIZER_SHARDED_ADAMW_H_
+#define WORKER_OPTIMIZER_SHARDED_ADAMW_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model_layout.h"
+#include "common/thread_pool.h"
+#include "proto/run_config.pb.h"
+#include "worker/collective/communicator.h"
+#include "worker/model/ops.h"
+#include "worker/optimizer/adamw.h"
+
+namespace causeway {
+
+// Micro-batches that one rank has accumulated.
+struct MicroBatches {
+  int64_t count = 0;
+  // Sum of their mean losses.
+  double loss = 0;
+};
+
+// What the ranks have accumulated together.
+struct ReducedGradient {
+  // By rank, and their sum.
+  std::vector<int64_t> rank_micro_batches;
+  int64_t micro_batches = 0;
+  // Mean over the micro-batches.
+  double loss = 0;
+  // Of the mean gradient.
+  double gradient_norm = 0;
+};
+
+// For the thread that uses `ops`.
+class ShardedAdamW {
+ public:
+  // `communicator` and `ops` outlive the object. RESOURCE_EXHAUSTED: no memory
+  // for the moments of the shard (8 bytes per value).
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardedAdamW>> Create(
+      const v1::TrainingConfig& config, const ModelLayout& layout,
+      Communicator* communicator, Ops* ops);
+
+  // The shard of this rank in the whole vector.
+  const Slice& shard() const { return shard_; }
+
+  // Sums the gradients of all ranks; afterwards gradients[shard] holds the sum,
+  // the rest is as before. At least one micro-batch on some rank.
+  //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
+  //   else          as Communicator.
+  absl::StatusOr<ReducedGradient> Reduce(const MicroBatches& own,
+                                         absl::Span<float> gradients);
+
+  // In both, `gradients` is the whole vector after Reduce, of which the shard
+  // is read; `master` and `estimate` are the shard.
+
+  // Updates master and moments.
+  absl::Status Step(double learning_rate, const ReducedGradient& reduced,
+                    absl::Span<const float> gradients, float* master);
+  // Writes where Step would take `master` to `estimate`, which may be the shard
+  // of `gradients`. Nothing else changes, and no memory is taken.
+  absl::Status Estimate(double learning_rate, const ReducedGradient& reduced,
+                        absl::Span<const float> gradients, const float* master,
+                        float* estimate);
+
+  // The shard's AdamW, to look at.
+  const AdamW& adamw() const { return *adamw_; }
+
+ private:
+  ShardedAdamW(const v1::TrainingConfig& config, Communicator* communicator);
+  AdamW::StepOptions OptionsFor(double learning_rate,
+                                const ReducedGradient& reduced) const;
+
+  const double gradient_clip_;
+  Communicator* const communicator_;
+  Slice shard_;
+  std::unique_ptr<AdamW> adamw_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_OPTIMIZER_SHARDED_ADAMW_H_

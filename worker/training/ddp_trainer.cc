@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/ddp_trainer.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+#include "worker/model/device_array.h"
+#include "worker/optimizer/learning_rate.h"
+#include "worker/optimizer/sharded_adamw.h"
+#include "worker/training/step_result.h"
+
+namespace causeway {
+namespace {
+
+class DdpTrainer : public RankTrainer {
+ public:
+  DdpTrainer(const RankTrainerOptions& options,
+             std::unique_ptr<ShardedAdamW> optimizer,
+             DeviceArray<float> parameters, DeviceArray<float> gradients)
+      : options_(options),
+        optimizer_(std::move(optimizer)),
+        parameters_(std::move(parameters)),
+        gradients_(std::move(gradients)) {}
+
+  absl::Span<float> parameters() override {
+    return absl::MakeSpan(parameters_.data(), parameters_.size());
+  }
+  void ParametersChanged() override {}
+
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    ASSIGN_OR_RETURN(const MicroBatches own, Accumulate(run_step));
+    const absl::Span<float> gradients =
+        absl::MakeSpan(gradients_.data(), gradients_.size());
+    ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                     optimizer_->Reduce(own, gradients));
+    const double rate = LearningRate(options_.training, run_step - 1);
+    RETURN_IF_ERROR(
+        optimizer_->Step(rate, reduced, gradients,
+                         parameters_.data() + optimizer_->shard().begin));
+    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
+    return MakeInnerStepResult(reduced, rate, *options_.gradients);
+  }
+
+ private:
+  // This rank's part of the batch.
+  absl::StatusOr<MicroBatches> Accumulate(uint64_t run_step) {
+    const int64_t share = MicroBatchesPerRank(options_);
+    const int64_t steps = static_cast<int64_t>(run_step) - 1;
+    const int64_t first = (steps * options_.communicator->size() +
+                           options_.communicator->rank()) *
+                          share;
+    options_.ops->Zero(gradients_.size(), gradients_.data());
+    MicroBatches own = {.count = share};
+    for (int64_t i = 0; i < share; ++i) {
+      ASSIGN_OR_RETURN(const double loss,
+                       options_.gradients->Accumulate(
+                           first + i, parameters_.data(), gradients_.data()));
+      own.loss += loss;
+    }
+    return own;
+  }
+
+  const RankTrainerOptions options_;
+  const std::unique_ptr<ShardedAdamW> optimizer_;
+  DeviceArray<float> parameters_;
+  DeviceArray<float> gradients_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankTrainer>> MakeDdpTrainer(
+    const RankTrainerOptions& options) {
+  const ModelLayout& layout = *options.layout;
+  ASSIGN_OR_RETURN(DeviceArray<float> parameters,
+                   DeviceArray<float>::Create(options.ops, layout.size));
+  ASSIGN_OR_RETURN(DeviceArray<float> gradients,
+                   DeviceArray<float>::Create(options.ops, layout.size));
+  ASSIGN_OR_RETURN(std::unique_ptr<ShardedAdamW> optimizer,
+                   ShardedAdamW::Create(options.training, layout,
+                                        options.communicator, options.ops));
+  return std::make_unique<DdpTrainer>(options, std::move(optimizer),
+                                      std::move(parameters),
+                                      std::move(gradients));
+}
+
+}  // namespace causeway

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/overlapped_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/status_macros.h"
+#include "worker/model/device_array.h"
+#include "worker/optimizer/learning_rate.h"
+#include "worker/optimizer/sharded_adamw.h"
+#include "worker/training/step_result.h"
+
+namespace causeway {
+namespace {
+
+class OverlappedTrainer : public RankTrainer {
+ public:
+  explicit OverlappedTrainer(const RankTrainerOptions& options)
+      : options_(options), share_(MicroBatchesPerRank(options)) {}
+
+  absl::Status Allocate() {
+    for (DeviceArray<float>* vector : {&compute_, &gradients_, &exchange_}) {
+      ASSIGN_OR_RETURN(*vector, DeviceArray<float>::Create(
+                                    options_.ops, options_.layout->size));
+    }
+    if (predicts()) {
+      ASSIGN_OR_RETURN(committed_, DeviceArray<float>::Create(
+                                       options_.ops, options_.layout->size));
+    }
+    ASSIGN_OR_RETURN(optimizer_,
+                     ShardedAdamW::Create(options_.training, *options_.layout,
+                                          options_.communicator,
+                                          options_.communication_ops));
+    ASSIGN_OR_RETURN(master_,
+                     DeviceArray<float>::Create(options_.ops, shard().size()));
+    return absl::OkStatus();
+  }
+
+  // Between steps the compute copy is the committed one, but for WP.
+  absl::Span<float> parameters() override {
+    return All(predicts() ? committed_ : compute_);
+  }
+
+  void ParametersChanged() override {
+    std::copy_n(parameters().data() + shard().begin, shard().size(),
+                master_.data());
+    // A prediction from the old parameters predicts nothing any more.
+    if (predicts()) {
+      std::copy_n(committed_.data(), committed_.size(), compute_.data());
+    }
+  }
+
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    const double rate = LearningRate(options_.training, run_step - 1);
+    if (!started_) {
+      started_ = true;
+      next_micro_batch_ =
+          (static_cast<int64_t>(run_step) - 1) * size() * share_ +
+          options_.communicator->rank();
+    }
+    communication_ = exposed_ = absl::ZeroDuration();
+    const bool acco =
+        options_.training.inner_algorithm() == v1::TrainingConfig::ACCO;
+    // What a step starts with is there from the one before, but for the first.
+    if (own_.count == 0) {
+      RETURN_IF_ERROR(
+          Accumulate(acco ? second_half() : share_, [] { return false; }));
+    }
+    if (acco) RETURN_IF_ERROR(EstimateHalf(rate));
+    ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                     Commit(rate, acco ? second_half() : share_));
+    InnerStepResult result =
+        MakeInnerStepResult(reduced, rate, *options_.gradients);
+    result.communication = communication_;
+    result.exposed_communication = exposed_;
+    return result;
+  }
+
+ private:
+  int size() const { return options_.communicator->size(); }
+  const Slice& shard() const { return optimizer_->shard(); }
+  bool predicts() const {
+    return options_.training.inner_algorithm() == v1::TrainingConfig::WP;
+  }
+  // ACCO's parts of this rank's share.
+  int64_t first_half() const { return share_ - share_ / 2; }
+  int64_t second_half() const { return std::max<int64_t>(1, share_ / 2); }
+
+  static absl::Span<float> All(DeviceArray<float>& vector) {
+    return absl::MakeSpan(vector.data(), vector.size());
+  }
+  float* ExchangedShard() { return exchange_.data() + shard().begin; }
+
+  // ACCO's first half: communicates an estimate of the next parameters, which
+  // becomes the compute copy, and goes on accumulating at the true ones.
+  absl::Status EstimateHalf(double rate) {
+    // The gradients stay: they are part of the real update, too.
+    std::copy_n(gradients_.data(), gradients_.size(), exchange_.data());
+    RETURN_IF_ERROR(
+        Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
+          ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                           optimizer_->Reduce(own, All(exchange_)));
+          RETURN_IF_ERROR(optimizer_->Estimate(
+              rate, reduced, All(exchange_), master_.data(), ExchangedShard()));
+          return options_.communicator->AllGather(All(exchange_)).Wait();
+        }));
+    std::swap(compute_, exchange_);
+    return absl::OkStatus();
+  }
+
+  // Communicates the real update with all that was accumulated, while the next
+  // step's gradients are begun.
+  absl::StatusOr<ReducedGradient> Commit(double rate, int64_t share) {
+    std::swap(gradients_, exchange_);
+    options_.ops->Zero(gradients_.size(), gradients_.data());
+    const MicroBatches own = std::exchange(own_, {});
+    ReducedGradient reduced;
+    RETURN_IF_ERROR(Overlap(share, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(reduced, optimizer_->Reduce(own, All(exchange_)));
+      RETURN_IF_ERROR(
+          optimizer_->Step(rate, reduced, All(exchange_), master_.data()));
+      if (predicts()) {
+        std::copy_n(master_.data(), shard().size(),
+                    committed_.data() + shard().begin);
+        RETURN_IF_ERROR(
+            options_.communicator->AllGather(All(committed_)).Wait());
+        RETURN_IF_ERROR(optimizer_->Estimate(rate, reduced, All(exchange_),
+                                             master_.data(), ExchangedShard()));
+      } else {
+        std::copy_n(master_.data(), shard().size(), ExchangedShard());
+      }
+      return options_.communicator->AllGather(All(exchange_)).Wait();
+    }));
+    std::swap(compute_, exchange_);
+    return reduced;
+  }
+
+  // Runs `communicate` on a thread of its own and accumulates meanwhile.
+  absl::Status Overlap(int64_t share,
+                       const std::function<absl::Status()>& communicate) {
+    const absl::Time begin = options_.now();
+    absl::Time end;
+    std::future<absl::Status> communicated =
+        std::async(std::launch::async, [&] {
+          absl::Status status = communicate();
+          end = options_.now();
+          return status;
+        });
+    const absl::Status computed = Accumulate(share, [&] {
+      return communicated.wait_for(std::chrono::seconds(0)) !=
+             std::future_status::ready;
+    });
+    // Else the communication would wait for this rank's next operation.
+    if (!computed.ok()) options_.communicator->Abort(computed);
+    const absl::Time stalled = options_.now();
+    const absl::Status status = communicated.get();
+    communication_ += end - begin;
+    exposed_ += std::max(absl::ZeroDuration(), end - stalled);
+    return computed.ok() ? status : computed;
+  }
+
+  // Micro-batches at the compute copy, as many as the rule says.
+  absl::Status Accumulate(int64_t share,
+                          const std::function<bool()>& communicating) {
+    for (int64_t count = 0; options_.accumulate(count, share, communicating());
+         ++count) {
+      ASSIGN_OR_RETURN(
+          const double loss,
+          options_.gradients->Accumulate(next_micro_batch_, compute_.data(),
+                                         gradients_.data()));
+      next_micro_batch_ += size();
+      own_.loss += loss;
+      ++own_.count;
+    }
+    return absl::OkStatus();
+  }
+
+  const RankTrainerOptions options_;
+  // Micro-batches that this rank owes to a step.
+  const int64_t share_;
+  std::unique_ptr<ShardedAdamW> optimizer_;
+
+  // Where gradients are computed.
+  DeviceArray<float> compute_;
+  DeviceArray<float> gradients_;
+  // What is communicated: gradients come in, parameters go out.
+  DeviceArray<float> exchange_;
+  // The shard of the committed parameters.
+  DeviceArray<float> master_;
+  // WP only: all committed parameters.
+  DeviceArray<float> committed_;
+
+  // What `gradients_` is the sum of.
+  MicroBatches own_;
+  bool started_ = false;
+  // The ranks take turns in the island's series.
+  int64_t next_micro_batch_ = 0;
+  // Of the step.
+  absl::Duration communication_;
+  absl::Duration exposed_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankTrainer>> MakeOverlappedTrainer(
+    const RankTrainerOptions& options) {
+  auto trainer = std::make_unique<OverlappedTrainer>(options);
+  RETURN_IF_ERROR(trainer->Allocate());
+  return trainer;
+}
+
+}  // namespace causeway

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/rank_trainer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/training/ddp_trainer.h"
+#include "worker/training/overlapped_trainer.h"
+
+namespace causeway {
+
+bool AccumulateWhileCommunicating(int64_t count, int64_t share,
+                                  bool communicating) {
+  return count < std::max<int64_t>(1, share) || communicating;
+}
+
+absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(
+    const RankTrainerOptions& options) {
+  const v1::TrainingConfig& training = options.training;
+  const int64_t unit =
+      int64_t{training.micro_batch_size()} * options.communicator->size();
+  if (training.batch_size() % unit != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.batch_size is ", training.batch_size(), "; an island of ",
+        options.communicator->size(),
+        " ranks needs a multiple of ranks * micro_batch_size = ", unit));
+  }
+  if (training.inner_algorithm() == v1::TrainingConfig::DDP) {
+    return MakeDdpTrainer(options);
+  }
+  return MakeOverlappedTrainer(options);
+}
+
+}  // namespace causeway

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Inner training of one rank of an island. The ranks step together: each calls
+// Step for the same run step, computes gradients on its own micro-batches, and
+// after the step all hold the same parameters. How the work is arranged is the
+// run's training.inner_algorithm: ddp_trainer.h, overlapped_trainer.h.
+#ifndef WORKER_TRAINING_RANK_TRAINER_H_
+#define WORKER_TRAINING_RANK_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/model_layout.h"
+#include "proto/run_config.pb.h"
+#include "worker/collective/communicator.h"
+#include "worker/inner_trainer.h"
+#include "worker/model/ops.h"
+#include "worker/training/gradient_source.h"
+
+namespace causeway {
+
+// For one thread.
+class RankTrainer {
+ public:
+  virtual ~RankTrainer() = default;
+
+  // The committed parameters of the whole model, in host memory, between steps.
+  // The same bits on every rank. Step may move them.
+  virtual absl::Span<float> parameters() = 0;
+
+  // To be called on every rank after the parameters were changed, alike on all.
+  // What has been accumulated for the next step is kept.
+  virtual void ParametersChanged() = 0;
+
+  // One inner step: the one that makes `run_step` steps complete (from 1).
+  //   OUT_OF_RANGE  loss or gradient is not finite, on every rank.
+  //   else          as Communicator and GradientSource; the trainer is of no
+  //                 use afterwards.
+  virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
+};
+
+// Whether a rank should compute another micro-batch before it takes part in the
+// communication that it has prepared for: it has `count` since it last did, the
+// share of the batch that it owes is `share`, and `communicating` says whether
+// the communication under way is unfinished.
+using AccumulationRule =
+    std::function<bool(int64_t count, int64_t share, bool communicating)>;
+
+// Its share, at least one, and more while communication lasts.
+bool AccumulateWhileCommunicating(int64_t count, int64_t share,
+                                  bool communicating);
+
+// Everything pointed to outlives the trainer.
+struct RankTrainerOptions {
+  v1::TrainingConfig training;
+  const ModelLayout* layout = nullptr;
+  Communicator* communicator = nullptr;
+  GradientSource* gradients = nullptr;
+  // Memory and arithmetic of the thread that computes gradients, on the CPU.
+  Ops* ops = nullptr;
+  // The same of the thread that communicates; unused by DDP.
+  Ops* communication_ops = nullptr;
+  AccumulationRule accumulate = AccumulateWhileCommunicating;
+  // For measuring.
+  Clock now;
+};
+
+// A trainer that does what training.inner_algorithm says, with all parameters
+// zero.
+//   INVALID_ARGUMENT    the batch cannot be divided among the ranks.
+//   RESOURCE_EXHAUSTED  memory.
+absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(
+    const RankTrainerOptions& options);
+
+}  // namespace causeway
+
+#endif  // WORKER_TRAINING_RANK_TRAINER_H_

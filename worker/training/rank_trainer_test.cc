@@ -1,0 +1,567 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trainers against the equations of overlapped_trainer.h, written plainly
+// over whole vectors: the same bits, for any number of ranks and micro-batches.
+#include "worker/training/rank_trainer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/model_layout.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/local_transport.h"
+#include "worker/collective/message_communicator.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/optimizer/adamw.h"
+#include "worker/optimizer/learning_rate.h"
+
+namespace {
+
+// Memory asked for in large pieces, over all threads, since the program began.
+std::atomic<int64_t> large_allocations = 0;
+void Count(size_t bytes) {
+  if (bytes >= 4096) large_allocations += static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+// What the vectors of the program and the CPU's Ops allocate with.
+void* operator new(size_t bytes) {
+  Count(bytes);
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+extern "C" void* aligned_alloc(size_t alignment, size_t bytes) {
+  Count(bytes);
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ModelConfig SmallModel() {
+  v1::ModelConfig config;
+  config.set_layers(1);
+  config.set_hidden_size(6);
+  config.set_intermediate_size(5);
+  config.set_heads(3);
+  config.set_kv_heads(3);
+  config.set_vocab_size(7);
+  config.set_sequence_length(4);
+  config.set_init_stddev(0.5);
+  return config;
+}
+
+// Three micro-batches of one sequence for each rank: with ACCO two of them in
+// the first half and one in the second.
+constexpr int kShare = 3;
+
+v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
+                          int ranks) {
+  v1::TrainingConfig config;
+  config.set_inner_algorithm(algorithm);
+  config.set_total_steps(20);
+  config.set_batch_size(kShare * ranks);
+  config.set_micro_batch_size(1);
+  config.set_learning_rate(0.05);
+  config.set_warmup_steps(3);
+  // The norms of shards are added in another order than that of the whole.
+  config.set_gradient_clip(0);
+  return config;
+}
+
+// Micro-batch k pulls each parameter to a place of its own:
+//   loss = mean of (parameter - place)^2 / 2, times the number of values.
+class Springs : public GradientSource {
+ public:
+  Springs(int64_t size, std::function<absl::Status(int64_t)> before)
+      : size_(size), before_(std::move(before)) {}
+
+  static float Place(int64_t number, int64_t i) {
+    return 0.01f * static_cast<float>((number * 37 + i * 11) % 101);
+  }
+  static double Add(int64_t number, const float* parameters, int64_t size,
+                    float* gradients) {
+    double loss = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      const float gradient = parameters[i] - Place(number, i);
+      gradients[i] += gradient;
+      loss += 0.5 * gradient * gradient;
+    }
+    return loss;
+  }
+
+  absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
+                                    float* gradients) override {
+    RETURN_IF_ERROR(before_(number));
+    return Add(number, parameters, size_, gradients);
+  }
+  uint64_t tokens() const override { return 4; }
+
+ private:
+  const int64_t size_;
+  const std::function<absl::Status(int64_t)> before_;
+};
+
+// How many micro-batches each rank makes.
+struct Counts {
+  std::vector<int64_t> first_half;
+  // Also what DPU and WP make.
+  std::vector<int64_t> second_half;
+};
+
+Counts SharesOf(int ranks) {
+  return {.first_half = std::vector<int64_t>(ranks, 2),
+          .second_half = std::vector<int64_t>(ranks, 1)};
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> parameters;
+  std::vector<InnerStepResult> steps;
+};
+
+struct Scenario {
+  v1::TrainingConfig config;
+  int ranks = 1;
+  Counts counts;
+  int steps = 6;
+  // Called before each micro-batch of a rank.
+  std::function<absl::Status(int rank, int64_t number)> before =
+      [](int, int64_t) { return absl::OkStatus(); };
+  // Called before each step, as the outer loop does.
+  std::function<bool(int step, absl::Span<float> parameters)> change =
+      [](int, absl::Span<float>) { return false; };
+  v1::ModelConfig model = SmallModel();
+};
+
+// Trains and returns what every rank agrees on.
+absl::StatusOr<Outcome> Train(const Scenario& scenario) {
+  const ModelLayout layout = MakeModelLayout(scenario.model);
+  LocalRendezvous rendezvous;
+  std::vector<std::unique_ptr<Transport>> transports =
+      MakeLocalTransports(scenario.ranks);
+  std::vector<Outcome> outcomes(scenario.ranks);
+  std::vector<absl::Status> statuses(scenario.ranks);
+  const auto run_rank = [&](int rank) -> absl::Status {
+    const auto communicator = MakeMessageCommunicator(
+        {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
+        std::move(transports[rank]), &rendezvous);
+    Springs source(layout.size, [&](int64_t number) {
+      return scenario.before(rank, number);
+    });
+    const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+    const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
+    RankTrainerOptions options = {.training = scenario.config,
+                                  .layout = &layout,
+                                  .communicator = communicator.get(),
+                                  .gradients = &source,
+                                  .ops = ops.get(),
+                                  .communication_ops = communication_ops.get(),
+                                  .now = SteadyWallClock()};
+    const bool halves =
+        scenario.config.inner_algorithm() == v1::TrainingConfig::ACCO;
+    options.accumulate = [&, halves](int64_t count, int64_t share, bool) {
+      return count < (halves && share == 2 ? scenario.counts.first_half[rank]
+                                           : scenario.counts.second_half[rank]);
+    };
+    ASSIGN_OR_RETURN(const std::unique_ptr<RankTrainer> trainer,
+                     MakeRankTrainer(options));
+    const std::vector<float> start = InitialParameters(layout, 1);
+    std::copy(start.begin(), start.end(), trainer->parameters().begin());
+    trainer->ParametersChanged();
+    for (int step = 1; step <= scenario.steps; ++step) {
+      if (scenario.change(step, trainer->parameters())) {
+        trainer->ParametersChanged();
+      }
+      absl::StatusOr<InnerStepResult> result = trainer->Step(step);
+      if (!result.ok()) communicator->Abort(result.status());
+      RETURN_IF_ERROR(result.status());
+      outcomes[rank].steps.push_back(*result);
+      outcomes[rank].parameters.emplace_back(trainer->parameters().begin(),
+                                             trainer->parameters().end());
+    }
+    return absl::OkStatus();
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    threads.emplace_back([&, rank] { statuses[rank] = run_rank(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.parameters, outcomes[0].parameters);
+  }
+  return std::move(outcomes[0]);
+}
+
+// The equations. One vector of gradients for each rank, summed in their order.
+class Equations {
+ public:
+  explicit Equations(const Scenario& scenario)
+      : scenario_(scenario),
+        layout_(MakeModelLayout(scenario.model)),
+        theta_(InitialParameters(layout_, 1)),
+        numbers_(scenario.ranks) {
+    for (int rank = 0; rank < scenario.ranks; ++rank) numbers_[rank] = rank;
+    adamw_ =
+        *AdamW::Create(scenario.config, layout_, 0, layout_.size, ops_.get());
+  }
+
+  std::vector<std::vector<float>> Run() {
+    std::vector<std::vector<float>> parameters;
+    Gradients pending = Make(theta_, scenario_.counts.second_half, Zero());
+    std::vector<float> predicted = theta_;
+    for (int step = 1; step <= scenario_.steps; ++step) {
+      if (scenario_.change(step, absl::MakeSpan(theta_))) predicted = theta_;
+      rate_ = LearningRate(scenario_.config, step - 1);
+      switch (scenario_.config.inner_algorithm()) {
+        case v1::TrainingConfig::ACCO: {
+          const std::vector<float> estimate = Estimate(pending);
+          const Gradients all =
+              Make(theta_, scenario_.counts.first_half, pending);
+          pending = Make(estimate, scenario_.counts.second_half, Zero());
+          Commit(all);
+          break;
+        }
+        case v1::TrainingConfig::DPU: {
+          const Gradients delayed = pending;
+          pending = Make(theta_, scenario_.counts.second_half, Zero());
+          Commit(delayed);
+          break;
+        }
+        case v1::TrainingConfig::WP: {
+          const Gradients delayed = pending;
+          pending = Make(predicted, scenario_.counts.second_half, Zero());
+          Commit(delayed);
+          predicted = Estimate(delayed);
+          break;
+        }
+        default:
+          ADD_FAILURE() << "no equations";
+      }
+      parameters.push_back(theta_);
+    }
+    return parameters;
+  }
+
+ private:
+  struct Gradients {
+    std::vector<std::vector<float>> by_rank;
+    int64_t count = 0;
+  };
+  Gradients Zero() const {
+    return {.by_rank = std::vector<std::vector<float>>(
+                scenario_.ranks, std::vector<float>(theta_.size()))};
+  }
+  Gradients Make(const std::vector<float>& at,
+                 const std::vector<int64_t>& counts, Gradients sum) {
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+      for (int64_t i = 0; i < counts[rank]; ++i) {
+        Springs::Add(numbers_[rank], at.data(), layout_.size,
+                     sum.by_rank[rank].data());
+        numbers_[rank] += scenario_.ranks;
+        ++sum.count;
+      }
+    }
+    return sum;
+  }
+  std::vector<float> Sum(const Gradients& gradients) const {
+    std::vector<float> sum = gradients.by_rank[0];
+    for (int rank = 1; rank < scenario_.ranks; ++rank) {
+      for (size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += gradients.by_rank[rank][i];
+      }
+    }
+    return sum;
+  }
+  AdamW::StepOptions OptionsFor(const Gradients& gradients) const {
+    return {.learning_rate = rate_,
+            .gradient_scale = 1.0 / static_cast<double>(gradients.count)};
+  }
+  std::vector<float> Estimate(const Gradients& gradients) {
+    std::vector<float> estimate(theta_.size());
+    EXPECT_OK(adamw_->Estimate(OptionsFor(gradients), Sum(gradients).data(),
+                               theta_.data(), estimate.data()));
+    return estimate;
+  }
+  void Commit(const Gradients& gradients) {
+    EXPECT_OK(adamw_->Step(OptionsFor(gradients), Sum(gradients).data(),
+                           theta_.data()));
+  }
+
+  const Scenario& scenario_;
+  const ModelLayout layout_;
+  std::vector<float> theta_;
+  // The next micro-batch of each rank.
+  std::vector<int64_t> numbers_;
+  const std::unique_ptr<Ops> ops_ = MakeCpuOps(1);
+  std::unique_ptr<AdamW> adamw_;
+  double rate_ = 0;
+};
+
+class OverlappedTrainerTest
+    : public testing::TestWithParam<v1::TrainingConfig::InnerAlgorithm> {};
+
+INSTANTIATE_TEST_SUITE_P(, OverlappedTrainerTest,
+                         testing::Values(v1::TrainingConfig::ACCO,
+                                         v1::TrainingConfig::DPU,
+                                         v1::TrainingConfig::WP),
+                         [](const auto& info) {
+                           return v1::TrainingConfig::InnerAlgorithm_Name(
+                               info.param);
+                         });
+
+TEST_P(OverlappedTrainerTest, ComputesTheEquationsWithAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3}) {
+    const Scenario scenario = {.config = Config(GetParam(), ranks),
+                               .ranks = ranks,
+                               .counts = SharesOf(ranks)};
+    ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
+    EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
+  }
+}
+
+TEST_P(OverlappedTrainerTest, RanksThatMakeMoreMicroBatchesWeighMore) {
+  const Scenario scenario = {
+      .config = Config(GetParam(), 3),
+      .ranks = 3,
+      .counts = {.first_half = {1, 7, 2}, .second_half = {4, 1, 3}}};
+  ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
+  EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
+  const bool acco = GetParam() == v1::TrainingConfig::ACCO;
+  for (const InnerStepResult& step : outcome.steps) {
+    EXPECT_EQ(step.rank_micro_batches, acco ? std::vector<int64_t>({5, 8, 5})
+                                            : std::vector<int64_t>({4, 1, 3}));
+    EXPECT_EQ(step.tokens, 4 * (acco ? 18 : 8));
+  }
+}
+
+TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnWhoIsLate) {
+  Scenario scenario = {
+      .config = Config(GetParam(), 2), .ranks = 2, .counts = SharesOf(2)};
+  ASSERT_OK_AND_ASSIGN(const Outcome undisturbed, Train(scenario));
+  for (int slow = 0; slow < 2; ++slow) {
+    scenario.before = [slow](int rank, int64_t number) {
+      if (rank == slow) absl::SleepFor(absl::Microseconds(number * 331 % 3000));
+      return absl::OkStatus();
+    };
+    ASSERT_OK_AND_ASSIGN(const Outcome disturbed, Train(scenario));
+    EXPECT_EQ(disturbed.parameters, undisturbed.parameters);
+  }
+}
+
+TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
+  const Scenario scenario = {.config = Config(GetParam(), 2),
+                             .ranks = 2,
+                             .counts = SharesOf(2),
+                             .change = [](int step, absl::Span<float> values) {
+                               if (step != 3) return false;
+                               for (float& value : values) value += 0.25f;
+                               return true;
+                             }};
+  ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
+  EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
+}
+
+TEST_P(OverlappedTrainerTest, ARankThatFailsEndsAllWithItsReason) {
+  const Scenario scenario = {.config = Config(GetParam(), 2),
+                             .ranks = 2,
+                             .counts = SharesOf(2),
+                             .before = [](int rank, int64_t number) {
+                               return rank == 1 && number > 6
+                                          ? absl::DataLossError("bad sector")
+                                          : absl::OkStatus();
+                             }};
+  EXPECT_THAT(Train(scenario), StatusIs(absl::StatusCode::kAborted,
+                                        "rank 1 has given up: bad sector"));
+}
+
+// With beta1 = 0 and a huge epsilon AdamW is gradient descent, and with one
+// batch that never changes both halves have one gradient each:
+//   theta' = theta - eta / 2 (grad(theta) + grad(theta~))
+//   theta~ = theta - eta grad(theta~ of the step before)
+TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
+  constexpr double kEta = 0.1;
+  constexpr double kEpsilon = 1e6;
+  v1::TrainingConfig config = Config(v1::TrainingConfig::ACCO, 1);
+  config.set_batch_size(2);
+  config.set_beta1(0);
+  config.set_epsilon(kEpsilon);
+  config.set_learning_rate(kEta * kEpsilon);
+  config.set_weight_decay(0);
+  config.set_warmup_steps(0);
+  config.set_schedule(v1::TrainingConfig::CONSTANT);
+
+  // Each parameter is drawn to 1.
+  class OneSpring : public GradientSource {
+   public:
+    explicit OneSpring(int64_t size) : size_(size) {}
+    absl::StatusOr<double> Accumulate(int64_t, const float* parameters,
+                                      float* gradients) override {
+      for (int64_t i = 0; i < size_; ++i) gradients[i] += parameters[i] - 1;
+      return 1.0;
+    }
+    uint64_t tokens() const override { return 1; }
+
+   private:
+    const int64_t size_;
+  };
+
+  const ModelLayout layout = MakeModelLayout(SmallModel());
+  LocalRendezvous rendezvous;
+  const auto communicator = MakeMessageCommunicator(
+      {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
+      &rendezvous);
+  OneSpring source(layout.size);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  ASSERT_OK_AND_ASSIGN(
+      const auto trainer,
+      MakeRankTrainer({.training = config,
+                       .layout = &layout,
+                       .communicator = communicator.get(),
+                       .gradients = &source,
+                       .ops = ops.get(),
+                       .communication_ops = ops.get(),
+                       .accumulate = [](int64_t count, int64_t share,
+                                        bool) { return count < share; },
+                       .now = SteadyWallClock()}));
+  double theta = 3;
+  double pending = theta - 1;
+  std::fill(trainer->parameters().begin(), trainer->parameters().end(),
+            static_cast<float>(theta));
+  trainer->ParametersChanged();
+  for (int step = 1; step <= 20; ++step) {
+    ASSERT_OK(trainer->Step(step));
+    const double estimate = theta - kEta * pending;
+    theta -= kEta / 2 * ((theta - 1) + pending);
+    pending = estimate - 1;
+    for (const float value : trainer->parameters()) {
+      ASSERT_NEAR(value, theta, 1e-4) << "step " << step;
+    }
+  }
+}
+
+TEST(DdpTest, RanksTogetherAreOneRankWithAllMicroBatches) {
+  v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 4);
+  // Takes part in every step.
+  config.set_gradient_clip(0.5);
+  ASSERT_OK_AND_ASSIGN(const Outcome one,
+                       Train({.config = config, .ranks = 1}));
+  for (const int ranks : {2, 4}) {
+    ASSERT_OK_AND_ASSIGN(const Outcome several,
+                         Train({.config = config, .ranks = ranks}));
+    for (size_t step = 0; step < one.steps.size(); ++step) {
+      EXPECT_GT(one.steps[step].gradient_norm, 0.5);
+      EXPECT_NEAR(several.steps[step].gradient_norm,
+                  one.steps[step].gradient_norm, 1e-5);
+      EXPECT_NEAR(several.steps[step].loss, one.steps[step].loss, 1e-5);
+      EXPECT_EQ(several.steps[step].tokens, one.steps[step].tokens);
+      for (size_t i = 0; i < one.parameters[step].size(); ++i) {
+        ASSERT_NEAR(several.parameters[step][i], one.parameters[step][i], 2e-6);
+      }
+    }
+  }
+}
+
+TEST(RankTrainerTest, ABatchThatCannotBeDividedIsRefused) {
+  v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 2);
+  config.set_batch_size(7);
+  EXPECT_THAT(Train({.config = config, .ranks = 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("multiple of ranks * micro_batch_size = 2")));
+}
+
+TEST(RankTrainerTest, DivergenceIsToldOnEveryRank) {
+  for (const auto algorithm :
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
+    const Scenario scenario = {
+        .config = Config(algorithm, 2),
+        .ranks = 2,
+        .counts = SharesOf(2),
+        .change = [](int step, absl::Span<float> parameters) {
+          if (step == 2) parameters[5] = INFINITY;
+          return step == 2;
+        }};
+    EXPECT_THAT(Train(scenario),
+                StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("diverged")));
+  }
+}
+
+struct Footprint {
+  v1::TrainingConfig::InnerAlgorithm algorithm;
+  // Bytes per parameter that every rank has, and that the ranks share.
+  int whole;
+  int sharded;
+};
+
+class MemoryTest : public testing::TestWithParam<Footprint> {
+ protected:
+  MemoryTest() { model_.set_vocab_size(40'000); }
+
+  // Bytes asked for, for each parameter and rank.
+  double BytesPerParameter(int ranks, int steps) {
+    const int64_t begin = large_allocations;
+    EXPECT_OK(Train({.config = Config(GetParam().algorithm, ranks),
+                     .ranks = ranks,
+                     .counts = SharesOf(ranks),
+                     .steps = steps,
+                     .model = model_}));
+    return static_cast<double>(large_allocations - begin) / ranks /
+           static_cast<double>(MakeModelLayout(model_).size);
+  }
+
+  v1::ModelConfig model_ = SmallModel();
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    , MemoryTest,
+    testing::Values(Footprint{v1::TrainingConfig::DDP, 8, 8},
+                    Footprint{v1::TrainingConfig::ACCO, 12, 12},
+                    Footprint{v1::TrainingConfig::DPU, 12, 12},
+                    Footprint{v1::TrainingConfig::WP, 16, 12}),
+    [](const auto& info) {
+      return v1::TrainingConfig::InnerAlgorithm_Name(info.param.algorithm);
+    });
+
+TEST_P(MemoryTest, IsThatOfTheFormula) {
+  for (const int ranks : {1, 4}) {
+    // Each rank of the test has a vector of its own to start from.
+    EXPECT_NEAR(
+        BytesPerParameter(ranks, 0) - 4,
+        GetParam().whole + static_cast<double>(GetParam().sharded) / ranks,
+        0.05);
+  }
+}
+
+TEST_P(MemoryTest, StepsTakeNoMore) {
+  // The test keeps the parameters after each step.
+  EXPECT_NEAR(BytesPerParameter(4, 5) - BytesPerParameter(4, 2), 3 * 4, 0.05);
+}
+
+}  // namespace
+}  // namespace causeway

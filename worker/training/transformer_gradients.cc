@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/transformer_gradients.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/data/sampler.h"
+#include "worker/model/transformer.h"
+
+namespace causeway {
+namespace {
+
+class TransformerGradients : public GradientSource {
+ public:
+  TransformerGradients(const v1::RunConfig& config,
+                       std::shared_ptr<const Dataset> dataset, Sampler sampler,
+                       std::unique_ptr<Transformer> model)
+      : micro_batch_size_(config.training().micro_batch_size()),
+        dataset_(std::move(dataset)),
+        sampler_(std::move(sampler)),
+        model_(std::move(model)),
+        tokens_(micro_batch_size_ * config.model().sequence_length()),
+        targets_(tokens_.size()) {}
+
+  absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
+                                    float* gradients) override {
+    sampler_.FillSequences(number * micro_batch_size_, absl::MakeSpan(tokens_),
+                           absl::MakeSpan(targets_));
+    return model_->ForwardBackward(parameters, tokens_, targets_,
+                                   /*loss_scale=*/1, gradients);
+  }
+
+  uint64_t tokens() const override { return tokens_.size(); }
+
+ private:
+  const int64_t micro_batch_size_;
+  const std::shared_ptr<const Dataset> dataset_;
+  const Sampler sampler_;
+  const std::unique_ptr<Transformer> model_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> targets_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
+    const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
+    uint32_t shard, Ops* ops) {
+  const v1::TrainingConfig& training = config.training();
+  ASSIGN_OR_RETURN(
+      Sampler sampler,
+      Sampler::Create(dataset.get(), {.seed = config.seed(),
+                                      .shard = shard,
+                                      .batch_size = training.batch_size()}));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> model,
+      Transformer::Create(
+          config.model(),
+          {.micro_batch = training.micro_batch_size(),
+           .recompute_activations = training.recompute_activations()},
+          ops));
+  LOG(INFO) << model->layout().size << " parameters, "
+            << (model->activation_bytes() >> 20) << " MiB of activations, "
+            << dataset->corpus.size() << " tokens of data, "
+            << sampler.epoch_windows() << " training sequences in this shard";
+  return std::make_unique<TransformerGradients>(
+      config, std::move(dataset), std::move(sampler), std::move(model));
+}
+
+}  // namespace causeway
