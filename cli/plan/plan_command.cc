@@ -87,10 +87,10 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   ASSIGN_OR_RETURN(const RunAssumptions assumptions,
                    MakeAssumptions(flags.settings));
   if (flags.want > 0) {
-    ASSIGN_OR_RETURN(const std::vector<Settings> settings,
+    ASSIGN_OR_RETURN(const FoundSettings found,
                      FindSettings(assumptions, flags.want));
-    PrintSettings(flags.want, settings, out);
-    return WriteJson(flags.json, SettingsJson(flags.want, settings));
+    PrintSettings(flags.want, found, out);
+    return WriteJson(flags.json, SettingsJson(flags.want, found));
   }
   ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
   PrintPrediction(assumptions, prediction, out);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "cli/human.h"
 #include "cli/table.h"
 #include "nlohmann/json.hpp"
@@ -30,7 +31,13 @@ std::string Percent(double share) {
 
 std::string Megabits(double bits_per_second) {
   if (bits_per_second == kUnlimited) return "unlimited";
-  return absl::StrFormat("%.3g", bits_per_second / 1e6);
+  const double megabits = bits_per_second / 1e6;
+  return megabits < 100 ? absl::StrFormat("%.3g", megabits)
+                        : absl::StrFormat("%.0f", megabits);
+}
+
+std::string Seconds(double seconds) {
+  return HumanDuration(absl::Seconds(seconds));
 }
 
 std::string FormatName(v1::Format format) { return v1::Format_Name(format); }
@@ -105,10 +112,18 @@ json RateJson(double rate) {
   return rate == kUnlimited ? json(nullptr) : json(rate);
 }
 
+json TrafficJson(const TrafficBothWays& traffic) {
+  return {{"up_mean", traffic.up.mean},
+          {"up_peak", traffic.up.peak},
+          {"down_mean", traffic.down.mean},
+          {"down_peak", traffic.down.peak}};
+}
+
 json LinkJson(const LinkRates& link, const TrafficBothWays& traffic) {
-  return {{"up_rate", RateJson(link.up)},   {"up_mean", traffic.up.mean},
-          {"up_peak", traffic.up.peak},     {"down_rate", RateJson(link.down)},
-          {"down_mean", traffic.down.mean}, {"down_peak", traffic.down.peak}};
+  json result = TrafficJson(traffic);
+  result["up_rate"] = RateJson(link.up);
+  result["down_rate"] = RateJson(link.down);
+  return result;
 }
 
 json SynchronizationJson(const v1::SynchronizationConfig& sync) {
@@ -120,8 +135,18 @@ json SynchronizationJson(const v1::SynchronizationConfig& sync) {
           {"downlink_format", FormatName(sync.downlink_format())}};
 }
 
+json RoundJson(const RoundTimes& round) {
+  return {{"training_seconds", round.training},
+          {"uplink_seconds", round.uplink},
+          {"downlink_seconds", round.downlink},
+          {"coordinator_in_seconds", round.coordinator_in},
+          {"coordinator_out_seconds", round.coordinator_out},
+          {"merge_seconds", round.merge}};
+}
+
 json CostJson(const RunPrediction& prediction) {
   return {{"compute_utilization", prediction.simulated.utilization},
+          {"round", RoundJson(prediction.round)},
           {"up_bytes_per_round", prediction.up_bytes_per_round},
           {"down_bytes_per_round", prediction.down_bytes_per_round},
           {"data_parallel_ratio", prediction.data_parallel_ratio},
@@ -198,6 +223,13 @@ void PrintPrediction(const RunAssumptions& assumptions,
       HumanBytes(prediction.up_bytes_per_round),
       HumanBytes(prediction.down_bytes_per_round),
       prediction.data_parallel_ratio);
+  const RoundTimes& round = prediction.round;
+  out << absl::StrFormat(
+      "             %s of training; uplinks busy for %s, downlinks %s, the "
+      "coordinator's %s in, %s out, outer steps %s\n",
+      Seconds(round.training), Seconds(round.uplink), Seconds(round.downlink),
+      Seconds(round.coordinator_in), Seconds(round.coordinator_out),
+      Seconds(round.merge));
   out << absl::StrFormat("utilization  %s of the time is spent training\n\n",
                          Percent(prediction.simulated.utilization));
   PrintTraffic(assumptions, prediction, out);
@@ -228,19 +260,18 @@ json PredictionJson(const RunAssumptions& assumptions,
   return result;
 }
 
-void PrintSettings(double utilization, absl::Span<const Settings> settings,
+void PrintSettings(double utilization, const FoundSettings& found,
                    std::ostream& out) {
-  if (settings.empty()) {
+  if (found.reaching.empty()) {
     out << absl::StrFormat(
-        "No H up to 10000, tau up to 10 and format down to E3M0 reaches %s.\n",
+        "Nothing that was tried reaches %s; this comes closest:\n\n",
         Percent(utilization));
-    return;
+  } else {
+    out << absl::StrFormat(
+        "Settings that reach %s; each has a smaller H, a smaller tau or more "
+        "bits\nthan any other:\n\n",
+        Percent(utilization));
   }
-  out << absl::StrFormat(
-      "Settings that reach %s; each has a smaller H, a smaller tau or more "
-      "bits "
-      "than any other:\n\n",
-      Percent(utilization));
   Table table({{"H", kRight},
                {"P", kRight},
                {"TAU", kRight},
@@ -252,7 +283,9 @@ void PrintSettings(double utilization, absl::Span<const Settings> settings,
                {"PEAK", kRight},
                {"ISLAND", kRight},
                {"COORDINATOR", kRight}});
-  for (const Settings& option : settings) {
+  for (const Settings& option : found.reaching.empty()
+                                    ? absl::MakeConstSpan(&found.closest, 1)
+                                    : found.reaching) {
     const v1::SynchronizationConfig& sync = option.synchronization;
     const SimulatedRun& simulated = option.prediction.simulated;
     const LinkTraffic& up = simulated.islands[0].traffic.up;
@@ -271,18 +304,22 @@ void PrintSettings(double utilization, absl::Span<const Settings> settings,
          "memory.\n";
 }
 
-json SettingsJson(double utilization, absl::Span<const Settings> settings) {
-  json options = json::array();
-  for (const Settings& option : settings) {
-    json entry = CostJson(option.prediction);
-    entry["synchronization"] = SynchronizationJson(option.synchronization);
-    entry["island"] =
-        LinkJson({}, option.prediction.simulated.islands[0].traffic);
-    entry["coordinator"] =
-        LinkJson({}, option.prediction.simulated.coordinator);
-    options.push_back(entry);
+json SettingsJson(double utilization, const FoundSettings& found) {
+  const auto entry = [](const Settings& settings) {
+    const SimulatedRun& simulated = settings.prediction.simulated;
+    json result = CostJson(settings.prediction);
+    result["synchronization"] = SynchronizationJson(settings.synchronization);
+    result["island"] = TrafficJson(simulated.islands[0].traffic);
+    result["coordinator"] = TrafficJson(simulated.coordinator);
+    return result;
+  };
+  json reaching = json::array();
+  for (const Settings& settings : found.reaching) {
+    reaching.push_back(entry(settings));
   }
-  return {{"wanted_utilization", utilization}, {"settings", options}};
+  return {{"wanted_utilization", utilization},
+          {"settings", reaching},
+          {"closest", entry(found.closest)}};
 }
 
 void PrintPublishedTable(absl::Span<const PublishedCell> cells,

@@ -26,11 +26,10 @@ void PrintPrediction(const RunAssumptions& assumptions,
 nlohmann::json PredictionJson(const RunAssumptions& assumptions,
                               const RunPrediction& prediction);
 
-// One row each; says so if there are none.
-void PrintSettings(double utilization, absl::Span<const Settings> settings,
+// One row each; if none reaches the utilization, the closest.
+void PrintSettings(double utilization, const FoundSettings& found,
                    std::ostream& out);
-nlohmann::json SettingsJson(double utilization,
-                            absl::Span<const Settings> settings);
+nlohmann::json SettingsJson(double utilization, const FoundSettings& found);
 
 // Published and simulated bandwidths, and how many of them agree: `cells`,
 // `cells_exact` and `cells_within_one` step of the paper's grid.

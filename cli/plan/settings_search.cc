@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -33,10 +32,11 @@ uint32_t Layers(const ModelLayout& layout) {
   return static_cast<uint32_t>(layers);
 }
 
-// With the smallest H that is enough; none if none is.
-absl::StatusOr<std::optional<Settings>> WithSmallestRound(
-    RunAssumptions assumptions, const std::set<uint32_t>& fragment_counts,
-    double utilization) {
+// Tries rounds from the shortest until one is enough; false if none is. `best`
+// becomes the one that is, or else the highest of it and those tried.
+absl::StatusOr<bool> TryRounds(RunAssumptions assumptions,
+                               const std::set<uint32_t>& fragment_counts,
+                               double utilization, Settings& best) {
   v1::SynchronizationConfig& sync =
       *assumptions.config.mutable_synchronization();
   for (const uint32_t round_steps : kRoundSteps) {
@@ -48,12 +48,15 @@ absl::StatusOr<std::optional<Settings>> WithSmallestRound(
       sync.set_inner_steps_per_round(round_steps);
       sync.set_fragments(fragments);
       ASSIGN_OR_RETURN(RunPrediction prediction, PredictRun(assumptions));
-      if (prediction.simulated.utilization >= utilization - kTolerance) {
-        return Settings{sync, std::move(prediction)};
+      const double reached = prediction.simulated.utilization;
+      const bool enough = reached >= utilization - kTolerance;
+      if (enough || reached > best.prediction.simulated.utilization) {
+        best = {sync, std::move(prediction)};
       }
+      if (enough) return true;
     }
   }
-  return std::nullopt;
+  return false;
 }
 
 bool Beats(const Settings& a, const Settings& b) {
@@ -70,8 +73,8 @@ bool Beats(const Settings& a, const Settings& b) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Settings>> FindSettings(
-    const RunAssumptions& assumptions, double utilization) {
+absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
+                                           double utilization) {
   if (!(utilization > 0 && utilization <= 1)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the wanted utilization is %g; it must be above 0 and at most 1",
@@ -84,24 +87,29 @@ absl::StatusOr<std::vector<Settings>> FindSettings(
   tried.uplink_bits = 0;
   tried.downlink_bits = 0;
   v1::SynchronizationConfig& sync = *tried.config.mutable_synchronization();
-  std::vector<Settings> found;
+  FoundSettings found;
   for (const v1::Format format : kFormats) {
     sync.set_uplink_format(format);
     sync.set_downlink_format(format);
     for (const uint32_t overlap : kOverlapSteps) {
       sync.set_overlap_steps(overlap);
-      ASSIGN_OR_RETURN(std::optional<Settings> settings,
-                       WithSmallestRound(tried, fragment_counts, utilization));
+      Settings settings;
+      ASSIGN_OR_RETURN(const bool enough, TryRounds(tried, fragment_counts,
+                                                    utilization, settings));
+      if (settings.prediction.simulated.utilization >
+          found.closest.prediction.simulated.utilization) {
+        found.closest = settings;
+      }
       // What comes later in these loops has fewer bits or a larger tau.
-      if (settings.has_value() &&
-          std::none_of(found.begin(), found.end(), [&](const Settings& other) {
-            return Beats(other, *settings);
-          })) {
-        found.push_back(*std::move(settings));
+      if (enough && std::none_of(found.reaching.begin(), found.reaching.end(),
+                                 [&](const Settings& other) {
+                                   return Beats(other, settings);
+                                 })) {
+        found.reaching.push_back(std::move(settings));
       }
     }
   }
-  std::stable_sort(found.begin(), found.end(),
+  std::stable_sort(found.reaching.begin(), found.reaching.end(),
                    [](const Settings& a, const Settings& b) {
                      const auto key = [](const Settings& settings) {
                        return std::make_tuple(

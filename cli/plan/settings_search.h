@@ -19,19 +19,25 @@ struct Settings {
   RunPrediction prediction;
 };
 
+struct FoundSettings {
+  // By H, then tau.
+  std::vector<Settings> reaching;
+  // Whichever of those tried has the highest utilization.
+  Settings closest;
+};
+
 // Tries H of 1-2-5 steps from 1 to 10000; one fragment, and three layers to a
 // fragment; tau of 0, 1, 2, 5 and 10; and FP32, BF16, INT8 and E3M0 both ways.
 // Everything else is as `assumptions` say, uplink_bits and downlink_bits apart:
 // the formats decide.
 //
-// Returns those settings that reach `utilization` and that no other one beats:
+// `reaching` has those that reach `utilization` and that no other one beats:
 // none has an H and a tau that are no larger and a format of no fewer bits,
-// each of which costs learning. By H, then tau; none if nothing tried is
-// enough.
+// each of which costs learning.
 //   INVALID_ARGUMENT  utilization is not above 0 and at most 1, or as
 //                     PredictRun.
-absl::StatusOr<std::vector<Settings>> FindSettings(
-    const RunAssumptions& assumptions, double utilization);
+absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
+                                           double utilization);
 
 }  // namespace causeway
 

@@ -19,15 +19,15 @@ RunAssumptions Assumptions(double bits_per_second) {
           {.step_seconds = 0.1, .link = {bits_per_second, bits_per_second}}}};
 }
 
-std::vector<Settings> Found(double bits_per_second, double utilization) {
-  absl::StatusOr<std::vector<Settings>> found =
+FoundSettings Found(double bits_per_second, double utilization) {
+  absl::StatusOr<FoundSettings> found =
       FindSettings(Assumptions(bits_per_second), utilization);
   EXPECT_OK(found);
   return *std::move(found);
 }
 
 TEST(FindSettingsTest, WithUnlimitedBandwidthNothingIsGivenUp) {
-  const std::vector<Settings> found = Found(kUnlimited, 1);
+  const std::vector<Settings> found = Found(kUnlimited, 1).reaching;
   ASSERT_EQ(found.size(), 1);
   const v1::SynchronizationConfig& sync = found[0].synchronization;
   EXPECT_EQ(sync.inner_steps_per_round(), 1);
@@ -37,7 +37,7 @@ TEST(FindSettingsTest, WithUnlimitedBandwidthNothingIsGivenUp) {
 }
 
 TEST(FindSettingsTest, WhatIsFoundReachesItAndIsNotBeaten) {
-  const std::vector<Settings> found = Found(1e9, 0.9);
+  const std::vector<Settings> found = Found(1e9, 0.9).reaching;
   ASSERT_GT(found.size(), 3);
   for (const Settings& a : found) {
     EXPECT_GE(a.prediction.simulated.utilization, 0.9 - 1e-6);
@@ -56,7 +56,11 @@ TEST(FindSettingsTest, WhatIsFoundReachesItAndIsNotBeaten) {
 }
 
 TEST(FindSettingsTest, NothingIsEnoughForALinkThatCarriesNothing) {
-  EXPECT_TRUE(Found(1, 0.5).empty());
+  const FoundSettings found = Found(1, 0.5);
+  EXPECT_TRUE(found.reaching.empty());
+  EXPECT_EQ(found.closest.synchronization.inner_steps_per_round(), 10000);
+  EXPECT_EQ(found.closest.synchronization.uplink_format(), v1::E3M0);
+  EXPECT_GT(found.closest.prediction.simulated.utilization, 0);
 }
 
 TEST(FindSettingsTest, RefusesMoreThanAllOfTheTime) {
