@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Errors of the CUDA runtime as absl::Status.
+//
+//   RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream),
+//                              "waiting for the encoded fragment"));
+#ifndef COMMON_CUDA_STATUS_H_
+#define COMMON_CUDA_STATUS_H_
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace causeway {
+
+// OK for cudaSuccess; otherwise a status that says what failed while `doing`
+// what ("copying fragment 3"), and what to do about it:
+//
+//   FAILED_PRECONDITION  there is no device or no driver, or the driver is too
+//                        old, or this binary has no code for the device
+//   RESOURCE_EXHAUSTED   the device's memory is full
+//   UNAVAILABLE          another process has the device for itself
+//   DATA_LOSS            the device's memory has an error (ECC)
+//   INTERNAL             all others, which are our bugs
+//
+// Clears the runtime's record of the error, so that the next call does not
+// report it again; errors that break the device's context stay. Thread-safe.
+absl::Status CudaStatus(cudaError_t error, absl::string_view doing);
+
+}  // namespace causeway
+
+#endif  // COMMON_CUDA_STATUS_H_

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/cuda_status.h"
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CudaStatusTest, SuccessIsOk) {
+  EXPECT_TRUE(CudaStatus(cudaSuccess, "looking").ok());
+}
+
+TEST(CudaStatusTest, SaysWhatFailedAndWhatToDo) {
+  const absl::Status status = CudaStatus(cudaErrorNoDevice, "finding a device");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("finding a device: "));
+  EXPECT_THAT(status.message(), HasSubstr("cudaErrorNoDevice"));
+  EXPECT_THAT(status.message(), HasSubstr("CUDA_VISIBLE_DEVICES"));
+}
+
+TEST(CudaStatusTest, CodesTellCausesApart) {
+  EXPECT_EQ(CudaStatus(cudaErrorMemoryAllocation, "").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CudaStatus(cudaErrorDevicesUnavailable, "").code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CudaStatus(cudaErrorECCUncorrectable, "").code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(CudaStatus(cudaErrorIllegalAddress, "").code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(CudaStatusTest, AnErrorIsNotReportedAgain) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess) {
+    GTEST_SKIP() << "without a driver every call reports that";
+  }
+  // No machine has that many.
+  EXPECT_FALSE(CudaStatus(cudaSetDevice(1 << 20), "choosing a device").ok());
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace causeway

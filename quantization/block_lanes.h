@@ -1,0 +1,364 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a GPU's threads share the work of quantization/block_format.h: which
+// value goes to which thread, and where its bytes go. The CUDA kernels are
+// loops around these functions, and block_lanes_test.cc runs the same functions
+// on the CPU, so that a wrong index shows without a GPU.
+//
+// A unit of 256 values (kLaneUnit) is the work of eight neighbouring threads,
+// its lanes 0 .. 7, with 32 values each: eight quads of four consecutive
+// values, read and written in 16 bytes. The quads of a lane are
+//
+//   8-bit formats   32 q + 4 lane, q = 0 .. 7: the lanes' quads q are 128
+//                   consecutive bytes, and their codes 32
+//   4-bit formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has whole
+//                   words of a group of codes, four of them, without asking
+//                   another lane; four lanes' quads are 64 consecutive bytes
+//
+// Lanes share nothing but the largest magnitude of a block, which the caller
+// finds (three exchanges at most).
+//
+// Four units, the work of a warp, are whole if they have all their values and
+// their codes are aligned. Others, which only a vector's last strip has, are
+// done value by value and byte by byte (kWhole is false). Bytes are
+// little-endian on the host, too.
+#ifndef QUANTIZATION_BLOCK_LANES_H_
+#define QUANTIZATION_BLOCK_LANES_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "quantization/block_arithmetic.h"
+#include "quantization/block_format.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+
+inline constexpr uint32_t kLaneUnit = 256;
+inline constexpr uint32_t kLanes = 8;
+inline constexpr uint32_t kQuads = 8;
+inline constexpr uint32_t kUnitsOfWarp = 4;
+
+static_assert(kStripValues % (kUnitsOfWarp * kLaneUnit) == 0);
+static_assert(std::endian::native == std::endian::little);
+
+// Four values, moved in one instruction.
+struct alignas(16) Quad {
+  float values[4];
+};
+struct alignas(16) CodeWords {
+  uint32_t words[4];
+};
+
+struct BlockSpec {
+  BlockFormat format;
+  // 64, 128 or 256.
+  uint32_t block_size;
+};
+
+// Calls function.operator()<format, block size>(). False for unknown formats
+// and sizes, and for kInt2, whose scales are made otherwise.
+template <typename Function>
+bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
+  const auto with_format = [&]<BlockFormat kFormat>() {
+    switch (spec.block_size) {
+      case 64:
+        function.template operator()<kFormat, 64>();
+        return true;
+      case 128:
+        function.template operator()<kFormat, 128>();
+        return true;
+      case 256:
+        function.template operator()<kFormat, 256>();
+        return true;
+      default:
+        return false;
+    }
+  };
+  switch (spec.format) {
+    case BlockFormat::kFp8E4m3:
+      return with_format.template operator()<BlockFormat::kFp8E4m3>();
+    case BlockFormat::kInt8:
+      return with_format.template operator()<BlockFormat::kInt8>();
+    case BlockFormat::kInt4:
+      return with_format.template operator()<BlockFormat::kInt4>();
+    case BlockFormat::kNf4:
+      return with_format.template operator()<BlockFormat::kNf4>();
+    case BlockFormat::kE2m1:
+      return with_format.template operator()<BlockFormat::kE2m1>();
+    case BlockFormat::kE3m0:
+      return with_format.template operator()<BlockFormat::kE3m0>();
+    case BlockFormat::kInt2:
+      break;
+  }
+  return false;
+}
+
+// Units of a vector; the last one may be shorter.
+constexpr uint64_t LaneUnits(uint64_t values) {
+  return values / kLaneUnit + (values % kLaneUnit != 0);
+}
+
+// One unit of a vector.
+struct UnitPlace {
+  // Less than kLaneUnit only in the vector's last unit.
+  uint32_t values;
+  // Bytes from the encoding's begin to the unit's scales and codes.
+  uint64_t scales;
+  uint64_t codes;
+};
+
+// Of unit `unit` of a vector of `values` values. Beyond the end there are units
+// of no values.
+template <BlockFormat kFormat, uint32_t kBlockSize>
+CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
+                                                  uint64_t unit) {
+  constexpr uint64_t kStripBytes = ScalePlaneBytes(kStripValues, kBlockSize) +
+                                   CodePlaneBytes(kFormat, kStripValues);
+  const uint64_t begin = unit * kLaneUnit;
+  if (begin >= values) return {0, 0, 0};
+  const uint64_t strip = begin / kStripValues;
+  const uint64_t in_strip = begin % kStripValues;
+  const uint64_t left = values - begin;
+  // Not by ValuesOfStrip(): std::min takes the address of a constant, which has
+  // none on the device, and nvcc then leaves out all that follows.
+  const uint64_t left_in_strip = values - strip * kStripValues;
+  const uint64_t strip_values =
+      left_in_strip < kStripValues ? left_in_strip : kStripValues;
+  const uint64_t codes =
+      strip * kStripBytes + ScalePlaneBytes(strip_values, kBlockSize);
+  return {static_cast<uint32_t>(left < kLaneUnit ? left : kLaneUnit),
+          strip * kStripBytes + ScalePlaneBytes(in_strip, kBlockSize),
+          codes + in_strip * CodeBits(kFormat) / 8};
+}
+
+// Whether the units of a warp, from `first_unit` on, are whole.
+template <BlockFormat kFormat, uint32_t kBlockSize>
+CAUSEWAY_HOST_DEVICE inline bool AreWhole(uint64_t values,
+                                          uint64_t first_unit) {
+  return (first_unit + kUnitsOfWarp) * kLaneUnit <= values &&
+         PlaceOfUnit<kFormat, kBlockSize>(values, first_unit).codes % 16 == 0;
+}
+
+// The share of one lane in the units of a format.
+template <BlockFormat kFormat, uint32_t kBlockSize>
+class Lane {
+  static constexpr bool kBytes = CodeBits(kFormat) == 8;
+
+ public:
+  // Blocks that the lane has values of, as many quads of each; and how many
+  // neighbouring lanes have values of the same ones.
+  static constexpr uint32_t kBlocks = kBytes             ? 256 / kBlockSize
+                                      : kBlockSize == 64 ? 2
+                                                         : 1;
+  static constexpr uint32_t kQuadsOfBlock = kQuads / kBlocks;
+  static constexpr uint32_t kSharers = kBytes || kBlockSize == 256 ? 8 : 4;
+  // 32-bit words of codes.
+  static constexpr uint32_t kWords = kBytes ? 8 : 4;
+
+  // `lane` is less than kLanes.
+  CAUSEWAY_HOST_DEVICE explicit Lane(uint32_t lane) : lane_(lane) {}
+
+  // From a quad's values to those of the next one.
+  static constexpr uint32_t kQuadStride = kBytes ? 32 : 16;
+
+  // The place of a quad's first value in the unit.
+  CAUSEWAY_HOST_DEVICE uint32_t QuadAt(uint32_t quad) const {
+    return (kBytes ? 0 : 128 * (lane_ / 4)) + 4 * (kBytes ? lane_ : lane_ % 4) +
+           kQuadStride * quad;
+  }
+
+  // How many of `values` values of a unit there are from a quad's first one on.
+  CAUSEWAY_HOST_DEVICE uint32_t LeftAt(uint32_t quad, uint32_t values) const {
+    const uint32_t at = QuadAt(quad);
+    return at < values ? values - at : 0;
+  }
+
+  // The unit's block, counted from 0, that the lane's block `block` is.
+  CAUSEWAY_HOST_DEVICE uint32_t BlockAt(uint32_t block) const {
+    return kBytes ? block : QuadAt(kQuadsOfBlock * block) / kBlockSize;
+  }
+
+  // The largest magnitude of the lane's values of its block `block`.
+  CAUSEWAY_HOST_DEVICE static float LargestMagnitude(
+      const Quad (&quads)[kQuads], uint32_t block) {
+    float largest = 0;
+    CAUSEWAY_UNROLL
+    for (uint32_t quad = 0; quad < kQuadsOfBlock; ++quad) {
+      CAUSEWAY_UNROLL
+      for (const float value : quads[kQuadsOfBlock * block + quad].values) {
+        largest = MaxMagnitude(largest, value);
+      }
+    }
+    return largest;
+  }
+
+  // Encodes the lane's block `block`, whose largest magnitude in all lanes is
+  // `absmax`: sets its scale and adds its codes to `words`, which begin as 0.
+  // Changes the values of blocks that have no usable scale.
+  CAUSEWAY_HOST_DEVICE static void Encode(const EncodeTable<kFormat>& table,
+                                          uint32_t block, float absmax,
+                                          Quad (&quads)[kQuads],
+                                          uint16_t (&scales)[kBlocks],
+                                          uint32_t (&words)[kWords]) {
+    const uint16_t scale = BlockScale<kFormat>(absmax);
+    scales[block] = scale;
+    if (!IsUsableScale<kFormat>(scale)) ReplaceValues(scale, block, quads);
+    AddCodes(BlockQuantizer<kFormat>(QuantizerScale(scale), table), block,
+             quads, words);
+  }
+
+  // The decoded values of quad `quad`.
+  CAUSEWAY_HOST_DEVICE static Quad Decode(const DecodeTable<kFormat>& table,
+                                          uint32_t quad,
+                                          const uint16_t (&scales)[kBlocks],
+                                          const uint32_t (&words)[kWords]) {
+    const float scale = ScaleValue(scales[quad / kQuadsOfBlock]);
+    Quad decoded;
+    CAUSEWAY_UNROLL
+    for (uint32_t value = 0; value < 4; ++value) {
+      decoded.values[value] =
+          LevelOf<kFormat>(table, CodeAt(words, quad, value)) * scale;
+    }
+    return decoded;
+  }
+
+  // Writes the scales of those of the lane's blocks that the unit has, if it is
+  // the first of those who share them.
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE void StoreScales(const uint16_t (&scales)[kBlocks],
+                                        const UnitPlace& place,
+                                        char* encoded) const {
+    if (lane_ % kSharers != 0) return;
+    auto* const destination =
+        reinterpret_cast<uint16_t*>(encoded + place.scales);
+    CAUSEWAY_UNROLL
+    for (uint32_t block = 0; block < kBlocks; ++block) {
+      const uint32_t at = BlockAt(block);
+      if (kWhole || at * kBlockSize < place.values) {
+        destination[at] = scales[block];
+      }
+    }
+  }
+
+  // 0 for blocks beyond the end.
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE void LoadScales(const char* encoded,
+                                       const UnitPlace& place,
+                                       uint16_t (&scales)[kBlocks]) const {
+    const auto* const source =
+        reinterpret_cast<const uint16_t*>(encoded + place.scales);
+    CAUSEWAY_UNROLL
+    for (uint32_t block = 0; block < kBlocks; ++block) {
+      const uint32_t at = BlockAt(block);
+      scales[block] = kWhole || at * kBlockSize < place.values ? source[at] : 0;
+    }
+  }
+
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE void StoreCodes(const uint32_t (&words)[kWords],
+                                       const UnitPlace& place,
+                                       char* encoded) const {
+    char* const codes = encoded + place.codes;
+    if constexpr (!kWhole) {
+      CAUSEWAY_UNROLL
+      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
+        const uint32_t at = ByteAt(byte);
+        if (at >= CodePlaneBytes(kFormat, place.values)) continue;
+        codes[at] = static_cast<char>(words[byte / 4] >> (8 * (byte % 4)));
+      }
+    } else if constexpr (kBytes) {
+      CAUSEWAY_UNROLL
+      for (uint32_t quad = 0; quad < kQuads; ++quad) {
+        *reinterpret_cast<uint32_t*>(codes + QuadAt(quad)) = words[quad];
+      }
+    } else {
+      *reinterpret_cast<CodeWords*>(codes + ByteAt(0)) = {
+          {words[0], words[1], words[2], words[3]}};
+    }
+  }
+
+  // Codes beyond the end are 0.
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE void LoadCodes(const char* encoded,
+                                      const UnitPlace& place,
+                                      uint32_t (&words)[kWords]) const {
+    const char* const codes = encoded + place.codes;
+    if constexpr (!kWhole) {
+      for (uint32_t& word : words) word = 0;
+      CAUSEWAY_UNROLL
+      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
+        const uint32_t at = ByteAt(byte);
+        if (at >= CodePlaneBytes(kFormat, place.values)) continue;
+        words[byte / 4] |= uint32_t{static_cast<uint8_t>(codes[at])}
+                           << (8 * (byte % 4));
+      }
+    } else if constexpr (kBytes) {
+      CAUSEWAY_UNROLL
+      for (uint32_t quad = 0; quad < kQuads; ++quad) {
+        words[quad] = *reinterpret_cast<const uint32_t*>(codes + QuadAt(quad));
+      }
+    } else {
+      const auto read = *reinterpret_cast<const CodeWords*>(codes + ByteAt(0));
+      CAUSEWAY_UNROLL
+      for (uint32_t word = 0; word < kWords; ++word) {
+        words[word] = read.words[word];
+      }
+    }
+  }
+
+ private:
+  // Replaces the values of the lane's block `block` whose scale is not usable.
+  CAUSEWAY_HOST_DEVICE static void ReplaceValues(uint16_t scale, uint32_t block,
+                                                 Quad (&quads)[kQuads]) {
+    CAUSEWAY_UNROLL
+    for (uint32_t quad = 0; quad < kQuadsOfBlock; ++quad) {
+      CAUSEWAY_UNROLL
+      for (float& value : quads[kQuadsOfBlock * block + quad].values) {
+        value = SubstituteForBadScale<kFormat>(scale, value);
+      }
+    }
+  }
+
+  // Adds the codes of the lane's block `block` to `words`.
+  CAUSEWAY_HOST_DEVICE static void AddCodes(
+      const BlockQuantizer<kFormat>& quantizer, uint32_t block,
+      const Quad (&quads)[kQuads], uint32_t (&words)[kWords]) {
+    CAUSEWAY_UNROLL
+    for (uint32_t i = 0; i < kQuadsOfBlock; ++i) {
+      const uint32_t quad = kQuadsOfBlock * block + i;
+      CAUSEWAY_UNROLL
+      for (uint32_t value = 0; value < 4; ++value) {
+        const uint32_t code = quantizer.Code(quads[quad].values[value]);
+        if constexpr (kBytes) {
+          words[quad] |= code << (8 * value);
+        } else {
+          words[value] |= code << (4 * quad);
+        }
+      }
+    }
+  }
+
+  // The code of value `value` of quad `quad`, as AddCodes() puts it.
+  CAUSEWAY_HOST_DEVICE static uint32_t CodeAt(const uint32_t (&words)[kWords],
+                                              uint32_t quad, uint32_t value) {
+    if constexpr (kBytes) {
+      return words[quad] >> (8 * value) & 0xff;
+    } else {
+      return words[value] >> (4 * quad) & 15;
+    }
+  }
+
+  // The place among the unit's codes of byte `byte` of the lane's words.
+  CAUSEWAY_HOST_DEVICE uint32_t ByteAt(uint32_t byte) const {
+    return kBytes ? QuadAt(byte / 4) + byte % 4
+                  : 64 * (lane_ / 4) + 16 * (lane_ % 4) + byte;
+  }
+
+  uint32_t lane_;
+};
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_BLOCK_LANES_H_

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The suite of quantization/block_kernels_suite.h on the current device.
+// Skipped where there is none.
+#include "quantization/kernels_cuda.h"
+
+#include <cmath>
+
+#include "common/cuda_status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quantization/block_kernels_suite.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+bool HasDevice() {
+  int devices = 0;
+  return CudaStatus(cudaGetDeviceCount(&devices), "counting devices").ok() &&
+         devices > 0;
+}
+
+// A copy of `count` elements in the device's memory.
+template <typename T>
+class DeviceArray {
+ public:
+  template <typename Container>
+  explicit DeviceArray(const Container& from)
+      : bytes_(from.size() * sizeof(T)) {
+    EXPECT_THAT(CudaStatus(cudaMalloc(&data_, bytes_), "allocating"), IsOk());
+    EXPECT_THAT(CudaStatus(cudaMemcpy(data_, from.data(), bytes_,
+                                      cudaMemcpyHostToDevice),
+                           "copying to the device"),
+                IsOk());
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
+
+  T* data() const { return static_cast<T*>(data_); }
+
+  // Waits for the kernels that write the array.
+  template <typename Container>
+  void CopyTo(Container& to) const {
+    EXPECT_THAT(
+        CudaStatus(cudaMemcpy(to.data(), data_, bytes_, cudaMemcpyDeviceToHost),
+                   "copying from the device"),
+        IsOk());
+  }
+
+ private:
+  const size_t bytes_;
+  void* data_ = nullptr;
+};
+
+class CudaKernels final : public BlockKernelsUnderTest {
+ public:
+  void Encode(const BlockSpec& spec, const std::vector<float>& values,
+              uint64_t count, std::string& encoded) override {
+    const DeviceArray<float> device_values(values);
+    const DeviceArray<char> device_encoded(encoded);
+    EXPECT_THAT(EncodeCuda(spec, device_values.data(), count,
+                           device_encoded.data(), nullptr),
+                IsOk());
+    device_encoded.CopyTo(encoded);
+  }
+
+  void EncodeDifference(const BlockSpec& spec, const std::vector<float>& anchor,
+                        const std::vector<float>& parameters, uint64_t count,
+                        std::string& encoded) override {
+    const DeviceArray<float> device_anchor(anchor);
+    const DeviceArray<float> device_parameters(parameters);
+    const DeviceArray<char> device_encoded(encoded);
+    EXPECT_THAT(EncodeDifferenceCuda(spec, device_anchor.data(),
+                                     device_parameters.data(), count,
+                                     device_encoded.data(), nullptr),
+                IsOk());
+    device_encoded.CopyTo(encoded);
+  }
+
+  void Decode(const BlockSpec& spec, const std::string& encoded, uint64_t count,
+              std::vector<float>& values) override {
+    const DeviceArray<char> device_encoded(encoded);
+    const DeviceArray<float> device_values(values);
+    EXPECT_THAT(DecodeCuda(spec, device_encoded.data(), count,
+                           device_values.data(), nullptr),
+                IsOk());
+    device_values.CopyTo(values);
+  }
+
+  void DecodeAccumulate(const BlockSpec& spec, const std::string& encoded,
+                        uint64_t count, float weight,
+                        std::vector<float>& accumulator) override {
+    const DeviceArray<char> device_encoded(encoded);
+    const DeviceArray<float> device_accumulator(accumulator);
+    EXPECT_THAT(DecodeAccumulateCuda(spec, device_encoded.data(), count, weight,
+                                     device_accumulator.data(), nullptr),
+                IsOk());
+    device_accumulator.CopyTo(accumulator);
+  }
+
+  void DecodeMix(const BlockSpec& spec, const std::string& encoded,
+                 uint64_t count, float mixing, std::vector<float>& anchor,
+                 std::vector<float>& parameters) override {
+    const DeviceArray<char> device_encoded(encoded);
+    const DeviceArray<float> device_anchor(anchor);
+    const DeviceArray<float> device_parameters(parameters);
+    EXPECT_THAT(
+        DecodeMixCuda(spec, device_encoded.data(), count, mixing,
+                      device_anchor.data(), device_parameters.data(), nullptr),
+        IsOk());
+    device_anchor.CopyTo(anchor);
+    device_parameters.CopyTo(parameters);
+  }
+
+  void DecodeRebase(const BlockSpec& spec, const std::string& encoded,
+                    uint64_t count, std::vector<float>& anchor,
+                    std::vector<float>& parameters) override {
+    const DeviceArray<char> device_encoded(encoded);
+    const DeviceArray<float> device_anchor(anchor);
+    const DeviceArray<float> device_parameters(parameters);
+    EXPECT_THAT(DecodeRebaseCuda(spec, device_encoded.data(), count,
+                                 device_anchor.data(), device_parameters.data(),
+                                 nullptr),
+                IsOk());
+    device_anchor.CopyTo(anchor);
+    device_parameters.CopyTo(parameters);
+  }
+};
+
+constexpr BlockSpec kSpec = {BlockFormat::kE3m0, 256};
+
+TEST(KernelsCudaTest, RefusesUnknownBlockSizes) {
+  EXPECT_THAT(
+      EncodeCuda({BlockFormat::kInt8, 100}, nullptr, 1, nullptr, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("blocks of 100 values")));
+}
+
+TEST(KernelsCudaTest, RefusesMisalignedArrays) {
+  alignas(16) float values[8] = {};
+  alignas(16) char encoded[80] = {};
+  const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(EncodeCuda(kSpec, values + 1, 4, encoded, nullptr),
+              StatusIs(invalid, HasSubstr("aligned to 16 bytes")));
+  EXPECT_THAT(DecodeCuda(kSpec, encoded + 2, 4, values, nullptr),
+              StatusIs(invalid));
+  EXPECT_THAT(DecodeRebaseCuda(kSpec, encoded, 4, values, values + 5, nullptr),
+              StatusIs(invalid));
+}
+
+TEST(KernelsCudaTest, RefusesMixingOutsideItsRange) {
+  for (const float mixing : {-0.1f, 1.1f, NAN}) {
+    EXPECT_THAT(
+        DecodeMixCuda(kSpec, nullptr, 4, mixing, nullptr, nullptr, nullptr),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[0, 1]")));
+  }
+}
+
+TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
+  if (HasDevice()) GTEST_SKIP() << "there is one";
+  EXPECT_THAT(EncodeCuda(kSpec, nullptr, 4, nullptr, nullptr),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+// Captured, a call is one kernel and nothing else: it neither allocates nor
+// copies, and replays give the same bytes.
+TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
+  if (!HasDevice()) GTEST_SKIP() << "no device";
+  const std::vector<float> values(1000, 0.5f);
+  std::string want(1024, 'x');
+  CudaKernels().Encode(kSpec, values, values.size(), want);
+
+  const DeviceArray<float> device_values(values);
+  const DeviceArray<char> device_encoded(std::string(want.size(), 'x'));
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
+            cudaSuccess);
+  EXPECT_THAT(EncodeCuda(kSpec, device_values.data(), values.size(),
+                         device_encoded.data(), stream),
+              IsOk());
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  size_t nodes = 0;
+  ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 1u);
+  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  std::string encoded(want.size(), ' ');
+  device_encoded.CopyTo(encoded);
+  EXPECT_EQ(encoded, want);
+  cudaGraphExecDestroy(replay);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+}  // namespace
+
+std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest() {
+  if (!HasDevice()) return nullptr;
+  return std::make_unique<CudaKernels>();
+}
+
+}  // namespace causeway
