@@ -15,14 +15,15 @@ namespace {
 
 constexpr int kCallMilliseconds = 5000;
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   // A watcher sees a restarted coordinator within about a second.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 // One call with a deadline.
@@ -39,9 +40,11 @@ grpc::Status Call(v1::Status::Stub& stub,
 
 }  // namespace
 
-StatusClient::StatusClient(std::string address)
+StatusClient::StatusClient(
+    std::string address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials)
     : address_(std::move(address)),
-      stub_(v1::Status::NewStub(Connect(address_))) {}
+      stub_(v1::Status::NewStub(Connect(address_, credentials))) {}
 
 absl::StatusOr<StatusSnapshot> StatusClient::Fetch(bool departed) {
   StatusSnapshot snapshot;

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "grpcpp/security/credentials.h"
 #include "proto/status.grpc.pb.h"
 
 namespace causeway {
@@ -29,9 +30,12 @@ struct StatusSnapshot {
 
 class StatusClient {
  public:
-  // `address` as gRPC takes it: "host:port", "unix:path". Connects on the first
-  // call, and again after a coordinator was restarted.
-  explicit StatusClient(std::string address);
+  // `address` as gRPC takes it: "host:port", "unix:path"; `credentials` as
+  // transport/credentials.h makes them. Connects on the first call, and again
+  // after a coordinator was restarted.
+  explicit StatusClient(std::string address,
+                        const std::shared_ptr<grpc::ChannelCredentials>&
+                            credentials = grpc::InsecureChannelCredentials());
 
   // With `departed`, islands that left or were evicted are listed as well.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);

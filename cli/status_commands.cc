@@ -14,6 +14,7 @@
 #include "cli/human.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
+#include "transport/credentials.h"
 
 namespace causeway {
 namespace {
@@ -33,6 +34,7 @@ constexpr char kWrapLines[] = "\x1b[?7h";
 
 struct StatusFlags {
   std::string coordinator = kDefaultAddress;
+  ClientTlsFiles tls;
   bool json = false;
   bool all = false;
   bool follow = false;
@@ -45,7 +47,23 @@ Command NewCommand(std::string name, std::string summary, StatusFlags& flags) {
   command.flags.Add("coordinator", "ADDRESS",
                     "The coordinator to ask, as HOST:PORT.",
                     &flags.coordinator);
+  command.flags.Add("tls_ca", "FILE",
+                    "Authorities of the coordinator's certificate, PEM. Turns "
+                    "TLS on.",
+                    &flags.tls.tls_ca);
+  command.flags.Add("tls_cert", "FILE",
+                    "A certificate, PEM, if the coordinator wants one.",
+                    &flags.tls.tls_cert);
+  command.flags.Add("tls_key", "FILE", "The key of --tls_cert, PEM.",
+                    &flags.tls.tls_key);
   return command;
+}
+
+absl::StatusOr<std::unique_ptr<StatusClient>> Connect(
+    const StatusFlags& flags, const StatusEnvironment& environment) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   MakeChannelCredentials(flags.tls, environment.now()));
+  return std::make_unique<StatusClient>(flags.coordinator, credentials);
 }
 
 void AddJson(Command& command, StatusFlags& flags) {
@@ -67,8 +85,9 @@ Command StatusCommand(const StatusEnvironment& environment) {
   AddJson(command, *flags);
   AddAll(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot,
-                     StatusClient(flags->coordinator).Fetch(flags->all));
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
+                     Connect(*flags, environment));
+    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(flags->all));
     if (flags->json) {
       call.out << StatusJson(snapshot) << "\n";
     } else {
@@ -86,23 +105,25 @@ Command WatchCommand(const StatusEnvironment& environment) {
   AddAll(command, *flags);
   command.flags.Add("interval", "SECONDS", "Time between two looks.",
                     &flags->interval);
-  command.run = [=](const Invocation& call) {
-    StatusClient client(flags->coordinator);
-    Watch([&] { return client.Fetch(flags->all); },
+  command.run = [=](const Invocation& call) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
+                     Connect(*flags, environment));
+    Watch([&] { return client->Fetch(flags->all); },
           absl::Seconds(flags->interval), environment, call.out);
     return absl::OkStatus();
   };
   return command;
 }
 
-Command IslandsCommand() {
+Command IslandsCommand(const StatusEnvironment& environment) {
   const auto flags = std::make_shared<StatusFlags>();
   Command command = NewCommand("islands", "Lists the islands.", *flags);
   AddJson(command, *flags);
   AddAll(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot,
-                     StatusClient(flags->coordinator).Fetch(flags->all));
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
+                     Connect(*flags, environment));
+    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(flags->all));
     if (flags->json) {
       call.out << MessageJson(snapshot.islands) << "\n";
     } else {
@@ -120,8 +141,9 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
       *flags);
   AddJson(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot,
-                     StatusClient(flags->coordinator).Fetch(false));
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
+                     Connect(*flags, environment));
+    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(false));
     if (flags->json) {
       call.out << MessageJson(snapshot.fragments) << "\n";
     } else {
@@ -174,8 +196,9 @@ Command EventsCommand(const StatusEnvironment& environment) {
                     "Goes on with new events as they happen, also after a "
                     "restart of the coordinator, until interrupted.",
                     &flags->follow);
-  command.run = [=](const Invocation& call) {
-    StatusClient client(flags->coordinator);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
+                     Connect(*flags, environment));
     const auto print = [&](const v1::Event& event) {
       if (flags->json) {
         call.out << MessageJson(event) << "\n";
@@ -186,9 +209,9 @@ Command EventsCommand(const StatusEnvironment& environment) {
       return call.out.good();
     };
     if (flags->follow) {
-      return FollowEvents(client, flags->after, environment, print, call.err);
+      return FollowEvents(*client, flags->after, environment, print, call.err);
     }
-    return client.WatchEvents(flags->after, /*follow=*/false, print);
+    return client->WatchEvents(flags->after, /*follow=*/false, print);
   };
   return command;
 }
@@ -197,7 +220,7 @@ Command EventsCommand(const StatusEnvironment& environment) {
 
 std::vector<Command> StatusCommands(StatusEnvironment environment) {
   return {StatusCommand(environment), WatchCommand(environment),
-          IslandsCommand(), FragmentsCommand(environment),
+          IslandsCommand(environment), FragmentsCommand(environment),
           EventsCommand(environment)};
 }
 

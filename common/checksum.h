@@ -41,13 +41,14 @@ std::string Digest128(absl::Span<const float> values);
 // A digest as 32 hexadecimal digits, for people.
 std::string DigestToHex(absl::string_view digest);
 
-// Digest128 of data that comes in pieces.
+// Digest128 of data that comes in pieces. A copy goes on by itself, so that
+// data which turns out wrong can be taken back.
 class Digest128Stream {
  public:
   Digest128Stream();
   ~Digest128Stream();
-  Digest128Stream(const Digest128Stream&) = delete;
-  Digest128Stream& operator=(const Digest128Stream&) = delete;
+  Digest128Stream(const Digest128Stream& other);
+  Digest128Stream& operator=(const Digest128Stream& other);
 
   void Update(absl::string_view data);
   void Update(absl::Span<const float> values);

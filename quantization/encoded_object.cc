@@ -27,21 +27,30 @@ CodecSpec SpecOf(const v1::EncodedObject& object) {
           .entropy_coded = object.entropy_coded()};
 }
 
-v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
-                                   absl::string_view encoded) {
+v1::EncodedObject DescribeOpen(const CodecSpec& spec, uint64_t values) {
   v1::EncodedObject object;
   object.set_format(spec.format);
   object.set_size(values);
   object.set_block_size(spec.block_size);
   object.set_entropy_coded(spec.entropy_coded);
+  return object;
+}
+
+v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
+                                   absl::string_view encoded) {
+  v1::EncodedObject object = DescribeOpen(spec, values);
   object.set_encoded_bytes(encoded.size());
   object.set_digest(Digest128(encoded));
   return object;
 }
 
-absl::Status CheckDescription(const v1::EncodedObject& object,
-                              const CodecSpec& expected_spec,
-                              uint64_t expected_values) {
+bool IsOpen(const v1::EncodedObject& object) {
+  return object.encoded_bytes() == 0 && object.digest().empty();
+}
+
+absl::Status CheckOffer(const v1::EncodedObject& object,
+                        const CodecSpec& expected_spec,
+                        uint64_t expected_values) {
   RETURN_IF_ERROR(CheckCodecSpec(expected_spec));
   if (SpecOf(object) != expected_spec) {
     return absl::FailedPreconditionError(
@@ -53,6 +62,7 @@ absl::Status CheckDescription(const v1::EncodedObject& object,
         absl::StrFormat("object has %d values; the fragment has %d",
                         object.size(), expected_values));
   }
+  if (IsOpen(object)) return absl::OkStatus();
   const uint64_t most = MaxEncodedBytes(expected_spec, expected_values);
   const bool fits = expected_spec.entropy_coded
                         ? object.encoded_bytes() <= most
@@ -71,19 +81,51 @@ absl::Status CheckDescription(const v1::EncodedObject& object,
   return absl::OkStatus();
 }
 
-absl::Status VerifyEncoding(const v1::EncodedObject& object,
-                            absl::string_view encoded) {
-  if (encoded.size() != object.encoded_bytes()) {
-    return absl::DataLossError(
-        absl::StrFormat("object arrived with %d bytes, described as %d",
-                        encoded.size(), object.encoded_bytes()));
+absl::Status CheckDescription(const v1::EncodedObject& object,
+                              const CodecSpec& expected_spec,
+                              uint64_t expected_values) {
+  RETURN_IF_ERROR(CheckOffer(object, expected_spec, expected_values));
+  if (IsOpen(object)) {
+    return absl::InvalidArgumentError(
+        "the description lacks the size in bytes and the digest");
   }
-  const std::string digest = Digest128(encoded);
+  return absl::OkStatus();
+}
+
+absl::Status CheckTrailer(const v1::EncodedObject& trailer,
+                          const v1::EncodedObject& offered) {
+  if (IsOpen(trailer)) {
+    return absl::InvalidArgumentError(
+        "the trailer lacks the size in bytes and the digest");
+  }
+  if (SpecOf(trailer) != SpecOf(offered) || trailer.size() != offered.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the trailer describes %d values of %s; the header said %d of %s",
+        trailer.size(), Words(SpecOf(trailer)), offered.size(),
+        Words(SpecOf(offered))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArrival(const v1::EncodedObject& object, uint64_t bytes,
+                          absl::string_view digest) {
+  if (bytes != object.encoded_bytes()) {
+    return absl::DataLossError(
+        absl::StrFormat("object arrived with %d bytes, described as %d", bytes,
+                        object.encoded_bytes()));
+  }
   if (digest != object.digest()) {
     return absl::DataLossError(absl::StrFormat(
-        "digest of the %d bytes that arrived is %s, described as %s",
-        encoded.size(), DigestToHex(digest), DigestToHex(object.digest())));
+        "digest of the %d bytes that arrived is %s, described as %s", bytes,
+        DigestToHex(digest), DigestToHex(object.digest())));
   }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyEncoding(const v1::EncodedObject& object,
+                            absl::string_view encoded,
+                            absl::string_view digest) {
+  RETURN_IF_ERROR(CheckArrival(object, encoded.size(), digest));
   ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                    OpenDecoder(SpecOf(object), encoded, object.size()));
   return decoder->CheckFinite();

@@ -8,7 +8,11 @@
 // Receiver:  RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
 //            ... allocate header.object().encoded_bytes(), take the chunks
 //            (quantization/chunk.h) ...
-//            RETURN_IF_ERROR(VerifyEncoding(header.object(), encoded));
+//            RETURN_IF_ERROR(VerifyEncoding(header.object(), encoded, digest));
+//
+// A sender that still encodes sends an open description, which says how the
+// values are encoded, but lacks size in bytes and digest; the whole one follows
+// the last chunk, as the trailer.
 //
 // Pure functions, thread-safe.
 #ifndef QUANTIZATION_ENCODED_OBJECT_H_
@@ -29,6 +33,12 @@ CodecSpec SpecOf(const v1::EncodedObject& object);
 v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
                                    absl::string_view encoded);
 
+// The open description of `values` values that will be encoded by `spec`.
+v1::EncodedObject DescribeOpen(const CodecSpec& spec, uint64_t values);
+
+// Whether size in bytes and digest are left out.
+bool IsOpen(const v1::EncodedObject& object);
+
 // Whether an object is what the run expects; before a byte of it is accepted.
 // After OK, object.encoded_bytes() is safe to allocate.
 //   FAILED_PRECONDITION  format, block size or entropy coding is not the run's.
@@ -37,12 +47,31 @@ absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,
                               uint64_t expected_values);
 
-// Whether `encoded` is the object that was described, and can be merged.
+// As CheckDescription, but the description may be open; then the encoding has
+// at most MaxEncodedBytes.
+absl::Status CheckOffer(const v1::EncodedObject& object,
+                        const CodecSpec& expected_spec,
+                        uint64_t expected_values);
+
+// Whether `trailer` is the whole of the open description `offered`.
+//   INVALID_ARGUMENT  it is open, or describes something else.
+absl::Status CheckTrailer(const v1::EncodedObject& trailer,
+                          const v1::EncodedObject& offered);
+
+// Whether `encoded`, whose Digest128 is `digest`, is the object that was
+// described, and can be merged.
 //   DATA_LOSS         length or digest differ: send it again.
 //   INVALID_ARGUMENT  the bytes arrived as sent, but do not decode to finite
 //                     values: sending them again is no use.
 absl::Status VerifyEncoding(const v1::EncodedObject& object,
-                            absl::string_view encoded);
+                            absl::string_view encoded,
+                            absl::string_view digest);
+
+// The first two of VerifyEncoding's checks: whether what arrived, `bytes` bytes
+// with this digest, is the object that was described.
+//   DATA_LOSS  it is not: send it again.
+absl::Status CheckArrival(const v1::EncodedObject& object, uint64_t bytes,
+                          absl::string_view digest);
 
 }  // namespace causeway
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/checksum.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,6 +27,10 @@ class EncodedObjectTest : public testing::Test {
     object_ = DescribeEncoding(kSpec, 3, encoded_);
   }
 
+  absl::Status Verify(const std::string& arrived) const {
+    return VerifyEncoding(object_, arrived, Digest128(arrived));
+  }
+
   std::string encoded_;
   v1::EncodedObject object_;
 };
@@ -38,7 +43,7 @@ TEST_F(EncodedObjectTest, DescribesWhatIsSent) {
   EXPECT_EQ(object_.digest().size(), 16u);
   EXPECT_EQ(SpecOf(object_), kSpec);
   EXPECT_OK(CheckDescription(object_, kSpec, 3));
-  EXPECT_OK(VerifyEncoding(object_, encoded_));
+  EXPECT_OK(Verify(encoded_));
 }
 
 TEST_F(EncodedObjectTest, RefusesAnotherFormatThanTheRuns) {
@@ -75,26 +80,51 @@ TEST_F(EncodedObjectTest, FindsEveryFlippedBit) {
   for (size_t bit = 0; bit < 8 * encoded_.size(); ++bit) {
     std::string flipped = encoded_;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    EXPECT_THAT(VerifyEncoding(object_, flipped),
+    EXPECT_THAT(Verify(flipped),
                 StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
   }
   EXPECT_THAT(
-      VerifyEncoding(object_, absl::string_view(encoded_).substr(0, 4)),
+      Verify(encoded_.substr(0, 4)),
       StatusIs(StatusCode::kDataLoss, HasSubstr("4 bytes, described as 6")));
 }
 
 TEST_F(EncodedObjectTest, TellsDivergedTrainingFromABadLine) {
   ASSERT_OK_AND_ASSIGN(encoded_, Encode(kSpec, {1.0f, NAN, 3.0f}));
   object_ = DescribeEncoding(kSpec, 3, encoded_);
+  EXPECT_THAT(Verify(encoded_), StatusIs(StatusCode::kInvalidArgument,
+                                         HasSubstr("value 1 of 3 is nan")));
+}
+
+TEST_F(EncodedObjectTest,
+       AnOpenDescriptionMayBeOfferedAndIsClosedByItsTrailer) {
+  const v1::EncodedObject open = DescribeOpen(kSpec, 3);
+  EXPECT_TRUE(IsOpen(open));
+  EXPECT_FALSE(IsOpen(object_));
+  EXPECT_OK(CheckOffer(open, kSpec, 3));
+  EXPECT_OK(CheckOffer(object_, kSpec, 3));
   EXPECT_THAT(
-      VerifyEncoding(object_, encoded_),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("value 1 of 3 is nan")));
+      CheckDescription(open, kSpec, 3),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("lacks the size")));
+  EXPECT_THAT(CheckOffer(open, kSpec, 4),
+              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(CheckOffer(open, {.block_size = 128}, 3),
+              StatusIs(StatusCode::kFailedPrecondition));
+
+  EXPECT_OK(CheckTrailer(object_, open));
+  EXPECT_THAT(CheckTrailer(open, open), StatusIs(StatusCode::kInvalidArgument,
+                                                 HasSubstr("lacks the size")));
+  EXPECT_THAT(CheckTrailer(object_, DescribeOpen(kSpec, 4)),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("3 values of BF16 in blocks of 128; the "
+                                 "header said 4")));
+  EXPECT_THAT(CheckTrailer(object_, DescribeOpen({.block_size = 128}, 3)),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("FP32")));
 }
 
 TEST_F(EncodedObjectTest, AnEmptyObjectIsFine) {
   object_ = DescribeEncoding(kSpec, 0, "");
   EXPECT_OK(CheckDescription(object_, kSpec, 0));
-  EXPECT_OK(VerifyEncoding(object_, ""));
+  EXPECT_OK(Verify(""));
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ absl::Status Coordinator::CheckHeader(
                      " inner steps has no weight; both must be above 0"));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();
-  return CheckDescription(
+  return CheckOffer(
       header.object(),
       {.format = sync.uplink_format(), .block_size = sync.block_size()},
       options_.plan.fragments(header.fragment()).size());

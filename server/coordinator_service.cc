@@ -4,13 +4,14 @@
 
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
+#include "common/status_macros.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "quantization/chunk.h"
+#include "quantization/encoded_object.h"
 #include "server/coordinator_session.h"
+#include "transport/chunk_message.h"
 
 namespace causeway {
 namespace {
@@ -22,31 +23,23 @@ grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// One upload: header, verdict, chunks, verdict. A stream that breaks leaves the
-// bytes in staging, for the next one to go on from.
+// One upload: header, verdict, chunks, trailer if the header was open, verdict.
+// A stream that breaks leaves the bytes in staging, for the next one to go on
+// from.
 class ContributeReactor
-    : public grpc::ServerBidiReactor<v1::ContributeRequest,
-                                     v1::ContributeResponse> {
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit ContributeReactor(Engine* engine) : engine_(engine) {
-    StartRead(&request_);
+    StartRead(&received_);
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
       return Finish(ToGrpcStatus(absl::CancelledError(
-          "the upload ended before its last chunk; resume it")));
+          "the upload ended before its last chunk or its trailer; resume it")));
     }
-    if (!has_header_) return Begin();
-    if (!request_.has_chunk()) {
-      return Finish(ToGrpcStatus(absl::InvalidArgumentError(
-          "after the header only chunks may follow")));
-    }
-    const absl::StatusOr<bool> complete =
-        engine_->Append(KeyOf(header_), request_.chunk());
-    if (!complete.ok()) return Finish(ToGrpcStatus(complete.status()));
-    if (!*complete) return StartRead(&request_);
-    Complete();
+    const absl::Status taken = has_header_ ? Take() : Begin();
+    if (!taken.ok()) Finish(ToGrpcStatus(taken));
   }
 
   void OnWriteDone(bool ok) override {
@@ -54,40 +47,74 @@ class ContributeReactor
       return Finish(ok ? grpc::Status::OK
                        : ToGrpcStatus(absl::CancelledError("client gone")));
     }
-    StartRead(&request_);
+    StartRead(&received_);
   }
 
   void OnDone() override { delete this; }
 
  private:
-  void Begin() {
-    if (!request_.has_header()) {
-      return Finish(ToGrpcStatus(
-          absl::InvalidArgumentError("the first message must be the header")));
+  static constexpr int kChunkField = v1::ContributeRequest::kChunkFieldNumber;
+
+  absl::Status Begin() {
+    v1::ContributeRequest request;
+    RETURN_IF_ERROR(ParseByteBuffer(received_, request));
+    if (!request.has_header()) {
+      return absl::InvalidArgumentError("the first message must be the header");
     }
     has_header_ = true;
-    header_ = request_.header();
-    Answer(engine_->Offer(header_));
+    header_ = std::move(*request.mutable_header());
+    key_ = KeyOf(header_);
+    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                     engine_->Offer(header_));
     // An upload that broke off after its last byte has nothing left to send.
-  }
-
-  void Complete() { Answer(engine_->Complete(header_)); }
-
-  void Answer(const absl::StatusOr<v1::ContributeResponse>& answer) {
-    if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
-    response_ = *answer;
-    if (response_.verdict() == v1::ContributeResponse::UPLOAD &&
-        response_.next_offset() == header_.object().encoded_bytes()) {
+    if (response.verdict() == v1::ContributeResponse::UPLOAD &&
+        !IsOpen(header_.object()) &&
+        response.next_offset() == header_.object().encoded_bytes()) {
       return Complete();
     }
-    finished_ = response_.verdict() != v1::ContributeResponse::UPLOAD;
-    StartWrite(&response_);
+    Answer(response);
+    return absl::OkStatus();
+  }
+
+  // A chunk or the trailer.
+  absl::Status Take() {
+    v1::ContributeRequest fields;
+    Chunk chunk;
+    ASSIGN_OR_RETURN(const bool has_chunk,
+                     ParseByteBuffer(received_, kChunkField, fields, chunk));
+    if (has_chunk == fields.has_trailer() || fields.has_header()) {
+      return absl::InvalidArgumentError(
+          "after the header chunks follow, one in each message, and the "
+          "trailer");
+    }
+    if (fields.has_trailer()) {
+      *header_.mutable_object() = std::move(*fields.mutable_trailer());
+      return Complete();
+    }
+    ASSIGN_OR_RETURN(const bool complete, engine_->Append(key_, chunk));
+    if (complete) return Complete();
+    StartRead(&received_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Complete() {
+    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                     engine_->Complete(header_));
+    Answer(response);
+    return absl::OkStatus();
+  }
+
+  void Answer(const v1::ContributeResponse& response) {
+    finished_ = response.verdict() != v1::ContributeResponse::UPLOAD;
+    sent_ = ToByteBuffer(response);
+    StartWrite(&sent_);
   }
 
   Engine* const engine_;
-  v1::ContributeRequest request_;
-  v1::ContributeResponse response_;
+  grpc::ByteBuffer received_;
+  grpc::ByteBuffer sent_;
   v1::ContributionHeader header_;
+  ContributionKey key_;
   bool has_header_ = false;
   // The verdict that is being written is the last one.
   bool finished_ = false;
@@ -96,7 +123,7 @@ class ContributeReactor
 // Streams stored bytes from an offset on. `Response` has a chunk field; the
 // first response also carries what `Describe` set.
 template <typename Response, typename Stored>
-class DownloadReactor : public grpc::ServerWriteReactor<Response> {
+class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   DownloadReactor(Engine* engine, absl::StatusOr<Stored> stored,
                   uint64_t offset, void (*describe)(const Stored&, Response&))
@@ -107,41 +134,59 @@ class DownloadReactor : public grpc::ServerWriteReactor<Response> {
                        stored->bytes.size(), " bytes"));
     }
     if (!stored.ok()) {
-      this->Finish(ToGrpcStatus(stored.status()));
+      Finish(ToGrpcStatus(stored.status()));
       return;
     }
     stored_ = *std::move(stored);
-    describe(stored_, response_);
-    Write();
+    Response description;
+    describe(stored_, description);
+    Write(description);
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok)
-      return this->Finish(ToGrpcStatus(absl::CancelledError("client gone")));
-    engine_->CountSent(response_.chunk().data().size());
-    if (offset_ == stored_.bytes.size()) return this->Finish(grpc::Status::OK);
-    response_.Clear();
-    Write();
+    if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
+    engine_->CountSent(sending_);
+    if (offset_ == stored_.bytes.size()) return Finish(grpc::Status::OK);
+    Write({});
   }
 
   void OnDone() override { delete this; }
 
  private:
-  void Write() {
+  void Write(const Response& description) {
+    sending_ = 0;
     if (offset_ < stored_.bytes.size()) {
-      *response_.mutable_chunk() = MakeChunk(stored_.bytes, offset_);
-      offset_ += response_.chunk().data().size();
+      const Chunk chunk = CutChunk(stored_.bytes, offset_);
+      buffer_ = ToByteBuffer(description, Response::kChunkFieldNumber, chunk,
+                             stored_.owner);
+      sending_ = chunk.size();
+      offset_ += sending_;
+    } else {
+      buffer_ = ToByteBuffer(description);
     }
-    this->StartWrite(&response_);
+    StartWrite(&buffer_);
   }
 
   Engine* const engine_;
   Stored stored_;
+  // Of the next chunk.
   uint64_t offset_;
-  Response response_;
+  // Bytes of data in the message that is being written.
+  uint64_t sending_ = 0;
+  grpc::ByteBuffer buffer_;
 };
 
-class CoordinatorService : public v1::Coordinator::CallbackService {
+// The calls with bulk data are raw: their reactors see byte buffers.
+using Generated = v1::Coordinator;
+using RawCoordinatorService = Generated::WithRawCallbackMethod_Contribute<
+    Generated::WithRawCallbackMethod_FetchParameters<
+        Generated::WithRawCallbackMethod_FetchUpdate<
+            Generated::WithCallbackMethod_Join<
+                Generated::WithCallbackMethod_Session<
+                    Generated::WithCallbackMethod_Leave<
+                        Generated::Service>>>>>>;
+
+class CoordinatorService : public RawCoordinatorService {
  public:
   explicit CoordinatorService(Engine* engine) : engine_(engine) {}
 
@@ -158,16 +203,17 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
     return NewSessionReactor(engine_);
   }
 
-  grpc::ServerBidiReactor<v1::ContributeRequest, v1::ContributeResponse>*
-  Contribute(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Contribute(
+      grpc::CallbackServerContext*) override {
     return new ContributeReactor(engine_);
   }
 
-  grpc::ServerWriteReactor<v1::FetchParametersResponse>* FetchParameters(
-      grpc::CallbackServerContext*,
-      const v1::FetchParametersRequest* request) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchParameters(
+      grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) override {
+    v1::FetchParametersRequest request;
     return new DownloadReactor<v1::FetchParametersResponse, OpenedParameters>(
-        engine_, engine_->OpenParameters(*request), request->offset(),
+        engine_, Open(*bytes, request, &Engine::OpenParameters),
+        request.offset(),
         [](const OpenedParameters& stored,
            v1::FetchParametersResponse& response) {
           *response.mutable_head() = stored.head;
@@ -175,11 +221,11 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
         });
   }
 
-  grpc::ServerWriteReactor<v1::FetchUpdateResponse>* FetchUpdate(
-      grpc::CallbackServerContext*,
-      const v1::FetchUpdateRequest* request) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchUpdate(
+      grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) override {
+    v1::FetchUpdateRequest request;
     return new DownloadReactor<v1::FetchUpdateResponse, OpenedUpdate>(
-        engine_, engine_->OpenUpdate(*request), request->offset(),
+        engine_, Open(*bytes, request, &Engine::OpenUpdate), request.offset(),
         [](const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
           *response.mutable_head() = stored.head;
           *response.mutable_object() = stored.object;
@@ -194,6 +240,15 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   }
 
  private:
+  // Reads `bytes` into `request` and opens what it asks for.
+  template <typename Request, typename Stored>
+  absl::StatusOr<Stored> Open(
+      grpc::ByteBuffer bytes, Request& request,
+      absl::StatusOr<Stored> (Engine::*open)(const Request&)) {
+    RETURN_IF_ERROR(ParseByteBuffer(bytes, request));
+    return (engine_->*open)(request);
+  }
+
   Engine* const engine_;
 };
 

@@ -11,6 +11,7 @@
 #include "outer_optimizer/merge.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
+#include "quantization/encoded_object.h"
 
 namespace causeway {
 namespace {
@@ -101,16 +102,19 @@ absl::StatusOr<v1::ContributeResponse> Engine::Offer(
     response = coordinator_.Offer(header, options_.now());
   }
   if (response.ok() && response->verdict() == v1::ContributeResponse::UPLOAD) {
-    ASSIGN_OR_RETURN(const uint64_t offset,
-                     staging_.Begin(KeyOf(header), header.object()));
+    const v1::EncodedObject& object = header.object();
+    ASSIGN_OR_RETURN(
+        const uint64_t offset,
+        staging_.Begin(KeyOf(header), object,
+                       MaxEncodedBytes(SpecOf(object), object.size())));
     response->set_next_offset(offset);
   }
   return response;
 }
 
 absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
-                                    const v1::Chunk& chunk) {
-  bytes_received_ += chunk.data().size();
+                                    const Chunk& chunk) {
+  bytes_received_ += chunk.size();
   return staging_.Append(key, chunk);
 }
 
@@ -300,18 +304,18 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   const FragmentContents& before = stored.contents();
 
   std::vector<Effort> efforts;
-  std::vector<std::shared_ptr<const std::string>> owners;
+  std::vector<StagedEncoding> encodings;
   for (const v1::ContributionHeader& header : order.contributions) {
     efforts.push_back(
         {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
-    ASSIGN_OR_RETURN(owners.emplace_back(), staging_.Get(KeyOf(header)));
+    ASSIGN_OR_RETURN(encodings.emplace_back(), staging_.Get(KeyOf(header)));
   }
   ASSIGN_OR_RETURN(const std::vector<float> shares,
                    MergeShares(config.outer_optimizer().weighting(), efforts));
   std::vector<MergeInput> inputs;
-  for (size_t i = 0; i < owners.size(); ++i) {
+  for (size_t i = 0; i < encodings.size(); ++i) {
     inputs.push_back({.spec = SpecFor(sync, sync.uplink_format()),
-                      .encoded = *owners[i],
+                      .encoded = encodings[i].bytes,
                       .share = shares[i]});
   }
   ASSIGN_OR_RETURN(
@@ -339,7 +343,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   commit.head = contents.head;
   commit.merged_norm = after.gradient_norm;
   commit.committed_at = options_.now();
-  for (size_t i = 0; i < owners.size(); ++i) {
+  for (size_t i = 0; i < encodings.size(); ++i) {
     const v1::ContributionHeader& header = order.contributions[i];
     batch.contributions.push_back(
         {.fragment = order.fragment,

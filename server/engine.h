@@ -30,6 +30,7 @@
 #include "common/clock.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "quantization/chunk.h"
 #include "server/coordinator.h"
 #include "server/staging.h"
 #include "server/state_directory.h"
@@ -77,9 +78,11 @@ class Engine {
   // UPLOAD with the offset to go on from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);
-  // True once the chunk was the last one.
-  absl::StatusOr<bool> Append(const ContributionKey& key,
-                              const v1::Chunk& chunk);
+  // True once the chunk was the last one; if the header's description was open,
+  // never.
+  absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk);
+  // The last chunk has come. header.object() is that of the trailer if the one
+  // that was offered was open.
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& header);
   absl::StatusOr<OpenedParameters> OpenParameters(

@@ -172,7 +172,7 @@ class EngineDriver {
       RETURN_IF_ERROR(
           engine_
               ->Append(KeyOf(contribution.header),
-                       MakeChunk(contribution.bytes, offset, kChunkBytes))
+                       CutChunk(contribution.bytes, offset, kChunkBytes))
               .status());
     }
     return engine_->Complete(contribution.header);

@@ -129,7 +129,8 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     request.set_from_version(version);
     ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                          run_.engine().OpenUpdate(request));
-    ASSERT_OK(VerifyEncoding(update.object, update.bytes));
+    ASSERT_OK(
+        VerifyEncoding(update.object, update.bytes, Digest128(update.bytes)));
     ASSERT_OK(DecodeAccumulate(SpecOf(update.object), update.bytes, 1.0f,
                                absl::MakeSpan(theta)));
     EXPECT_EQ(update.head.version(), version + 1);
@@ -246,7 +247,7 @@ TEST_F(EngineTest, AnUploadGoesOnFromWhereItBrokeOff) {
       run_.MakeContribution(a, 0, 0, anchor, Shifted(anchor, 0.01f));
   ASSERT_OK(run_.engine().Offer(from_a.header));
   EXPECT_THAT(run_.engine().Append(KeyOf(from_a.header),
-                                   MakeChunk(from_a.bytes, 0, 1000)),
+                                   CutChunk(from_a.bytes, 0, 1000)),
               IsOkAndHolds(false));
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse offered,
                        run_.engine().Offer(from_a.header));

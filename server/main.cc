@@ -22,6 +22,7 @@
 #include "glog/logging.h"
 #include "server/engine.h"
 #include "server/server.h"
+#include "transport/credentials.h"
 
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");
@@ -32,6 +33,13 @@ ABSL_FLAG(std::string, listen, "0.0.0.0:7070",
           "Address to listen on, host:port. Port 0 takes a free one.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "PEM file: the coordinator's certificate, with its chain. Turns TLS "
+          "on; without it everything is plain text.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
+ABSL_FLAG(std::string, tls_client_ca, "",
+          "PEM file: authorities of clients' certificates. Clients must then "
+          "show one (mutual TLS).");
 ABSL_FLAG(bool, exit_when_finished, false,
           "End once the run is finished and its islands have left.");
 
@@ -49,16 +57,23 @@ bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
 }
 
 absl::Status Run() {
+  const Clock now = SteadyWallClock();
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
+                   MakeServerCredentials(
+                       {.tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                        .tls_key = absl::GetFlag(FLAGS_tls_key),
+                        .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)},
+                       now()));
   ASSIGN_OR_RETURN(const v1::RunConfig config,
                    LoadRunConfig(absl::GetFlag(FLAGS_config)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Start({.state_dir = absl::GetFlag(FLAGS_state_dir),
                                   .config = config,
                                   .random = std::random_device{}(),
-                                  .now = SteadyWallClock()}));
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<CoordinatorServer> server,
-      CoordinatorServer::Start(engine.get(), absl::GetFlag(FLAGS_listen)));
+                                  .now = now}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server,
+                   CoordinatorServer::Start(
+                       engine.get(), absl::GetFlag(FLAGS_listen), credentials));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
     const std::string port = absl::StrCat(server->port(), "\n");
@@ -67,7 +82,6 @@ absl::Status Run() {
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
 
-  const Clock now = SteadyWallClock();
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/server.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -14,7 +16,8 @@
 namespace causeway {
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
-    Engine* engine, const std::string& address) {
+    Engine* engine, const std::string& address,
+    std::shared_ptr<grpc::ServerCredentials> credentials) {
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer);
   server->coordinator_ = NewCoordinatorService(engine);
   server->status_ = NewStatusService(engine);
@@ -30,8 +33,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.SetMaxReceiveMessageSize(4 << 20);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
-                           &server->port_);
+  builder.AddListeningPort(address, std::move(credentials), &server->port_);
   builder.RegisterService(server->coordinator_.get());
   builder.RegisterService(server->status_.get());
   server->server_ = builder.BuildAndStart();

@@ -4,8 +4,10 @@
 // A listening coordinator: an Engine behind gRPC, with health checking and
 // reflection on.
 //
-//   ASSIGN_OR_RETURN(auto server, CoordinatorServer::Start(engine.get(),
-//   "[::]:7070")); LOG(INFO) << server->port();
+//   ASSIGN_OR_RETURN(auto server,
+//                    CoordinatorServer::Start(engine.get(), "[::]:7070",
+//                                             credentials));
+//   LOG(INFO) << server->port();
 //   server->Shutdown(absl::Seconds(2));
 #ifndef SERVER_SERVER_H_
 #define SERVER_SERVER_H_
@@ -23,11 +25,13 @@ namespace causeway {
 class CoordinatorServer {
  public:
   // Listens on `address` (host:port; port 0 takes a free one). `engine`
-  // outlives the server. No encryption, no authentication: for trusted
-  // networks only.
+  // outlives the server. `credentials` as transport/credentials.h makes them;
+  // plain text, without authentication, is for trusted networks only.
   //   UNAVAILABLE  the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
-      Engine* engine, const std::string& address);
+      Engine* engine, const std::string& address,
+      std::shared_ptr<grpc::ServerCredentials> credentials =
+          grpc::InsecureServerCredentials());
   // Shuts down without grace if Shutdown was not called.
   ~CoordinatorServer();
 

@@ -24,14 +24,49 @@ bool IsSame(const v1::EncodedObject& a, const v1::EncodedObject& b) {
 
 }  // namespace
 
+struct Staging::Upload {
+  Upload(const v1::EncodedObject& described, PooledBuffer memory)
+      : buffer(std::move(memory)), object(described), assembler(buffer.bytes) {}
+
+  const PooledBuffer buffer;
+  // What used_ holds of it. Guarded by Staging::mu_.
+  uint64_t accounted = 0;
+
+  absl::Mutex mu;
+  v1::EncodedObject object ABSL_GUARDED_BY(mu);
+  ChunkAssembler assembler ABSL_GUARDED_BY(mu);
+  bool verified ABSL_GUARDED_BY(mu) = false;
+
+  // Whether an upload of `offered` may go on with these bytes; if so, they are
+  // described by it from now on.
+  bool Adopt(const v1::EncodedObject& offered) ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    if (IsOpen(offered)) return false;
+    if (!IsOpen(object)) return IsSame(object, offered);
+    if (offered.encoded_bytes() < assembler.next_offset()) return false;
+    object = offered;
+    return true;
+  }
+
+  bool IsVerified() ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    return verified;
+  }
+};
+
 absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
-                                        const v1::EncodedObject& object) {
+                                        const v1::EncodedObject& object,
+                                        uint64_t max_bytes) {
   absl::MutexLock lock(&mu_);
   const auto found = uploads_.find(key);
   if (found != uploads_.end()) {
-    const v1::EncodedObject& present = found->second->object;
-    if (IsSame(present, object)) return found->second->assembler.next_offset();
-    if (found->second->verified) {
+    Upload& present = *found->second;
+    if (present.Adopt(object)) {
+      Account(present, object.encoded_bytes());
+      absl::MutexLock upload_lock(&present.mu);
+      return present.assembler.next_offset();
+    }
+    if (present.IsVerified()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "island ", key.island_id, " (incarnation ", key.incarnation,
           ") has handed in other bytes for fragment ", key.fragment,
@@ -40,64 +75,93 @@ absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
     }
     EraseLocked(found);
   }
-  if (object.encoded_bytes() > capacity_ - used_) {
+  const uint64_t bytes = IsOpen(object) ? max_bytes : object.encoded_bytes();
+  if (bytes > capacity_ - used_) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the memory for uploads is full (", used_, " of ", capacity_,
-        " bytes, ", object.encoded_bytes(), " more asked for); retry later"));
+        " bytes, ", bytes, " more asked for); retry later"));
   }
-  used_ += object.encoded_bytes();
-  uploads_.emplace(key, std::make_unique<Upload>(object));
+  auto upload = std::make_shared<Upload>(object, pool_.Take(max_bytes));
+  Account(*upload, bytes);
+  uploads_.emplace(key, std::move(upload));
   return 0;
 }
 
 absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
-                                     const v1::Chunk& chunk) {
-  absl::MutexLock lock(&mu_);
-  const auto found = uploads_.find(key);
-  if (found == uploads_.end()) return NoUpload(key);
-  ChunkAssembler& assembler = found->second->assembler;
-  if (chunk.offset() != assembler.next_offset()) {
-    return absl::UnavailableError(absl::StrCat(
-        "the upload of island ", key.island_id, " goes on at offset ",
-        assembler.next_offset(), ", but a chunk of offset ", chunk.offset(),
-        " came; offer the contribution again"));
+                                     const Chunk& chunk) {
+  const std::shared_ptr<Upload> upload = Find(key);
+  if (upload == nullptr) return NoUpload(key);
+  absl::MutexLock lock(&upload->mu);
+  const uint64_t begin = upload->assembler.next_offset();
+  if (chunk.offset != begin || upload->verified) {
+    return absl::UnavailableError(
+        absl::StrCat("the upload of island ", key.island_id,
+                     " goes on at offset ", begin, ", but a chunk of offset ",
+                     chunk.offset, " came; offer the contribution again"));
   }
-  RETURN_IF_ERROR(assembler.Add(chunk));
-  return assembler.complete();
+  const v1::EncodedObject& object = upload->object;
+  if (!IsOpen(object) && chunk.size() > object.encoded_bytes() - begin) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "chunk of ", chunk.size(), " bytes at offset ", begin,
+        " goes beyond the object's ", object.encoded_bytes(), " bytes"));
+  }
+  RETURN_IF_ERROR(upload->assembler.Add(chunk));
+  return !IsOpen(object) &&
+         upload->assembler.next_offset() == object.encoded_bytes();
 }
 
 absl::Status Staging::Verify(const ContributionKey& key,
                              const v1::EncodedObject& object) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const std::string> bytes, Get(key));
-  // Outside the lock: this reads every byte.
-  const absl::Status verified = VerifyEncoding(object, *bytes);
+  const std::shared_ptr<Upload> upload = Find(key);
+  if (upload == nullptr) return NoUpload(key);
+  absl::Status verified;
+  absl::string_view bytes;
+  std::string digest;
+  {
+    absl::MutexLock lock(&upload->mu);
+    const uint64_t received = upload->assembler.next_offset();
+    if (IsOpen(upload->object)) {
+      verified = CheckTrailer(object, upload->object);
+      // Closed: nothing can be appended from here on.
+      if (verified.ok()) upload->object = object;
+    } else if (!IsSame(upload->object, object)) {
+      return NoUpload(key);
+    } else if (received < object.encoded_bytes()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the upload of island ", key.island_id, " to fragment ", key.fragment,
+          " has ", received, " of ", object.encoded_bytes(), " bytes"));
+    }
+    bytes = absl::string_view(upload->buffer.bytes.data(), received);
+    digest = upload->assembler.digest();
+  }
+  // Outside the locks: this reads every byte.
+  if (verified.ok()) verified = VerifyEncoding(object, bytes, digest);
   absl::MutexLock lock(&mu_);
   const auto found = uploads_.find(key);
-  if (found == uploads_.end() || found->second->bytes != bytes ||
-      !IsSame(found->second->object, object)) {
-    return NoUpload(key);
-  }
+  if (found == uploads_.end() || found->second != upload) return NoUpload(key);
   if (!verified.ok()) {
     EraseLocked(found);
     return verified;
   }
-  found->second->verified = true;
+  Account(*upload, object.encoded_bytes());
+  absl::MutexLock upload_lock(&upload->mu);
+  upload->verified = true;
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const std::string>> Staging::Get(
-    const ContributionKey& key) const {
-  absl::MutexLock lock(&mu_);
-  const auto found = uploads_.find(key);
-  if (found == uploads_.end()) return NoUpload(key);
-  const Upload& upload = *found->second;
-  if (!upload.assembler.complete()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the upload of island ", key.island_id, " to fragment ",
-                     key.fragment, " has ", upload.assembler.next_offset(),
-                     " of ", upload.object.encoded_bytes(), " bytes"));
+absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {
+  const std::shared_ptr<Upload> upload = Find(key);
+  if (upload == nullptr) return NoUpload(key);
+  absl::MutexLock lock(&upload->mu);
+  const uint64_t received = upload->assembler.next_offset();
+  if (!upload->verified) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the upload of island ", key.island_id, " to fragment ", key.fragment,
+        " has ", received, " bytes so far, not verified"));
   }
-  return std::shared_ptr<const std::string>(upload.bytes);
+  return StagedEncoding{
+      .bytes = absl::string_view(upload->buffer.bytes.data(), received),
+      .owner = upload->buffer.owner};
 }
 
 void Staging::Discard(const ContributionKey& key) {
@@ -114,8 +178,20 @@ void Staging::DiscardBefore(uint32_t fragment, uint64_t version) {
   while (upload != end) upload = EraseLocked(upload);
 }
 
+std::shared_ptr<Staging::Upload> Staging::Find(
+    const ContributionKey& key) const {
+  absl::MutexLock lock(&mu_);
+  const auto found = uploads_.find(key);
+  return found == uploads_.end() ? nullptr : found->second;
+}
+
+void Staging::Account(Upload& upload, uint64_t bytes) {
+  used_ += bytes - upload.accounted;
+  upload.accounted = bytes;
+}
+
 Staging::Uploads::iterator Staging::EraseLocked(Uploads::iterator upload) {
-  used_ -= upload->second->object.encoded_bytes();
+  Account(*upload->second, 0);
   return uploads_.erase(upload);
 }
 

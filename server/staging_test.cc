@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,8 +21,8 @@
 namespace causeway {
 namespace {
 
+using testing::Field;
 using testing::HasSubstr;
-using testing::Pointee;
 
 constexpr uint64_t kValues = 64;
 constexpr uint64_t kBytes = kValues * sizeof(float);
@@ -44,6 +45,15 @@ struct Encoded {
   v1::EncodedObject object;
 };
 
+absl::StatusOr<uint64_t> Begin(Staging& staging, const ContributionKey& key,
+                               const v1::EncodedObject& object) {
+  return staging.Begin(key, object, kBytes);
+}
+
+auto HoldsBytes(const std::string& bytes) {
+  return IsOkAndHolds(Field(&StagedEncoding::bytes, absl::string_view(bytes)));
+}
+
 // Appends [from, end) in chunks of `chunk` bytes.
 absl::Status Upload(Staging& staging, const ContributionKey& key,
                     const Encoded& encoded, uint64_t from = 0,
@@ -51,7 +61,7 @@ absl::Status Upload(Staging& staging, const ContributionKey& key,
   const absl::string_view bytes(encoded.bytes.data(), end);
   for (uint64_t offset = from; offset < end; offset += chunk) {
     ASSIGN_OR_RETURN(const bool complete,
-                     staging.Append(key, MakeChunk(bytes, offset, chunk)));
+                     staging.Append(key, CutChunk(bytes, offset, chunk)));
     EXPECT_EQ(complete, offset + chunk >= kBytes);
   }
   return absl::OkStatus();
@@ -60,30 +70,31 @@ absl::Status Upload(Staging& staging, const ContributionKey& key,
 TEST(StagingTest, TakesAnUploadAndGivesItsBytes) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
   EXPECT_EQ(staging.used_bytes(), kBytes) << "memory is taken at the beginning";
   ASSERT_OK(Upload(staging, Key("a"), encoded));
   EXPECT_OK(staging.Verify(Key("a"), encoded.object));
-  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(encoded.bytes)));
+  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(encoded.bytes));
 }
 
 TEST(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
   EXPECT_THAT(staging.Get(Key("a")),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has 100 of 256 bytes")));
+                       HasSubstr("has 100 bytes so far")));
   EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has 100 of 256 bytes")));
 
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(100));
+  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(100));
   ASSERT_OK(Upload(staging, Key("a"), encoded, 100));
   EXPECT_OK(staging.Verify(Key("a"), encoded.object));
-  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(encoded.bytes)));
+  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(encoded.bytes));
   // A whole one is offered again after a lost answer.
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(kBytes));
+  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(kBytes));
   EXPECT_EQ(staging.used_bytes(), kBytes);
 }
 
@@ -91,25 +102,26 @@ TEST(StagingTest, OtherBytesUnderTheSameKeyStartOver) {
   Staging staging(kBytes);
   const Encoded old_bytes(1.5f);
   const Encoded new_bytes(2.5f);
-  ASSERT_OK(staging.Begin(Key("a"), old_bytes.object));
+  ASSERT_OK(Begin(staging, Key("a"), old_bytes.object));
   ASSERT_OK(Upload(staging, Key("a"), old_bytes, 0, 100));
-  EXPECT_THAT(staging.Begin(Key("a"), new_bytes.object), IsOkAndHolds(0));
+  EXPECT_THAT(Begin(staging, Key("a"), new_bytes.object), IsOkAndHolds(0));
   EXPECT_EQ(staging.used_bytes(), kBytes) << "the old memory is given back";
   ASSERT_OK(Upload(staging, Key("a"), new_bytes));
-  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(new_bytes.bytes)));
+  ASSERT_OK(staging.Verify(Key("a"), new_bytes.object));
+  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(new_bytes.bytes));
 }
 
 TEST(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
   Staging staging(2 * kBytes);
   const Encoded counted(1.5f);
   const Encoded other(2.5f);
-  ASSERT_OK(staging.Begin(Key("a"), counted.object));
+  ASSERT_OK(Begin(staging, Key("a"), counted.object));
   ASSERT_OK(Upload(staging, Key("a"), counted));
   ASSERT_OK(staging.Verify(Key("a"), counted.object));
   EXPECT_THAT(
-      staging.Begin(Key("a"), other.object),
+      Begin(staging, Key("a"), other.object),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("island a")));
-  EXPECT_THAT(staging.Get(Key("a")), IsOkAndHolds(Pointee(counted.bytes)));
+  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(counted.bytes));
 }
 
 TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
@@ -117,8 +129,8 @@ TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
   Staging staging(kBytes);
   const Encoded first(1.5f);
   const Encoded second(2.5f);
-  ASSERT_OK(staging.Begin(Key("a"), first.object));
-  ASSERT_OK(staging.Begin(Key("a"), second.object));
+  ASSERT_OK(Begin(staging, Key("a"), first.object));
+  ASSERT_OK(Begin(staging, Key("a"), second.object));
   ASSERT_OK(Upload(staging, Key("a"), second));
   EXPECT_THAT(staging.Verify(Key("a"), first.object),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offer")));
@@ -128,9 +140,9 @@ TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
 TEST(StagingTest, MemoryIsBoundedAndComesBack) {
   Staging staging(2 * kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
-  ASSERT_OK(staging.Begin(Key("b"), encoded.object));
-  EXPECT_THAT(staging.Begin(Key("c"), encoded.object),
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("b"), encoded.object));
+  EXPECT_THAT(Begin(staging, Key("c"), encoded.object),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("512 of 512 bytes, 256 more asked for")));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
@@ -141,16 +153,16 @@ TEST(StagingTest, MemoryIsBoundedAndComesBack) {
   staging.Discard(Key("b"));
   staging.Discard(Key("never begun"));
   EXPECT_EQ(staging.used_bytes(), kBytes);
-  EXPECT_OK(staging.Begin(Key("c"), encoded.object));
+  EXPECT_OK(Begin(staging, Key("c"), encoded.object));
 }
 
 TEST(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
   Staging staging(kBytes);
   v1::EncodedObject huge;
-  ASSERT_OK(staging.Begin(Key("a"), Encoded(1.5f).object));
+  ASSERT_OK(Begin(staging, Key("a"), Encoded(1.5f).object));
   for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - kBytes + 1}) {
     huge.set_encoded_bytes(bytes);
-    EXPECT_THAT(staging.Begin(Key("b"), huge),
+    EXPECT_THAT(staging.Begin(Key("b"), huge, bytes),
                 StatusIs(absl::StatusCode::kResourceExhausted));
   }
   EXPECT_EQ(staging.used_bytes(), kBytes);
@@ -159,19 +171,19 @@ TEST(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
 TEST(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), Encoded(2.5f)));
   EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
               StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(staging.used_bytes(), 0);
   // The island sends them again, from the beginning.
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
 }
 
 TEST(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   Staging staging(kBytes);
   const Encoded encoded(NAN);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), encoded));
   EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
               StatusIs(absl::StatusCode::kInvalidArgument));
@@ -181,12 +193,14 @@ TEST(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
 TEST(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
-  v1::Chunk damaged = MakeChunk(encoded.bytes, 0, 100);
-  (*damaged.mutable_data())[50] ^= 1;
-  EXPECT_THAT(staging.Append(Key("a"), damaged),
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
+  Chunk chunk = CutChunk(encoded.bytes, 0, 100);
+  std::string damaged(chunk.pieces[0]);
+  damaged[50] ^= 1;
+  chunk.pieces = {damaged};
+  EXPECT_THAT(staging.Append(Key("a"), chunk),
               StatusIs(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
   EXPECT_OK(Upload(staging, Key("a"), encoded));
 }
 
@@ -196,7 +210,7 @@ TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
   for (const absl::Status& status :
-       {staging.Append(Key("a"), MakeChunk(encoded.bytes, 0)).status(),
+       {staging.Append(Key("a"), CutChunk(encoded.bytes, 0)).status(),
         staging.Verify(Key("a"), encoded.object),
         staging.Get(Key("a")).status()}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
@@ -208,10 +222,10 @@ TEST(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
   // After a reconnect the old stream's last chunks may still trickle in.
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
   EXPECT_THAT(
-      staging.Append(Key("a"), MakeChunk(encoded.bytes, 0, 100)),
+      staging.Append(Key("a"), CutChunk(encoded.bytes, 0, 100)),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offset 100")));
   EXPECT_OK(Upload(staging, Key("a"), encoded, 100));
 }
@@ -223,7 +237,7 @@ TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
     for (uint64_t version = 0; version < 4; ++version) {
       for (const std::string island : {"a", "b"}) {
         ASSERT_OK(
-            staging.Begin(Key(island, fragment, version), encoded.object));
+            Begin(staging, Key(island, fragment, version), encoded.object));
       }
     }
   }
@@ -232,7 +246,7 @@ TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
   for (uint32_t fragment = 0; fragment < 3; ++fragment) {
     for (uint64_t version = 0; version < 4; ++version) {
       const auto appended = staging.Append(Key("b", fragment, version),
-                                           MakeChunk(encoded.bytes, 0));
+                                           CutChunk(encoded.bytes, 0));
       EXPECT_EQ(appended.ok(), fragment != 1 || version >= 3)
           << "fragment " << fragment << ", version " << version;
     }
@@ -242,13 +256,141 @@ TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
 TEST(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
-  ASSERT_OK(staging.Begin(Key("a"), encoded.object));
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), encoded));
-  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const std::string> bytes,
-                       staging.Get(Key("a")));
+  ASSERT_OK(staging.Verify(Key("a"), encoded.object));
+  ASSERT_OK_AND_ASSIGN(const StagedEncoding staged, staging.Get(Key("a")));
   staging.DiscardBefore(0, 1);
-  ASSERT_OK(staging.Begin(Key("b"), Encoded(2.5f).object));
-  EXPECT_EQ(*bytes, encoded.bytes);
+  ASSERT_OK(Begin(staging, Key("b"), Encoded(2.5f).object));
+  EXPECT_EQ(staged.bytes, absl::string_view(encoded.bytes));
+}
+
+// The upload of a sender that still encodes.
+class OpenUploadTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    EXPECT_THAT(Begin(staging_, kKey, open_), IsOkAndHolds(0));
+  }
+  absl::Status Add(uint64_t from, uint64_t end) {
+    const absl::string_view bytes(encoded_.bytes.data(), end);
+    ASSIGN_OR_RETURN(const bool complete,
+                     staging_.Append(kKey, CutChunk(bytes, from)));
+    EXPECT_FALSE(complete) << "only the trailer can say so";
+    return absl::OkStatus();
+  }
+
+  const ContributionKey kKey = Key("a");
+  const Encoded encoded_{1.5f};
+  const v1::EncodedObject open_ = DescribeOpen({}, kValues);
+  Staging staging_{kBytes};
+};
+
+TEST_F(OpenUploadTest, IsCompleteByItsTrailer) {
+  EXPECT_EQ(staging_.used_bytes(), kBytes) << "the most it can have";
+  ASSERT_OK(Add(0, 100));
+  ASSERT_OK(Add(100, kBytes));
+  EXPECT_OK(staging_.Verify(kKey, encoded_.object));
+  EXPECT_THAT(staging_.Get(kKey), HoldsBytes(encoded_.bytes));
+}
+
+TEST_F(OpenUploadTest, GoesOnUnderItsWholeDescription) {
+  ASSERT_OK(Add(0, 100));
+  EXPECT_THAT(Begin(staging_, kKey, encoded_.object), IsOkAndHolds(100));
+  ASSERT_OK(Upload(staging_, kKey, encoded_, 100, kBytes, 1000));
+  EXPECT_OK(staging_.Verify(kKey, encoded_.object));
+  EXPECT_THAT(staging_.Get(kKey), HoldsBytes(encoded_.bytes));
+}
+
+TEST_F(OpenUploadTest, ThatGoesOnWithOtherBytesIsFoundOut) {
+  ASSERT_OK(Add(0, 100));
+  const Encoded other(2.5f);
+  EXPECT_THAT(Begin(staging_, kKey, other.object), IsOkAndHolds(100));
+  ASSERT_OK(Upload(staging_, kKey, other, 100, kBytes, 1000));
+  EXPECT_THAT(staging_.Verify(kKey, other.object),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_THAT(Begin(staging_, kKey, other.object), IsOkAndHolds(0));
+}
+
+TEST_F(OpenUploadTest, OfferedOpenAgainStartsOver) {
+  ASSERT_OK(Add(0, 100));
+  EXPECT_THAT(Begin(staging_, kKey, open_), IsOkAndHolds(0));
+  EXPECT_EQ(staging_.used_bytes(), kBytes);
+  ASSERT_OK(Add(0, kBytes));
+  EXPECT_OK(staging_.Verify(kKey, encoded_.object));
+}
+
+TEST_F(OpenUploadTest, AWrongTrailerDiscardsIt) {
+  struct Case {
+    const char* what;
+    std::function<void(v1::EncodedObject&)> damage;
+    absl::StatusCode code;
+  };
+  const Case cases[] = {
+      {"lacks the size",
+       [](v1::EncodedObject& object) { object = DescribeOpen({}, kValues); },
+       absl::StatusCode::kInvalidArgument},
+      {"the header said 64",
+       [](v1::EncodedObject& object) { object.set_size(kValues - 1); },
+       absl::StatusCode::kInvalidArgument},
+      {"the header said",
+       [](v1::EncodedObject& object) { object.set_format(v1::E3M0); },
+       absl::StatusCode::kInvalidArgument},
+      {"with 256 bytes, described as 255",
+       [](v1::EncodedObject& object) { object.set_encoded_bytes(kBytes - 1); },
+       absl::StatusCode::kDataLoss},
+      {"with 256 bytes, described as 1",
+       [](v1::EncodedObject& object) {
+         object.set_encoded_bytes(UINT64_MAX - 7);
+       },
+       absl::StatusCode::kDataLoss},
+      {"digest",
+       [](v1::EncodedObject& object) {
+         object.set_digest(std::string(16, 'x'));
+       },
+       absl::StatusCode::kDataLoss},
+      {"digest", [](v1::EncodedObject& object) { object.clear_digest(); },
+       absl::StatusCode::kDataLoss},
+  };
+  for (const Case& wrong : cases) {
+    ASSERT_OK(Begin(staging_, kKey, open_));
+    ASSERT_OK(Add(0, kBytes));
+    v1::EncodedObject trailer = encoded_.object;
+    wrong.damage(trailer);
+    EXPECT_THAT(staging_.Verify(kKey, trailer),
+                StatusIs(wrong.code, HasSubstr(wrong.what)));
+    EXPECT_EQ(staging_.used_bytes(), 0);
+  }
+}
+
+TEST_F(OpenUploadTest, ATrailerBeforeTheLastChunkDiscardsIt) {
+  ASSERT_OK(Add(0, 100));
+  EXPECT_THAT(
+      staging_.Verify(kKey, encoded_.object),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("with 100 bytes")));
+  EXPECT_EQ(staging_.used_bytes(), 0);
+}
+
+TEST_F(OpenUploadTest, AChunkBeyondTheMostItCanHaveIsRefused) {
+  ASSERT_OK(Add(0, kBytes));
+  const std::string more(kBytes + 1, 'x');
+  EXPECT_THAT(staging_.Append(kKey, CutChunk(more, kBytes)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("beyond the object's 256 bytes")));
+  EXPECT_OK(staging_.Verify(kKey, encoded_.object));
+}
+
+TEST_F(OpenUploadTest, NothingIsAppendedToVerifiedBytes) {
+  // An encoding of fewer bytes than it might have had.
+  Staging staging(2 * kBytes);
+  ASSERT_OK(staging.Begin(kKey, open_, 2 * kBytes));
+  EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
+  ASSERT_OK(staging.Append(kKey, CutChunk(encoded_.bytes, 0)));
+  ASSERT_OK(staging.Verify(kKey, encoded_.object));
+  EXPECT_EQ(staging.used_bytes(), kBytes) << "the rest is given back";
+  const std::string more(kBytes + 1, 'x');
+  EXPECT_THAT(staging.Append(kKey, CutChunk(more, kBytes)),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(staging.Get(kKey), HoldsBytes(encoded_.bytes));
 }
 
 TEST(StagingTest, IslandsUploadAtTheSameTime) {
@@ -261,10 +403,10 @@ TEST(StagingTest, IslandsUploadAtTheSameTime) {
       const Encoded encoded(static_cast<float>(i));
       for (uint64_t version = 0; version < kVersions; ++version) {
         const ContributionKey key = Key(absl::StrCat("island-", i), 0, version);
-        ASSERT_THAT(staging.Begin(key, encoded.object), IsOkAndHolds(0));
+        ASSERT_THAT(Begin(staging, key, encoded.object), IsOkAndHolds(0));
         ASSERT_OK(Upload(staging, key, encoded, 0, kBytes, 7));
         ASSERT_OK(staging.Verify(key, encoded.object));
-        ASSERT_THAT(staging.Get(key), IsOkAndHolds(Pointee(encoded.bytes)));
+        ASSERT_THAT(staging.Get(key), HoldsBytes(encoded.bytes));
         staging.Discard(key);
       }
     });

@@ -128,12 +128,13 @@ absl::Status Island::Download(const v1::JoinResponse& joined,
     ParametersDownload download;
     while (true) {
       *request.mutable_identity() = session_.view().identity;
-      const absl::Status fetched = client_->FetchParameters(request, download);
+      const absl::Status fetched = client_->FetchParameters(
+          request, map.size(head.fragment()) * sizeof(float), download);
       if (fetched.ok()) break;
       if (!IsRetryable(fetched) || session_.view().stopping) return fetched;
       const absl::Duration pause = backoff.Next();
       LOG(WARNING) << "fetching fragment " << head.fragment() << " ("
-                   << download.received
+                   << download.bytes.received().size()
                    << " bytes so far): " << fetched.message()
                    << "; next try in " << absl::FormatDuration(pause);
       const absl::Time until = options_.now() + pause;
@@ -148,7 +149,8 @@ absl::Status Island::Download(const v1::JoinResponse& joined,
           " values, but ", download.bytes.size(), " bytes came"));
     }
     std::vector<float> values(map.size(head.fragment()));
-    std::memcpy(values.data(), download.bytes.data(), download.bytes.size());
+    std::memcpy(values.data(), download.bytes.received().data(),
+                download.bytes.size());
     map.Scatter(head.fragment(), values, absl::MakeSpan(parameters));
     LOG(INFO) << "fetched fragment " << head.fragment() << " at version "
               << head.version() << " (" << download.bytes.size() << " bytes)";

@@ -25,6 +25,7 @@
 #include "common/status_macros.h"
 #include "common/termination.h"
 #include "glog/logging.h"
+#include "transport/credentials.h"
 #include "worker/island.h"
 #include "worker/single_rank_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
@@ -38,6 +39,12 @@ ABSL_FLAG(std::vector<std::string>, data, {},
           "tokenizer, else token files (see `causeway prepare`).");
 ABSL_FLAG(int, threads, 0,
           "Threads that compute. 0 takes one for each processor.");
+ABSL_FLAG(std::string, tls_ca, "",
+          "PEM file: authorities of the coordinator's certificate. Turns TLS "
+          "on; without it everything is plain text.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "PEM file: this island's certificate, if the coordinator wants one.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 
 namespace causeway {
@@ -82,8 +89,15 @@ absl::Status Run() {
         {.data = data, .shard = joined.shard(), .threads = threads},
         std::move(parameters));
   };
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<grpc::ChannelCredentials> credentials,
+      MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_tls_ca),
+                              .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                              .tls_key = absl::GetFlag(FLAGS_tls_key)},
+                             options.now()));
   const std::unique_ptr<CoordinatorClient> client =
-      NewGrpcCoordinatorClient({.address = absl::GetFlag(FLAGS_coordinator)});
+      NewGrpcCoordinatorClient({.address = absl::GetFlag(FLAGS_coordinator),
+                                .credentials = credentials});
   Island island(std::move(options), client.get());
 
   absl::Notification done;

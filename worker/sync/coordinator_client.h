@@ -13,10 +13,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "proto/coordinator.pb.h"
+#include "worker/sync/incoming_bytes.h"
+#include "worker/sync/streamed_encoding.h"
 
 namespace causeway {
 
@@ -26,16 +28,13 @@ struct UpdateDownload {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
-  std::string encoded;
-  // Bytes of `encoded` that have arrived.
-  uint64_t received = 0;
+  IncomingBytes encoded;
 };
 
 struct ParametersDownload {
   v1::FragmentHead head;
   // Little-endian fp32.
-  std::string bytes;
-  uint64_t received = 0;
+  IncomingBytes bytes;
 };
 
 // The control stream. One thread may write while another reads.
@@ -59,18 +58,23 @@ class CoordinatorClient {
 
   virtual std::unique_ptr<ControlStream> OpenSession() = 0;
 
-  // Offers the contribution and uploads what the coordinator has not got yet.
-  // The verdict is ACCEPTED or LATE.
+  // Offers the contribution and uploads what the coordinator has not got yet,
+  // encoding on meanwhile if the encoding is not complete. The header's object
+  // is the encoding's. The verdict is ACCEPTED or LATE.
   virtual absl::StatusOr<v1::ContributeResponse> Contribute(
-      const v1::ContributionHeader& header, absl::string_view encoded) = 0;
+      v1::ContributionHeader header, StreamedEncoding& encoding) = 0;
 
-  // Verified by length and digest; not decoded.
-  virtual absl::Status FetchUpdate(const v1::FetchUpdateRequest& request,
-                                   UpdateDownload& download) = 0;
+  // Verified by length and digest, at the end; not decoded. `progress` is
+  // called after each piece that has come; its error ends the call. An update
+  // of more than `max_bytes` is refused. When a try finds that an earlier one
+  // was of no use, `download` begins anew and the call fails.
+  virtual absl::Status FetchUpdate(
+      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+      UpdateDownload& download, absl::FunctionRef<absl::Status()> progress) = 0;
 
   // Verified against head.digest.
   virtual absl::Status FetchParameters(
-      const v1::FetchParametersRequest& request,
+      const v1::FetchParametersRequest& request, uint64_t max_bytes,
       ParametersDownload& download) = 0;
 
   virtual absl::Status Leave(const v1::LeaveRequest& request) = 0;

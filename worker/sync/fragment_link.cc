@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/backoff.h"
-#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
@@ -127,12 +126,14 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
     to_send.swap(to_send_);
   }
   if (to_send.has_value()) {
-    Encoded& encoded = contribution_.emplace();
-    ASSIGN_OR_RETURN(encoded.bytes, Encode(options_.uplink, to_send->values));
-    encoded.object = DescribeEncoding(options_.uplink, to_send->values.size(),
-                                      encoded.bytes);
-    encoded.tokens = to_send->tokens;
-    encoded.inner_steps = to_send->inner_steps;
+    RETURN_IF_ERROR(CheckCodecSpec(options_.uplink));
+    RETURN_IF_ERROR(
+        CheckEncodeOptions(options_.uplink, options_.uplink_options));
+    contribution_.emplace(Contribution{
+        .encoding = StreamedEncoding(options_.uplink, options_.uplink_options,
+                                     std::move(to_send->values)),
+        .tokens = to_send->tokens,
+        .inner_steps = to_send->inner_steps});
     offered_on_connection_.reset();
   }
   if (view.state.heads_size() <= static_cast<int>(options_.fragment)) {
@@ -142,6 +143,7 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
     ASSIGN_OR_RETURN(FragmentUpdate update, DownloadUpdate(view));
     contribution_.reset();
     update_download_ = {};
+    update_decoder_.reset();
     parameters_download_ = {};
     absl::MutexLock lock(&mu_);
     ready_ = std::move(update);
@@ -163,15 +165,18 @@ bool FragmentLink::MayOffer(const IslandView& view) const {
 }
 
 absl::Status FragmentLink::Contribute(const IslandView& view) {
+  StreamedEncoding& encoding = contribution_->encoding;
+  // What broke off is resumed, and only a whole description says of what.
+  if (contribution_->offered) encoding.Await(encoding.max_bytes());
+  contribution_->offered = true;
   v1::ContributionHeader header;
   *header.mutable_identity() = view.identity;
   header.set_fragment(options_.fragment);
   header.set_base_version(version_);
   header.set_tokens(contribution_->tokens);
   header.set_inner_steps(contribution_->inner_steps);
-  *header.mutable_object() = contribution_->object;
   ASSIGN_OR_RETURN(const v1::ContributeResponse response,
-                   client_->Contribute(header, contribution_->bytes));
+                   client_->Contribute(std::move(header), encoding));
   if (response.verdict() == v1::ContributeResponse::LATE) {
     LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
               << " closed without this island; its progress "
@@ -187,27 +192,27 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
   request.set_fragment(options_.fragment);
   request.set_from_version(version_);
   if (contribution_.has_value()) {
-    request.set_contribution_digest(contribution_->object.digest());
+    // Empty while it is not complete: then nobody has accepted it.
+    request.set_contribution_digest(contribution_->encoding.object().digest());
   }
-  const absl::Status fetched = client_->FetchUpdate(request, update_download_);
+  if (update_download_.encoded.received().empty()) update_decoder_.reset();
+  const absl::Status fetched = client_->FetchUpdate(
+      request, MaxEncodedBytes(options_.downlink, anchor_.size()),
+      update_download_, [this] { return DecodeUpdate(); });
   if (fetched.code() == absl::StatusCode::kNotFound) {
     LOG(WARNING) << "fragment " << options_.fragment << ": "
                  << fetched.message() << "; fetching the parameters";
     return DownloadParameters(view);
   }
   RETURN_IF_ERROR(fetched);
-  RETURN_IF_ERROR(CheckDescription(update_download_.object, options_.downlink,
-                                   anchor_.size()));
+  RETURN_IF_ERROR(DecodeUpdate());
+  ASSIGN_OR_RETURN(DecodedUpdate decoded, update_decoder_->Finish());
   FragmentUpdate update{.from_version = version_,
                         .head = update_download_.head,
-                        .includes_island = update_download_.includes_island};
-  update.change.resize(anchor_.size());
-  RETURN_IF_ERROR(Decode(options_.downlink, update_download_.encoded,
-                         absl::MakeSpan(update.change)));
-  update.new_anchor = anchor_;
-  Rebase(update.change, absl::MakeSpan(update.new_anchor));
-  if (Digest128(absl::MakeConstSpan(update.new_anchor)) !=
-      update.head.digest()) {
+                        .includes_island = update_download_.includes_island,
+                        .change = std::move(decoded.change),
+                        .new_anchor = std::move(decoded.new_anchor)};
+  if (decoded.digest != update.head.digest()) {
     LOG(ERROR) << "fragment " << options_.fragment
                << ": the anchor differs from the coordinator's after version "
                << update.head.version() << "; fetching the parameters";
@@ -218,14 +223,24 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
   return update;
 }
 
+absl::Status FragmentLink::DecodeUpdate() {
+  if (!update_decoder_.has_value()) {
+    RETURN_IF_ERROR(CheckDescription(update_download_.object, options_.downlink,
+                                     anchor_.size()));
+    update_decoder_.emplace(options_.downlink, anchor_);
+  }
+  return update_decoder_->Advance(update_download_.encoded.received());
+}
+
 absl::StatusOr<FragmentUpdate> FragmentLink::DownloadParameters(
     const IslandView& view) {
   v1::FetchParametersRequest request;
   *request.mutable_identity() = view.identity;
   request.set_fragment(options_.fragment);
   request.set_version(view.state.heads(options_.fragment).version());
-  RETURN_IF_ERROR(client_->FetchParameters(request, parameters_download_));
-  const std::string& bytes = parameters_download_.bytes;
+  RETURN_IF_ERROR(client_->FetchParameters(
+      request, anchor_.size() * sizeof(float), parameters_download_));
+  const absl::string_view bytes = parameters_download_.bytes.received();
   if (bytes.size() != anchor_.size() * sizeof(float)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "fragment ", options_.fragment, " has ", anchor_.size(),

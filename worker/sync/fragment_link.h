@@ -18,13 +18,15 @@
 //   FETCHING --> READY --Take--> IDLE            (IDLE --head moved-->
 //   FETCHING)
 //
+// Bulk data is worked on while it moves: the beginning of a contribution is
+// sent while the rest is encoded, and an update is decoded while it comes in.
+//
 // The training thread calls Send, ready and Take; see each for when.
 #ifndef WORKER_SYNC_FRAGMENT_LINK_H_
 #define WORKER_SYNC_FRAGMENT_LINK_H_
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -38,6 +40,8 @@
 #include "quantization/codec.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/island_session.h"
+#include "worker/sync/streamed_encoding.h"
+#include "worker/sync/update_decoder.h"
 
 namespace causeway {
 
@@ -65,6 +69,7 @@ class FragmentLink {
   struct Options {
     uint32_t fragment = 0;
     CodecSpec uplink;
+    EncodeOptions uplink_options;
     CodecSpec downlink;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
@@ -103,11 +108,11 @@ class FragmentLink {
   absl::Status status() const;
 
  private:
-  struct Encoded {
-    std::string bytes;
-    v1::EncodedObject object;
+  struct Contribution {
+    StreamedEncoding encoding;
     uint64_t tokens = 0;
     uint64_t inner_steps = 0;
+    bool offered = false;
   };
 
   void Run();
@@ -116,6 +121,8 @@ class FragmentLink {
   bool MayOffer(const IslandView& view) const;
   absl::Status Contribute(const IslandView& view);
   absl::StatusOr<FragmentUpdate> DownloadUpdate(const IslandView& view);
+  // Decodes what has come of the update since the last call.
+  absl::Status DecodeUpdate();
   // The whole fragment at its newest version, as an update.
   absl::StatusOr<FragmentUpdate> DownloadParameters(const IslandView& view);
 
@@ -129,9 +136,11 @@ class FragmentLink {
 
   // The thread's own: the contribution under way and the connection it was
   // last offered on.
-  std::optional<Encoded> contribution_;
+  std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
   UpdateDownload update_download_;
+  // Of update_download_, once it has a description.
+  std::optional<UpdateDecoder> update_decoder_;
   ParametersDownload parameters_download_;
 
   mutable absl::Mutex mu_;

@@ -3,26 +3,30 @@
 #include "worker/sync/grpc_coordinator_client.h"
 
 #include <atomic>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/checksum.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "quantization/chunk.h"
 #include "quantization/encoded_object.h"
+#include "transport/chunk_message.h"
+#include "worker/sync/bulk_stream.h"
 
 namespace causeway {
 namespace {
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> NewChannel(
+    const GrpcCoordinatorClientOptions& options) {
   grpc::ChannelArguments arguments;
   // A connection per channel: without this gRPC shares one between channels
   // to the same address.
@@ -35,7 +39,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+  return grpc::CreateCustomChannel(options.address, options.credentials,
                                    arguments);
 }
 
@@ -47,6 +51,10 @@ constexpr absl::Duration kConnectWait = absl::Seconds(2);
 // coordinator that is back would be found seconds later, by chance.
 void AwaitConnection(grpc::Channel& channel) {
   channel.WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectWait));
+}
+
+std::string MethodName(absl::string_view method) {
+  return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
 }
 
 class GrpcControlStream : public ControlStream {
@@ -74,10 +82,10 @@ class GrpcCoordinatorClient : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
       : options_(options),
-        control_channel_(NewChannel(options.address)),
-        bulk_channel_(NewChannel(options.address)),
+        control_channel_(NewChannel(options)),
+        bulk_channel_(NewChannel(options)),
         control_(v1::Coordinator::NewStub(control_channel_)),
-        bulk_(v1::Coordinator::NewStub(bulk_channel_)) {}
+        bulk_(bulk_channel_) {}
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
@@ -96,98 +104,79 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
-      const v1::ContributionHeader& header,
-      absl::string_view encoded) override {
+      v1::ContributionHeader header, StreamedEncoding& encoding) override {
     AwaitConnection(*bulk_channel_);
-    Call call(*this, encoded.size());
+    Call call(*this, encoding.max_bytes());
     RETURN_IF_ERROR(call.status());
-    const auto stream = bulk_->Contribute(&call.context());
+    BulkStream stream(bulk_, MethodName("Contribute"), &call.context());
+    const bool open = !encoding.complete();
     v1::ContributeRequest request;
-    *request.mutable_header() = header;
-    v1::ContributeResponse response;
-    if (!stream->Write(request) || !stream->Read(&response)) {
-      return Broken(stream->Finish());
-    }
+    *request.mutable_header() = std::move(header);
+    *request.mutable_header()->mutable_object() = encoding.object();
+    if (!stream.Write(ToByteBuffer(request))) return Broken(stream.Finish());
+    // The beginning can be encoded while the answer is on its way.
+    encoding.Await(kMaxChunkBytes);
+    ASSIGN_OR_RETURN(v1::ContributeResponse response, ReadVerdict(stream));
     if (response.verdict() != v1::ContributeResponse::UPLOAD) {
-      RETURN_IF_ERROR(Explain(stream->Finish()));
+      RETURN_IF_ERROR(Explain(stream.Finish()));
       return response;
     }
-    for (uint64_t offset = response.next_offset(); offset < encoded.size();
-         offset += request.chunk().data().size()) {
-      *request.mutable_chunk() = MakeChunk(encoded, offset);
-      if (!stream->Write(request)) break;  // Finish says why.
-      bytes_up_ += request.chunk().data().size();
+    if (SendChunks(stream, encoding, response.next_offset()) && open) {
+      v1::ContributeRequest trailer;
+      *trailer.mutable_trailer() = encoding.object();
+      stream.Write(ToByteBuffer(trailer));
     }
-    stream->WritesDone();
-    const bool answered = stream->Read(&response);
-    const grpc::Status status = stream->Finish();
-    if (!answered || !status.ok()) return Broken(status);
+    stream.WritesDone();
+    ASSIGN_OR_RETURN(response, ReadVerdict(stream));
+    RETURN_IF_ERROR(Explain(stream.Finish()));
     return response;
   }
 
-  absl::Status FetchUpdate(const v1::FetchUpdateRequest& request,
-                           UpdateDownload& download) override {
-    AwaitConnection(*bulk_channel_);
-    Call call(*this, download.object.encoded_bytes());
-    RETURN_IF_ERROR(call.status());
+  absl::Status FetchUpdate(
+      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+      UpdateDownload& download,
+      absl::FunctionRef<absl::Status()> progress) override {
     v1::FetchUpdateRequest resumed = request;
-    resumed.set_offset(download.received);
-    const auto stream = bulk_->FetchUpdate(&call.context(), resumed);
-    v1::FetchUpdateResponse response;
-    while (stream->Read(&response)) {
-      if (response.has_head()) {
-        if (download.received > 0 &&
-            download.object.digest() != response.object().digest()) {
-          download = {};
-          return absl::AbortedError("the update changed between two tries");
-        }
-        if (response.object().encoded_bytes() > kMaxObjectBytes) {
-          return TooLarge(response.object().encoded_bytes());
-        }
-        download.head = response.head();
-        download.object = response.object();
-        download.includes_island = response.includes_island();
-        download.encoded.resize(response.object().encoded_bytes());
-      }
-      RETURN_IF_ERROR(
-          Take(response.chunk(), download.encoded, download.received));
-    }
-    RETURN_IF_ERROR(Explain(stream->Finish()));
-    if (download.received < download.encoded.size()) return Incomplete();
+    resumed.set_offset(download.encoded.received().size());
+    RETURN_IF_ERROR(Download<v1::FetchUpdateResponse>(
+        "FetchUpdate", resumed, max_bytes, download.encoded,
+        [&](const v1::FetchUpdateResponse& response) -> absl::Status {
+          if (resumed.offset() > 0 &&
+              download.object.digest() != response.object().digest()) {
+            download = {};
+            return absl::AbortedError("the update changed between two tries");
+          }
+          download.head = response.head();
+          download.object = response.object();
+          download.includes_island = response.includes_island();
+          return MakeRoom(response.object().encoded_bytes(), max_bytes,
+                          download.encoded);
+        },
+        progress));
     const absl::Status verified =
-        VerifyEncoding(download.object, download.encoded);
+        CheckArrival(download.object, download.encoded.received().size(),
+                     download.encoded.digest());
     if (!verified.ok()) download = {};
     return verified;
   }
 
   absl::Status FetchParameters(const v1::FetchParametersRequest& request,
+                               uint64_t max_bytes,
                                ParametersDownload& download) override {
-    AwaitConnection(*bulk_channel_);
-    Call call(*this, download.bytes.size());
-    RETURN_IF_ERROR(call.status());
     v1::FetchParametersRequest resumed = request;
-    resumed.set_offset(download.received);
-    const auto stream = bulk_->FetchParameters(&call.context(), resumed);
-    v1::FetchParametersResponse response;
-    while (stream->Read(&response)) {
-      if (response.has_head()) {
-        if (response.total_bytes() > kMaxObjectBytes) {
-          return TooLarge(response.total_bytes());
-        }
-        download.head = response.head();
-        download.bytes.resize(response.total_bytes());
-      }
-      RETURN_IF_ERROR(
-          Take(response.chunk(), download.bytes, download.received));
-    }
-    RETURN_IF_ERROR(Explain(stream->Finish()));
-    if (download.received < download.bytes.size()) return Incomplete();
-    if (Digest128(download.bytes) != download.head.digest()) {
-      const absl::Status lost = absl::DataLossError(absl::StrCat(
+    resumed.set_offset(download.bytes.received().size());
+    RETURN_IF_ERROR(Download<v1::FetchParametersResponse>(
+        "FetchParameters", resumed, max_bytes, download.bytes,
+        [&](const v1::FetchParametersResponse& response) {
+          download.head = response.head();
+          return MakeRoom(response.total_bytes(), max_bytes, download.bytes);
+        },
+        [] { return absl::OkStatus(); }));
+    if (download.bytes.digest() != download.head.digest()) {
+      download = {};
+      return absl::DataLossError(absl::StrCat(
           "the parameters of fragment ", request.fragment(), " at version ",
           request.version(), " do not match their digest; fetching them anew"));
-      download = {};
-      return lost;
     }
     return absl::OkStatus();
   }
@@ -209,9 +198,6 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   uint64_t bytes_down() const override { return bytes_down_; }
 
  private:
-  // Bounds what a broken or hostile coordinator can make us allocate.
-  static constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 40;
-
   // A call that Shutdown can cancel, with a deadline for `bulk_bytes`.
   class Call {
    public:
@@ -258,20 +244,75 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     return absl::UnavailableError("the coordinator ended the stream early");
   }
 
-  static absl::Status TooLarge(uint64_t bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the coordinator announces an object of ", bytes,
-                     " bytes; at most ", kMaxObjectBytes, " are accepted"));
+  // Of a Contribute stream.
+  absl::StatusOr<v1::ContributeResponse> ReadVerdict(BulkStream& stream) const {
+    grpc::ByteBuffer message;
+    if (!stream.Read(&message)) return Broken(stream.Finish());
+    v1::ContributeResponse response;
+    RETURN_IF_ERROR(ParseByteBuffer(message, response));
+    return response;
   }
 
-  // Puts `chunk` at `received`, after what came in earlier tries.
-  absl::Status Take(const v1::Chunk& chunk, std::string& object,
-                    uint64_t& received) {
-    if (chunk.data().empty()) return absl::OkStatus();
-    ChunkAssembler assembler(absl::MakeSpan(object), received);
-    RETURN_IF_ERROR(assembler.Add(chunk));
-    received = assembler.next_offset();
-    bytes_down_ += chunk.data().size();
+  // Sends the encoding from `offset` on as it becomes ready. False if the
+  // stream broke; then its Finish says why.
+  bool SendChunks(BulkStream& stream, StreamedEncoding& encoding,
+                  uint64_t offset) {
+    while (true) {
+      const absl::string_view ready = encoding.Await(offset + kMaxChunkBytes);
+      if (offset >= ready.size()) return true;
+      const Chunk chunk = CutChunk(ready, offset);
+      if (!stream.Write(ToByteBuffer(v1::ContributeRequest(),
+                                     v1::ContributeRequest::kChunkFieldNumber,
+                                     chunk, encoding.owner()))) {
+        return false;
+      }
+      offset += chunk.size();
+      bytes_up_ += chunk.size();
+    }
+  }
+
+  // One try of a download of at most `max_bytes` into `bytes`, which `describe`
+  // makes room in when the first response has come.
+  template <typename Response, typename Request>
+  absl::Status Download(
+      absl::string_view method, const Request& request, uint64_t max_bytes,
+      IncomingBytes& bytes,
+      absl::FunctionRef<absl::Status(const Response&)> describe,
+      absl::FunctionRef<absl::Status()> progress) {
+    AwaitConnection(*bulk_channel_);
+    Call call(*this, max_bytes);
+    RETURN_IF_ERROR(call.status());
+    BulkStream stream(bulk_, MethodName(method), &call.context());
+    stream.Write(ToByteBuffer(request));
+    stream.WritesDone();
+    grpc::ByteBuffer message;
+    Response response;
+    Chunk chunk;
+    while (stream.Read(&message)) {
+      ASSIGN_OR_RETURN(const bool has_chunk,
+                       ParseByteBuffer(message, Response::kChunkFieldNumber,
+                                       response, chunk));
+      if (response.has_head()) RETURN_IF_ERROR(describe(response));
+      if (!has_chunk) continue;
+      RETURN_IF_ERROR(bytes.Add(chunk));
+      bytes_down_ += chunk.size();
+      RETURN_IF_ERROR(progress());
+    }
+    RETURN_IF_ERROR(Explain(stream.Finish()));
+    return bytes.received().size() < bytes.size() ? Incomplete()
+                                                  : absl::OkStatus();
+  }
+
+  // Room for an object of `size` bytes, unless `bytes` is part of it already.
+  // The bound is against what a broken or hostile coordinator announces.
+  static absl::Status MakeRoom(uint64_t size, uint64_t max_bytes,
+                               IncomingBytes& bytes) {
+    if (size > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the coordinator announces an object of ", size,
+                       " bytes; it can have at most ", max_bytes));
+    }
+    if (bytes.received().empty()) bytes = IncomingBytes(size);
     return absl::OkStatus();
   }
 
@@ -279,7 +320,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   const std::shared_ptr<grpc::Channel> control_channel_;
   const std::shared_ptr<grpc::Channel> bulk_channel_;
   const std::unique_ptr<v1::Coordinator::Stub> control_;
-  const std::unique_ptr<v1::Coordinator::Stub> bulk_;
+  grpc::GenericStub bulk_;
   std::atomic<uint64_t> bytes_up_ = 0;
   std::atomic<uint64_t> bytes_down_ = 0;
   absl::Mutex mu_;

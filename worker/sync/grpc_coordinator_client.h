@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "grpcpp/security/credentials.h"
 #include "worker/sync/coordinator_client.h"
 
 namespace causeway {
@@ -17,6 +18,9 @@ namespace causeway {
 struct GrpcCoordinatorClientOptions {
   // host:port.
   std::string address;
+  // As transport/credentials.h makes them.
+  std::shared_ptr<grpc::ChannelCredentials> credentials =
+      grpc::InsecureChannelCredentials();
   // Deadline of calls that carry no bulk data.
   absl::Duration call_deadline = absl::Seconds(20);
   // A transfer must be at least this fast, or its try ends and is resumed.

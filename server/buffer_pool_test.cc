@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/buffer_pool.h"
+
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+TEST(BufferPoolTest, ABufferThatIsGivenBackIsUsedAgainForItsSizeOnly) {
+  BufferPool pool(10'000);
+  PooledBuffer first = pool.Take(1000);
+  EXPECT_EQ(first.bytes.size(), 1000u);
+  const char* const memory = first.bytes.data();
+  EXPECT_NE(pool.Take(1000).bytes.data(), memory) << "it is in use";
+  first = {};
+  // Two of this size are idle now, the later one on either place.
+  const PooledBuffer second = pool.Take(1000);
+  const PooledBuffer third = pool.Take(1000);
+  EXPECT_TRUE(second.bytes.data() == memory || third.bytes.data() == memory);
+  EXPECT_EQ(pool.Take(1001).bytes.size(), 1001u);
+}
+
+TEST(BufferPoolTest, AnyCopyOfTheOwnerKeepsTheBuffer) {
+  BufferPool pool(10'000);
+  PooledBuffer buffer = pool.Take(1000);
+  const char* const memory = buffer.bytes.data();
+  std::shared_ptr<const void> owner = buffer.owner;
+  buffer = {};
+  EXPECT_NE(pool.Take(1000).bytes.data(), memory);
+}
+
+TEST(BufferPoolTest, KeepsNoMoreThanItsCapacity) {
+  BufferPool pool(2500);
+  std::vector<PooledBuffer> out;
+  for (int i = 0; i < 4; ++i) out.push_back(pool.Take(1000));
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+  out.clear();
+  EXPECT_EQ(pool.idle_bytes(), 2000u);
+  const PooledBuffer again = pool.Take(1000);
+  EXPECT_EQ(pool.idle_bytes(), 1000u);
+}
+
+TEST(BufferPoolTest, ABufferMayOutliveItsPool) {
+  PooledBuffer buffer;
+  {
+    BufferPool pool(1 << 30);
+    buffer = pool.Take(5 << 20);
+  }
+  std::memset(buffer.bytes.data(), 1, buffer.bytes.size());
+}
+
+TEST(BufferPoolTest, ThreadsNeverShareABuffer) {
+  BufferPool pool(4000);
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 4; ++id) {
+    threads.emplace_back([&pool, id] {
+      for (int i = 0; i < 2000; ++i) {
+        const PooledBuffer buffer = pool.Take(1000);
+        std::memset(buffer.bytes.data(), id, 1000);
+        for (const char byte : buffer.bytes) ASSERT_EQ(byte, id);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages that carry a v1::Chunk, as gRPC's byte buffers, without copying the
+// chunk's data: a sender's buffer refers to the bytes where they lie, a
+// receiver's chunk refers to the pieces that came from the network. On the wire
+// they are the protobuf messages of proto/coordinator.proto, byte for byte, so
+// either side may be a plain protobuf program.
+//
+// Sender:    stream.Write(ToByteBuffer(response, kChunkField,
+//                                      CutChunk(bytes, offset), owner));
+// Receiver:  ASSIGN_OR_RETURN(
+//                bool has_chunk,
+//                ParseByteBuffer(buffer, kChunkField, response, chunk));
+//            if (has_chunk) RETURN_IF_ERROR(assembler.Add(chunk));
+// with       constexpr int kChunkField =
+//                v1::FetchUpdateResponse::kChunkFieldNumber;
+//
+// The protobuf encoding: https://protobuf.dev/programming-guides/encoding.
+#ifndef TRANSPORT_CHUNK_MESSAGE_H_
+#define TRANSPORT_CHUNK_MESSAGE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/message_lite.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "quantization/chunk.h"
+
+namespace causeway {
+
+// The most bytes that the fields beside the chunk may take.
+inline constexpr uint64_t kMaxFieldBytes = 64 << 10;
+
+// `message` alone.
+grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
+
+// `message`, whose field `chunk_field` (its last, a v1::Chunk) is not set, with
+// `chunk` there. The buffer holds `owner`, which keeps the chunk's data alive
+// and unchanged, until gRPC has sent it.
+grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
+                              int chunk_field, const Chunk& chunk,
+                              std::shared_ptr<const void> owner);
+
+// Reads `buffer` as a message with a v1::Chunk in its field `chunk_field`:
+// everything else into `fields`, which is cleared first, the chunk into
+// `chunk`, whose pieces point into `buffer`. True if there is a chunk.
+//   INVALID_ARGUMENT  not such a message; more than one chunk, or a field of
+//                     the chunk more than once; more than kMaxFieldBytes beside
+//                     the chunk's data.
+absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
+                                     google::protobuf::MessageLite& fields,
+                                     Chunk& chunk);
+
+// Reads `buffer` as a message without a chunk.
+//   INVALID_ARGUMENT  not such a message, or more than kMaxFieldBytes.
+absl::Status ParseByteBuffer(grpc::ByteBuffer& buffer,
+                             google::protobuf::MessageLite& message);
+
+}  // namespace causeway
+
+#endif  // TRANSPORT_CHUNK_MESSAGE_H_

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// TLS for coordinator, islands and tools: gRPC credentials from PEM files.
+//
+// The coordinator shows a certificate; with `client_authority`, clients have to
+// show one as well (mutual TLS), signed by it. A client checks the
+// coordinator's certificate, and the name in it, against `authority`.
+//
+// gRPC would accept any files and only fail later, at each connection, with a
+// message that names none. So the files are checked here.
+//
+//   INVALID_ARGUMENT     a file is missing from the set, or is not PEM; a key
+//                        does not belong to its certificate.
+//   FAILED_PRECONDITION  a certificate is not valid at `now`.
+//   NOT_FOUND, ...       a file cannot be read.
+// Every message names the flag and the file.
+#ifndef TRANSPORT_CREDENTIALS_H_
+#define TRANSPORT_CREDENTIALS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+
+namespace causeway {
+
+// Paths of PEM files, named after the flags of the programs.
+struct ServerTlsFiles {
+  // The coordinator's certificate, with the chain up to the authority.
+  std::string tls_cert;
+  // Its private key.
+  std::string tls_key;
+  // Certificates of those that sign clients' certificates. Empty: clients need
+  // none.
+  std::string tls_client_ca;
+};
+
+struct ClientTlsFiles {
+  // Certificates of those that sign the coordinator's.
+  std::string tls_ca;
+  // For mutual TLS; both or none.
+  std::string tls_cert;
+  std::string tls_key;
+};
+
+// Plain text if all files are empty.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const ServerTlsFiles& files, absl::Time now);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>
+MakeChannelCredentials(const ClientTlsFiles& files, absl::Time now);
+
+}  // namespace causeway
+
+#endif  // TRANSPORT_CREDENTIALS_H_

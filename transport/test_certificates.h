@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Certificates for tests of TLS, made on the spot: files of an authority, and
+// of whom it signs.
+//
+//   TestAuthority authority(testing::TempDir() + "/authority", validity);
+//   TestIdentity server = authority.Sign("localhost", validity);
+#ifndef TRANSPORT_TEST_CERTIFICATES_H_
+#define TRANSPORT_TEST_CERTIFICATES_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace causeway {
+
+struct Validity {
+  absl::Time from;
+  absl::Time until;
+};
+
+// Paths of PEM files.
+struct TestIdentity {
+  std::string certificate;
+  std::string key;
+};
+
+// Not thread-safe.
+class TestAuthority {
+ public:
+  // Files are written to `path` with suffixes.
+  TestAuthority(std::string path, const Validity& validity);
+  ~TestAuthority();
+
+  const std::string& certificate() const { return files_.certificate; }
+  const std::string& key() const { return files_.key; }
+
+  // For a program that is reached as `host`, a name in the domain name system.
+  TestIdentity Sign(const std::string& host, const Validity& validity);
+
+ private:
+  struct Signer;
+
+  const std::string path_;
+  TestIdentity files_;
+  std::unique_ptr<Signer> signer_;
+};
+
+}  // namespace causeway
+
+#endif  // TRANSPORT_TEST_CERTIFICATES_H_

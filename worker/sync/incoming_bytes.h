@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An object that comes in chunks, over one connection after another.
+#ifndef WORKER_SYNC_INCOMING_BYTES_H_
+#define WORKER_SYNC_INCOMING_BYTES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "quantization/chunk.h"
+
+namespace causeway {
+
+// Not thread-safe. Moving it leaves the received bytes where they are.
+class IncomingBytes {
+ public:
+  // Nothing, and no room for anything.
+  IncomingBytes() : IncomingBytes(0) {}
+  // Makes room for an object of `size` bytes.
+  explicit IncomingBytes(uint64_t size)
+      : size_(size),
+        // Not cleared: chunks come first.
+        buffer_(new char[size]),
+        assembler_(std::make_unique<ChunkAssembler>(
+            absl::MakeSpan(buffer_.get(), size))) {}
+
+  // As ChunkAssembler::Add.
+  absl::Status Add(const Chunk& chunk) { return assembler_->Add(chunk); }
+
+  uint64_t size() const { return size_; }
+  // What has come so far.
+  absl::string_view received() const {
+    return absl::string_view(buffer_.get(), assembler_->next_offset());
+  }
+  // Digest128 of it.
+  std::string digest() const { return assembler_->digest(); }
+
+ private:
+  uint64_t size_;
+  std::unique_ptr<char[]> buffer_;
+  std::unique_ptr<ChunkAssembler> assembler_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_INCOMING_BYTES_H_

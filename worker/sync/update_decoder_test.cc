@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/update_decoder.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/checksum.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<float> Values(size_t count, float frequency) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = std::sin(frequency * static_cast<float>(i));
+  }
+  return values;
+}
+
+TEST(UpdateDecoderTest, IsDecodeAndRebaseHoweverTheBytesCome) {
+  for (const v1::Format format : {v1::FP32, v1::BF16, v1::E3M0}) {
+    const CodecSpec spec{.format = format};
+    for (const size_t count : {size_t{1}, kStripValues, 3 * kStripValues + 7}) {
+      const std::vector<float> anchor = Values(count, 0.3f);
+      ASSERT_OK_AND_ASSIGN(const std::string encoded,
+                           Encode(spec, Values(count, 0.7f)));
+      std::vector<float> change(count);
+      ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(change)));
+      std::vector<float> new_anchor = anchor;
+      Rebase(change, absl::MakeSpan(new_anchor));
+      for (const uint64_t step : {50'000u, 1u << 20}) {
+        UpdateDecoder decoder(spec, anchor);
+        for (uint64_t end = 0; end < encoded.size(); end += step) {
+          ASSERT_OK(decoder.Advance(absl::string_view(encoded).substr(0, end)));
+        }
+        ASSERT_OK(decoder.Advance(encoded));
+        ASSERT_OK(decoder.Advance(encoded)) << "no news is fine";
+        ASSERT_OK_AND_ASSIGN(const DecodedUpdate update, decoder.Finish());
+        EXPECT_EQ(update.change, change);
+        EXPECT_EQ(update.new_anchor, new_anchor);
+        EXPECT_EQ(update.digest, Digest128(absl::MakeConstSpan(new_anchor)));
+      }
+    }
+  }
+}
+
+TEST(UpdateDecoderTest, RefusesWhatIsIncompleteTooLongOrNotFinite) {
+  const std::vector<float> anchor = Values(kStripValues + 10, 0.3f);
+  std::vector<float> change = Values(kStripValues + 10, 0.7f);
+  ASSERT_OK_AND_ASSIGN(std::string encoded, Encode({}, change));
+  {
+    UpdateDecoder decoder({}, anchor);
+    ASSERT_OK(decoder.Advance(
+        absl::string_view(encoded).substr(0, encoded.size() - 1)));
+    EXPECT_THAT(decoder.Finish(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("breaks off in strip 1 of 2")));
+  }
+  {
+    UpdateDecoder decoder({}, anchor);
+    EXPECT_THAT(decoder.Advance(encoded + "x"),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  change[kStripValues + 1] = INFINITY;
+  ASSERT_OK_AND_ASSIGN(encoded, Encode({}, change));
+  UpdateDecoder decoder({}, anchor);
+  EXPECT_THAT(
+      decoder.Advance(encoded),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("strip 1 of 2")));
+}
+
+}  // namespace
+}  // namespace causeway
