@@ -32,6 +32,8 @@ namespace causeway {
 struct LinkSettings {
   ShaperSettings up;
   ShaperSettings down;
+
+  bool operator==(const LinkSettings&) const = default;
 };
 
 struct LinkCounters {

@@ -36,7 +36,8 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
 
 // FAILED_PRECONDITION, with both figures, if a round trip is not that of the
 // settings (3 ms more and the jitter are allowed), or a rate is more than 3 %
-// above the settings' or 15 % below. With losses, TCP need not reach the rate.
+// above the settings' or 15 % below. TCP need not reach the rate with losses,
+// and nothing reaches kUnlimitedBitsPerSecond.
 absl::Status CheckLink(const LinkMeasurement& measured,
                        const LinkSettings& settings);
 

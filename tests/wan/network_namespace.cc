@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
 #include "common/status_macros.h"
@@ -23,6 +24,8 @@
 namespace causeway {
 namespace {
 
+// Files that show the settings of the namespace of whoever opens them.
+constexpr char kInternetSettings[] = "/proc/sys/net/ipv4/";
 constexpr char kThisNamespace[] = "/proc/thread-self/ns/net";
 
 absl::StatusOr<Descriptor> ThisNamespace() {
@@ -32,7 +35,7 @@ absl::StatusOr<Descriptor> ThisNamespace() {
 }
 
 absl::Status WriteSetting(absl::string_view name, absl::string_view value) {
-  const std::string path = absl::StrCat("/proc/sys/net/ipv4/", name);
+  const std::string path = absl::StrCat(kInternetSettings, name);
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.ok() || write(file.get(), value.data(), value.size()) < 0) {
     return ErrnoStatus(errno, absl::StrCat("write \"", value, "\" to"), path);
@@ -96,10 +99,19 @@ absl::StatusOr<NetworkNamespace::Scope> NetworkNamespace::Enter() const {
 }
 
 absl::Status SetCongestionControl(absl::string_view name) {
-  const absl::Status written = WriteSetting("tcp_congestion_control", name);
-  if (!absl::IsNotFound(written)) return written;
+  if (WriteSetting("tcp_congestion_control", name).ok()) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(
-      absl::StrCat("this kernel has no congestion control \"", name, "\""));
+      absl::StrCat("congestion control \"", name, "\" is not one of ",
+                   kInternetSettings, "tcp_allowed_congestion_control"));
+}
+
+absl::StatusOr<std::string> CongestionControl() {
+  ASSIGN_OR_RETURN(
+      const std::string name,
+      ReadFile(absl::StrCat(kInternetSettings, "tcp_congestion_control")));
+  return std::string(absl::StripAsciiWhitespace(name));
 }
 
 absl::StatusOr<Descriptor> OpenTap(const std::string& name,

@@ -60,8 +60,11 @@ class NetworkNamespace {
 // These act on the namespace the calling thread is in.
 
 // Makes TCP connections use this congestion control. FAILED_PRECONDITION if the
-// kernel does not have it.
+// kernel does not have it, or not for namespaces.
 absl::Status SetCongestionControl(absl::string_view name);
+
+// Which one they use.
+absl::StatusOr<std::string> CongestionControl();
 
 // Makes a TAP device (Ethernet frames, at most `mtu` bytes of payload) with
 // this IPv4 address in a network of 24 bits, and sets it up. It is gone when

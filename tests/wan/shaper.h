@@ -39,15 +39,20 @@
 
 namespace causeway {
 
+// A rate that is more than a link in user space carries.
+inline constexpr double kUnlimitedBitsPerSecond = 10e9;
+
 struct ShaperSettings {
   // Of whole frames as they are given to Send. Above 0.
-  double bits_per_second = 10e9;
+  double bits_per_second = kUnlimitedBitsPerSecond;
   absl::Duration delay;
   absl::Duration jitter;
   // In [0, 1].
   double loss = 0;
   int64_t queue_bytes = 1 << 20;
   bool partitioned = false;
+
+  bool operator==(const ShaperSettings&) const = default;
 };
 
 class Shaper {

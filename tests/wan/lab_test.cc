@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lab as users run it, with scenarios/smoke.textproto. Skipped where
+// network namespaces are not permitted.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kSkipped = 77;
+
+std::string TestPath(absl::string_view name) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+}
+
+TEST(LabTest, MeasuresTheSmokeScenario) {
+  const std::string json = TestPath("report.json");
+  Process lab({ProgramPath("tests/wan/causeway-wan-lab"), "--scenario",
+               ProgramPath("tests/wan/scenarios/smoke.textproto"), "--programs",
+               ProgramPath(""), "--json", json},
+              TestPath("lab.log"));
+  const int code = lab.Wait(absl::Minutes(4));
+  if (code == kSkipped) GTEST_SKIP() << lab.Output();
+  ASSERT_EQ(code, 0) << lab.Output();
+
+  const nlohmann::json report = nlohmann::json::parse(FileText(json));
+  ASSERT_EQ(report["settings"].size(), 2);
+  for (const nlohmann::json& setting : report["settings"]) {
+    SCOPED_TRACE(setting["setting"]);
+    EXPECT_EQ(setting["false_evictions"], 0);
+    EXPECT_EQ(setting["evictions"], 0);
+    // Bytes at random cost ln 258 = 5.55 nats.
+    EXPECT_LT(setting["val_loss"], 4.5);
+    EXPECT_LE(setting["peak_mbit_s"], 20.5);
+    EXPECT_GT(setting["compute_utilization"], 0);
+    EXPECT_LT(setting["compute_utilization"], 1);
+    for (const char* direction : {"up", "down"}) {
+      SCOPED_TRACE(direction);
+      // Frames carry the encoded bytes, headers, heartbeats and what was lost
+      // in the partition.
+      const double encoded = setting[absl::StrCat("bytes_", direction)];
+      const double wire = setting[absl::StrCat("wire_bytes_", direction)];
+      EXPECT_GT(wire, 1.03 * encoded);
+      EXPECT_LT(wire, 1.2 * encoded + 300'000);
+    }
+    const nlohmann::json& south = setting["runs"][0]["islands"][1];
+    EXPECT_EQ(south["name"], "south");
+    EXPECT_GT(south["up"]["frames_partitioned"], 0);
+    EXPECT_NEAR(south["up"]["measured_mbit_s"], 20, 3);
+    EXPECT_NEAR(south["measured_round_trip_ms"], 22, 3);
+  }
+  const nlohmann::json& plain = report["settings"][0];
+  const nlohmann::json& streaming = report["settings"][1];
+  // Two islands, four rounds, 357 216 parameters of four bytes.
+  EXPECT_EQ(plain["bytes_up"], 2 * 4 * 357'216 * 4);
+  EXPECT_LT(streaming["bytes_up"], plain["bytes_up"].get<double>() / 7);
+  EXPECT_GT(streaming["compute_utilization"], plain["compute_utilization"]);
+  EXPECT_EQ(report["baselines"].size(), 1);
+}
+
+TEST(LabTest, RefusesAWrongScenario) {
+  Process lab({ProgramPath("tests/wan/causeway-wan-lab"), "--scenario",
+               ProgramPath("tests/wan/main.cc"), "--programs", ProgramPath("")},
+              TestPath("wrong.log"));
+  EXPECT_EQ(lab.Wait(), 1);
+  EXPECT_THAT(lab.Output(), testing::HasSubstr("main.cc:1:"));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/wan/progress_log.h"
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+// Rounds of 2 steps; 100 ms a step, and 300 ms of waiting after each round.
+constexpr char kLog[] =
+    R"(I20261121 11:05:46.900000 15790 island.cc:60] joined run r as a, step 0 of 6
+I20261121 11:05:47.100000 15790 island.cc:245] step 1/6  loss 5.5  gradient 1.0  lr 1.0e-04  0 tokens/s  up 0.0 MiB  down 0.0 MiB  waited 0.000 s
+I20261121 11:05:47.200000 15790 island.cc:245] step 2/6  loss 5.4  gradient 1.0  lr 2.0e-04  0 tokens/s  up 0.0 MiB  down 0.0 MiB  waited 0.000 s
+W20261121 11:05:47.300000 15790 fragment_link.cc:99] step back
+I20261121 11:05:47.600000 15790 island.cc:245] step 3/6  loss 5.3  gradient 1.0  lr 3.0e-04  0 tokens/s  up 0.1 MiB  down 0.1 MiB  waited 0.300 s
+I20261121 11:05:47.700000 15790 island.cc:245] step 4/6  loss 5.2  gradient 1.0  lr 4.0e-04  0 tokens/s  up 0.1 MiB  down 0.1 MiB  waited 0.300 s
+I20261121 11:05:48.100000 15790 island.cc:245] step 5/6  loss 5.1  gradient 1.0  lr 5.0e-04  0 tokens/s  up 0.2 MiB  down 0.2 MiB  waited 0.600 s
+I20261121 11:05:48.200000 15790 island.cc:245] step 6/6  loss 5.0  gradient 1.0  lr 6.0e-04  0 tokens/s  up 0.2 MiB  down 0.2 MiB  waited 0.600 s
+I20261121 11:05:48.500000 15790 island.cc:188] the run is finished at step 6; training stood still for 900ms in all
+I2026)";
+
+TEST(ProgressLogTest, FindsTheStepsAmongOtherLines) {
+  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  ASSERT_EQ(steps.size(), 6);
+  EXPECT_EQ(steps[0].step, 1);
+  EXPECT_EQ(steps[5].step, 6);
+  EXPECT_EQ(steps[5].time - steps[0].time, absl::Milliseconds(1100));
+  EXPECT_EQ(steps[5].waited, absl::Milliseconds(600));
+  EXPECT_TRUE(ParseProgressLog("").empty());
+}
+
+TEST(ProgressLogTest, SpeedCountsAsManyWaitsAsRounds) {
+  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  // Two rounds of 0.2 s of steps and 0.3 s of waiting.
+  ASSERT_OK_AND_ASSIGN(const IslandSpeed speed, MeasureSpeed(steps, 2));
+  EXPECT_NEAR(speed.utilization, 0.4, 1e-9);
+  EXPECT_NEAR(speed.steps_per_second, 4, 1e-9);
+}
+
+TEST(ProgressLogTest, AnUnfinishedRoundIsLeftOut) {
+  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  ASSERT_OK_AND_ASSIGN(const IslandSpeed whole,
+                       MeasureSpeed({steps.begin(), steps.begin() + 4}, 2));
+  ASSERT_OK_AND_ASSIGN(const IslandSpeed cut,
+                       MeasureSpeed({steps.begin(), steps.begin() + 5}, 2));
+  EXPECT_EQ(cut.utilization, whole.utilization);
+  EXPECT_EQ(cut.steps_per_second, whole.steps_per_second);
+}
+
+TEST(ProgressLogTest, LessThanTwoRoundsAreNoMeasurement) {
+  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  EXPECT_THAT(MeasureSpeed({steps.begin(), steps.begin() + 3}, 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::HasSubstr("rounds of 2 steps")));
+  EXPECT_FALSE(MeasureSpeed({}, 2).ok());
+}
+
+}  // namespace
+}  // namespace causeway

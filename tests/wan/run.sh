@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the WAN lab and the programs it runs, and runs a scenario: true
+# processes on emulated long links. tests/wan/scenario.proto says what a
+# scenario is, tests/wan/report.h what the report has.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tests/wan/run.sh --scenario FILE [--json FILE] [--data FILE,FILE...]
+                        [--directory DIR]
+
+Needs root, outside of most containers. Exits with 0 if all runs were made, with
+77 where network namespaces are not permitted.
+
+  --scenario FILE   what to run; tests/wan/scenarios has some
+  --json FILE       write the report there, anew after each run
+  --data FILES      text to train on (default: the GNU GPL)
+  --directory DIR   keep states and logs in DIR, which must not exist
+USAGE
+}
+
+scenario=
+options=()
+while (($#)); do
+  case "$1" in
+    --scenario | --json | --data | --directory)
+      if (($# < 2)); then
+        echo "run.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      if [[ "$1" == --scenario ]]; then scenario="$2"; fi
+      options+=("$1" "$2")
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      echo "run.sh: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+if [[ -z "${scenario}" ]]; then
+  usage >&2
+  echo "run.sh: --scenario is needed" >&2
+  exit 2
+fi
+
+# In the source tree, where Bazel wants to be called.
+bazel() {
+  (cd "${ROOT}" && "${BAZEL[@]}" "$@")
+}
+
+server_was_up=false
+if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
+mapfile -t display < <(bazel_display_options)
+bazel build "${display[@]}" //tests/wan:causeway-wan-lab \
+  //server:causeway-coordinator //worker:causeway-worker //cli:causeway
+bin="$(bazel info bazel-bin 2>/dev/null)"
+if [[ "${server_was_up}" == false ]]; then
+  bazel shutdown >/dev/null 2>&1 || true
+fi
+exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" "${options[@]}"
