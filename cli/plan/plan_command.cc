@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/human.h"
 #include "cli/plan/plan_report.h"
 #include "cli/plan/plan_settings.h"
 #include "cli/plan/published_table.h"
 #include "cli/plan/run_comparison.h"
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
+#include "cli/plan/utilization_plot.h"
 #include "common/file.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -43,6 +43,7 @@ struct PlanFlags {
   bool paper_table = false;
   std::string compare;
   std::string json;
+  std::string plot;
 };
 
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
@@ -83,6 +84,20 @@ absl::Status RunCompare(const PlanFlags& flags,
                    ComparisonJson(assumptions, prediction, measured));
 }
 
+absl::Status WritePlot(const std::string& path,
+                       const RunAssumptions& assumptions) {
+  ASSIGN_OR_RETURN(const std::vector<UtilizationCurve> curves,
+                   UtilizationCurves(assumptions));
+  const std::string title = absl::StrFormat(
+      "%s parameters, %d islands, a step every %.3g s, round trip %.3g ms, H "
+      "%u",
+      HumanCount(static_cast<double>(assumptions.layout.size)),
+      assumptions.islands.size(), assumptions.islands[0].step_seconds,
+      1e3 * assumptions.islands[0].round_trip_seconds,
+      assumptions.config.synchronization().inner_steps_per_round());
+  return WriteFileAtomically(path, {UtilizationSvg(title, curves)});
+}
+
 absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   ASSIGN_OR_RETURN(const RunAssumptions assumptions,
                    MakeAssumptions(flags.settings));
@@ -94,6 +109,7 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   }
   ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
   PrintPrediction(assumptions, prediction, out);
+  if (!flags.plot.empty()) RETURN_IF_ERROR(WritePlot(flags.plot, assumptions));
   return WriteJson(flags.json, PredictionJson(assumptions, prediction));
 }
 
@@ -123,6 +139,11 @@ Command PlanCommand(PlanEnvironment environment) {
                     "Also writes the results to this file: bits per second, "
                     "bytes, seconds.",
                     &flags->json);
+  command.flags.Add("plot", "FILE",
+                    "Also draws utilization against bandwidth, for the run and "
+                    "for what is left without its format, its overlap and its "
+                    "fragments, as SVG.",
+                    &flags->plot);
   command.run = [=](const Invocation& call) -> absl::Status {
     if (flags->paper_table) return RunPaperTable(*flags, call.out);
     if (!flags->compare.empty()) {

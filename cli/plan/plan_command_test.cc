@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan/plan_command.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "cli/status_report.h"
+#include "common/file.h"
+#include "common/run_config.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a layer in FP32.
+constexpr char kModel[] =
+    "--parameters 1.2e6 --layers 12 --step_seconds 1 --merge_mvalues inf "
+    "--inner_steps_per_round 10";
+
+constexpr char kConfig[] = R"pb(
+  name: "test"
+  model {
+    layers: 2
+    hidden_size: 16
+    intermediate_size: 24
+    heads: 4
+    sequence_length: 8
+  }
+  training { total_steps: 100 batch_size: 2 }
+  synchronization { inner_steps_per_round: 10 fragments: 2 }
+  membership { min_islands: 3 }
+)pb";
+
+class PlanCommandTest : public testing::Test {
+ protected:
+  int Run(absl::string_view flags) {
+    std::vector<std::string> words = {"plan"};
+    for (absl::string_view word :
+         absl::StrSplit(flags, ' ', absl::SkipEmpty())) {
+      words.emplace_back(word);
+    }
+    out_.str("");
+    err_.str("");
+    return RunCommandLine(
+        "causeway", "",
+        {PlanCommand(
+            {.fetch =
+                 [this](std::string address) -> absl::StatusOr<StatusSnapshot> {
+               if (address == "down:1") {
+                 return absl::UnavailableError("down:1 does not answer");
+               }
+               return status_;
+             },
+             .now = [] { return absl::FromUnixSeconds(210); }})},
+        words, out_, err_);
+  }
+
+  nlohmann::json RunToJson(absl::string_view flags) {
+    const std::string path = absl::StrCat(testing::TempDir(), "/plan.json");
+    EXPECT_EQ(Run(absl::StrCat(flags, " --json ", path)), kExitOk)
+        << err_.str();
+    const absl::StatusOr<std::string> text = ReadFile(path);
+    EXPECT_OK(text);
+    return nlohmann::json::parse(*text);
+  }
+
+  std::string Write(absl::string_view name, absl::string_view content) {
+    const std::string path = absl::StrCat(testing::TempDir(), "/", name);
+    EXPECT_OK(WriteFileAtomically(path, {content}));
+    return path;
+  }
+
+  StatusSnapshot status_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(PlanCommandTest, PredictsARun) {
+  // 38.4 Mbit each way: 4 s and 2 s, which the other island's transfers do not
+  // slow down.
+  EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 9.6 --down_mbit 19.2")),
+            kExitOk)
+      << err_.str();
+  EXPECT_EQ(out_.str(),
+            "model        1.20M parameters, a step every 1 s\n"
+            "exchange     H 10, P 1, tau 0, FP32 both ways; training waits "
+            "after 0 steps\n"
+            "a round      4.58 MiB up, 4.58 MiB down for each island; 5 times "
+            "less than data parallel\n"
+            "             10 s of training; uplinks busy for 4 s, downlinks "
+            "2 s, the coordinator's 0 s in, 0 s out, outer steps 0 s\n"
+            "utilization  62.50 % of the time is spent training\n"
+            "\n"
+            "MBIT/S             UTILIZATION     UPLINK  MEAN  PEAK   DOWNLINK "
+            " MEAN  PEAK\n"
+            "each of 2 islands      62.50 %        9.6   2.4   9.6       19.2 "
+            "  2.4  19.2\n"
+            "coordinator                     unlimited   4.8  19.2  unlimited "
+            "  4.8  38.4\n"
+            "\n"
+            "memory       island 41.2 MiB and activations, coordinator 22.9 "
+            "MiB; disk 68.7 MiB\n");
+}
+
+TEST_F(PlanCommandTest, IslandsMayDiffer) {
+  const nlohmann::json plan = RunToJson(
+      absl::StrCat(kModel,
+                   " --up_mbit 9.6 3.84 --down_mbit inf --rtt_ms 0 1000 "
+                   "--coordinator_in_mbit 100"));
+  ASSERT_EQ(plan["islands"].size(), 2);
+  EXPECT_EQ(plan["islands"][1]["round_trip_seconds"], 1);
+  EXPECT_TRUE(plan["islands"][1]["down_rate"].is_null());
+  EXPECT_EQ(plan["coordinator"]["up_rate"], 100e6);
+  // The slow one: 10 s up and three round trips. The fast one waits half a
+  // round trip less.
+  EXPECT_NEAR(plan["islands"][1]["compute_utilization"], 10.0 / 23, 1e-9);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("island 1"), HasSubstr("island 2")));
+}
+
+TEST_F(PlanCommandTest, FlagsChangeAConfiguration) {
+  const std::string config = Write("run.textproto", kConfig);
+  const nlohmann::json plan =
+      RunToJson(absl::StrCat("--config ", config,
+                             " --step_seconds 1 --up_mbit inf --overlap_steps "
+                             "3 --uplink_format E3M0"));
+  const nlohmann::json& sync = plan["synchronization"];
+  EXPECT_EQ(sync["fragments"], 2);
+  EXPECT_EQ(sync["overlap_steps"], 3);
+  EXPECT_EQ(sync["uplink_format"], "E3M0");
+  EXPECT_EQ(plan["islands"].size(), 3);
+}
+
+TEST_F(PlanCommandTest, DrawsAPicture) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/plan.svg");
+  EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 10 --plot ", path)), kExitOk)
+      << err_.str();
+  const absl::StatusOr<std::string> svg = ReadFile(path);
+  ASSERT_OK(svg);
+  EXPECT_THAT(*svg, HasSubstr("1.20M parameters, 2 islands, a step every 1 s, "
+                              "round trip 0 ms, H 10"));
+}
+
+TEST_F(PlanCommandTest, FindsSettings) {
+  const nlohmann::json plan =
+      RunToJson(absl::StrCat(kModel, " --up_mbit 19.2 --want 0.9"));
+  ASSERT_FALSE(plan["settings"].empty());
+  for (const nlohmann::json& settings : plan["settings"]) {
+    EXPECT_GE(settings["compute_utilization"], 0.9 - 1e-6);
+  }
+  EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 1e-6 --want 0.9")), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("Nothing that was tried reaches 90.00 %"));
+}
+
+TEST_F(PlanCommandTest, ReproducesThePublishedTable) {
+  const nlohmann::json table = RunToJson("--paper_table");
+  EXPECT_EQ(table["cells"], 75);
+  EXPECT_GE(table["cells_exact"], 67);
+  EXPECT_EQ(table["cells_within_one"], 75);
+  EXPECT_EQ(table["table"].size(), 75);
+}
+
+// 20 steps of 4 s and 20 s of waiting.
+void MakeStatus(StatusSnapshot& status) {
+  const absl::StatusOr<v1::RunConfig> config = ParseRunConfig(kConfig, "test");
+  ASSERT_OK(config);
+  *status.run.mutable_config() = *config;
+  v1::IslandStatus& island = *status.islands.add_islands();
+  island.set_island_id("north");
+  island.set_state(v1::IslandStatus::LIVE);
+  island.mutable_joined_at()->set_seconds(110);
+  island.mutable_progress()->set_wait_seconds(20);
+  island.mutable_progress()->set_tokens(20 * config->training().batch_size() *
+                                        config->model().sequence_length());
+  status.run.mutable_config()->mutable_membership()->set_min_islands(1);
+  status.fragments.add_fragments()->mutable_committed_at()->set_seconds(210);
+}
+
+TEST_F(PlanCommandTest, ComparesWithACoordinatorAndWithASavedStatus) {
+  MakeStatus(status_);
+  const nlohmann::json live = RunToJson("--compare north.example:7070");
+  const nlohmann::json& utilization =
+      live["compared"]["north"]["compute_utilization"];
+  EXPECT_NEAR(utilization["measured"], 0.8, 1e-9);
+  EXPECT_NEAR(utilization["predicted"], 1, 1e-9);
+  EXPECT_EQ(live["prediction"]["islands"][0]["step_seconds"], 4);
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("80.00 %"), HasSubstr("taken as unlimited")));
+
+  const std::string file = Write("status.json", StatusJson(status_));
+  const nlohmann::json saved = RunToJson(
+      absl::StrCat("--compare ", file, " --up_mbit 0.001 --rtt_ms 5"));
+  EXPECT_LT(saved["compared"]["north"]["compute_utilization"]["predicted"],
+            0.99);
+  EXPECT_THAT(out_.str(), Not(HasSubstr("taken as unlimited")));
+}
+
+TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
+  const auto problem = [&](absl::string_view flags) {
+    EXPECT_EQ(Run(flags), kExitFailure) << flags;
+    return err_.str();
+  };
+  const std::string model(kModel);
+  EXPECT_THAT(problem(""), HasSubstr("--parameters N and --layers N"));
+  EXPECT_THAT(problem("--parameters 10 --layers 11 --step_seconds 1 "
+                      "--up_mbit 1"),
+              HasSubstr("no model of 11 layers"));
+  EXPECT_THAT(problem(model), HasSubstr("--up_mbit RATE"));
+  EXPECT_THAT(problem(model + " --up_mbit 0"),
+              HasSubstr("the rate of an uplink is 0"));
+  EXPECT_THAT(problem(model + " --up_mbit fast"),
+              HasSubstr("--up_mbit: \"fast\" is no number"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 2 3 --rtt_ms 1 2"),
+              HasSubstr("--rtt_ms has 2 values for 3 islands"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --uplink_format E9M9"),
+              HasSubstr("--uplink_format: Unknown enumeration value"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --overlap_steps 10"),
+              HasSubstr("must be less than inner_steps_per_round"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --uplink_bits -3"),
+              HasSubstr("cannot be negative"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --want 1.5"),
+              HasSubstr("the wanted utilization is 1.5"));
+  EXPECT_THAT(problem("--config none.textproto --step_seconds 1"),
+              HasSubstr("none.textproto"));
+  EXPECT_THAT(problem("--compare down:1"), HasSubstr("does not answer"));
+  EXPECT_THAT(problem("--compare " + Write("bad.json", "{")),
+              HasSubstr("not a JSON object"));
+}
+
+}  // namespace
+}  // namespace causeway
