@@ -213,10 +213,14 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
     return err_.str();
   };
   const std::string model(kModel);
-  EXPECT_THAT(problem(""), HasSubstr("--parameters N and --layers N"));
+  EXPECT_THAT(problem(""), HasSubstr("--config FILE, or --parameters N"));
   EXPECT_THAT(problem("--parameters 10 --layers 11 --step_seconds 1 "
                       "--up_mbit 1"),
               HasSubstr("no model of 11 layers"));
+  EXPECT_THAT(problem("--parameters 1e9 --layers 1025"),
+              HasSubstr("--layers N (1 to 1024)"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --islands 4097"),
+              HasSubstr("allowed: 0 to 4096"));
   EXPECT_THAT(problem(model), HasSubstr("--up_mbit RATE"));
   EXPECT_THAT(problem(model + " --up_mbit 0"),
               HasSubstr("the rate of an uplink is 0"));

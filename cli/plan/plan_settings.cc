@@ -27,8 +27,10 @@ constexpr double kValuesPerMillion = 1e6;
 constexpr double kDefaultMergeRate = 25e6;
 constexpr size_t kDefaultIslands = 2;
 
-// More than any model, and exactly a double.
+// More than any model, and exactly a double. The other two are a RunConfig's.
 constexpr double kMostParameters = 1e15;
+constexpr uint64_t kMostLayers = 1024;
+constexpr size_t kMostIslands = 4096;
 
 struct SynchronizationFlag {
   const char* field;
@@ -103,10 +105,12 @@ absl::StatusOr<std::vector<double>> PerIsland(
 absl::StatusOr<ModelLayout> LayoutOfSize(const PlanSettings& settings) {
   if (!(settings.parameters >= 1 && settings.parameters <= kMostParameters &&
         settings.outside_layers >= 0 &&
-        settings.outside_layers <= settings.parameters)) {
-    return absl::InvalidArgumentError(
-        "say what is trained: --config FILE, or --parameters N and --layers N "
-        "(1 to 1e15 parameters; --outside_layers of them are in no layer)");
+        settings.outside_layers <= settings.parameters &&
+        settings.layers <= kMostLayers)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "say what is trained: --config FILE, or --parameters N (1 to %g; "
+        "--outside_layers of them are in no layer) and --layers N (1 to %d)",
+        kMostParameters, kMostLayers));
   }
   return MakeUniformLayout(static_cast<uint64_t>(settings.parameters),
                            static_cast<uint64_t>(settings.outside_layers),
@@ -230,7 +234,12 @@ absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
         "say how fast islands and their links are: --step_seconds SECONDS "
         "--up_mbit RATE");
   }
-  assumptions.islands.resize(CountIslands(settings, assumptions.config));
+  const size_t islands = CountIslands(settings, assumptions.config);
+  if (islands > kMostIslands) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--islands is %d; allowed: 0 to %d", islands, kMostIslands));
+  }
+  assumptions.islands.resize(islands);
   assumptions.merge_rate = kDefaultMergeRate;
   RETURN_IF_ERROR(ApplySettings(settings, assumptions));
   return assumptions;

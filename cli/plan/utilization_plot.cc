@@ -18,13 +18,13 @@ constexpr int kPointsPerDecade = 24;
 // round in the run's format, and ends where it takes so small a part of it in
 // FP32.
 constexpr double kMostRounds = 20;
-constexpr double kLeastRounds = 0.002;
+constexpr double kLeastRounds = 0.02;
 
 // The picture and the plot within it, in pixels.
 constexpr double kWidth = 760;
 constexpr double kHeight = 420;
 constexpr double kLeft = 70;
-constexpr double kRight = 740;
+constexpr double kRight = 720;
 constexpr double kTop = 50;
 constexpr double kBottom = 360;
 
@@ -82,6 +82,9 @@ absl::StatusOr<UtilizationCurve> Curve(RunAssumptions assumptions,
 }
 
 std::string RateText(double bits_per_second) {
+  if (bits_per_second >= 1e12) {
+    return absl::StrFormat("%g Tbit/s", bits_per_second / 1e12);
+  }
   if (bits_per_second >= 1e9) {
     return absl::StrFormat("%g Gbit/s", bits_per_second / 1e9);
   }
