@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/block_arithmetic.h"
+#include "quantization/cuda/block_arithmetic.h"
 
 #include <bit>
 #include <cmath>

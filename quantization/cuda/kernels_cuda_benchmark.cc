@@ -27,7 +27,7 @@
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "quantization/kernels_cuda.h"
+#include "quantization/cuda/kernels_cuda.h"
 
 ABSL_FLAG(std::string, json, "", "file to write the figures to");
 ABSL_FLAG(uint64_t, values, 256 << 20, "values of each array");

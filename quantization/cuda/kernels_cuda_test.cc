@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite of quantization/block_kernels_suite.h on the current device.
+// The suite of quantization/cuda/block_kernels_suite.h on the current device.
 // Skipped where there is none.
-#include "quantization/kernels_cuda.h"
+#include "quantization/cuda/kernels_cuda.h"
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/block_kernels_suite.h"
+#include "quantization/cuda/block_kernels_suite.h"
 
 namespace causeway {
 namespace {

@@ -11,8 +11,8 @@
 //
 // A NaN is a NaN on all machines, but which of its bits are set is not the same
 // on all; only encodings that CheckFinite() refuses decode to NaN.
-#ifndef QUANTIZATION_BLOCK_ARITHMETIC_H_
-#define QUANTIZATION_BLOCK_ARITHMETIC_H_
+#ifndef QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_
+#define QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_
 
 #include <bit>
 #include <cstdint>
@@ -314,4 +314,4 @@ CAUSEWAY_HOST_DEVICE inline float LevelOf(const DecodeTable<kFormat>& table,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_BLOCK_ARITHMETIC_H_
+#endif  // QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_

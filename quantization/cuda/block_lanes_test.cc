@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CUDA kernels' parts on the CPU: the suite of
-// quantization/block_kernels_suite.h with a loop over lanes instead of threads.
-#include "quantization/block_lanes.h"
+// quantization/cuda/block_kernels_suite.h with a loop over lanes instead of
+// threads.
+#include "quantization/cuda/block_lanes.h"
 
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "quantization/block_kernels_suite.h"
-#include "quantization/block_streams.h"
+#include "quantization/cuda/block_kernels_suite.h"
+#include "quantization/cuda/block_streams.h"
 
 namespace causeway {
 namespace {

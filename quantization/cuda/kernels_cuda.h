@@ -29,15 +29,15 @@
 // always with CUDA. Encodings from elsewhere are checked beforehand
 // (Decoder::CheckFinite()); a bad one decodes to NaN or infinities, but never
 // reads or writes outside the arrays. Thread-safe.
-#ifndef QUANTIZATION_KERNELS_CUDA_H_
-#define QUANTIZATION_KERNELS_CUDA_H_
+#ifndef QUANTIZATION_CUDA_KERNELS_CUDA_H_
+#define QUANTIZATION_CUDA_KERNELS_CUDA_H_
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "quantization/block_lanes.h"
+#include "quantization/cuda/block_lanes.h"
 
 namespace causeway {
 
@@ -71,4 +71,4 @@ absl::Status DecodeRebaseCuda(const BlockSpec& spec, const char* encoded,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_KERNELS_CUDA_H_
+#endif  // QUANTIZATION_CUDA_KERNELS_CUDA_H_

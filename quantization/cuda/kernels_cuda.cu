@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops around quantization/block_lanes.h and quantization/block_streams.h.
+// Loops around quantization/cuda/block_lanes.h and
+// quantization/cuda/block_streams.h.
 //
 // Bytes that a kernel moves for each value, c of them being codes (1, or 0.5
 // with 4 bits) and 2 / block size the scale:
@@ -22,10 +23,10 @@
 #include "absl/types/span.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
-#include "quantization/block_arithmetic.h"
-#include "quantization/block_lanes.h"
-#include "quantization/block_streams.h"
-#include "quantization/kernels_cuda.h"
+#include "quantization/cuda/block_arithmetic.h"
+#include "quantization/cuda/block_lanes.h"
+#include "quantization/cuda/block_streams.h"
+#include "quantization/cuda/kernels_cuda.h"
 
 namespace causeway {
 namespace {

@@ -1,25 +1,25 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tests of kernels made of quantization/block_lanes.h, run both on the CPU,
-// one lane after the other (block_lanes_test.cc), and on a GPU
+// The tests of kernels made of quantization/cuda/block_lanes.h, run both on the
+// CPU, one lane after the other (block_lanes_test.cc), and on a GPU
 // (kernels_cuda_test.cc): every format and block size against
 // quantization/block_reference.h. A test that links the suite defines
 // NewBlockKernelsUnderTest().
-#ifndef QUANTIZATION_BLOCK_KERNELS_SUITE_H_
-#define QUANTIZATION_BLOCK_KERNELS_SUITE_H_
+#ifndef QUANTIZATION_CUDA_BLOCK_KERNELS_SUITE_H_
+#define QUANTIZATION_CUDA_BLOCK_KERNELS_SUITE_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "quantization/block_lanes.h"
+#include "quantization/cuda/block_lanes.h"
 
 namespace causeway {
 
-// The calls of quantization/kernels_cuda.h over arrays of the host, which may
-// be longer than the kernel is to know: the rest must stay as it is.
+// The calls of quantization/cuda/kernels_cuda.h over arrays of the host, which
+// may be longer than the kernel is to know: the rest must stay as it is.
 class BlockKernelsUnderTest {
  public:
   virtual ~BlockKernelsUnderTest() = default;
@@ -50,4 +50,4 @@ std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest();
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_BLOCK_KERNELS_SUITE_H_
+#endif  // QUANTIZATION_CUDA_BLOCK_KERNELS_SUITE_H_

@@ -23,14 +23,14 @@
 // their codes are aligned. Others, which only a vector's last strip has, are
 // done value by value and byte by byte (kWhole is false). Bytes are
 // little-endian on the host, too.
-#ifndef QUANTIZATION_BLOCK_LANES_H_
-#define QUANTIZATION_BLOCK_LANES_H_
+#ifndef QUANTIZATION_CUDA_BLOCK_LANES_H_
+#define QUANTIZATION_CUDA_BLOCK_LANES_H_
 
 #include <bit>
 #include <cstdint>
 
-#include "quantization/block_arithmetic.h"
 #include "quantization/block_format.h"
+#include "quantization/cuda/block_arithmetic.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {
@@ -361,4 +361,4 @@ class Lane {
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_BLOCK_LANES_H_
+#endif  // QUANTIZATION_CUDA_BLOCK_LANES_H_

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the values that GPU kernels encode come from, and what they do with
-// those that they decode: the other half of quantization/block_lanes.h, for the
-// device and the host. Arrays are aligned to 16 bytes.
+// those that they decode: the other half of quantization/cuda/block_lanes.h,
+// for the device and the host. Arrays are aligned to 16 bytes.
 //
 // `at` is a multiple of 4, and `left` says how many values there are from there
 // on; with kWhole they are 4 or more. What is not there is read as 0, and not
 // written.
-#ifndef QUANTIZATION_BLOCK_STREAMS_H_
-#define QUANTIZATION_BLOCK_STREAMS_H_
+#ifndef QUANTIZATION_CUDA_BLOCK_STREAMS_H_
+#define QUANTIZATION_CUDA_BLOCK_STREAMS_H_
 
 #include <cstdint>
 
-#include "quantization/block_arithmetic.h"
-#include "quantization/block_lanes.h"
+#include "quantization/cuda/block_arithmetic.h"
+#include "quantization/cuda/block_lanes.h"
 
 namespace causeway {
 
@@ -231,4 +231,4 @@ CAUSEWAY_HOST_DEVICE inline void DecodeQuads(
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_BLOCK_STREAMS_H_
+#endif  // QUANTIZATION_CUDA_BLOCK_STREAMS_H_

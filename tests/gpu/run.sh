@@ -1,0 +1,156 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything that needs a GPU, on the machine that has one: tests of the CUDA
+# kernels against the CPU, then benchmarks. Needs bash, find and the programs,
+# which may lie in any folder; no compiler and no CUDA toolkit.
+
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
+
+Runs all programs in DIRECTORY whose names match *cuda*_test and
+*cuda*_benchmark, and prints a table and, as its last line,
+
+  N passed, M failed[, K skipped]
+
+Exits with 1 if a check or a benchmark failed. What needs a GPU is skipped on a
+machine that has none. Without DIRECTORY the programs are built first, which
+needs Bazel and nvcc.
+
+  --json FILE      write the results and all figures to FILE
+  --no-benchmarks  checks only
+USAGE
+}
+
+json=
+benchmarks=true
+directory=
+while (($#)); do
+  case "$1" in
+    --json)
+      json="${2:?--json needs a file}"
+      shift
+      ;;
+    --no-benchmarks) benchmarks=false ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) directory="$1" ;;
+  esac
+  shift
+done
+
+# Prints the folder that the programs are built in.
+build() {
+  local root targets
+  root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+  cd "${root}"
+  # shellcheck source=deploy/bazel.sh
+  . deploy/bazel.sh
+  mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
+    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))')
+  "${BAZEL[@]}" build --config=cuda --symlink_prefix=/ "${targets[@]}" >&2
+  "${BAZEL[@]}" info bazel-bin
+}
+
+if [[ -z "${directory}" ]]; then directory="$(build)"; fi
+
+# Prints the programs whose names match $1, in the order of their names.
+programs() {
+  find "${directory}" -type f -perm -u+x -name "$1" | sort
+}
+
+scratch="$(mktemp -d)"
+readonly scratch
+trap 'rm -rf "${scratch}"' EXIT
+
+passed=0
+failed=0
+skipped=0
+
+# Prints how many cases the GoogleTest output $1 says to have "$2".
+cases() {
+  sed -nE "s/^\[ *$2 *\] ([0-9]+) tests?[,.].*/\1/p" "$1" | tail -n 1
+}
+
+run_check() {
+  local name output code=0 ran_well ran_badly not_run
+  name="$(basename "$1")"
+  output="${scratch}/output"
+  "$1" >"${output}" 2>&1 || code=$?
+  ran_well="$(cases "${output}" PASSED)"
+  ran_badly="$(cases "${output}" FAILED)"
+  not_run="$(cases "${output}" SKIPPED)"
+  # A program that ends without a word, or badly in spite of it, has failed.
+  if ((code != 0 && ${ran_badly:-0} == 0)); then ran_badly=1; fi
+  if ((${ran_badly:-0} > 0)); then cat "${output}"; fi
+  printf '%-28s %6d passed %6d failed %6d skipped\n' "${name}" \
+    "${ran_well:-0}" "${ran_badly:-0}" "${not_run:-0}"
+  passed=$((passed + ${ran_well:-0}))
+  failed=$((failed + ${ran_badly:-0}))
+  skipped=$((skipped + ${not_run:-0}))
+  printf '%s{"name": "%s", "passed": %d, "failed": %d, "skipped": %d}' \
+    "$(separator_after "${scratch}/checks")" "${name}" "${ran_well:-0}" "${ran_badly:-0}" \
+    "${not_run:-0}" >>"${scratch}/checks"
+}
+
+run_benchmark() {
+  local name separator code=0
+  name="$(basename "$1")"
+  separator="$(separator_after "${scratch}/benchmarks")"
+  printf '\n%s\n' "${name}"
+  "$1" --json "${scratch}/figures" || code=$?
+  case "${code}" in
+    0)
+      passed=$((passed + 1))
+      {
+        printf '%s"%s": ' "${separator}" "${name}"
+        cat "${scratch}/figures"
+      } >>"${scratch}/benchmarks"
+      ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+}
+
+# Prints what goes between the list's last entry in file $1 and the next one.
+separator_after() {
+  if [[ -s "$1" ]]; then printf ', '; fi
+}
+
+if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && ! [[ -e /dev/dxg ]]; then
+  echo "no GPU here (no /dev/nvidia0): what needs one is skipped"
+fi
+touch "${scratch}/checks" "${scratch}/benchmarks"
+while IFS= read -r program; do
+  run_check "${program}"
+done < <(programs '*cuda*_test')
+if [[ "${benchmarks}" == true ]]; then
+  while IFS= read -r program; do
+    run_benchmark "${program}"
+  done < <(programs '*cuda*_benchmark')
+fi
+
+if [[ -n "${json}" ]]; then
+  printf '{"passed": %d, "failed": %d, "skipped": %d,\n"checks": [%s],\n"benchmarks": {%s}}\n' \
+    "${passed}" "${failed}" "${skipped}" "$(<"${scratch}/checks")" \
+    "$(<"${scratch}/benchmarks")" >"${json}"
+fi
+
+if ((passed + failed + skipped == 0)); then
+  echo "${directory}: no programs to run" >&2
+  exit 2
+fi
+printf '\n%d passed, %d failed' "${passed}" "${failed}"
+if ((skipped > 0)); then printf ', %d skipped' "${skipped}"; fi
+printf '\n'
+if ((failed > 0)); then exit 1; fi
