@@ -217,19 +217,20 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
       sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),
       Formats(sync), waits_after, waits_after == 1 ? "step" : "steps");
-  out << absl::StrFormat(
-      "a round      %s up, %s down for each island; %.4g times less than data "
-      "parallel\n",
-      HumanBytes(prediction.up_bytes_per_round),
-      HumanBytes(prediction.down_bytes_per_round),
-      prediction.data_parallel_ratio);
   const RoundTimes& round = prediction.round;
   out << absl::StrFormat(
-      "             %s of training; uplinks busy for %s, downlinks %s, the "
-      "coordinator's %s in, %s out, outer steps %s\n",
-      Seconds(round.training), Seconds(round.uplink), Seconds(round.downlink),
+      "a round      %s of training; %s up, %s down for each island\n",
+      Seconds(round.training), HumanBytes(prediction.up_bytes_per_round),
+      HumanBytes(prediction.down_bytes_per_round));
+  out << absl::StrFormat(
+      "busy for     uplinks %s, downlinks %s, coordinator in %s, out %s, outer "
+      "steps %s\n",
+      Seconds(round.uplink), Seconds(round.downlink),
       Seconds(round.coordinator_in), Seconds(round.coordinator_out),
       Seconds(round.merge));
+  out << absl::StrFormat(
+      "traffic      %.4g times less than data parallel in 16 bits\n",
+      prediction.data_parallel_ratio);
   out << absl::StrFormat("utilization  %s of the time is spent training\n\n",
                          Percent(prediction.simulated.utilization));
   PrintTraffic(assumptions, prediction, out);
@@ -300,8 +301,8 @@ void PrintSettings(double utilization, const FoundSettings& found,
                   HumanBytes(option.prediction.coordinator_bytes)});
   }
   table.Print(out);
-  out << "\nTraffic in Mbit/s, of the first island; the last columns are "
-         "memory.\n";
+  out << "\nTraffic in Mbit/s, of the first island; as much comes down. The "
+         "last columns are\nmemory.\n";
 }
 
 json SettingsJson(double utilization, const FoundSettings& found) {
@@ -383,9 +384,10 @@ void PrintComparison(const RunAssumptions& assumptions,
   }
   table.Print(out);
   out << "\nStep times and outer steps are as measured. Predicted memory is "
-         "without\nactivations and the program itself; measured traffic is "
-         "since the island joined,\nwith parameters it has fetched. A status "
-         "does not tell peaks.\n";
+         "without\nactivations and the program itself. Measured traffic is up "
+         "to the last heartbeat,\nwhich misses the end of what an island that "
+         "has left moved, and has parameters\nthat were fetched. A status does "
+         "not tell peaks.\n";
 }
 
 json ComparisonJson(const RunAssumptions& assumptions,

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kRoundSteps[] = {1,   2,   5,    10,   20,   50,   100,
                                     200, 500, 1000, 2000, 5000, 10000};
-constexpr uint32_t kOverlapSteps[] = {0, 1, 2, 5, 10};
+constexpr uint32_t kOverlapSteps[] = {0, 1, 2, 5, 10, 20};
 // From the most bits to the fewest.
 constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::E3M0};
 constexpr uint32_t kLayersPerFragment = 3;

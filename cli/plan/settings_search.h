@@ -27,9 +27,9 @@ struct FoundSettings {
 };
 
 // Tries H of 1-2-5 steps from 1 to 10000; one fragment, and three layers to a
-// fragment; tau of 0, 1, 2, 5 and 10; and FP32, BF16, INT8 and E3M0 both ways.
-// Everything else is as `assumptions` say, uplink_bits and downlink_bits apart:
-// the formats decide.
+// fragment; tau of 0, 1, 2, 5, 10 and 20; and FP32, BF16, INT8 and E3M0 both
+// ways. Everything else is as `assumptions` say, uplink_bits and downlink_bits
+// apart: the formats decide.
 //
 // `reaching` has those that reach `utilization` and that no other one beats:
 // none has an H and a tau that are no larger and a format of no fewer bits,
