@@ -44,6 +44,16 @@ absl::Status CheckDigests(const v1::JoinResponse& joined,
   return absl::OkStatus();
 }
 
+// The run and the island decide it, so that a run can be repeated.
+uint64_t RoundingSeed(const v1::JoinResponse& joined) {
+  const std::string digest = Digest128(
+      absl::StrCat(joined.config().seed(), " ", joined.identity().island_id()));
+  uint64_t seed;
+  static_assert(sizeof(seed) <= kDigestBytes);
+  std::memcpy(&seed, digest.data(), sizeof(seed));
+  return seed;
+}
+
 }  // namespace
 
 Island::Island(Options options, CoordinatorClient* client)
@@ -81,6 +91,7 @@ absl::Status Island::Run() {
          .map = std::move(map),
          .schedule = std::move(schedule),
          .seed = options_.seed,
+         .rounding_seed = RoundingSeed(joined),
          .now = options_.now},
         heads, trainer->parameters(), client_, &session_);
     RETURN_IF_ERROR(AwaitStart());

@@ -22,6 +22,9 @@ FragmentLink::FragmentLink(Options options, v1::FragmentHead head,
       session_(session),
       anchor_(std::move(anchor)),
       version_(head.version()),
+      feedback_(options.error_feedback > 0
+                    ? std::make_optional<ErrorFeedback>(options.error_feedback)
+                    : std::nullopt),
       thread_([this] { Run(); }) {}
 
 FragmentLink::~FragmentLink() {
@@ -118,6 +121,18 @@ void FragmentLink::Run() {
   }
 }
 
+void FragmentLink::Begin(PseudoGradientJob job) {
+  EncodeOptions options = options_.uplink_options;
+  options.seed ^= version_ * 0x9e3779b97f4a7c15;
+  contribution_.emplace(Contribution{
+      .encoding =
+          StreamedEncoding(options_.uplink, options, std::move(job.values),
+                           feedback_.has_value() ? &*feedback_ : nullptr),
+      .tokens = job.tokens,
+      .inner_steps = job.inner_steps});
+  offered_on_connection_.reset();
+}
+
 absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
   std::optional<PseudoGradientJob> to_send;
   {
@@ -129,18 +144,17 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
     RETURN_IF_ERROR(CheckCodecSpec(options_.uplink));
     RETURN_IF_ERROR(
         CheckEncodeOptions(options_.uplink, options_.uplink_options));
-    contribution_.emplace(Contribution{
-        .encoding = StreamedEncoding(options_.uplink, options_.uplink_options,
-                                     std::move(to_send->values)),
-        .tokens = to_send->tokens,
-        .inner_steps = to_send->inner_steps});
-    offered_on_connection_.reset();
+    Begin(*std::move(to_send));
   }
   if (view.state.heads_size() <= static_cast<int>(options_.fragment)) {
     return false;
   }
   if (view.state.heads(options_.fragment).version() > version_) {
     ASSIGN_OR_RETURN(FragmentUpdate update, DownloadUpdate(view));
+    if (feedback_.has_value() && contribution_.has_value() &&
+        update.includes_island) {
+      feedback_->SetError(contribution_->encoding.TakeError());
+    }
     contribution_.reset();
     update_download_ = {};
     update_decoder_.reset();

@@ -38,6 +38,7 @@
 #include "absl/types/span.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
+#include "quantization/error_feedback.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/island_session.h"
 #include "worker/sync/streamed_encoding.h"
@@ -69,7 +70,11 @@ class FragmentLink {
   struct Options {
     uint32_t fragment = 0;
     CodecSpec uplink;
+    // The seed is that of the island's contributions to the fragment; each
+    // version gets one of its own.
     EncodeOptions uplink_options;
+    // Of the uplink (quantization/error_feedback.h); 0 is none.
+    float error_feedback = 0;
     CodecSpec downlink;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
@@ -116,6 +121,7 @@ class FragmentLink {
   };
 
   void Run();
+  void Begin(PseudoGradientJob job);
   // Does one thing that is due; false if nothing is.
   absl::StatusOr<bool> Step(const IslandView& view);
   bool MayOffer(const IslandView& view) const;
@@ -136,6 +142,7 @@ class FragmentLink {
 
   // The thread's own: the contribution under way and the connection it was
   // last offered on.
+  std::optional<ErrorFeedback> feedback_;
   std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
   UpdateDownload update_download_;

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
+#include "quantization/codec_config.h"
 
 namespace causeway {
 
@@ -22,12 +23,14 @@ FragmentSynchronizer::FragmentSynchronizer(
     std::vector<float> anchor(options_.map.size(fragment));
     options_.map.Gather(fragment, parameters, absl::MakeSpan(anchor));
     fragments_.emplace_back().link = std::make_unique<FragmentLink>(
-        FragmentLink::Options{.fragment = fragment,
-                              .uplink = {.format = config.uplink_format(),
-                                         .block_size = config.block_size()},
-                              .downlink = {.format = config.downlink_format(),
-                                           .block_size = config.block_size()},
-                              .seed = options_.seed},
+        FragmentLink::Options{
+            .fragment = fragment,
+            .uplink = UplinkSpec(config),
+            .uplink_options =
+                UplinkOptions(config, options_.rounding_seed + fragment),
+            .error_feedback = static_cast<float>(config.error_feedback()),
+            .downlink = DownlinkSpec(config),
+            .seed = options_.seed},
         heads[fragment], std::move(anchor), client, session);
   }
 }

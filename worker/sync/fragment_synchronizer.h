@@ -44,6 +44,8 @@ class FragmentSynchronizer {
     SyncSchedule schedule;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
+    // Of stochastic rounding.
+    uint64_t rounding_seed = 0;
     // For measuring waits.
     Clock now;
   };

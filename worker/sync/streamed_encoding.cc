@@ -12,8 +12,10 @@ namespace causeway {
 
 StreamedEncoding::StreamedEncoding(const CodecSpec& spec,
                                    const EncodeOptions& options,
-                                   std::vector<float> values)
-    : values_(std::move(values)),
+                                   std::vector<float> values,
+                                   ErrorFeedback* feedback)
+    : feedback_(feedback),
+      values_(std::move(values)),
       object_(DescribeOpen(spec, values_.size())),
       max_bytes_(MaxEncodedBytes(spec, values_.size())),
       // Not cleared: every byte that is read has been written.
@@ -27,9 +29,13 @@ absl::string_view StreamedEncoding::Await(uint64_t bytes) {
 }
 
 void StreamedEncoding::EncodeStrip() {
-  const absl::Span<const float> strip =
-      absl::MakeConstSpan(values_).subspan(encoded_values_, kStripValues);
-  encoder_->Encode(encoded_values_, strip, {});
+  const absl::Span<float> strip =
+      absl::MakeSpan(values_).subspan(encoded_values_, kStripValues);
+  if (feedback_ != nullptr) {
+    feedback_->Encode(encoded_values_, strip, *encoder_);
+  } else {
+    encoder_->Encode(encoded_values_, strip, {});
+  }
   encoded_values_ += strip.size();
   const bool last = encoded_values_ == values_.size();
   const uint64_t ready = last ? encoder_->Finish() : encoder_->ready();
@@ -39,7 +45,7 @@ void StreamedEncoding::EncodeStrip() {
   object_.set_encoded_bytes(ready);
   object_.set_digest(digest_.Finish());
   encoder_.reset();
-  values_ = {};
+  if (feedback_ == nullptr) values_ = {};
 }
 
 }  // namespace causeway

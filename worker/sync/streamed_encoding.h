@@ -14,12 +14,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/checksum.h"
 #include "proto/fragment.pb.h"
 #include "quantization/codec.h"
+#include "quantization/error_feedback.h"
 
 namespace causeway {
 
@@ -27,8 +29,11 @@ namespace causeway {
 class StreamedEncoding {
  public:
   // `spec` and `options` must pass their checks (quantization/codec.h).
+  // `feedback` may be null; otherwise its error is encoded, too, and it
+  // outlives the encoding.
   StreamedEncoding(const CodecSpec& spec, const EncodeOptions& options,
-                   std::vector<float> values);
+                   std::vector<float> values,
+                   ErrorFeedback* feedback = nullptr);
 
   // Encodes until at least `bytes` bytes are final, or all there are. Returns
   // the final bytes, which owner() keeps where they are.
@@ -45,9 +50,15 @@ class StreamedEncoding {
 
   std::shared_ptr<const void> owner() const { return buffer_; }
 
+  // Once it is complete, with feedback: the error to set when what was encoded
+  // has been merged. Can be taken once.
+  std::vector<float> TakeError() { return std::move(values_); }
+
  private:
   void EncodeStrip();
 
+  ErrorFeedback* const feedback_;
+  // With feedback, what is encoded has become its error.
   std::vector<float> values_;
   uint64_t encoded_values_ = 0;
   v1::EncodedObject object_;

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/encoded_object.h"
+#include "quantization/error_feedback.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {
@@ -63,6 +64,22 @@ INSTANTIATE_TEST_SUITE_P(
                     CodecSpec{.format = v1::BF16},
                     CodecSpec{.format = v1::E3M0, .block_size = 128}),
     [](const auto& info) { return v1::Format_Name(info.param.format); });
+
+TEST(StreamedEncodingFeedbackTest, LeavesTheErrorOfTheWholeVector) {
+  const CodecSpec spec = {.format = v1::E3M0};
+  constexpr size_t kCount = kStripValues + 700;
+  ErrorFeedback feedback(1);
+  StreamedEncoding encoding(spec, {}, Values(kCount), &feedback);
+  const absl::string_view encoded = encoding.Await(encoding.max_bytes());
+  std::vector<float> decoded(kCount);
+  ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(decoded)));
+  const std::vector<float> error = encoding.TakeError();
+  ASSERT_EQ(error.size(), kCount);
+  const std::vector<float> values = Values(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(error[i], values[i] - decoded[i]) << i;
+  }
+}
 
 TEST(StreamedEncodingOwnerTest, KeepsTheBytesWhereTheyAre) {
   std::shared_ptr<const void> owner;
