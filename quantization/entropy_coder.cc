@@ -3,7 +3,6 @@
 #include "quantization/entropy_coder.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -12,6 +11,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/block_format.h"
+#include "quantization/code_counts.h"
 #include "quantization/rans_kernels_cpu.h"
 #include "quantization/rans_reference.h"
 
@@ -21,36 +21,6 @@ namespace {
 void CheckPlane(SymbolWidth width, size_t bytes) {
   CHECK_LE(bytes, kMaxCodePlaneBytes);
   if (width == SymbolWidth::kNibble) CHECK_EQ(bytes % kNibbleGroupBytes, 0u);
-}
-
-// How often each code occurs.
-std::array<uint32_t, 256> CountCodes(SymbolWidth width,
-                                     absl::string_view codes) {
-  // Several tables, so that equal codes in a row do not wait for each other.
-  constexpr size_t kTables = 4;
-  std::array<std::array<uint32_t, 256>, kTables> counts = {};
-  size_t i = 0;
-  for (; i + 8 <= codes.size(); i += 8) {
-    uint64_t eight;
-    std::memcpy(&eight, codes.data() + i, sizeof(eight));
-    for (size_t byte = 0; byte < 8; ++byte, eight >>= 8) {
-      ++counts[byte % kTables][eight & 0xff];
-    }
-  }
-  for (; i < codes.size(); ++i) ++counts[0][static_cast<uint8_t>(codes[i])];
-
-  std::array<uint32_t, 256> sums = {};
-  for (size_t byte = 0; byte < 256; ++byte) {
-    uint32_t sum = 0;
-    for (const auto& table : counts) sum += table[byte];
-    if (width == SymbolWidth::kByte) {
-      sums[byte] = sum;
-    } else {
-      sums[byte & 15] += sum;
-      sums[byte >> 4] += sum;
-    }
-  }
-  return sums;
 }
 
 bool HasOneSymbol(const RansTable& table) {
@@ -63,30 +33,28 @@ absl::Status DecodeUnits(SymbolWidth width, const RansTable& table,
                          size_t units, char* codes) {
   const RansDecodeTable decode_table(table);
   const RansKernels& kernels = CpuRansKernels(width);
-  size_t done = 0;
-  if (words.size() >= kMaxRansUnitReadBytes) {
-    const char* next = words.data();
-    done = kernels.decode(decode_table, units, states, next,
-                          words.data() + words.size() - kMaxRansUnitReadBytes,
-                          codes);
-    words.remove_prefix(static_cast<size_t>(next - words.data()));
-  }
+  const char* front = words.data();
+  const char* back = front + words.size();
+  size_t done = kernels.decode(decode_table, units, kMaxRansUnitReadBytes,
+                               states, front, back, codes);
+  words = absl::string_view(front, static_cast<size_t>(back - front));
   if (done == units) return absl::OkStatus();
-  // Kernels read beyond the last words.
-  char last_words[2 * kMaxRansUnitReadBytes] = {};
-  absl::c_copy(words, last_words);
-  const char* next = last_words;
-  done += kernels.decode(decode_table, units - done, states, next,
-                         last_words + words.size(),
+  // Kernels read beyond the last words, which are fewer than
+  // kMaxRansUnitReadBytes now.
+  char last[3 * kMaxRansUnitReadBytes] = {};
+  front = last + kMaxRansUnitReadBytes;
+  back = absl::c_copy(words, last + kMaxRansUnitReadBytes);
+  done += kernels.decode(decode_table, units - done, 0, states, front, back,
                          codes + done * RansUnitBytes(width));
-  const size_t read = static_cast<size_t>(next - last_words);
-  if (read > words.size()) {
+  if (back < front) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "entropy coded codes: the words end within the codes of byte %d of "
+        "entropy coded codes: the words end before the codes of byte %d of "
         "%d; the bytes are cut off or damaged",
         done * RansUnitBytes(width), units * RansUnitBytes(width)));
   }
-  words.remove_prefix(read);
+  words =
+      words.substr(static_cast<size_t>(front - last) - kMaxRansUnitReadBytes,
+                   static_cast<size_t>(back - front));
   return absl::OkStatus();
 }
 
@@ -97,36 +65,34 @@ size_t CompressCodes(SymbolWidth width, absl::string_view codes,
   CheckPlane(width, codes.size());
   CHECK_GE(compressed.size(), codes.size());
   if (codes.empty()) return 0;
-  const std::array<uint32_t, 256> counts = CountCodes(width, codes);
+  const CodeCounts counts = CountCodes(width, codes);
   const RansTable table = NormalizedTable(
       width, absl::MakeConstSpan(counts).first(AlphabetSize(width)));
   const RansPlane plane{width, codes.size()};
   const size_t units = codes.size() / RansUnitBytes(width);
 
-  // With more words than codes have bytes they do not pay.
-  alignas(64) uint16_t
-      words[kMaxCodePlaneBytes / kRansWordBytes + 2 * kMaxRansUnitWords];
-  uint16_t* const words_end =
-      words + codes.size() / kRansWordBytes + 2 * kMaxRansUnitWords;
+  // Grows from the middle to both sides. With more words than codes it does
+  // not pay, so there never are many more.
+  constexpr size_t kRoom = kMaxCodePlaneBytes + 2 * kMaxRansUnitReadBytes;
+  alignas(64) char words[2 * kRoom];
+  RansStream stream{words + kRoom, words + kRoom};
   RansStates states = InitialRansStates();
   // What is left after the whole units is encoded first: it is decoded last.
-  char* const units_end = RansEncodeSteps(
-      table, plane, codes.data(), units * RansUnitSteps(width), plane.Steps(),
-      states, reinterpret_cast<char*>(words_end));
-  const uint16_t* const first_word = CpuRansKernels(width).encode(
-      RansEncodeTable(table), codes.data(), units, states, words,
-      reinterpret_cast<uint16_t*>(units_end));
-  if (first_word == nullptr) return 0;
+  RansEncodeSteps(table, plane, codes.data(), units * RansUnitSteps(width),
+                  plane.Steps(), states, stream);
+  if (!CpuRansKernels(width).encode(RansEncodeTable(table), codes.data(), units,
+                                    codes.size(), states, stream)) {
+    return 0;
+  }
 
   char head[kMaxRansTableBytes + kRansStateBytes];
   const size_t table_bytes = WriteRansTable(table, head);
   std::memcpy(head + table_bytes, states.data(), kRansStateBytes);
   const size_t head_bytes = table_bytes + kRansStateBytes;
-  const size_t word_bytes =
-      kRansWordBytes * static_cast<size_t>(words_end - first_word);
+  const size_t word_bytes = stream.Bytes();
   if (head_bytes + word_bytes >= codes.size()) return 0;
   std::memcpy(compressed.data(), head, head_bytes);
-  std::memcpy(compressed.data() + head_bytes, first_word, word_bytes);
+  std::memcpy(compressed.data() + head_bytes, stream.front, word_bytes);
   return head_bytes + word_bytes;
 }
 

@@ -27,45 +27,65 @@ using Mask = hn::Mask<Lanes>;
 
 constexpr size_t kWidth = hn::MaxLanes(Lanes());
 constexpr size_t kVectors = kRansLanes / kWidth;
-
-// The states of all lanes, in registers.
-struct States {
-  explicit States(const RansStates& states) {
-    for (size_t i = 0; i < kVectors; ++i) {
-      vectors[i] = hn::LoadU(Lanes(), states.data() + i * kWidth);
-    }
-  }
-  void Store(RansStates& states) const {
-    for (size_t i = 0; i < kVectors; ++i) {
-      hn::StoreU(vectors[i], Lanes(), states.data() + i * kWidth);
-    }
-  }
-
-  Vec vectors[kVectors];
-};
+constexpr size_t kFrontVectors = kRansFrontLanes / kWidth;
 
 HWY_INLINE Vec Gather(const uint32_t* table, Vec index) {
   return hn::GatherIndex(Lanes(), table, hn::BitCast(SignedLanes(), index));
 }
 
-// A table by code, in registers if it fits one.
-template <SymbolWidth kSymbols>
-class TableByCode {
- public:
-  explicit TableByCode(const uint32_t* table)
-      : table_(table), vector_(hn::LoadU(Lanes(), table)) {}
+// What an encoder has to know about the symbols of some lanes.
+struct Coding {
+  Vec multiplier;
+  Vec packed;
+};
 
-  HWY_INLINE Vec operator[](Vec code) const {
-    if constexpr (kSymbols == SymbolWidth::kNibble && kWidth == 16) {
-      return hn::TableLookupLanes(vector_, hn::IndicesFromVec(Lanes(), code));
-    } else {
-      return Gather(table_, code);
+// The tables of an encoder.
+template <SymbolWidth kSymbols>
+class CodingTable {
+ public:
+  explicit CodingTable(const RansEncodeTable& table)
+      : multiplier_(table.multiplier.data()),
+        packed_(table.packed.data()),
+        near_multiplier_(Near(multiplier_)),
+        near_packed_(Near(packed_)) {}
+
+  HWY_INLINE Coding operator[](Vec code) const {
+    const Lanes lanes;
+    if constexpr (kWidth == 16) {
+      if constexpr (kSymbols == SymbolWidth::kNibble) return InRegisters(code);
+      const Vec from_least =
+          hn::And(hn::Add(code, hn::Set(lanes, 8)), hn::Set(lanes, 0xff));
+      if (hn::AllTrue(lanes,
+                      hn::Eq(hn::ShiftRight<4>(from_least), hn::Zero(lanes)))) {
+        return InRegisters(hn::And(code, hn::Set(lanes, 15)));
+      }
     }
+    return {.multiplier = Gather(multiplier_, code),
+            .packed = Gather(packed_, code)};
   }
 
  private:
-  const uint32_t* const table_;
-  const Vec vector_;
+  // The entries of codes -8 .. 7 by their lowest four bits: a register's worth,
+  // and all there is to most vectors of codes with little entropy.
+  static Vec Near(const uint32_t* table) {
+    alignas(64) uint32_t near[16];
+    for (size_t i = 0; i < 16; ++i) {
+      const size_t above = kSymbols == SymbolWidth::kByte && i >= 8 ? 240 : 0;
+      near[i] = table[above + i];
+    }
+    return hn::Load(Lanes(), near);
+  }
+
+  HWY_INLINE Coding InRegisters(Vec code) const {
+    const auto index = hn::IndicesFromVec(Lanes(), code);
+    return {.multiplier = hn::TableLookupLanes(near_multiplier_, index),
+            .packed = hn::TableLookupLanes(near_packed_, index)};
+  }
+
+  const uint32_t* const multiplier_;
+  const uint32_t* const packed_;
+  const Vec near_multiplier_;
+  const Vec near_packed_;
 };
 
 HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
@@ -83,162 +103,319 @@ HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
 #endif
 }
 
-// The new state; words go below `words`.
-HWY_INLINE Vec EncodeVector(Vec state, Vec multiplier, Vec packed,
-                            uint16_t*& words) {
-  const Lanes lanes;
+#if HWY_TARGET > HWY_AVX3 && HWY_TARGET != HWY_SCALAR
+// Where the lanes of a mask of up to 8 go.
+struct LaneMoves {
+  constexpr LaneMoves() {
+    for (uint32_t bits = 0; bits < 1u << kWidth; ++bits) {
+      const size_t count = static_cast<size_t>(std::popcount(bits));
+      size_t rank = 0;
+      for (size_t lane = 0; lane < kWidth; ++lane) {
+        ranks[bits][lane] = static_cast<uint8_t>(rank);
+        if ((bits >> lane & 1) == 0) continue;
+        first[bits][rank] = static_cast<uint8_t>(lane);
+        last[bits][kWidth - count + rank] = static_cast<uint8_t>(lane);
+        ++rank;
+      }
+    }
+  }
+
+  // For each lane, how many lanes of the mask are below it.
+  uint8_t ranks[1 << kWidth][8] = {};
+  // The lanes of the mask, in order, in the first or last places of a vector.
+  uint8_t first[1 << kWidth][8] = {};
+  uint8_t last[1 << kWidth][8] = {};
+};
+constexpr LaneMoves kLaneMoves;
+
+HWY_INLINE size_t BitsOf(Mask mask) {
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(Lanes(), mask, bits);
+  return bits[0];
+}
+
+HWY_INLINE Vec Move(Vec lanes, const uint8_t* from) {
+  const Vec index = hn::PromoteTo(Lanes(), hn::LoadU(BytesOfLanes(), from));
+  return hn::TableLookupLanes(lanes, hn::IndicesFromVec(Lanes(), index));
+}
+#endif
+
+// The next word of each lane of a mask that has one too many.
+struct Overflow {
+  // Writes the words in the order of lanes, right below `front`; what is below
+  // them may be overwritten, too. Returns where.
+  HWY_INLINE char* ToFront(char* front) const {
+    const WordsOfLanes tag;
+    const size_t count = hn::CountTrue(Lanes(), mask);
+    uint16_t* const end = reinterpret_cast<uint16_t*>(front);
+#if HWY_TARGET == HWY_SCALAR
+    if (count > 0) hn::StoreU(hn::TruncateTo(tag, state), tag, end - 1);
+#elif HWY_TARGET <= HWY_AVX3
+    hn::BlendedStore(hn::TruncateTo(tag, hn::Compress(state, mask)),
+                     hn::FirstN(tag, count), tag, end - count);
+#else
+    hn::StoreU(hn::TruncateTo(tag, Move(state, kLaneMoves.last[BitsOf(mask)])),
+               tag, end - kWidth);
+#endif
+    return front - kRansWordBytes * count;
+  }
+
+  // Writes them to `back`; what is behind them may be overwritten. Returns
+  // their end.
+  HWY_INLINE char* ToBack(char* back) const {
+    const WordsOfLanes tag;
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_SCALAR
+    const Vec first = hn::Compress(state, mask);
+#else
+    const Vec first = Move(state, kLaneMoves.first[BitsOf(mask)]);
+#endif
+    hn::StoreU(hn::TruncateTo(tag, first), tag,
+               reinterpret_cast<uint16_t*>(back));
+    return back + kRansWordBytes * hn::CountTrue(Lanes(), mask);
+  }
+
+  Vec state;
+  Mask mask;
+};
+
+// The words at `words`, one in each lane.
+HWY_INLINE Vec LoadWords(const char* words) {
+  return hn::PromoteTo(
+      Lanes(),
+      hn::LoadU(WordsOfLanes(), reinterpret_cast<const uint16_t*>(words)));
+}
+
+// Lane i of `next` to the i-th lane of those in `mask`; zeros to the others.
+HWY_INLINE Vec Expand(Vec next, Mask mask) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElseZero(mask, next);
+#elif HWY_TARGET <= HWY_AVX3
+  return Vec{_mm512_maskz_expand_epi32(mask.raw, next.raw)};
+#else
+  return hn::IfThenElseZero(mask, Move(next, kLaneMoves.ranks[BitsOf(mask)]));
+#endif
+}
+
+// Makes room in `state` for a symbol.
+HWY_INLINE Overflow MakeRoom(const Coding& coding, Vec& state) {
   const SignedLanes ints;
+  const Vec frequency = hn::And(coding.packed, hn::Set(Lanes(), 0x1fff));
+  const auto high = hn::BitCast(ints, hn::ShiftRight<32 - kRansBits>(state));
+  const Mask full = hn::Not(
+      hn::RebindMask(Lanes(), hn::Lt(high, hn::BitCast(ints, frequency))));
+  const Overflow overflow{.state = state, .mask = full};
+  state = hn::IfThenElse(full, hn::ShiftRight<16>(state), state);
+  return overflow;
+}
+
+// The state with the symbol in it.
+HWY_INLINE Vec PutSymbol(const Coding& coding, Vec state) {
+  const Lanes lanes;
+  const Vec packed = coding.packed;
   const Vec frequency = hn::And(packed, hn::Set(lanes, 0x1fff));
   const Vec first_slot =
       hn::And(hn::ShiftRight<13>(packed), hn::Set(lanes, 0xfff));
   const Vec shift = hn::And(hn::ShiftRight<25>(packed), hn::Set(lanes, 15));
   const Vec addend = hn::ShiftRight<29>(packed);
-
-  const auto high = hn::BitCast(ints, hn::ShiftRight<32 - kRansBits>(state));
-  const Mask full = hn::Not(
-      hn::RebindMask(lanes, hn::Lt(high, hn::BitCast(ints, frequency))));
-  const size_t count = hn::CountTrue(lanes, full);
-  words -= count;
-  const WordsOfLanes words_tag;
-  hn::BlendedStore(hn::TruncateTo(words_tag, hn::Compress(state, full)),
-                   hn::FirstN(words_tag, count), words_tag, words);
-  state = hn::IfThenElse(full, hn::ShiftRight<16>(state), state);
-
-  const Vec quotient =
-      hn::Shr(HighHalfOfProduct(hn::Add(state, addend), multiplier), shift);
+  const Vec quotient = hn::Shr(
+      HighHalfOfProduct(hn::Add(state, addend), coding.multiplier), shift);
   // (quotient << 12) + (state - quotient * frequency) + first_slot
   const Vec rest = hn::Sub(hn::Set(lanes, kRansTotal), frequency);
   return hn::Add(hn::Add(state, first_slot), hn::Mul(quotient, rest));
 }
 
+// Vector i of 16 numbers that end at `end`, in reverse order.
+HWY_INLINE Vec LoadReversed(const uint32_t* end, size_t i) {
+  return hn::Reverse(Lanes(), hn::LoadU(Lanes(), end - (i + 1) * kWidth));
+}
+
+// An encoder's states and stream. The lanes of the back are in reverse order,
+// in which their words are written.
 template <SymbolWidth kSymbols>
-uint16_t* EncodeUnits(const RansEncodeTable& table, const char* codes,
-                      size_t units, RansStates& all_states,
-                      const uint16_t* begin, uint16_t* words) {
-  const TableByCode<kSymbols> multipliers(table.multiplier.data());
-  const TableByCode<kSymbols> packed(table.packed.data());
-  States states(all_states);
-  for (size_t unit = units; unit-- > 0;) {
-    if (words < begin + kMaxRansUnitWords) return nullptr;
-    const char* const source = codes + unit * RansUnitBytes(kSymbols);
-    if constexpr (kSymbols == SymbolWidth::kByte) {
-      for (size_t i = kVectors; i-- > 0;) {
-        const Vec code = hn::PromoteTo(
-            Lanes(),
-            hn::LoadU(BytesOfLanes(),
-                      reinterpret_cast<const uint8_t*>(source) + i * kWidth));
-        states.vectors[i] = EncodeVector(states.vectors[i], multipliers[code],
-                                         packed[code], words);
-      }
-    } else {
-      Vec nibbles[kVectors];
-      for (size_t i = 0; i < kVectors; ++i) {
-        nibbles[i] = hn::LoadU(
-            Lanes(), reinterpret_cast<const uint32_t*>(source) + i * kWidth);
-      }
-      for (size_t row = 0; row < RansUnitSteps(kSymbols); ++row) {
-        for (size_t i = kVectors; i-- > 0;) {
-          // The last row is in the highest bits.
-          const Vec code = hn::ShiftRight<28>(nibbles[i]);
-          nibbles[i] = hn::ShiftLeft<4>(nibbles[i]);
-          states.vectors[i] = EncodeVector(states.vectors[i], multipliers[code],
-                                           packed[code], words);
-        }
-      }
+class EncoderLanes {
+ public:
+  EncoderLanes(const RansEncodeTable& table, const RansStates& states,
+               const RansStream& stream)
+      : codings_(table), stream_(stream) {
+    for (size_t i = 0; i < kFrontVectors; ++i) {
+      front_[i] = hn::LoadU(Lanes(), states.data() + i * kWidth);
+      back_[i] = LoadReversed(states.data() + kRansLanes, i);
     }
   }
-  states.Store(all_states);
-  return words;
-}
-
-// Word i of `words` to the i-th lane of those in `mask`; the others hold
-// anything.
-HWY_INLINE Vec ExpandWords(const char* words, Mask mask) {
-  const auto next = hn::PromoteTo(
-      Lanes(),
-      hn::LoadU(WordsOfLanes(), reinterpret_cast<const uint16_t*>(words)));
-#if HWY_TARGET == HWY_SCALAR
-  (void)mask;
-  return next;
-#elif HWY_TARGET <= HWY_AVX3
-  return Vec{_mm512_maskz_expand_epi32(mask.raw, next.raw)};
-#else
-  // Lane i takes word ranks[bits][i], the number of lanes below it in the mask.
-  static_assert(kWidth <= 8);
-  struct Ranks {
-    constexpr Ranks() {
-      for (uint32_t bits = 0; bits < 256; ++bits) {
-        for (uint32_t lane = 0; lane < 8; ++lane) {
-          ranks[bits][lane] = static_cast<uint8_t>(
-              std::popcount(bits & ((1u << lane) - 1)) % kWidth);
-        }
-      }
+  void Store(RansStates& states) const {
+    for (size_t i = 0; i < kFrontVectors; ++i) {
+      hn::StoreU(front_[i], Lanes(), states.data() + i * kWidth);
+      hn::StoreU(hn::Reverse(Lanes(), back_[i]), Lanes(),
+                 states.data() + kRansLanes - (i + 1) * kWidth);
     }
-    uint8_t ranks[256][8] = {};
+  }
+
+  const RansStream& stream() const { return stream_; }
+
+  HWY_INLINE void PutFront(size_t i, Vec code) {
+    const Coding coding = codings_[code];
+    stream_.front = MakeRoom(coding, front_[i]).ToFront(stream_.front);
+    front_[i] = PutSymbol(coding, front_[i]);
+  }
+  HWY_INLINE void PutBack(size_t i, Vec code) {
+    const Coding coding = codings_[code];
+    stream_.back = MakeRoom(coding, back_[i]).ToBack(stream_.back);
+    back_[i] = PutSymbol(coding, back_[i]);
+  }
+
+ private:
+  const CodingTable<kSymbols> codings_;
+  RansStream stream_;
+  Vec front_[kFrontVectors];
+  Vec back_[kFrontVectors];
+};
+
+HWY_INLINE void EncodeUnit(const uint8_t* codes,
+                           EncoderLanes<SymbolWidth::kByte>& lanes) {
+  const auto load = [codes](size_t at) HWY_ATTR {
+    return hn::PromoteTo(Lanes(), hn::LoadU(BytesOfLanes(), codes + at));
   };
-  static constexpr Ranks kRanks;
-  uint8_t bits[8] = {};
-  hn::StoreMaskBits(Lanes(), mask, bits);
-  const auto rank =
-      hn::PromoteTo(Lanes(), hn::LoadU(BytesOfLanes(), kRanks.ranks[bits[0]]));
-  return hn::TableLookupLanes(next, hn::IndicesFromVec(Lanes(), rank));
-#endif
+  for (size_t i = kFrontVectors; i-- > 0;) {
+    lanes.PutFront(i, load(i * kWidth));
+  }
+  for (size_t i = 0; i < kFrontVectors; ++i) {
+    lanes.PutBack(i, hn::Reverse(Lanes(), load(kRansLanes - (i + 1) * kWidth)));
+  }
 }
 
-// The new state. `entry` receives what the table has for the old one.
-HWY_INLINE Vec DecodeVector(const RansDecodeTable& table, Vec state,
-                            const char*& words, Vec& entry) {
-  const Lanes lanes;
-  const Vec low = hn::Set(lanes, kRansTotal - 1);
-  entry = Gather(table.entries.data(), hn::And(state, low));
-  const Vec frequency = hn::And(hn::ShiftRight<kRansBits>(entry), low);
-  state = hn::Add(hn::Mul(frequency, hn::ShiftRight<kRansBits>(state)),
-                  hn::And(entry, low));
-  const Mask empty = hn::Eq(hn::ShiftRight<16>(state), hn::Zero(lanes));
-  const Vec filled =
-      hn::Or(hn::ShiftLeft<16>(state), ExpandWords(words, empty));
-  words += kRansWordBytes * hn::CountTrue(lanes, empty);
-  return hn::IfThenElse(empty, filled, state);
+HWY_INLINE void EncodeUnit(const uint8_t* codes,
+                           EncoderLanes<SymbolWidth::kNibble>& lanes) {
+  const uint32_t* const words = reinterpret_cast<const uint32_t*>(codes);
+  Vec front[kFrontVectors];
+  Vec back[kFrontVectors];
+  for (size_t i = 0; i < kFrontVectors; ++i) {
+    front[i] = hn::LoadU(Lanes(), words + i * kWidth);
+    back[i] = LoadReversed(words + kRansLanes, i);
+  }
+  // The last row is in the highest bits.
+  for (size_t row = 0; row < RansUnitSteps(SymbolWidth::kNibble); ++row) {
+    for (size_t i = kFrontVectors; i-- > 0;) {
+      lanes.PutFront(i, hn::ShiftRight<28>(front[i]));
+      front[i] = hn::ShiftLeft<4>(front[i]);
+    }
+    for (size_t i = 0; i < kFrontVectors; ++i) {
+      lanes.PutBack(i, hn::ShiftRight<28>(back[i]));
+      back[i] = hn::ShiftLeft<4>(back[i]);
+    }
+  }
+}
+
+template <SymbolWidth kSymbols>
+bool EncodeUnits(const RansEncodeTable& table, const char* codes, size_t units,
+                 size_t most_bytes, RansStates& states, RansStream& stream) {
+  EncoderLanes<kSymbols> lanes(table, states, stream);
+  for (size_t unit = units; unit-- > 0;) {
+    if (lanes.stream().Bytes() > most_bytes) return false;
+    EncodeUnit(reinterpret_cast<const uint8_t*>(codes) +
+                   unit * RansUnitBytes(kSymbols),
+               lanes);
+  }
+  lanes.Store(states);
+  stream = lanes.stream();
+  return true;
+}
+
+// A decoder's states and stream, [front, back).
+class DecoderLanes {
+ public:
+  DecoderLanes(const RansDecodeTable& table, const RansStates& states,
+               const char* front, const char* back)
+      : entries_(table.entries.data()), front_(front), back_(back) {
+    for (size_t i = 0; i < kVectors; ++i) {
+      states_[i] = hn::LoadU(Lanes(), states.data() + i * kWidth);
+    }
+  }
+  void Store(RansStates& states) const {
+    for (size_t i = 0; i < kVectors; ++i) {
+      hn::StoreU(states_[i], Lanes(), states.data() + i * kWidth);
+    }
+  }
+
+  const char* front() const { return front_; }
+  const char* back() const { return back_; }
+
+  // Takes a symbol out of each lane of vector i. It is in the highest bits;
+  // below it there is anything.
+  HWY_INLINE Vec TakeSymbols(size_t i) {
+    const Lanes lanes;
+    const bool is_front = i < kFrontVectors;
+    const Vec words =
+        is_front
+            ? LoadWords(front_)
+            : hn::Reverse(lanes, LoadWords(back_ - kRansWordBytes * kWidth));
+    const Vec state = states_[i];
+    const Vec low = hn::Set(lanes, kRansTotal - 1);
+    const Vec entry = Gather(entries_, hn::And(state, low));
+    const Vec frequency = hn::And(hn::ShiftRight<kRansBits>(entry), low);
+    const Vec rest =
+        hn::Add(hn::Mul(frequency, hn::ShiftRight<kRansBits>(state)),
+                hn::And(entry, low));
+    const Mask empty = hn::Lt(rest, hn::Set(lanes, kRansLowerBound));
+    const Vec shifted = hn::IfThenElse(empty, hn::ShiftLeft<16>(rest), rest);
+    states_[i] = hn::Or(shifted, Expand(words, empty));
+    const size_t bytes = kRansWordBytes * hn::CountTrue(lanes, empty);
+    if (is_front) {
+      front_ += bytes;
+    } else {
+      back_ -= bytes;
+    }
+    return entry;
+  }
+
+ private:
+  const uint32_t* const entries_;
+  const char* front_;
+  const char* back_;
+  Vec states_[kVectors];
+};
+
+HWY_INLINE void DecodeBytes(DecoderLanes& lanes, uint8_t* codes) {
+  for (size_t i = 0; i < kVectors; ++i) {
+    const Vec code = hn::ShiftRight<24>(lanes.TakeSymbols(i));
+    hn::StoreU(hn::TruncateTo(BytesOfLanes(), code), BytesOfLanes(),
+               codes + i * kWidth);
+  }
+}
+
+HWY_INLINE void DecodeNibbles(DecoderLanes& lanes, uint8_t* codes) {
+  const Vec top = hn::Set(Lanes(), 0xf0000000u);
+  Vec nibbles[kVectors];
+  for (Vec& vector : nibbles) vector = hn::Zero(Lanes());
+  for (size_t row = 0; row < RansUnitSteps(SymbolWidth::kNibble); ++row) {
+    for (size_t i = 0; i < kVectors; ++i) {
+      nibbles[i] =
+          hn::OrAnd(hn::ShiftRight<4>(nibbles[i]), lanes.TakeSymbols(i), top);
+    }
+  }
+  for (size_t i = 0; i < kVectors; ++i) {
+    hn::StoreU(nibbles[i], Lanes(),
+               reinterpret_cast<uint32_t*>(codes) + i * kWidth);
+  }
 }
 
 template <SymbolWidth kSymbols>
 size_t DecodeUnits(const RansDecodeTable& table, size_t units,
-                   RansStates& all_states, const char*& all_words,
-                   const char* limit, char* codes) {
-  States states(all_states);
-  const char* words = all_words;
+                   ptrdiff_t least_bytes, RansStates& states,
+                   const char*& front, const char*& back, char* codes) {
+  DecoderLanes lanes(table, states, front, back);
   size_t unit = 0;
-  for (; unit < units && words <= limit; ++unit) {
-    char* const destination = codes + unit * RansUnitBytes(kSymbols);
+  for (; unit < units && lanes.back() - lanes.front() >= least_bytes; ++unit) {
+    uint8_t* const unit_codes =
+        reinterpret_cast<uint8_t*>(codes) + unit * RansUnitBytes(kSymbols);
     if constexpr (kSymbols == SymbolWidth::kByte) {
-      for (size_t i = 0; i < kVectors; ++i) {
-        Vec entry;
-        states.vectors[i] =
-            DecodeVector(table, states.vectors[i], words, entry);
-        hn::StoreU(hn::TruncateTo(BytesOfLanes(), hn::ShiftRight<24>(entry)),
-                   BytesOfLanes(),
-                   reinterpret_cast<uint8_t*>(destination) + i * kWidth);
-      }
+      DecodeBytes(lanes, unit_codes);
     } else {
-      const Vec top = hn::Set(Lanes(), 0xf0000000u);
-      Vec nibbles[kVectors];
-      for (size_t i = 0; i < kVectors; ++i) nibbles[i] = hn::Zero(Lanes());
-      for (size_t row = 0; row < RansUnitSteps(kSymbols); ++row) {
-        for (size_t i = 0; i < kVectors; ++i) {
-          Vec entry;
-          states.vectors[i] =
-              DecodeVector(table, states.vectors[i], words, entry);
-          nibbles[i] = hn::OrAnd(hn::ShiftRight<4>(nibbles[i]), entry, top);
-        }
-      }
-      for (size_t i = 0; i < kVectors; ++i) {
-        hn::StoreU(nibbles[i], Lanes(),
-                   reinterpret_cast<uint32_t*>(destination) + i * kWidth);
-      }
+      DecodeNibbles(lanes, unit_codes);
     }
   }
-  states.Store(all_states);
-  all_words = words;
+  lanes.Store(states);
+  front = lanes.front();
+  back = lanes.back();
   return unit;
 }
 

@@ -29,11 +29,12 @@ constexpr size_t RansUnitSteps(SymbolWidth width) {
   return width == SymbolWidth::kNibble ? 8 : 1;
 }
 
-// A unit has at most so many words, one for each symbol.
-inline constexpr size_t kMaxRansUnitWords = 8 * kRansLanes;
-// Decoding a unit reads no further than this behind its first word.
+// A unit takes at most so many bytes of words from each end of the stream, and
+// decoding it reads at most so far into the stream from each.
+inline constexpr size_t kMaxRansUnitWordBytes =
+    8 * kRansFrontLanes * kRansWordBytes;
 inline constexpr size_t kMaxRansUnitReadBytes =
-    kRansWordBytes * (kMaxRansUnitWords + 16);
+    kMaxRansUnitWordBytes + 16 * kRansWordBytes;
 
 // floor(state / frequency) = ((state + addend) * multiplier) >> (32 + shift)
 // for every state below frequency * 2^20, which is what an encoder divides.
@@ -63,18 +64,18 @@ struct RansDecodeTable {
 };
 
 struct RansKernels {
-  // Encodes units [0, units), the last first, to words downwards from `words`,
-  // and returns where the last was written; null if a unit was left with less
-  // than kMaxRansUnitWords of room above `begin`.
-  uint16_t* (*encode)(const RansEncodeTable& table, const char* codes,
-                      size_t units, RansStates& states, const uint16_t* begin,
-                      uint16_t* words);
-  // Decodes up to `units` units, as long as `words` is not above `limit`
-  // before each; returns how many. Advances `words`, and reads up to
-  // kMaxRansUnitReadBytes behind `limit`.
+  // Encodes units [0, units), the last first; false if `stream` had more than
+  // `most_bytes` before one of them. There must be room for that many and
+  // kMaxRansUnitReadBytes more on either side of where the stream began.
+  bool (*encode)(const RansEncodeTable& table, const char* codes, size_t units,
+                 size_t most_bytes, RansStates& states, RansStream& stream);
+  // Decodes up to `units` units, as long as there are `least_bytes` in the
+  // stream [front, back) before each; returns how many. Reads up to
+  // kMaxRansUnitReadBytes - least_bytes beyond both ends, and may leave the
+  // front behind the back.
   size_t (*decode)(const RansDecodeTable& table, size_t units,
-                   RansStates& states, const char*& words, const char* limit,
-                   char* codes);
+                   ptrdiff_t least_bytes, RansStates& states,
+                   const char*& front, const char*& back, char* codes);
 };
 
 // Of the best instruction set that this machine has.

@@ -5,6 +5,7 @@
 // quantization/entropy_coder_test.cc.
 #include "quantization/rans_kernels_cpu.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -58,19 +59,24 @@ TEST(RansTablesTest, HoldWhatTheyAreMadeOf) {
   EXPECT_EQ(encode.packed[2] >> 13 & 0xfff, 3584u);
 }
 
-TEST(RansKernelsTest, StopsWhereThereIsNoRoom) {
+TEST(RansKernelsTest, EncodingEndsWhenTheStreamIsTooLong) {
   for (const SymbolWidth width : {SymbolWidth::kNibble, SymbolWidth::kByte}) {
     const std::vector<uint32_t> counts(AlphabetSize(width), 1);
     const RansEncodeTable table(NormalizedTable(width, counts));
-    const std::vector<char> codes(4 * RansUnitBytes(width), '\x12');
-    std::vector<uint16_t> words(kMaxRansUnitWords + 100, 0xabcd);
+    const std::vector<char> codes(100 * RansUnitBytes(width), '\x12');
+    std::vector<char> room(4096, 'x');
     RansStates states = InitialRansStates();
-    uint16_t* const begin = words.data() + 100;
-    EXPECT_EQ(
-        CpuRansKernels(width).encode(table, codes.data(), 4, states, begin + 1,
-                                     begin + kMaxRansUnitWords),
-        nullptr);
-    for (size_t i = 0; i < 101; ++i) ASSERT_EQ(words[i], 0xabcd);
+    RansStream stream{room.data() + 2048, room.data() + 2048};
+    EXPECT_FALSE(CpuRansKernels(width).encode(table, codes.data(), 100, 500,
+                                              states, stream));
+    const auto changed = [&](size_t begin, size_t end) {
+      return std::any_of(room.begin() + begin, room.begin() + end,
+                         [](char byte) { return byte != 'x'; });
+    };
+    const size_t most = 500 + kMaxRansUnitReadBytes;
+    EXPECT_FALSE(changed(0, 2048 - most));
+    EXPECT_TRUE(changed(2048 - most, 2048 + most));
+    EXPECT_FALSE(changed(2048 + most, room.size()));
   }
 }
 

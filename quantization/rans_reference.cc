@@ -74,9 +74,9 @@ std::array<uint16_t, 256> FirstSlots(const RansTable& table) {
   return slots;
 }
 
-char* RansEncodeSteps(const RansTable& table, const RansPlane& plane,
-                      const char* codes, size_t begin, size_t end,
-                      RansStates& states, char* words) {
+void RansEncodeSteps(const RansTable& table, const RansPlane& plane,
+                     const char* codes, size_t begin, size_t end,
+                     RansStates& states, RansStream& stream) {
   const std::array<uint16_t, 256> first_slots = FirstSlots(table);
   for (size_t step = end; step-- > begin;) {
     for (size_t lane = plane.LanesOf(step); lane-- > 0;) {
@@ -89,15 +89,16 @@ char* RansEncodeSteps(const RansTable& table, const RansPlane& plane,
       // At frequency * 2^20 the new state would be 2^32.
       if (state >> (32 - kRansBits) >= frequency) {
         const uint16_t word = static_cast<uint16_t>(state);
-        words -= kRansWordBytes;
-        std::memcpy(words, &word, sizeof(word));
+        if (lane < kRansFrontLanes) stream.front -= kRansWordBytes;
+        char* const to = lane < kRansFrontLanes ? stream.front : stream.back;
+        std::memcpy(to, &word, sizeof(word));
+        if (lane >= kRansFrontLanes) stream.back += kRansWordBytes;
         state >>= 16;
       }
       state = (state / frequency << kRansBits) + state % frequency +
               first_slots[code];
     }
   }
-  return words;
 }
 
 absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
@@ -123,8 +124,13 @@ absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
             lane, step));
       }
       uint16_t word;
-      std::memcpy(&word, words.data(), sizeof(word));
-      words.remove_prefix(kRansWordBytes);
+      if (lane < kRansFrontLanes) {
+        std::memcpy(&word, words.data(), sizeof(word));
+        words.remove_prefix(kRansWordBytes);
+      } else {
+        words.remove_suffix(kRansWordBytes);
+        std::memcpy(&word, words.data() + words.size(), sizeof(word));
+      }
       state = state << 16 | word;
     }
   }
@@ -188,12 +194,12 @@ std::string RansCompressReference(SymbolWidth width, absl::string_view codes) {
   std::string bytes(kMaxRansTableBytes, '\0');
   bytes.resize(WriteRansTable(table, bytes.data()));
   RansStates states = InitialRansStates();
-  std::string words(plane.Steps() * kRansLanes * kRansWordBytes, '\0');
-  char* const words_end = words.data() + words.size();
-  const char* const words_begin = RansEncodeSteps(
-      table, plane, codes.data(), 0, plane.Steps(), states, words_end);
+  const size_t room = plane.Steps() * kRansFrontLanes * kRansWordBytes;
+  std::string words(2 * room, '\0');
+  RansStream stream{words.data() + room, words.data() + room};
+  RansEncodeSteps(table, plane, codes.data(), 0, plane.Steps(), states, stream);
   bytes.append(reinterpret_cast<const char*>(states.data()), kRansStateBytes);
-  bytes.append(words_begin, static_cast<size_t>(words_end - words_begin));
+  bytes.append(stream.front, stream.Bytes());
   return bytes;
 }
 

@@ -26,13 +26,14 @@
 //   x = f * floor(x / 4096) + slot - c
 //   if x < kRansLowerBound: x = 65536 x + the next word
 //
-// with words taken by the lanes of a step in ascending order. It ends with
-// every state at kRansLowerBound and no word left. The encoder does the inverse
-// from the last symbol to the first.
+// Lanes 0 .. 15 take the next word from the front of the stream, lanes 16 .. 31
+// from its end, the lanes of a step in ascending order; so neither half waits
+// to learn how many words the other took. Decoding ends with every state at
+// kRansLowerBound and no word left. The encoder does the inverse from the last
+// symbol to the first.
 //
 // Bytes: the table (quantization/rans_table.h), 32 little-endian 32-bit states
-// of lanes 0 .. 31, and the little-endian 16-bit words in the order of
-// decoding.
+// of lanes 0 .. 31, and the stream of little-endian 16-bit words.
 #ifndef QUANTIZATION_RANS_REFERENCE_H_
 #define QUANTIZATION_RANS_REFERENCE_H_
 
@@ -51,6 +52,8 @@ namespace causeway {
 
 inline constexpr size_t kRansLanes = 32;
 inline constexpr uint32_t kRansLowerBound = 1 << 16;
+// Lanes below use the front of the stream of words, the others its end.
+inline constexpr size_t kRansFrontLanes = kRansLanes / 2;
 inline constexpr size_t kRansStateBytes = 4 * kRansLanes;
 inline constexpr size_t kRansWordBytes = 2;
 
@@ -77,15 +80,22 @@ struct RansPlane {
 // order, its first slot.
 std::array<uint16_t, 256> FirstSlots(const RansTable& table);
 
-// Codes steps [begin, end) of `plane`, the last first. Words are written
-// downwards from `words`; returns where the last was written. There must be
-// room for 2 * kRansLanes bytes a step.
-char* RansEncodeSteps(const RansTable& table, const RansPlane& plane,
-                      const char* codes, size_t begin, size_t end,
-                      RansStates& states, char* words);
+// An encoder's stream, [front, back): it grows at both ends.
+struct RansStream {
+  size_t Bytes() const { return static_cast<size_t>(back - front); }
+
+  char* front;
+  char* back;
+};
+
+// Codes steps [begin, end) of `plane`, the last first. There must be room for
+// kRansLanes bytes a step at each end of `stream`.
+void RansEncodeSteps(const RansTable& table, const RansPlane& plane,
+                     const char* codes, size_t begin, size_t end,
+                     RansStates& states, RansStream& stream);
 
 // Decodes steps [begin, end), and sets the bits of their symbols, which must be
-// zero, in `codes`. Takes words off the front of `words`.
+// zero, in `codes`. Takes words off both ends of `words`.
 //   INVALID_ARGUMENT  there are too few words.
 absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
                              size_t begin, size_t end, RansStates& states,

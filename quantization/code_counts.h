@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How often each code occurs in a plane: one source in Highway, compiled for
+// several instruction sets. Thread-safe.
+#ifndef QUANTIZATION_CODE_COUNTS_H_
+#define QUANTIZATION_CODE_COUNTS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "quantization/rans_table.h"
+
+namespace causeway {
+
+// By code; those of nibbles are the first 16.
+using CodeCounts = std::array<uint32_t, 256>;
+
+// `codes` has at most 2^31 bytes.
+CodeCounts CountCodes(SymbolWidth width, absl::string_view codes);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_CODE_COUNTS_H_
