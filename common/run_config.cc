@@ -315,6 +315,13 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   }
   check.Enum("synchronization.uplink_rounding", sync.uplink_rounding(),
              *v1::SynchronizationConfig::Rounding_descriptor());
+  if (sync.uplink_rounding() == v1::SynchronizationConfig::STOCHASTIC &&
+      (sync.uplink_format() == v1::FP32 || sync.uplink_format() == v1::BF16)) {
+    check.Fail("synchronization.uplink_rounding",
+               absl::StrCat("is STOCHASTIC; allowed for uplink_format ",
+                            v1::Format_Name(sync.uplink_format()),
+                            ", which has no scales: NEAREST"));
+  }
   check.Range("synchronization.error_feedback", sync.error_feedback(), 0, 1);
   if (sync.ecq_bits() != 0) {
     check.Range("synchronization.ecq_bits", sync.ecq_bits(), 0.5, 8);

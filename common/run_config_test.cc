@@ -108,6 +108,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "inner_steps_per_round: 10 error_feedback: 1.01",
                  "synchronization.error_feedback", "0 to 1"},
         BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 uplink_format: BF16 "
+                 "uplink_rounding: STOCHASTIC",
+                 "synchronization.uplink_rounding", "NEAREST"},
+        BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 ecq_bits: 0.4",
                  "synchronization.ecq_bits", "0.5 to 8"},
         BadValue{"inner_steps_per_round: 10",
