@@ -23,7 +23,7 @@ constexpr double kLeastRounds = 0.02;
 // The picture and the plot within it, in pixels.
 constexpr double kWidth = 760;
 constexpr double kHeight = 420;
-constexpr double kLeft = 70;
+constexpr double kLeft = 80;
 constexpr double kRight = 720;
 constexpr double kTop = 50;
 constexpr double kBottom = 360;
@@ -149,7 +149,7 @@ void AppendAxes(const LogAxis& axis, std::string& svg) {
   AppendLine(kLeft, kTop, kLeft, kBottom, "#333333", 1, svg);
   AppendText((kLeft + kRight) / 2, kBottom + 44, "middle",
              "each island's link, up and down", svg);
-  AppendText(kLeft, kTop - 10, "middle", "utilization", svg);
+  AppendText(kLeft - 8, kTop - 16, "end", "utilization", svg);
 }
 
 }  // namespace
@@ -195,11 +195,10 @@ std::string UtilizationSvg(absl::string_view title,
       absl::StrAppendFormat(&svg, "%.1f,%.1f ", axis.X(rate), Y(utilization));
     }
     svg += "\"/>\n";
-    // The legend stands in the lower right corner, where every curve is high.
-    const double y =
-        kBottom - 18.0 * static_cast<double>(curves.size() - i) + 4;
-    AppendLine(kRight - 220, y - 4, kRight - 190, y - 4, colour, 2, svg);
-    AppendText(kRight - 182, y, "start", curves[i].name, svg);
+    // The legend stands in the upper left corner, where every curve is low.
+    const double y = kTop + 22 + 18.0 * static_cast<double>(i);
+    AppendLine(kLeft + 14, y - 4, kLeft + 44, y - 4, colour, 2, svg);
+    AppendText(kLeft + 52, y, "start", curves[i].name, svg);
   }
   return svg + "</svg>\n";
 }
