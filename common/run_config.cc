@@ -261,6 +261,12 @@ void CheckOuterOptimizer(const v1::OuterOptimizerConfig& outer,
   check.Range("outer_optimizer.momentum", outer.momentum(), 0, 0.9999);
   check.Enum("outer_optimizer.weighting", outer.weighting(),
              *v1::OuterOptimizerConfig::Weighting_descriptor());
+  check.Enum("outer_optimizer.merge", outer.merge(),
+             *v1::OuterOptimizerConfig::Merge_descriptor());
+  check.Range("outer_optimizer.momentum_delay", outer.momentum_delay(), 1,
+              1024);
+  check.Range("outer_optimizer.momentum_spread", outer.momentum_spread(), 0,
+              1.0 / std::max(1u, outer.momentum_delay()));
 }
 
 void CheckSynchronization(const v1::RunConfig& config, Checker& check) {

@@ -89,6 +89,16 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 0",
                  "f:11:3: synchronization.inner_steps_per_round", "1 to 1e+06"},
+        BadValue{"membership {",
+                 "outer_optimizer { merge: MERGE_UNSPECIFIED }\nmembership {",
+                 "f:13:19: outer_optimizer.merge", "MEAN, RADIAL_DIRECTIONAL"},
+        BadValue{"membership {",
+                 "outer_optimizer { momentum_delay: 0 }\nmembership {",
+                 "outer_optimizer.momentum_delay", "1 to 1024"},
+        BadValue{"membership {",
+                 "outer_optimizer { momentum_delay: 4 momentum_spread: 0.3 }\n"
+                 "membership {",
+                 "outer_optimizer.momentum_spread", "0 to 0.25"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 fragments: 4",
                  "synchronization.fragments", "model.layers + 1 = 3"},

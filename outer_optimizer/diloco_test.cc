@@ -88,7 +88,7 @@ class ToyRun {
  public:
   ToyRun(const v1::RunConfig& config,
          const std::vector<uint64_t>& tokens_per_step)
-      : config_(config), options_(MakeOuterStepOptions(config)) {
+      : config_(config) {
     const ModelLayout layout = MakeModelLayout(config.model());
     const v1::FragmentPlan plan = MakeFragmentPlan(layout, config).value();
     map_ = FragmentMap::Create(layout, plan).value();
@@ -105,7 +105,10 @@ class ToyRun {
       std::vector<float> values(map_->size(p));
       map_->Gather(p, initial_, absl::MakeSpan(values));
       for (Island& island : islands_) island.anchors.push_back(values);
-      states_.push_back(InitialFragmentState(options_, std::move(values)));
+      options_.push_back(
+          MakeOuterStepOptions(config, plan.fragments(static_cast<int>(p))));
+      states_.push_back(
+          InitialFragmentState(options_.back(), std::move(values)));
     }
   }
 
@@ -167,11 +170,11 @@ class ToyRun {
       inputs.push_back({spec, encoded[i], shares[i]});
     }
     OuterStepResult result =
-        RunOuterStep(options_, states_[fragment], inputs).value();
+        RunOuterStep(options_[fragment], states_[fragment], inputs).value();
     states_[fragment] = std::move(result.state);
     std::vector<float> decoded(map_->size(fragment));
-    EXPECT_OK(
-        Decode(options_.downlink, result.update, absl::MakeSpan(decoded)));
+    EXPECT_OK(Decode(options_[fragment].downlink, result.update,
+                     absl::MakeSpan(decoded)));
     return decoded;
   }
 
@@ -188,11 +191,11 @@ class ToyRun {
   }
 
   const v1::RunConfig config_;
-  const OuterStepOptions options_;
   std::optional<FragmentMap> map_;
   std::optional<SyncSchedule> schedule_;
   std::vector<float> initial_;
   std::vector<Island> islands_;
+  std::vector<OuterStepOptions> options_;
   std::vector<FragmentState> states_;
 };
 

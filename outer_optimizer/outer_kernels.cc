@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outer_optimizer/outer_kernels.h"
 
+#include <cstdint>
 #include <type_traits>
 
 // Highway compiles this file once for each instruction set.
@@ -16,19 +17,19 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = hn::ScalableTag<float>;
+using Floats = hn::CappedTag<float, kStreamAlignment / sizeof(float)>;
 // One lane, for what is left of a tile: the same operations on the same types.
 using OneFloat = hn::CappedTag<float, 1>;
 
-// How far ahead of the reads memory is asked for, in values. A tile is two
-// pages of each array, too few for the hardware to notice. Asking beyond the
+// How far ahead of the reads memory is asked for, in values: a tile, so that
+// what the next one reads arrives while this one is computed. Asking beyond the
 // end of an array does no harm.
-constexpr size_t kPrefetchValues = 1024;
+constexpr size_t kPrefetchValues = 2048;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each
 // value that is left with a single lane.
 template <typename Body>
-void ForEachVector(size_t count, const Body& body) {
+HWY_INLINE void ForEachVector(size_t count, const Body& body) {
   const Floats floats;
   const OneFloat one;
   const size_t lanes = hn::Lanes(floats);
@@ -37,103 +38,145 @@ void ForEachVector(size_t count, const Body& body) {
   for (; i < count; ++i) body(one, i);
 }
 
+// Null counts as aligned.
+HWY_INLINE bool CanStream(const float* array) {
+  return reinterpret_cast<uintptr_t>(array) % kStreamAlignment == 0;
+}
+
+// A part of the new state.
+template <bool kStream, class Tag>
+HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
+  if constexpr (kStream && std::is_same_v<Tag, Floats>) {
+    hn::Stream(value, tag, destination);
+  } else {
+    hn::StoreU(value, tag, destination);
+  }
+}
+
+void ScaleKernel(float weight, float* values, size_t count) {
+  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
+    const auto product =
+        hn::Mul(hn::Set(tag, weight), hn::LoadU(tag, values + i));
+    hn::StoreU(hn::Add(hn::Zero(tag), product), tag, values + i);
+  });
+}
+
 double SumOfSquaresKernel(const float* values, size_t count) {
-  constexpr size_t kPartialSums = 16;
-  const hn::CappedTag<double, kPartialSums> doubles;
+  constexpr size_t kPartialSums = 32;
+  // Four chains of additions hide each other's latency.
+  constexpr size_t kChains = 4;
+  const hn::CappedTag<double, kPartialSums / kChains> doubles;
   const hn::Rebind<float, decltype(doubles)> floats;
   const size_t lanes = hn::Lanes(doubles);
+  const size_t whole = count / kPartialSums * kPartialSums;
+  const auto square = [&](size_t at) HWY_ATTR {
+    const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + at));
+    return hn::Mul(value, value);
+  };
   HWY_ALIGN double sums[kPartialSums] = {};
-  size_t i = 0;
-  for (; i + kPartialSums <= count; i += kPartialSums) {
-    for (size_t j = 0; j < kPartialSums; j += lanes) {
-      const auto value =
-          hn::PromoteTo(doubles, hn::LoadU(floats, values + i + j));
-      const auto square = hn::Mul(value, value);
-      hn::Store(hn::Add(hn::Load(doubles, sums + j), square), doubles,
-                sums + j);
+  for (size_t j = 0; j < kPartialSums; j += kChains * lanes) {
+    auto a = hn::Zero(doubles);
+    auto b = a;
+    auto c = a;
+    auto d = a;
+    for (size_t i = j; i < whole; i += kPartialSums) {
+      a = hn::Add(a, square(i));
+      b = hn::Add(b, square(i + lanes));
+      c = hn::Add(c, square(i + 2 * lanes));
+      d = hn::Add(d, square(i + 3 * lanes));
     }
+    hn::StoreU(a, doubles, sums + j);
+    hn::StoreU(b, doubles, sums + j + lanes);
+    hn::StoreU(c, doubles, sums + j + 2 * lanes);
+    hn::StoreU(d, doubles, sums + j + 3 * lanes);
   }
-  for (size_t j = 0; i + j < count; ++j) {
-    const double value = static_cast<double>(values[i + j]);
-    const double square = value * value;
-    sums[j] += square;
+  for (size_t i = whole; i < count; ++i) {
+    const double value = static_cast<double>(values[i]);
+    sums[i - whole] += value * value;
   }
   double sum = 0;
   for (const double partial : sums) sum += partial;
   return sum;
 }
 
-void SgdChangeKernel(const StepCoefficients& coefficients, float* gradient,
-                     size_t count) {
-  const float minus_rate = -coefficients.learning_rate;
-  ForEachVector(count, [&](auto tag, size_t i) {
-    const auto g = hn::LoadU(tag, gradient + i);
-    hn::StoreU(hn::Mul(hn::Set(tag, minus_rate), g), tag, gradient + i);
+template <bool kStream>
+HWY_INLINE void MakeChangeTo(const StepCoefficients& by,
+                             const ChangeArrays& arrays, size_t count) {
+  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
+    using Tag = decltype(tag);
+    const auto gradient = hn::LoadU(tag, arrays.gradient + i);
+    auto taken = gradient;
+    if (arrays.old_sum != nullptr) {
+      hwy::Prefetch(arrays.old_sum + i + kPrefetchValues);
+      taken = hn::Add(hn::LoadU(tag, arrays.old_sum + i), gradient);
+      Put<kStream, Tag>(by.clears_sum ? hn::Zero(tag) : taken, tag,
+                        arrays.new_sum + i);
+    }
+    auto direction = hn::Mul(hn::Set(tag, by.gradient_share), gradient);
+    if (arrays.old_momentum != nullptr) {
+      hwy::Prefetch(arrays.old_momentum + i + kPrefetchValues);
+      const auto decayed = hn::Mul(hn::Set(tag, by.momentum_decay),
+                                   hn::LoadU(tag, arrays.old_momentum + i));
+      const auto momentum =
+          hn::Add(decayed, hn::Mul(hn::Set(tag, by.intake), taken));
+      Put<kStream, Tag>(momentum, tag, arrays.new_momentum + i);
+      direction = hn::Add(direction,
+                          hn::Mul(hn::Set(tag, by.momentum_share), momentum));
+    }
+    auto change = hn::Mul(hn::Set(tag, -by.learning_rate), direction);
+    if (arrays.residual != nullptr) {
+      hwy::Prefetch(arrays.residual + i + kPrefetchValues);
+      change = hn::Add(change, hn::LoadU(tag, arrays.residual + i));
+    }
+    hn::StoreU(change, tag, arrays.gradient + i);
   });
 }
 
-void NesterovChangeKernel(const StepCoefficients& coefficients, float* gradient,
-                          const float* old_momentum, float* new_momentum,
-                          size_t count) {
-  const float minus_rate = -coefficients.learning_rate;
-  ForEachVector(count, [&](auto tag, size_t i) {
-    hwy::Prefetch(old_momentum + i + kPrefetchValues);
-    const auto mu = hn::Set(tag, coefficients.momentum);
-    const auto g = hn::LoadU(tag, gradient + i);
-    const auto m = hn::Add(hn::Mul(mu, hn::LoadU(tag, old_momentum + i)), g);
-    hn::StoreU(m, tag, new_momentum + i);
-    const auto direction = hn::Add(g, hn::Mul(mu, m));
-    hn::StoreU(hn::Mul(hn::Set(tag, minus_rate), direction), tag, gradient + i);
-  });
-}
-
-void HeavyBallChangeKernel(const StepCoefficients& coefficients,
-                           float* gradient, const float* old_momentum,
-                           float* new_momentum, size_t count) {
-  const float minus_rate = -coefficients.learning_rate;
-  ForEachVector(count, [&](auto tag, size_t i) {
-    hwy::Prefetch(old_momentum + i + kPrefetchValues);
-    const auto mu = hn::Set(tag, coefficients.momentum);
-    const auto g = hn::LoadU(tag, gradient + i);
-    const auto m = hn::Add(hn::Mul(mu, hn::LoadU(tag, old_momentum + i)), g);
-    hn::StoreU(m, tag, new_momentum + i);
-    hn::StoreU(hn::Mul(hn::Set(tag, minus_rate), m), tag, gradient + i);
-  });
-}
-
-void AddResidualKernel(const float* residual, float* change, size_t count) {
-  ForEachVector(count, [&](auto tag, size_t i) {
-    hwy::Prefetch(residual + i + kPrefetchValues);
-    const auto sum =
-        hn::Add(hn::LoadU(tag, change + i), hn::LoadU(tag, residual + i));
-    hn::StoreU(sum, tag, change + i);
-  });
+void MakeChangeKernel(const StepCoefficients& coefficients,
+                      const ChangeArrays& arrays, size_t count) {
+  if (CanStream(arrays.new_momentum) && CanStream(arrays.new_sum)) {
+    MakeChangeTo<true>(coefficients, arrays, count);
+  } else {
+    MakeChangeTo<false>(coefficients, arrays, count);
+  }
 }
 
 // x - x is 0 for finite x and NaN otherwise, and a NaN stays in a sum.
-bool ApplyDecodedKernel(const float* change, const float* decoded,
-                        const float* old_theta, float* new_theta,
-                        float* new_residual, size_t count) {
+template <bool kStream>
+HWY_INLINE bool ApplyDecodedTo(const float* change, const float* decoded,
+                               const float* old_theta, float* new_theta,
+                               float* new_residual, size_t count) {
   const Floats floats;
   auto probe = hn::Zero(floats);
   float tail_probe = 0;
-  ForEachVector(count, [&](auto tag, size_t i) {
+  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
+    using Tag = decltype(tag);
     hwy::Prefetch(old_theta + i + kPrefetchValues);
     const auto c = hn::LoadU(tag, change + i);
     const auto d = hn::LoadU(tag, decoded + i);
     const auto theta = hn::Add(hn::LoadU(tag, old_theta + i), d);
-    hn::StoreU(theta, tag, new_theta + i);
+    Put<kStream, Tag>(theta, tag, new_theta + i);
     if (new_residual != nullptr) {
-      hn::StoreU(hn::Sub(c, d), tag, new_residual + i);
+      Put<kStream, Tag>(hn::Sub(c, d), tag, new_residual + i);
     }
     const auto bad = hn::Add(hn::Sub(c, c), hn::Sub(theta, theta));
-    if constexpr (std::is_same_v<decltype(tag), Floats>) {
+    if constexpr (std::is_same_v<Tag, Floats>) {
       probe = hn::Add(probe, bad);
     } else {
       tail_probe += hn::GetLane(bad);
     }
   });
   return hn::GetLane(hn::SumOfLanes(floats, probe)) + tail_probe == 0;
+}
+
+bool ApplyDecodedKernel(const float* change, const float* decoded,
+                        const float* old_theta, float* new_theta,
+                        float* new_residual, size_t count) {
+  return CanStream(new_theta) && CanStream(new_residual)
+             ? ApplyDecodedTo<true>(change, decoded, old_theta, new_theta,
+                                    new_residual, count)
+             : ApplyDecodedTo<false>(change, decoded, old_theta, new_theta,
+                                     new_residual, count);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -143,38 +186,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace causeway {
 
+HWY_EXPORT(ScaleKernel);
 HWY_EXPORT(SumOfSquaresKernel);
-HWY_EXPORT(SgdChangeKernel);
-HWY_EXPORT(NesterovChangeKernel);
-HWY_EXPORT(HeavyBallChangeKernel);
-HWY_EXPORT(AddResidualKernel);
+HWY_EXPORT(MakeChangeKernel);
 HWY_EXPORT(ApplyDecodedKernel);
+
+void Scale(float weight, float* values, size_t count) {
+  HWY_DYNAMIC_DISPATCH(ScaleKernel)(weight, values, count);
+}
 
 double SumOfSquares(const float* values, size_t count) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernel)(values, count);
 }
 
-void SgdChange(const StepCoefficients& coefficients, float* gradient,
-               size_t count) {
-  HWY_DYNAMIC_DISPATCH(SgdChangeKernel)(coefficients, gradient, count);
-}
-
-void NesterovChange(const StepCoefficients& coefficients, float* gradient,
-                    const float* old_momentum, float* new_momentum,
-                    size_t count) {
-  HWY_DYNAMIC_DISPATCH(NesterovChangeKernel)
-  (coefficients, gradient, old_momentum, new_momentum, count);
-}
-
-void HeavyBallChange(const StepCoefficients& coefficients, float* gradient,
-                     const float* old_momentum, float* new_momentum,
-                     size_t count) {
-  HWY_DYNAMIC_DISPATCH(HeavyBallChangeKernel)
-  (coefficients, gradient, old_momentum, new_momentum, count);
-}
-
-void AddResidual(const float* residual, float* change, size_t count) {
-  HWY_DYNAMIC_DISPATCH(AddResidualKernel)(residual, change, count);
+void MakeChange(const StepCoefficients& coefficients,
+                const ChangeArrays& arrays, size_t count) {
+  HWY_DYNAMIC_DISPATCH(MakeChangeKernel)(coefficients, arrays, count);
 }
 
 bool ApplyDecoded(const float* change, const float* decoded,
@@ -183,6 +210,8 @@ bool ApplyDecoded(const float* change, const float* decoded,
   return HWY_DYNAMIC_DISPATCH(ApplyDecodedKernel)(
       change, decoded, old_theta, new_theta, new_residual, count);
 }
+
+void FlushStreams() { hwy::FlushStream(); }
 
 }  // namespace causeway
 #endif  // HWY_ONCE

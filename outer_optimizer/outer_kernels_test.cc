@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outer_optimizer/outer_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -9,15 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 
 namespace causeway {
 namespace {
 
 constexpr StepCoefficients kCoefficients = {.learning_rate = 0.7f,
-                                            .momentum = 0.9f};
+                                            .momentum_decay = 0.9f,
+                                            .intake = 0.25f,
+                                            .gradient_share = 0.5f,
+                                            .momentum_share = 0.8f};
 // Enough for whole vectors and every length of rest, with any start.
 constexpr size_t kMost = 67;
 
@@ -58,11 +64,11 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
 TEST_P(OuterKernelsTest, SumOfSquaresHasItsDefinedOrder) {
   const std::vector<float> values = Values(1000, 1);
   for (const size_t count : {0, 1, 15, 16, 17, 33, 64, 999, 1000}) {
-    double sums[16] = {};
+    double sums[32] = {};
     for (size_t i = 0; i < count; ++i) {
       const double value = values[i];
       const double square = value * value;
-      sums[i % 16] += square;
+      sums[i % 32] += square;
     }
     double want = 0;
     for (const double sum : sums) want += sum;
@@ -76,49 +82,89 @@ TEST_P(OuterKernelsTest, SumOfSquaresCannotOverflow) {
   EXPECT_LT(SumOfSquares(values.data(), values.size()), 1e80);
 }
 
-TEST_P(OuterKernelsTest, SgdEqualsItsFormula) {
+TEST_P(OuterKernelsTest, ScaleMultipliesFromPositiveZero) {
   for (size_t count = 0; count <= kMost; ++count) {
     std::vector<float> got = Values(kMost, 2);
+    if (count > 0) got[count - 1] = -0.0f;
     std::vector<float> want = got;
-    SgdChange(kCoefficients, got.data(), count);
-    for (size_t i = 0; i < count; ++i) want[i] = -0.7f * want[i];
+    Scale(0.3f, got.data(), count);
+    for (size_t i = 0; i < count; ++i) {
+      const float product = 0.3f * want[i];
+      want[i] = 0.0f + product;
+    }
     ASSERT_EQ(Bits(got), Bits(want)) << count;
   }
 }
 
-TEST_P(OuterKernelsTest, MomentumMethodsEqualTheirFormulas) {
-  for (size_t count = 0; count <= kMost; ++count) {
-    for (const bool nesterov : {false, true}) {
-      std::vector<float> gradient = Values(kMost, 3);
-      const std::vector<float> old_momentum = Values(kMost, 4);
-      std::vector<float> momentum(kMost, 77);
-      std::vector<float> want_change = gradient;
-      std::vector<float> want_momentum = momentum;
-      (nesterov ? NesterovChange : HeavyBallChange)(
-          kCoefficients, gradient.data(), old_momentum.data(), momentum.data(),
-          count);
-      for (size_t i = 0; i < count; ++i) {
-        const float decayed = 0.9f * old_momentum[i];
-        const float m = decayed + want_change[i];
-        want_momentum[i] = m;
-        const float ahead = 0.9f * m;
-        const float direction = nesterov ? want_change[i] + ahead : m;
-        want_change[i] = -0.7f * direction;
-      }
-      ASSERT_EQ(Bits(gradient), Bits(want_change)) << count;
-      ASSERT_EQ(Bits(momentum), Bits(want_momentum)) << count;
-    }
+// `count` values at a multiple of kStreamAlignment, or one value after it.
+class Array {
+ public:
+  Array(const std::vector<float>& values, bool aligned)
+      : memory_(hwy::AllocateAligned<float>(values.size() + 1)),
+        values_(memory_.get() + (aligned ? 0 : 1), values.size()) {
+    std::copy(values.begin(), values.end(), values_.begin());
   }
-}
 
-TEST_P(OuterKernelsTest, AddResidualAdds) {
+  float* data() { return values_.data(); }
+  std::vector<uint32_t> bits() const {
+    return Bits(std::vector<float>(values_.begin(), values_.end()));
+  }
+
+ private:
+  const hwy::AlignedFreeUniquePtr<float[]> memory_;
+  const absl::Span<float> values_;
+};
+
+// Every part of the state there or not, streamed or not, every length.
+TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
+  const std::vector<float> g = Values(kMost, 3);
+  const std::vector<float> m = Values(kMost, 4);
+  const std::vector<float> d = Values(kMost, 5);
+  const std::vector<float> r = Values(kMost, 6);
   for (size_t count = 0; count <= kMost; ++count) {
-    const std::vector<float> residual = Values(kMost, 5);
-    std::vector<float> change = Values(kMost, 6);
-    std::vector<float> want = change;
-    AddResidual(residual.data(), change.data(), count);
-    for (size_t i = 0; i < count; ++i) want[i] += residual[i];
-    ASSERT_EQ(Bits(change), Bits(want)) << count;
+    for (int parts = 0; parts < 32; ++parts) {
+      const bool has_momentum = parts & 1;
+      const bool has_sum = has_momentum && (parts & 2);
+      const bool has_residual = parts & 4;
+      StepCoefficients by = kCoefficients;
+      by.clears_sum = parts & 8;
+      std::vector<float> gradient = g;
+      Array momentum(std::vector<float>(kMost, 77), parts & 16);
+      Array sum(std::vector<float>(kMost, 78), parts & 16);
+      MakeChange(by,
+                 {.gradient = gradient.data(),
+                  .old_momentum = has_momentum ? m.data() : nullptr,
+                  .new_momentum = has_momentum ? momentum.data() : nullptr,
+                  .old_sum = has_sum ? d.data() : nullptr,
+                  .new_sum = has_sum ? sum.data() : nullptr,
+                  .residual = has_residual ? r.data() : nullptr},
+                 count);
+      FlushStreams();
+
+      std::vector<float> want_change = g;
+      std::vector<float> want_momentum(kMost, 77);
+      std::vector<float> want_sum(kMost, 78);
+      for (size_t i = 0; i < count; ++i) {
+        float taken = g[i];
+        if (has_sum) {
+          taken = d[i] + g[i];
+          want_sum[i] = by.clears_sum ? 0.0f : taken;
+        }
+        float direction = 0.5f * g[i];
+        if (has_momentum) {
+          const float decayed = 0.9f * m[i];
+          const float added = 0.25f * taken;
+          want_momentum[i] = decayed + added;
+          const float ahead = 0.8f * want_momentum[i];
+          direction = direction + ahead;
+        }
+        want_change[i] = -0.7f * direction;
+        if (has_residual) want_change[i] += r[i];
+      }
+      ASSERT_EQ(Bits(gradient), Bits(want_change)) << count << " " << parts;
+      ASSERT_EQ(momentum.bits(), Bits(want_momentum)) << count << " " << parts;
+      ASSERT_EQ(sum.bits(), Bits(want_sum)) << count << " " << parts;
+    }
   }
 }
 
@@ -127,22 +173,24 @@ TEST_P(OuterKernelsTest, ApplyDecodedMovesThetaAndKeepsTheRest) {
   const std::vector<float> decoded = Values(kMost, 8);
   const std::vector<float> old_theta = Values(kMost, 9);
   for (size_t count = 0; count <= kMost; ++count) {
-    std::vector<float> theta(kMost, 77);
-    std::vector<float> residual(kMost, 78);
+    Array theta(std::vector<float>(kMost, 77), count % 2 == 0);
+    Array residual(std::vector<float>(kMost, 78), count % 2 == 0);
     EXPECT_TRUE(ApplyDecoded(change.data(), decoded.data(), old_theta.data(),
                              theta.data(), residual.data(), count));
+    FlushStreams();
     std::vector<float> want_theta(kMost, 77);
     std::vector<float> want_residual(kMost, 78);
     for (size_t i = 0; i < count; ++i) {
       want_theta[i] = old_theta[i] + decoded[i];
       want_residual[i] = change[i] - decoded[i];
     }
-    ASSERT_EQ(Bits(theta), Bits(want_theta)) << count;
-    ASSERT_EQ(Bits(residual), Bits(want_residual)) << count;
-    std::vector<float> in_place = old_theta;
-    EXPECT_TRUE(ApplyDecoded(change.data(), decoded.data(), in_place.data(),
-                             in_place.data(), nullptr, count));
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(in_place[i], want_theta[i]);
+    ASSERT_EQ(theta.bits(), Bits(want_theta)) << count;
+    ASSERT_EQ(residual.bits(), Bits(want_residual)) << count;
+    Array alone(std::vector<float>(kMost, 77), count % 2 == 0);
+    EXPECT_TRUE(ApplyDecoded(change.data(), decoded.data(), old_theta.data(),
+                             alone.data(), nullptr, count));
+    FlushStreams();
+    ASSERT_EQ(alone.bits(), Bits(want_theta)) << count;
   }
 }
 

@@ -3,42 +3,57 @@
 #include "outer_optimizer/outer_step.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <utility>
 
-#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "hwy/aligned_allocator.h"
 #include "outer_optimizer/outer_kernels.h"
+#include "outer_optimizer/radial_merge.h"
 
 namespace causeway {
 namespace {
 
-static_assert(OuterStep::kTileValues % kPieceAlignment == 0);
+using Outer = v1::OuterOptimizerConfig;
 
 bool HasMomentum(const OuterStepOptions& options) {
-  return options.algorithm != v1::OuterOptimizerConfig::SGD;
+  return options.algorithm != Outer::SGD;
 }
 
 bool HasResidual(const OuterStepOptions& options) {
   return !IsLossless(options.downlink.format);
 }
 
+bool HasGradientSum(const OuterStepOptions& options) {
+  return options.algorithm == Outer::DELAYED_NESTEROV;
+}
+
 absl::Status CheckOptions(const OuterStepOptions& options) {
   switch (options.algorithm) {
-    case v1::OuterOptimizerConfig::NESTEROV:
-    case v1::OuterOptimizerConfig::SGD:
-    case v1::OuterOptimizerConfig::HEAVY_BALL:
+    case Outer::NESTEROV:
+    case Outer::SGD:
+    case Outer::HEAVY_BALL:
       break;
+    case Outer::DELAYED_NESTEROV:
+      if (options.momentum_delay >= 1 && options.momentum_spread >= 0 &&
+          options.momentum_spread * options.momentum_delay <= 1) {
+        break;
+      }
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "outer momentum_delay %d and momentum_spread %g: want at least 1, "
+          "and 0 to 1 / momentum_delay",
+          options.momentum_delay, options.momentum_spread));
     default:
-      return absl::InvalidArgumentError(
-          absl::StrFormat("outer_optimizer.algorithm %d is not one of "
-                          "NESTEROV, SGD, HEAVY_BALL",
-                          options.algorithm));
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "outer_optimizer.algorithm %d is not one of NESTEROV, SGD, "
+          "HEAVY_BALL, DELAYED_NESTEROV",
+          options.algorithm));
   }
   if (!std::isfinite(options.learning_rate) ||
       !std::isfinite(options.momentum)) {
@@ -60,8 +75,10 @@ absl::Status CheckState(const OuterStepOptions& options,
   const size_t size = state.theta.size();
   RETURN_IF_ERROR(CheckSize("momentum", state.momentum.size(),
                             HasMomentum(options) ? size : 0));
-  return CheckSize("residual", state.residual.size(),
-                   HasResidual(options) ? size : 0);
+  RETURN_IF_ERROR(CheckSize("residual", state.residual.size(),
+                            HasResidual(options) ? size : 0));
+  return CheckSize("gradient sum", state.gradient_sum.size(),
+                   HasGradientSum(options) ? size : 0);
 }
 
 // `status` with the place of the contribution in front.
@@ -70,16 +87,210 @@ absl::Status AtContribution(const absl::Status& status, size_t index) {
                                                   status.message()));
 }
 
+absl::StatusOr<Contributions> OpenContributions(
+    absl::Span<const MergeInput> inputs, uint64_t values) {
+  if (inputs.empty()) {
+    return absl::InvalidArgumentError("an outer step needs a contribution");
+  }
+  Contributions contributions;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<Decoder>> decoder =
+        OpenDecoder(inputs[i].spec, inputs[i].encoded, values);
+    if (!decoder.ok()) return AtContribution(decoder.status(), i);
+    if (!(inputs[i].share >= 0 && inputs[i].share <= 1)) {
+      return AtContribution(
+          absl::InvalidArgumentError(
+              absl::StrFormat("its share is %g, want 0 to 1", inputs[i].share)),
+          i);
+    }
+    contributions.push_back(*std::move(decoder));
+  }
+  return contributions;
+}
+
+// What the step from `version` on does.
+StepCoefficients CoefficientsOf(const OuterStepOptions& options,
+                                uint64_t version) {
+  const float mu = options.momentum;
+  StepCoefficients by{.learning_rate = options.learning_rate,
+                      .momentum_decay = mu,
+                      .intake = 1,
+                      .gradient_share = 1,
+                      .momentum_share = mu};
+  if (options.algorithm == Outer::HEAVY_BALL) {
+    by.gradient_share = 0;
+    by.momentum_share = 1;
+  }
+  if (options.algorithm != Outer::DELAYED_NESTEROV) return by;
+  const double delay = options.momentum_delay;
+  const double spread = options.momentum_spread;
+  by.gradient_share = static_cast<float>(1 / delay);
+  by.clears_sum = (version + 1) % options.momentum_delay == 0;
+  if (by.clears_sum) {
+    by.intake = by.gradient_share;
+    by.momentum_share = static_cast<float>((1 - spread * (delay - 1)) * mu);
+  } else {
+    by.momentum_decay = 1;
+    by.intake = 0;
+    by.momentum_share = static_cast<float>(spread * mu);
+  }
+  return by;
+}
+
+// `array` from value `begin` on, or null if it is empty.
+template <typename T>
+T* At(absl::Span<T> array, uint64_t begin) {
+  return array.empty() ? nullptr : array.data() + begin;
+}
+
+// The fused pass. What its members refer to outlives it.
+class FusedStep {
+ public:
+  FusedStep(const OuterStepOptions& options, const FragmentStateView& old,
+            const Contributions& contributions, const MergeWeights& weights,
+            const OuterStepOutput& output)
+      : coefficients_(CoefficientsOf(options, old.version)),
+        // Encoders want whole strips where they compress, which then go
+        // through the second-level cache.
+        piece_values_(std::max(WeightedMerge::kTileValues,
+                               PieceAlignment(options.downlink))),
+        old_(old),
+        contributions_(contributions),
+        weights_(weights),
+        output_(output),
+        encoder_(NewEncoder(options.downlink, EncodeOptions(), old.theta.size(),
+                            output.update)),
+        strips_(StripCount(old.theta.size())),
+        queue_(old.theta.size()) {}
+
+  // Takes strips until there are none. Thread-safe.
+  void Run() {
+    Scratch scratch{.merge = {contributions_, weights_},
+                    .change = hwy::AllocateAligned<float>(piece_values_),
+                    .decoded = hwy::AllocateAligned<float>(piece_values_)};
+    while (const std::optional<ValueRange> strip = queue_.Take()) {
+      Strip& result = strips_[strip->begin / kStripValues];
+      for (uint64_t begin = strip->begin; begin < strip->end;
+           begin += piece_values_) {
+        RunPiece(begin, std::min(piece_values_, strip->end - begin), scratch,
+                 result);
+      }
+    }
+    FlushStreams();
+  }
+
+  // After all threads' Run(). The first strip with a result that is not finite.
+  std::optional<uint64_t> FirstNotFinite() const {
+    for (uint64_t i = 0; i < strips_.size(); ++i) {
+      if (!strips_[i].finite) return i;
+    }
+    return std::nullopt;
+  }
+
+  OuterStepSummary Finish() {
+    double sum = 0;
+    for (const Strip& strip : strips_) sum += strip.sum_of_squares;
+    return {.update_bytes = encoder_->Finish(),
+            .gradient_norm = std::sqrt(sum)};
+  }
+
+ private:
+  // Of g.
+  struct Strip {
+    double sum_of_squares = 0;
+    bool finite = true;
+  };
+  // What a thread has for itself. Vectors that straddle cache lines take twice
+  // as long.
+  struct Scratch {
+    WeightedMerge merge;
+    // g, then the change.
+    hwy::AlignedFreeUniquePtr<float[]> change;
+    hwy::AlignedFreeUniquePtr<float[]> decoded;
+  };
+
+  void RunPiece(uint64_t begin, uint64_t count, Scratch& scratch,
+                Strip& strip) {
+    const absl::Span<float> change(scratch.change.get(), count);
+    const absl::Span<float> decoded(scratch.decoded.get(), count);
+    for (uint64_t at = 0; at < count; at += WeightedMerge::kTileValues) {
+      const absl::Span<float> tile =
+          change.subspan(at, WeightedMerge::kTileValues);
+      scratch.merge.Sum(begin + at, tile);
+      strip.sum_of_squares += SumOfSquares(tile.data(), tile.size());
+      MakeChange(coefficients_,
+                 {.gradient = tile.data(),
+                  .old_momentum = At(old_.momentum, begin + at),
+                  .new_momentum = At(output_.momentum, begin + at),
+                  .old_sum = At(old_.gradient_sum, begin + at),
+                  .new_sum = At(output_.gradient_sum, begin + at),
+                  .residual = At(old_.residual, begin + at)},
+                 tile.size());
+    }
+    encoder_->Encode(begin, change, decoded);
+    const bool finite = ApplyDecoded(
+        change.data(), decoded.data(), At(old_.theta, begin),
+        At(output_.theta, begin), At(output_.residual, begin), count);
+    strip.finite &= finite && std::isfinite(strip.sum_of_squares);
+  }
+
+  const StepCoefficients coefficients_;
+  const uint64_t piece_values_;
+  const FragmentStateView& old_;
+  const Contributions& contributions_;
+  const MergeWeights& weights_;
+  const OuterStepOutput& output_;
+  const std::unique_ptr<Encoder> encoder_;
+  // Each is written by the thread that took it.
+  std::vector<Strip> strips_;
+  StripQueue queue_;
+};
+
+// Why strip `strip` is not finite.
+absl::Status NotFiniteError(const Contributions& contributions, uint64_t strip,
+                            uint64_t values) {
+  for (size_t i = 0; i < contributions.size(); ++i) {
+    const absl::Status status = contributions[i]->CheckFinite();
+    if (!status.ok()) return AtContribution(status, i);
+  }
+  const uint64_t begin = strip * kStripValues;
+  return absl::OutOfRangeError(absl::StrFormat(
+      "the outer step leaves the range of fp32 among values %d to %d; "
+      "momentum or parameters have diverged: lower "
+      "outer_optimizer.learning_rate",
+      begin, begin + ValuesOfStrip(strip, values) - 1));
+}
+
+// Memory of another size is our own bug.
+void CheckOutput(const OuterStepOptions& options,
+                 const FragmentStateView& state,
+                 const OuterStepOutput& output) {
+  CHECK_EQ(output.theta.size(), state.theta.size());
+  CHECK_EQ(output.momentum.size(), state.momentum.size());
+  CHECK_EQ(output.residual.size(), state.residual.size());
+  CHECK_EQ(output.gradient_sum.size(), state.gradient_sum.size());
+  CHECK_EQ(output.update.size(),
+           MaxEncodedBytes(options.downlink, state.theta.size()));
+}
+
 }  // namespace
 
-OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config) {
-  const v1::OuterOptimizerConfig& optimizer = config.outer_optimizer();
+OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
+                                      const v1::Fragment& fragment) {
+  const Outer& optimizer = config.outer_optimizer();
   const v1::SynchronizationConfig& synchronization = config.synchronization();
-  return {.algorithm = optimizer.algorithm(),
-          .learning_rate = static_cast<float>(optimizer.learning_rate()),
-          .momentum = static_cast<float>(optimizer.momentum()),
-          .downlink = {.format = synchronization.downlink_format(),
-                       .block_size = synchronization.block_size()}};
+  OuterStepOptions options{
+      .algorithm = optimizer.algorithm(),
+      .learning_rate = static_cast<float>(optimizer.learning_rate()),
+      .momentum = static_cast<float>(optimizer.momentum()),
+      .momentum_delay = optimizer.momentum_delay(),
+      .momentum_spread = optimizer.momentum_spread(),
+      .downlink = {.format = synchronization.downlink_format(),
+                   .block_size = synchronization.block_size()}};
+  if (optimizer.merge() == Outer::RADIAL_DIRECTIONAL) {
+    options.radial_tensors = RadialTensors(fragment);
+  }
+  return options;
 }
 
 FragmentState InitialFragmentState(const OuterStepOptions& options,
@@ -89,135 +300,55 @@ FragmentState InitialFragmentState(const OuterStepOptions& options,
       .theta = std::move(theta),
       .momentum = std::vector<float>(HasMomentum(options) ? size : 0),
       .residual = std::vector<float>(HasResidual(options) ? size : 0),
+      .gradient_sum = std::vector<float>(HasGradientSum(options) ? size : 0),
   };
 }
 
-OuterStep::OuterStep(const OuterStepOptions& options,
-                     const FragmentStateView& state)
-    : options_(options), old_(state) {
-  const size_t size = state.theta.size();
-  result_.state = InitialFragmentState(options, std::vector<float>(size));
-  result_.update.resize(MaxEncodedBytes(options.downlink, size));
-  encoder_ =
-      NewEncoder(options.downlink, {}, size, absl::MakeSpan(result_.update));
-  const size_t tiles = (size + kTileValues - 1) / kTileValues;
-  tile_sums_.resize(tiles);
-  tile_states_.resize(tiles, TileState::kPending);
-}
-
-absl::StatusOr<std::unique_ptr<OuterStep>> OuterStep::Create(
+absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
-    absl::Span<const MergeInput> inputs) {
+    absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
+    ThreadPool& pool) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
-  if (inputs.empty()) {
-    return absl::InvalidArgumentError("an outer step needs a contribution");
-  }
-  std::vector<std::unique_ptr<Decoder>> decoders;
+  CheckOutput(options, state, output);
+  const uint64_t values = state.theta.size();
+  ASSIGN_OR_RETURN(const Contributions contributions,
+                   OpenContributions(inputs, values));
   std::vector<float> shares;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    absl::StatusOr<std::unique_ptr<Decoder>> decoder =
-        OpenDecoder(inputs[i].spec, inputs[i].encoded, state.theta.size());
-    if (!decoder.ok()) return AtContribution(decoder.status(), i);
-    if (!(inputs[i].share >= 0 && inputs[i].share <= 1)) {
-      return AtContribution(
-          absl::InvalidArgumentError(
-              absl::StrFormat("its share is %g, want 0 to 1", inputs[i].share)),
-          i);
-    }
-    decoders.push_back(*std::move(decoder));
-    shares.push_back(inputs[i].share);
+  for (const MergeInput& input : inputs) shares.push_back(input.share);
+  const MergeWeights weights = RadialWeights(
+      contributions, std::move(shares), options.radial_tensors, values, pool);
+  FusedStep step(options, state, contributions, weights, output);
+  pool.Run([&step](int) { step.Run(); });
+  if (const std::optional<uint64_t> strip = step.FirstNotFinite()) {
+    return NotFiniteError(contributions, *strip, values);
   }
-  // Large memory last, when nothing can be refused any more.
-  std::unique_ptr<OuterStep> step =
-      absl::WrapUnique(new OuterStep(options, state));
-  step->decoders_ = std::move(decoders);
-  step->shares_ = std::move(shares);
-  return step;
-}
-
-void OuterStep::Run(uint64_t first, uint64_t last) {
-  CHECK_LE(first, last);
-  CHECK_LE(last, tiles());
-  for (uint64_t tile = first; tile < last; ++tile) RunTile(tile);
-}
-
-void OuterStep::RunTile(uint64_t tile) {
-  CHECK(tile_states_[tile] == TileState::kPending) << "tile " << tile;
-  const uint64_t begin = tile * kTileValues;
-  const size_t count = std::min(kTileValues, old_.theta.size() - begin);
-  // g, then the change, in one place.
-  std::array<float, kTileValues> change_buffer;
-  std::array<float, kTileValues> decoded_buffer;
-  float* const change = change_buffer.data();
-  float* const decoded = decoded_buffer.data();
-
-  std::fill_n(change, count, 0.0f);
-  for (size_t i = 0; i < decoders_.size(); ++i) {
-    decoders_[i]->NewCursor()->DecodeAccumulate(begin, shares_[i],
-                                                absl::MakeSpan(change, count));
-  }
-  tile_sums_[tile] = SumOfSquares(change, count);
-
-  FragmentState& next = result_.state;
-  const StepCoefficients coefficients{.learning_rate = options_.learning_rate,
-                                      .momentum = options_.momentum};
-  if (options_.algorithm == v1::OuterOptimizerConfig::SGD) {
-    SgdChange(coefficients, change, count);
-  } else if (options_.algorithm == v1::OuterOptimizerConfig::NESTEROV) {
-    NesterovChange(coefficients, change, old_.momentum.data() + begin,
-                   next.momentum.data() + begin, count);
-  } else {
-    HeavyBallChange(coefficients, change, old_.momentum.data() + begin,
-                    next.momentum.data() + begin, count);
-  }
-  const bool has_residual = HasResidual(options_);
-  if (has_residual) AddResidual(old_.residual.data() + begin, change, count);
-  encoder_->Encode(begin, absl::MakeConstSpan(change, count),
-                   absl::MakeSpan(decoded, count));
-  const bool finite = ApplyDecoded(
-      change, decoded, old_.theta.data() + begin, next.theta.data() + begin,
-      has_residual ? next.residual.data() + begin : nullptr, count);
-  tile_states_[tile] = finite && std::isfinite(tile_sums_[tile])
-                           ? TileState::kFinite
-                           : TileState::kNotFinite;
-}
-
-absl::Status OuterStep::NotFiniteError(uint64_t tile) const {
-  for (size_t i = 0; i < decoders_.size(); ++i) {
-    if (const absl::Status status = decoders_[i]->CheckFinite(); !status.ok()) {
-      return AtContribution(status, i);
-    }
-  }
-  const uint64_t begin = tile * kTileValues;
-  return absl::OutOfRangeError(absl::StrFormat(
-      "the outer step leaves the range of fp32 among values %d to %d; "
-      "momentum or parameters have diverged: lower "
-      "outer_optimizer.learning_rate",
-      begin, std::min(begin + kTileValues, old_.theta.size()) - 1));
-}
-
-absl::StatusOr<OuterStepResult> OuterStep::Finish() && {
-  double sum = 0;
-  for (uint64_t tile = 0; tile < tiles(); ++tile) {
-    CHECK(tile_states_[tile] != TileState::kPending) << "tile " << tile;
-    if (tile_states_[tile] == TileState::kNotFinite) {
-      return NotFiniteError(tile);
-    }
-    sum += tile_sums_[tile];
-  }
-  result_.gradient_norm = std::sqrt(sum);
-  result_.update.resize(encoder_->Finish());
-  return std::move(result_);
+  return step.Finish();
 }
 
 absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<OuterStep> step,
-                   OuterStep::Create(options, state, inputs));
-  step->Run(0, step->tiles());
-  return std::move(*step).Finish();
+  // Before there is memory for it.
+  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckState(options, state));
+  OuterStepResult result{.state = InitialFragmentState(
+                             options, std::vector<float>(state.theta.size()))};
+  result.state.version = state.version + 1;
+  result.update.resize(MaxEncodedBytes(options.downlink, state.theta.size()));
+  ThreadPool pool(1);
+  ASSIGN_OR_RETURN(
+      const OuterStepSummary summary,
+      RunOuterStep(options, state, inputs,
+                   {.theta = absl::MakeSpan(result.state.theta),
+                    .momentum = absl::MakeSpan(result.state.momentum),
+                    .residual = absl::MakeSpan(result.state.residual),
+                    .gradient_sum = absl::MakeSpan(result.state.gradient_sum),
+                    .update = absl::MakeSpan(result.update)},
+                   pool));
+  result.update.resize(summary.update_bytes);
+  result.gradient_norm = summary.gradient_norm;
+  return result;
 }
 
 }  // namespace causeway

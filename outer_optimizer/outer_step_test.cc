@@ -8,14 +8,15 @@
 #include <cstring>
 #include <map>
 #include <string>
-#include <thread>  // NOLINT: the step is what is shared, not a lock.
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/checksum.h"
 #include "common/status_matchers.h"
+#include "common/thread_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hwy/aligned_allocator.h"
 #include "outer_optimizer/mixing.h"
 
 namespace causeway {
@@ -57,6 +58,7 @@ void ExpectSameBits(const OuterStepResult& a, const OuterStepResult& b) {
   ExpectSameBits(a.state.theta, b.state.theta);
   ExpectSameBits(a.state.momentum, b.state.momentum);
   ExpectSameBits(a.state.residual, b.state.residual);
+  ExpectSameBits(a.state.gradient_sum, b.state.gradient_sum);
   EXPECT_EQ(a.update, b.update);
   EXPECT_EQ(a.gradient_norm, b.gradient_norm);
 }
@@ -166,13 +168,13 @@ TEST(OuterStepTest, AnEmptyFragmentIsFine) {
   EXPECT_EQ(result.gradient_norm, 0);
 }
 
-// A fragment of several tiles with contributions in both formats.
-class OuterStepTilesTest : public testing::TestWithParam<v1::Format> {
+// A fragment of several strips with contributions in both formats.
+class OuterStepTilesTest : public testing::TestWithParam<CodecSpec> {
  protected:
-  static constexpr size_t kSize = 5 * OuterStep::kTileValues + 123;
+  static constexpr size_t kSize = 2 * kStripValues + 5 * 2048 + 123;
 
   void SetUp() override {
-    options_.downlink.format = GetParam();
+    options_.downlink = GetParam();
     state_ = InitialFragmentState(options_, Values(kSize, 1));
     state_.momentum = Values(kSize, 2, 1e-3f);
     if (!state_.residual.empty()) state_.residual = Values(kSize, 3, 1e-6f);
@@ -191,12 +193,15 @@ class OuterStepTilesTest : public testing::TestWithParam<v1::Format> {
   std::vector<MergeInput> inputs_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Downlinks, OuterStepTilesTest,
-                         testing::Values(v1::FP32, v1::BF16, v1::INT8,
-                                         v1::E3M0),
-                         [](const testing::TestParamInfo<v1::Format>& info) {
-                           return v1::Format_Name(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Downlinks, OuterStepTilesTest,
+    testing::Values(kFp32, kBf16, CodecSpec{.format = v1::INT8},
+                    CodecSpec{.format = v1::E3M0},
+                    CodecSpec{.format = v1::E3M0, .entropy_coded = true}),
+    [](const testing::TestParamInfo<CodecSpec>& info) {
+      return v1::Format_Name(info.param.format) +
+             (info.param.entropy_coded ? "_coded" : "");
+    });
 
 // The equations of the header, one whole vector after the other.
 TEST_P(OuterStepTilesTest, EqualsTheEquationsBitForBit) {
@@ -248,29 +253,40 @@ TEST_P(OuterStepTilesTest, IslandsThatAddTheUpdateHoldTheSameBits) {
   ExpectSameBits(parameters, result.state.theta);
 }
 
-TEST_P(OuterStepTilesTest, BitsDoNotDependOnOrderOrThreads) {
-  ASSERT_OK_AND_ASSIGN(const OuterStepResult want,
+TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
+  ASSERT_OK_AND_ASSIGN(OuterStepResult want,
                        RunOuterStep(options_, state_, inputs_));
-  ASSERT_OK_AND_ASSIGN(auto backwards,
-                       OuterStep::Create(options_, state_, inputs_));
-  ASSERT_EQ(backwards->tiles(), 6u);
-  for (uint64_t tile = 6; tile > 0; --tile) backwards->Run(tile - 1, tile);
-  ASSERT_OK_AND_ASSIGN(const OuterStepResult got,
-                       std::move(*backwards).Finish());
-  ExpectSameBits(got, want);
-
-  for (uint64_t count = 2; count <= 6; ++count) {
-    ASSERT_OK_AND_ASSIGN(auto step,
-                         OuterStep::Create(options_, state_, inputs_));
-    std::vector<std::thread> threads;
-    for (uint64_t i = 0; i < count; ++i) {
-      threads.emplace_back(
-          [&step, i, count] { step->Run(6 * i / count, 6 * (i + 1) / count); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    ASSERT_OK_AND_ASSIGN(const OuterStepResult parallel,
-                         std::move(*step).Finish());
-    ExpectSameBits(parallel, want);
+  for (int threads = 1; threads <= 5; ++threads) {
+    // Old memory, aligned so that it is streamed to, or not.
+    const size_t shift = threads % 2;
+    const auto memory = hwy::AllocateAligned<float>(4 * (kSize + 16));
+    std::fill_n(memory.get(), 4 * (kSize + 16), NAN);
+    const auto part = [&](size_t i, const std::vector<float>& like) {
+      // kSize rounded up to the alignment.
+      float* const begin = memory.get() + i * ((kSize + 15) / 16 * 16) + shift;
+      return absl::Span<float>(begin, like.size());
+    };
+    std::string update(MaxEncodedBytes(options_.downlink, kSize), '?');
+    const OuterStepOutput output = {
+        .theta = part(0, state_.theta),
+        .momentum = part(1, state_.momentum),
+        .residual = part(2, state_.residual),
+        .gradient_sum = part(3, state_.gradient_sum),
+        .update = absl::MakeSpan(update)};
+    ThreadPool pool(threads);
+    ASSERT_OK_AND_ASSIGN(const OuterStepSummary summary,
+                         RunOuterStep(options_, state_, inputs_, output, pool));
+    const auto copy = [](absl::Span<const float> values) {
+      return std::vector<float>(values.begin(), values.end());
+    };
+    const OuterStepResult got = {
+        .state = {.theta = copy(output.theta),
+                  .momentum = copy(output.momentum),
+                  .residual = copy(output.residual),
+                  .gradient_sum = copy(output.gradient_sum)},
+        .update = update.substr(0, summary.update_bytes),
+        .gradient_norm = summary.gradient_norm};
+    ExpectSameBits(got, want);
   }
 }
 
@@ -311,7 +327,7 @@ TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
       {v1::INT8, 0.51 / 127},
       // 0.75 becomes 1, less what the scale was rounded by.
       {v1::E3M0, 0.26}};
-  EXPECT_LE(worst_residual, largest * largest_rounding.at(GetParam()));
+  EXPECT_LE(worst_residual, largest * largest_rounding.at(GetParam().format));
 }
 
 TEST_P(OuterStepTilesTest, RefusesNonFiniteContributionsByName) {
@@ -328,18 +344,18 @@ TEST_P(OuterStepTilesTest, RefusesNonFiniteContributionsByName) {
 }
 
 TEST_P(OuterStepTilesTest, RefusesAResultThatIsNotFinite) {
-  state_.theta[2050] = -3e38f;
-  state_.momentum[2050] = 3e38f;
+  state_.theta[70000] = -3e38f;
+  state_.momentum[70000] = 3e38f;
   EXPECT_THAT(RunOuterStep(options_, state_, inputs_),
               StatusIs(StatusCode::kOutOfRange,
-                       HasSubstr("among values 2048 to 4095")));
+                       HasSubstr("among values 65536 to 131071")));
 }
 
 TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
   const auto error = [&] {
-    return OuterStep::Create(options_, state_, inputs_).status();
+    return RunOuterStep(options_, state_, inputs_).status();
   };
-  EXPECT_THAT(OuterStep::Create(options_, state_, {}).status(),
+  EXPECT_THAT(RunOuterStep(options_, state_, {}).status(),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("needs a contribution")));
   inputs_[2].share = 1.5f;
@@ -352,8 +368,8 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
   inputs_[1].encoded = encoded_[1];
   state_.momentum.pop_back();
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
-                                HasSubstr("momentum has 10362 values, want "
-                                          "10363")));
+                                HasSubstr("momentum has 141434 values, want "
+                                          "141435")));
   state_.momentum.push_back(0);
   state_.residual.push_back(0);
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
@@ -362,26 +378,136 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
   EXPECT_OK(error());
   options_.algorithm = Outer::ALGORITHM_UNSPECIFIED;
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
-                                HasSubstr("NESTEROV, SGD, HEAVY_BALL")));
+                                HasSubstr("NESTEROV, SGD, HEAVY_BALL, "
+                                          "DELAYED_NESTEROV")));
+  options_ = kNesterov;
+  options_.algorithm = Outer::DELAYED_NESTEROV;
+  options_.momentum_delay = 4;
+  options_.momentum_spread = 0.26;
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("momentum_spread 0.26")));
+  options_.momentum_spread = 0.25;
+  options_.downlink = state_.residual.empty() ? kFp32 : kBf16;
+  EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("gradient sum has 0 values")));
   options_ = kNesterov;
   options_.learning_rate = INFINITY;
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
                                 HasSubstr("must be finite")));
 }
 
+// The same steps, in the words of the paper: a buffer of gradients, and a
+// momentum that moves every N-th step.
+TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
+  const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
+                                    .learning_rate = 0.5f,
+                                    .momentum = 0.5f,
+                                    .momentum_delay = 4,
+                                    .momentum_spread = 0.125,
+                                    .downlink = kFp32};
+  // Short binary fractions throughout: exact.
+  const std::vector<float> gradients = {1, -2, 4, 5, -3, 2, 1, 8, 1};
+  std::vector<float> want;
+  float m = 0;
+  float buffer = 0;
+  for (size_t t = 1; t <= gradients.size(); ++t) {
+    const float g = gradients[t - 1];
+    buffer += g;
+    if (t % 4 == 0) {
+      m = 0.5f * m + buffer / 4;
+      // 1 - c N + c = 0.625.
+      want.push_back(0.5f * (0.625f * 0.5f * m + g / 4));
+      buffer = 0;
+    } else {
+      want.push_back(0.5f * (0.125f * 0.5f * m + g / 4));
+    }
+  }
+  const std::vector<float> got = StepsOf(options, gradients);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    // Differences of parameters, which are rounded.
+    EXPECT_NEAR(got[i], want[i], 1e-6f) << i;
+  }
+}
+
+TEST(DelayedNesterovTest, BetweenTwoMomentaIsGradientDescent) {
+  const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
+                                    .learning_rate = 0.5f,
+                                    .momentum = 0.5f,
+                                    .momentum_delay = 2,
+                                    .downlink = kFp32};
+  // lr g / N; then with m = (1 + 3) / 2: lr (mu m + g / N).
+  EXPECT_THAT(StepsOf(options, {1.0f, 3.0f}), ElementsAre(0.25f, 1.25f));
+}
+
+TEST_P(OuterStepTilesTest, DelayedNesterovWithoutDelayIsNesterov) {
+  OuterStepOptions delayed = options_;
+  delayed.algorithm = Outer::DELAYED_NESTEROV;
+  delayed.momentum_spread = 0.75;
+  FragmentState want = state_;
+  FragmentState got = state_;
+  got.gradient_sum.resize(kSize);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_OK_AND_ASSIGN(OuterStepResult nesterov,
+                         RunOuterStep(options_, want, inputs_));
+    ASSERT_OK_AND_ASSIGN(OuterStepResult result,
+                         RunOuterStep(delayed, got, inputs_));
+    want = std::move(nesterov.state);
+    got = std::move(result.state);
+    EXPECT_EQ(result.update, nesterov.update);
+  }
+  EXPECT_EQ(got.version, 2u);
+  ExpectSameBits(got.theta, want.theta);
+  ExpectSameBits(got.momentum, want.momentum);
+  EXPECT_EQ(got.gradient_sum, std::vector<float>(kSize));
+}
+
+// Two contributions at a right angle in the tensor of the first two values.
+TEST(RadialStepTest, KeepsLengthInTensorsAndTakesTheMeanElsewhere) {
+  OuterStepOptions options = {
+      .algorithm = Outer::SGD, .learning_rate = 1, .downlink = kFp32};
+  const FragmentState state = {.theta = {0, 0, 0}};
+  const std::string a = EncodeOrDie(kFp32, {3, 0, 8});
+  const std::string b = EncodeOrDie(kFp32, {0, 4, -4});
+  options.radial_tensors = {{0, 2}};
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep(options, state, {{kFp32, a, 0.5f}, {kFp32, b, 0.5f}}));
+  // (3 + 4) / 2 along (1, 1).
+  const float each = 3.5f / std::sqrt(2.0f);
+  EXPECT_THAT(result.state.theta, ElementsAre(testing::FloatEq(-each),
+                                              testing::FloatEq(-each), -2.0f));
+  EXPECT_NEAR(result.gradient_norm, std::sqrt(3.5 * 3.5 + 4), 1e-6);
+}
+
 TEST(OuterStepOptionsTest, ComeFromTheConfig) {
   v1::RunConfig config;
-  config.mutable_outer_optimizer()->set_algorithm(Outer::HEAVY_BALL);
-  config.mutable_outer_optimizer()->set_learning_rate(0.25);
-  config.mutable_outer_optimizer()->set_momentum(0.5);
+  v1::OuterOptimizerConfig& outer = *config.mutable_outer_optimizer();
+  outer.set_algorithm(Outer::DELAYED_NESTEROV);
+  outer.set_learning_rate(0.25);
+  outer.set_momentum(0.5);
+  outer.set_momentum_delay(4);
+  outer.set_momentum_spread(0.125);
   config.mutable_synchronization()->set_downlink_format(v1::BF16);
   config.mutable_synchronization()->set_block_size(64);
-  const OuterStepOptions options = MakeOuterStepOptions(config);
-  EXPECT_EQ(options.algorithm, Outer::HEAVY_BALL);
+  v1::Fragment fragment;
+  v1::TensorPlacement& tensor = *fragment.add_tensors();
+  tensor.set_name("model.layers.0.mlp.up_proj.weight");
+  tensor.add_shape(3);
+  tensor.add_shape(5);
+  tensor.set_offset(7);
+  OuterStepOptions options = MakeOuterStepOptions(config, fragment);
+  EXPECT_EQ(options.algorithm, Outer::DELAYED_NESTEROV);
   EXPECT_EQ(options.learning_rate, 0.25f);
   EXPECT_EQ(options.momentum, 0.5f);
+  EXPECT_EQ(options.momentum_delay, 4u);
+  EXPECT_EQ(options.momentum_spread, 0.125);
   EXPECT_EQ(options.downlink,
             (CodecSpec{.format = v1::BF16, .block_size = 64}));
+  EXPECT_THAT(options.radial_tensors, IsEmpty());
+  outer.set_merge(Outer::RADIAL_DIRECTIONAL);
+  options = MakeOuterStepOptions(config, fragment);
+  EXPECT_THAT(options.radial_tensors, ElementsAre(ValueRange{7, 22}));
 }
 
 }  // namespace

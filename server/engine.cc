@@ -9,7 +9,6 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
-#include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 
@@ -23,6 +22,16 @@ CodecSpec SpecFor(const v1::SynchronizationConfig& sync, v1::Format format) {
   return {.format = format, .block_size = sync.block_size()};
 }
 
+// One for each fragment.
+std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
+                                          const v1::FragmentPlan& plan) {
+  std::vector<OuterStepOptions> options;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    options.push_back(MakeOuterStepOptions(config, fragment));
+  }
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
@@ -34,6 +43,7 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       started_at_(options_.now()),
       state_(std::move(state)),
       staging_(staging_bytes),
+      step_options_(StepOptions(options_.config, rules.plan)),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_) {}
 
@@ -318,17 +328,20 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                       .encoded = encodings[i].bytes,
                       .share = shares[i]});
   }
-  ASSIGN_OR_RETURN(
-      const OuterStepResult after,
-      causeway::RunOuterStep(
-          MakeOuterStepOptions(config),
-          FragmentStateView(before.theta, before.momentum, before.residual),
-          inputs));
+  ASSIGN_OR_RETURN(const OuterStepResult after,
+                   causeway::RunOuterStep(step_options_[order.fragment],
+                                          {.version = order.base_version,
+                                           .theta = before.theta,
+                                           .momentum = before.momentum,
+                                           .residual = before.residual,
+                                           .gradient_sum = before.gradient_sum},
+                                          inputs));
 
   FragmentContents contents{.run_id = run_id_,
                             .theta = after.state.theta,
                             .momentum = after.state.momentum,
-                            .residual = after.state.residual};
+                            .residual = after.state.residual,
+                            .gradient_sum = after.state.gradient_sum};
   contents.head.set_fragment(order.fragment);
   contents.head.set_version(order.base_version + 1);
   LogBatch batch;

@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "outer_optimizer/outer_step.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "quantization/chunk.h"
@@ -141,6 +142,8 @@ class Engine {
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
   Staging staging_;
+  // By fragment.
+  const std::vector<OuterStepOptions> step_options_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
 

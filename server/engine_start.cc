@@ -37,12 +37,15 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
   for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
     std::vector<float> theta(map.size(fragment));
     map.Gather(fragment, parameters, absl::MakeSpan(theta));
-    const FragmentState initial =
-        InitialFragmentState(MakeOuterStepOptions(config), std::move(theta));
+    const FragmentState initial = InitialFragmentState(
+        MakeOuterStepOptions(config,
+                             run.plan.fragments(static_cast<int>(fragment))),
+        std::move(theta));
     FragmentContents contents{.run_id = run.run_id,
                               .theta = initial.theta,
                               .momentum = initial.momentum,
-                              .residual = initial.residual};
+                              .residual = initial.residual,
+                              .gradient_sum = initial.gradient_sum};
     contents.head.set_fragment(fragment);
     ASSIGN_OR_RETURN(std::string file,
                      state.fragments().WriteFragment(contents));

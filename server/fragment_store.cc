@@ -74,7 +74,8 @@ std::vector<std::pair<std::string, absl::Span<const float>*>> TensorsOf(
     FragmentContents& contents) {
   return {{"theta", &contents.theta},
           {"momentum", &contents.momentum},
-          {"residual", &contents.residual}};
+          {"residual", &contents.residual},
+          {"gradient_sum", &contents.gradient_sum}};
 }
 
 // Points the tensors of `fragment` into `file` and verifies them.

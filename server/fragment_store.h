@@ -7,7 +7,8 @@
 // does not name is the remains of a crash and may be removed.
 //
 //   fragments/fragment-0003-v00000012.safetensors
-//     tensors   "theta"; "momentum" and "residual" unless empty. Flat, F32.
+//     tensors   "theta"; "momentum", "residual" and "gradient_sum" unless
+//               empty. Flat, F32.
 //     metadata  run_id, fragment, version and a digest of each tensor
 //   updates/update-0003-v00000012.safetensors
 //     tensors   "encoding", the encoded change from version 11 to 12. Flat, U8.
@@ -47,6 +48,7 @@ struct FragmentContents {
   // As long as theta, or empty.
   absl::Span<const float> momentum;
   absl::Span<const float> residual;
+  absl::Span<const float> gradient_sum;
 };
 
 // The update that led to `head`; bytes are not owned.

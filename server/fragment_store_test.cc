@@ -64,6 +64,7 @@ class FragmentStoreTest : public testing::Test {
       1.5f, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
   const std::vector<float> momentum_ = {-1, 2, -3, 4};
   const std::vector<float> residual_ = {0.25f, 0, 0, -0.125f};
+  const std::vector<float> gradient_sum_ = {8, 0, -0.0f, 16};
   FragmentContents contents_;
   UpdateContents update_;
 };
@@ -71,6 +72,7 @@ class FragmentStoreTest : public testing::Test {
 TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   const FragmentStore store = MakeStore();
   contents_.residual = residual_;
+  contents_.gradient_sum = gradient_sum_;
   EXPECT_THAT(store.WriteFragment(contents_), IsOkAndHolds(kFragmentFile));
   EXPECT_EQ(contents_.head.digest(), Digest128(absl::MakeConstSpan(theta_)));
   ASSERT_OK_AND_ASSIGN(
@@ -80,13 +82,15 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   EXPECT_EQ(stored.contents().head.version(), 12);
   EXPECT_THAT(stored.contents().momentum, testing::ElementsAreArray(momentum_));
   EXPECT_THAT(stored.contents().residual, testing::ElementsAreArray(residual_));
+  EXPECT_THAT(stored.contents().gradient_sum,
+              testing::ElementsAreArray(gradient_sum_));
   ASSERT_EQ(stored.theta_bytes().size(), theta_.size() * sizeof(float));
   EXPECT_EQ(std::memcmp(stored.theta_bytes().data(), theta_.data(),
                         stored.theta_bytes().size()),
             0);
 }
 
-TEST_F(FragmentStoreTest, EmptyMomentumAndResidualAreLeftOut) {
+TEST_F(FragmentStoreTest, EmptyTensorsAreLeftOut) {
   const FragmentStore store = MakeStore();
   contents_.momentum = {};
   ASSERT_OK(store.WriteFragment(contents_));

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "outer_optimizer/weighted_merge.h"
+
+#include <cstring>
+#include <string>
+#include <thread>  // NOLINT: the queue is what is shared, not a lock.
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+constexpr uint64_t kSize = 3 * WeightedMerge::kTileValues + 77;
+
+std::vector<float> Values(uint32_t seed) {
+  std::vector<float> values(kSize);
+  for (float& value : values) {
+    seed = seed * 1664525 + 1013904223;
+    value = static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-33f;
+  }
+  return values;
+}
+
+class WeightedMergeTest : public testing::TestWithParam<CodecSpec> {
+ protected:
+  void SetUp() override {
+    for (uint32_t i = 0; i < 3; ++i) {
+      encoded_.push_back(Encode(GetParam(), Values(i)).value());
+    }
+    for (const std::string& encoded : encoded_) {
+      contributions_.push_back(OpenDecoder(GetParam(), encoded, kSize).value());
+    }
+  }
+
+  // The definition, with weight(j, i) for value j of contribution i.
+  template <typename Weight>
+  std::vector<float> Plain(const Weight& weight) const {
+    std::vector<float> sum(kSize);
+    for (size_t i = 0; i < encoded_.size(); ++i) {
+      std::vector<float> decoded(kSize);
+      EXPECT_TRUE(
+          Decode(GetParam(), encoded_[i], absl::MakeSpan(decoded)).ok());
+      for (uint64_t j = 0; j < kSize; ++j) {
+        const float product = weight(j, i) * decoded[j];
+        sum[j] += product;
+      }
+    }
+    return sum;
+  }
+
+  std::vector<float> Merged(const MergeWeights& weights) const {
+    WeightedMerge merge(contributions_, weights);
+    std::vector<float> merged(kSize, 77);
+    for (uint64_t begin = 0; begin < kSize;
+         begin += WeightedMerge::kTileValues) {
+      merge.Sum(begin, absl::MakeSpan(merged).subspan(
+                           begin, WeightedMerge::kTileValues));
+    }
+    return merged;
+  }
+
+  static void ExpectSameBits(const std::vector<float>& a,
+                             const std::vector<float>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+  }
+
+  std::vector<std::string> encoded_;
+  Contributions contributions_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, WeightedMergeTest,
+                         testing::Values(CodecSpec{.format = v1::FP32},
+                                         CodecSpec{.format = v1::BF16},
+                                         CodecSpec{.format = v1::E3M0},
+                                         CodecSpec{.format = v1::INT8,
+                                                   .block_size = 64}),
+                         [](const testing::TestParamInfo<CodecSpec>& info) {
+                           return v1::Format_Name(info.param.format);
+                         });
+
+TEST_P(WeightedMergeTest, EqualsItsDefinitionBitForBit) {
+  const std::vector<float> shares = {0.2f, 0.0f, 0.8f};
+  ExpectSameBits(Merged({.shares = shares}),
+                 Plain([&](uint64_t, size_t i) { return shares[i]; }));
+}
+
+// Tensors that begin and end inside blocks, one in one block, a gap, and the
+// rest of the vector without a tensor.
+TEST_P(WeightedMergeTest, TensorsHaveWeightsOfTheirOwn) {
+  const MergeWeights weights = {
+      .shares = {0.2f, 0.3f, 0.5f},
+      .tensors = {{0, 100}, {100, 101}, {300, 5000}, {5000, 6144}},
+      .tensor_weights = {1, 2, 3, -4, 5, 6, 7, -8, 9, 0, 0, 0.1f}};
+  ExpectSameBits(
+      Merged(weights), Plain([&](uint64_t j, size_t i) {
+        for (size_t t = 0; t < weights.tensors.size(); ++t) {
+          if (j >= weights.tensors[t].begin && j < weights.tensors[t].end) {
+            return weights.tensor_weights[3 * t + i];
+          }
+        }
+        return weights.shares[i];
+      }));
+}
+
+TEST(StripQueueTest, DealsEveryStripOnceInOrder) {
+  StripQueue queue(2 * kStripValues + 5);
+  EXPECT_EQ(queue.Take(), (ValueRange{0, kStripValues}));
+  EXPECT_EQ(queue.Take(), (ValueRange{kStripValues, 2 * kStripValues}));
+  EXPECT_EQ(queue.Take(), (ValueRange{2 * kStripValues, 2 * kStripValues + 5}));
+  EXPECT_EQ(queue.Take(), std::nullopt);
+  EXPECT_EQ(queue.Take(), std::nullopt);
+  EXPECT_EQ(StripQueue(0).Take(), std::nullopt);
+}
+
+TEST(StripQueueTest, ThreadsShareTheStrips) {
+  constexpr uint64_t kStrips = 1000;
+  StripQueue queue(kStrips * kStripValues);
+  std::vector<int> taken(kStrips);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (const auto strip = queue.Take()) {
+        ++taken[strip->begin / kStripValues];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(taken, testing::Each(1));
+}
+
+}  // namespace
+}  // namespace causeway
