@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -25,6 +26,14 @@ namespace {
 constexpr size_t kMaxFrameBytes = 65'536 + 32;
 // Frames read in a row from one side, so that the other has its turn.
 constexpr int kBatch = 256;
+
+void TakePrecedence() {
+  const sched_param parameters = {.sched_priority = 1};
+  const int error =
+      pthread_setschedparam(pthread_self(), SCHED_RR, &parameters);
+  LOG_IF(WARNING, error != 0)
+      << ErrnoStatus(error, "give precedence to", "a link").message();
+}
 
 absl::Status Watch(const Descriptor& poll, const Descriptor& watched) {
   epoll_event event = {.events = EPOLLIN, .data = {.fd = watched.get()}};
@@ -106,6 +115,7 @@ absl::Duration Link::processor_time() const {
 }
 
 void Link::Run() {
+  TakePrecedence();
   while (true) {
     epoll_event events[4];
     PCHECK(epoll_wait(poll_.get(), events, 4, -1) >= 0 || errno == EINTR);

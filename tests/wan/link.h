@@ -9,7 +9,9 @@
 // One thread per link. It sleeps in epoll_wait until a frame comes or one is
 // due, and a timer never ends sooner than kTimerGranularity, so that a fast
 // link is served in batches: a frame may come that much late, while rates stay
-// exact (see Shaper).
+// exact (see Shaper). It goes before all threads of normal priority, so that
+// islands that keep every processor busy do not slow their own link down; where
+// that is not permitted it says so and runs like others.
 #ifndef TESTS_WAN_LINK_H_
 #define TESTS_WAN_LINK_H_
 

@@ -40,7 +40,9 @@ absl::Status SocketError(absl::string_view action) {
   return ErrnoStatus(errno, action, "a socket of the link check");
 }
 
-absl::StatusOr<Descriptor> NewSocket() {
+// `buffer_bytes` bounds what is on its way to the socket: the kernel takes the
+// double of it and gives half of that or a little more to the window.
+absl::StatusOr<Descriptor> NewSocket(int buffer_bytes) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval patience = absl::ToTimeval(kPatience);
   const int one = 1;
@@ -50,7 +52,9 @@ absl::StatusOr<Descriptor> NewSocket() {
       setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience,
                  sizeof(patience)) != 0 ||
       setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) !=
-          0) {
+          0 ||
+      setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes,
+                 sizeof(buffer_bytes)) != 0) {
     return SocketError("make");
   }
   return socket;
@@ -62,9 +66,24 @@ struct Connection {
   Descriptor coordinator;
 };
 
+absl::Duration RoundTrip(const LinkSettings& settings) {
+  return settings.up.delay + settings.down.delay;
+}
+
+// What fits into the link and a quarter of its queue. With more, TCP overflows
+// the queue while it starts, and recovers for many round trips.
+int BufferBytes(const ShaperSettings& direction, absl::Duration round_trip) {
+  return static_cast<int>(direction.bits_per_second / 8 *
+                              absl::ToDoubleSeconds(round_trip) +
+                          static_cast<double>(direction.queue_bytes) / 4);
+}
+
 absl::StatusOr<Connection> Connect(const NetworkNamespace& island,
-                                   const std::string& address) {
-  ASSIGN_OR_RETURN(const Descriptor listener, NewSocket());
+                                   const std::string& address,
+                                   const LinkSettings& settings) {
+  // Accepted sockets inherit the listener's options.
+  ASSIGN_OR_RETURN(const Descriptor listener,
+                   NewSocket(BufferBytes(settings.up, RoundTrip(settings))));
   sockaddr_in internet = {};
   internet.sin_family = AF_INET;
   inet_pton(AF_INET, address.c_str(), &internet.sin_addr);
@@ -79,7 +98,9 @@ absl::StatusOr<Connection> Connect(const NetworkNamespace& island,
   {
     // A socket stays in the namespace that it was made in.
     ASSIGN_OR_RETURN(const NetworkNamespace::Scope scope, island.Enter());
-    ASSIGN_OR_RETURN(connection.island, NewSocket());
+    ASSIGN_OR_RETURN(
+        connection.island,
+        NewSocket(BufferBytes(settings.down, RoundTrip(settings))));
   }
   if (connect(connection.island.get(), generic, size) != 0) {
     return SocketError("connect");
@@ -87,7 +108,6 @@ absl::StatusOr<Connection> Connect(const NetworkNamespace& island,
   connection.coordinator =
       Descriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!connection.coordinator.ok()) return SocketError("accept");
-  // An accepted socket inherits the listener's options.
   return connection;
 }
 
@@ -144,10 +164,6 @@ absl::StatusOr<double> Throughput(const Descriptor& from, const Descriptor& to,
          absl::ToDoubleSeconds(now - counting_since);
 }
 
-absl::Duration RoundTrip(const LinkSettings& settings) {
-  return settings.up.delay + settings.down.delay;
-}
-
 absl::Status CheckRate(absl::string_view direction, double measured,
                        const ShaperSettings& settings) {
   const double share = measured / settings.bits_per_second;
@@ -166,19 +182,19 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
                                             const LinkSettings& settings) {
   const double headers = static_cast<double>(mtu + kFrameHeader) /
                          static_cast<double>(mtu - kSegmentHeaders);
-  // Slow start, and recovery from its end in a full queue.
+  // Slow start.
   const absl::Duration warm_up =
       absl::Milliseconds(300) + 12 * RoundTrip(settings);
   LinkMeasurement measured;
   {
-    ASSIGN_OR_RETURN(const Connection link, Connect(island, address));
+    ASSIGN_OR_RETURN(const Connection link, Connect(island, address, settings));
     ASSIGN_OR_RETURN(measured.round_trip, ShortestRoundTrip(link));
     ASSIGN_OR_RETURN(const double up,
                      Throughput(link.island, link.coordinator, warm_up));
     measured.up = 8 * headers * up;
   }
   {
-    ASSIGN_OR_RETURN(const Connection link, Connect(island, address));
+    ASSIGN_OR_RETURN(const Connection link, Connect(island, address, settings));
     ASSIGN_OR_RETURN(const double down,
                      Throughput(link.coordinator, link.island, warm_up));
     measured.down = 8 * headers * down;

@@ -26,6 +26,8 @@ namespace {
 
 // Files that show the settings of the namespace of whoever opens them.
 constexpr char kInternetSettings[] = "/proc/sys/net/ipv4/";
+// Bytes: smallest, default, largest.
+constexpr char kTcpBuffers[] = "4096 131072 67108864";
 constexpr char kThisNamespace[] = "/proc/thread-self/ns/net";
 
 absl::StatusOr<Descriptor> ThisNamespace() {
@@ -85,8 +87,8 @@ absl::StatusOr<NetworkNamespace> NetworkNamespace::Create() {
   ASSIGN_OR_RETURN(Descriptor descriptor, ThisNamespace());
   ASSIGN_OR_RETURN(const Descriptor socket, ControlSocket());
   RETURN_IF_ERROR(SetUp(socket, "lo"));
-  RETURN_IF_ERROR(WriteSetting("tcp_rmem", "4096 131072 33554432"));
-  RETURN_IF_ERROR(WriteSetting("tcp_wmem", "4096 131072 33554432"));
+  RETURN_IF_ERROR(WriteSetting("tcp_rmem", kTcpBuffers));
+  RETURN_IF_ERROR(WriteSetting("tcp_wmem", kTcpBuffers));
   return NetworkNamespace(std::move(descriptor));
 }
 

@@ -42,7 +42,7 @@ class NetworkNamespace {
   };
 
   // An empty one, with loopback up and nothing else, and TCP buffers of up to
-  // 32 MiB, as hosts have that are tuned for long paths.
+  // 64 MiB, as hosts have that are tuned for long paths.
   //   PERMISSION_DENIED  this process may not make namespaces.
   static absl::StatusOr<NetworkNamespace> Create();
 
