@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -269,6 +271,66 @@ TEST_P(EntropyCoderTest, TakesAnyBytes) {
         got.code(),
         RansDecompressReference(width_, bytes, absl::MakeSpan(want)).code());
   }
+}
+
+// What quantization/entropy_golden.py calls small(): whole numbers around zero.
+int Small(int i) {
+  const int draw = i * i * 31 % 101;
+  constexpr int kNumbers[] = {1, -1, 1, -1, 2, -2, -3};
+  return draw < 60 ? 0 : kNumbers[draw % 7];
+}
+
+void ExpectGolden(SymbolWidth width, const std::string& codes,
+                  absl::string_view golden_hex) {
+  std::string compressed(codes.size(), '\0');
+  compressed.resize(CompressCodes(width, codes, absl::MakeSpan(compressed)));
+  EXPECT_EQ(absl::BytesToHexString(compressed), golden_hex);
+  std::string decoded(codes.size(), '\0');
+  ASSERT_OK(DecompressCodes(width, absl::HexStringToBytes(golden_hex),
+                            absl::MakeSpan(decoded)));
+  EXPECT_EQ(decoded, codes);
+}
+
+// From quantization/entropy_golden.py.
+TEST(EntropyCoderGoldenTest, Nibbles) {
+  std::string codes(11 * 64, '\0');
+  for (int i = 0; i < 1400; ++i) {
+    const int row = i % 128 / 16;
+    char& byte = codes[i / 128 * 64 + i % 16 * 4 + row / 2];
+    byte = static_cast<char>(byte | (Small(i) & 15) << row % 2 * 4);
+  }
+  ExpectGolden(
+      SymbolWidth::kNibble, codes,
+      "a5cf0ae70c9e19d470ba03b0860709980b3b00aab813099b5d0d0035a3300387e1c51743"
+      "4a8608fe770500f8cd0100a363e2128f9d0d00d113060864ac02004aef3b2c014c775b90"
+      "6b05004aa006a743b30100d4966107ffb64d5c8160135cdb430f2c09e8c8ad4b51110f3d"
+      "2d010049de95001a740100e2990500c66301002b168d0084210100d4f8440fd1c2aabda3"
+      "c986768cd480acc02d49aa1544cb5d0d57f9411a018293952ffc8561d753fa5fb6440a10"
+      "4f92c489816994c928e8a64e2e483b29b9926fa941787ab11ed2aa9dfe965d7f0f720e00"
+      "16a472bb2610f4f41b21ab613079f019eb2c19c15d3d4cee4fb323809d2851bbb97f8b7f"
+      "5dad31072fdf7d11119fdcbc4620efaeebd980d5576b4d5bed03d7341e0059498d20fa1d"
+      "a0ada1ace5ae15ec51f93e3dcedd829fee98550ab47aef2fe35a2feff6f4acfe24ef5df9"
+      "5c6d844e7d13f3846b2288ee26cdee94238a07ccbefea8aea8494aed2718044bceb0691c"
+      "b8c3d1be7f1bb5b5f6711a8b270549a522fa603e8bda509a8e8a2d5a991381b8eb6c0ebb"
+      "268423c2ba555f380aeee7c051433f96784b1f2f6cb091968fc10ebd397f43e4c7bcaa20"
+      "ea163ad52c");
+}
+
+TEST(EntropyCoderGoldenTest, Bytes) {
+  std::string codes(1000, '\0');
+  for (int i = 0; i < 1000; ++i) codes[i] = static_cast<char>(Small(i));
+  ExpectGolden(
+      SymbolWidth::kByte, codes,
+      "7d820f0be70c9e151470a203f3fc010053880a0088988c0a6c6e45b7e0a2010043010200"
+      "710557e4058c802c665d376bf5522800287e9c6a6f0b2e1adeab0e856f1f3a1ff2db643a"
+      "9abc4115936a1406ff0206008f2a01006fcf8d71b1625c4bb1250600cff6f24ce917321e"
+      "84330100020fdd5b914401002200281ef401b34e385a060071ba464b8d60f770de7d6015"
+      "d8239ae27c4250fb2cf69c1525d7821e22aeaee937c7b01089b9370e5f820fce5c92bae8"
+      "13590a7b793436253923891dbdb3468f8ff5f3e6ded34e29cea3f8b451e8350d353374ba"
+      "4cdc4f7b00e1ca4c4a594f724f5d329af5b1c28e90759032ee00a77f5d1ec6c34aa19244"
+      "feb6929bef73761f28c88ca201589fbaccad0dfd093c7c0d26d0135a71f30d501e9df3b9"
+      "20c937ca8af66b9957ab115a2871beef3dbd72cafc8905c69d7125d3fe4feb299a466a77"
+      "7968902210578df8ac0b0d1f");
 }
 
 }  // namespace
