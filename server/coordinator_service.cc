@@ -211,9 +211,9 @@ class CoordinatorService : public RawCoordinatorService {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchParameters(
       grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) override {
     v1::FetchParametersRequest request;
+    auto stored = Open(*bytes, request, &Engine::OpenParameters);
     return new DownloadReactor<v1::FetchParametersResponse, OpenedParameters>(
-        engine_, Open(*bytes, request, &Engine::OpenParameters),
-        request.offset(),
+        engine_, std::move(stored), request.offset(),
         [](const OpenedParameters& stored,
            v1::FetchParametersResponse& response) {
           *response.mutable_head() = stored.head;
@@ -224,8 +224,9 @@ class CoordinatorService : public RawCoordinatorService {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchUpdate(
       grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) override {
     v1::FetchUpdateRequest request;
+    auto stored = Open(*bytes, request, &Engine::OpenUpdate);
     return new DownloadReactor<v1::FetchUpdateResponse, OpenedUpdate>(
-        engine_, Open(*bytes, request, &Engine::OpenUpdate), request.offset(),
+        engine_, std::move(stored), request.offset(),
         [](const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
           *response.mutable_head() = stored.head;
           *response.mutable_object() = stored.object;

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The service's bulk calls as another implementation may make them: with
+// protobuf's generated stubs, and with bytes that are no messages.
+#include "server/coordinator_service.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/checksum.h"
+#include "common/grpc_status.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "quantization/encoded_object.h"
+#include "server/engine_driver.h"
+#include "server/server.h"
+#include "worker/sync/bulk_stream.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+v1::ContributeRequest ChunkOf(const std::string& object, uint64_t offset,
+                              uint64_t bytes) {
+  v1::ContributeRequest request;
+  v1::Chunk& chunk = *request.mutable_chunk();
+  chunk.set_offset(offset);
+  chunk.set_data(object.substr(offset, bytes));
+  chunk.set_crc32c(Crc32c(chunk.data()));
+  return request;
+}
+
+class CoordinatorServiceTest : public testing::Test {
+ protected:
+  // A Contribute stream of the generated stub.
+  struct Upload {
+    explicit Upload(v1::Coordinator::Stub& stub)
+        : stream(stub.Contribute(&context)) {
+      context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    }
+    // Offers; the verdict.
+    v1::ContributeResponse Offer(const v1::ContributionHeader& header) {
+      v1::ContributeRequest request;
+      *request.mutable_header() = header;
+      v1::ContributeResponse response;
+      EXPECT_TRUE(stream->Write(request));
+      EXPECT_TRUE(stream->Read(&response));
+      return response;
+    }
+    absl::Status End() {
+      stream->WritesDone();
+      return FromGrpcStatus(stream->Finish());
+    }
+
+    grpc::ClientContext context;
+    std::unique_ptr<
+        grpc::ClientReaderWriter<v1::ContributeRequest, v1::ContributeResponse>>
+        stream;
+  };
+
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig(
+        "membership { min_islands: 1 } synchronization { fragments: 1 }")));
+    ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(identity_, 0, 0));
+    contribution_ = driver_.MakeContribution(identity_, 0, 0, anchor_,
+                                             Shifted(anchor_, 0.5f));
+    open_header_ = contribution_.header;
+    *open_header_.mutable_object() = DescribeOpen({}, anchor_.size());
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
+    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                   grpc::InsecureChannelCredentials());
+    stub_ = v1::Coordinator::NewStub(channel_);
+  }
+  void TearDown() override { server_.reset(); }
+
+  v1::ContributeRequest Trailer() const {
+    v1::ContributeRequest request;
+    *request.mutable_trailer() = contribution_.header.object();
+    return request;
+  }
+  uint64_t bytes() const { return contribution_.bytes.size(); }
+
+  // Offers with an open description, sends [0, end) and then `request`; how the
+  // call ends.
+  absl::Status SendBytesAnd(uint64_t end,
+                            const v1::ContributeRequest& request) {
+    Upload upload(*stub_);
+    EXPECT_EQ(upload.Offer(open_header_).verdict(),
+              v1::ContributeResponse::UPLOAD);
+    if (end > 0) {
+      EXPECT_TRUE(upload.stream->Write(ChunkOf(contribution_.bytes, 0, end)));
+    }
+    upload.stream->Write(request);
+    v1::ContributeResponse response;
+    EXPECT_FALSE(upload.stream->Read(&response));
+    return upload.End();
+  }
+
+  // Where an upload of the whole description would go on.
+  uint64_t ResumesAt() {
+    Upload upload(*stub_);
+    return upload.Offer(contribution_.header).next_offset();
+  }
+
+  EngineDriver driver_;
+  v1::IslandIdentity identity_;
+  std::vector<float> anchor_;
+  TestContribution contribution_;
+  v1::ContributionHeader open_header_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Coordinator::Stub> stub_;
+};
+
+TEST_F(CoordinatorServiceTest, APlainProtobufIslandContributesAndFetches) {
+  Upload upload(*stub_);
+  EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
+            v1::ContributeResponse::UPLOAD);
+  for (uint64_t offset = 0; offset < bytes(); offset += 1000) {
+    ASSERT_TRUE(
+        upload.stream->Write(ChunkOf(contribution_.bytes, offset, 1000)));
+  }
+  v1::ContributeResponse response;
+  ASSERT_TRUE(upload.stream->Read(&response));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_OK(upload.End());
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+
+  v1::FetchUpdateRequest update_request;
+  *update_request.mutable_identity() = identity_;
+  update_request.set_contribution_digest(
+      contribution_.header.object().digest());
+  std::string update;
+  v1::EncodedObject object;
+  {
+    grpc::ClientContext context;
+    const auto stream = stub_->FetchUpdate(&context, update_request);
+    v1::FetchUpdateResponse message;
+    while (stream->Read(&message)) {
+      if (message.has_head()) {
+        object = message.object();
+        EXPECT_TRUE(message.includes_island());
+        EXPECT_EQ(message.head().version(), 1u);
+      }
+      EXPECT_EQ(message.chunk().offset(), update.size());
+      EXPECT_EQ(message.chunk().crc32c(), Crc32c(message.chunk().data()));
+      update += message.chunk().data();
+    }
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  EXPECT_OK(VerifyEncoding(object, update, Digest128(update)));
+
+  v1::FetchParametersRequest parameters_request;
+  *parameters_request.mutable_identity() = identity_;
+  parameters_request.set_version(1);
+  parameters_request.set_offset(8);
+  grpc::ClientContext context;
+  const auto stream = stub_->FetchParameters(&context, parameters_request);
+  v1::FetchParametersResponse message;
+  std::string parameters;
+  while (stream->Read(&message)) parameters += message.chunk().data();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(parameters.size() + 8, anchor_.size() * sizeof(float));
+}
+
+TEST_F(CoordinatorServiceTest, AnOpenUploadIsClosedByItsTrailer) {
+  Upload upload(*stub_);
+  EXPECT_EQ(upload.Offer(open_header_).verdict(),
+            v1::ContributeResponse::UPLOAD);
+  ASSERT_TRUE(upload.stream->Write(ChunkOf(contribution_.bytes, 0, bytes())));
+  ASSERT_TRUE(upload.stream->Write(Trailer()));
+  v1::ContributeResponse response;
+  ASSERT_TRUE(upload.stream->Read(&response));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_OK(upload.End());
+  EXPECT_TRUE(driver_.AwaitVersion(0, 1));
+}
+
+TEST_F(CoordinatorServiceTest, WithoutItsTrailerAnOpenUploadIsResumed) {
+  {
+    Upload upload(*stub_);
+    upload.Offer(open_header_);
+    ASSERT_TRUE(upload.stream->Write(ChunkOf(contribution_.bytes, 0, bytes())));
+    EXPECT_THAT(upload.End(),
+                StatusIs(StatusCode::kCancelled, HasSubstr("trailer")));
+  }
+  // All bytes are there; their description is all that was missing.
+  Upload upload(*stub_);
+  EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
+            v1::ContributeResponse::ACCEPTED);
+  EXPECT_OK(upload.End());
+}
+
+TEST_F(CoordinatorServiceTest, AWrongTrailerMakesTheUploadStartOver) {
+  v1::ContributeRequest trailer = Trailer();
+  trailer.mutable_trailer()->set_digest(std::string(16, 'x'));
+  EXPECT_THAT(SendBytesAnd(bytes(), trailer),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_EQ(ResumesAt(), 0u);
+
+  trailer = Trailer();
+  trailer.mutable_trailer()->set_format(v1::BF16);
+  EXPECT_THAT(
+      SendBytesAnd(bytes(), trailer),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("the header said")));
+  EXPECT_THAT(SendBytesAnd(100, Trailer()),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("with 100 bytes")));
+  EXPECT_EQ(ResumesAt(), 0u);
+}
+
+TEST_F(CoordinatorServiceTest, AChunkBeyondTheMostThereCanBeIsRefused) {
+  const std::string longer = contribution_.bytes + "x";
+  EXPECT_THAT(SendBytesAnd(bytes(), ChunkOf(longer, bytes(), 1)),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("beyond")));
+  Upload upload(*stub_);
+  EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
+            v1::ContributeResponse::ACCEPTED)
+      << "what came before is kept, and it is all";
+}
+
+TEST_F(CoordinatorServiceTest, ADamagedChunkIsSentAgain) {
+  v1::ContributeRequest damaged = ChunkOf(contribution_.bytes, 100, 100);
+  (*damaged.mutable_chunk()->mutable_data())[7] ^= 1;
+  EXPECT_THAT(SendBytesAnd(100, damaged),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("CRC")));
+  EXPECT_EQ(ResumesAt(), 100u);
+}
+
+TEST_F(CoordinatorServiceTest, OnlyChunksAndATrailerFollowTheHeader) {
+  v1::ContributeRequest header;
+  *header.mutable_header() = open_header_;
+  EXPECT_THAT(SendBytesAnd(0, header), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(SendBytesAnd(0, v1::ContributeRequest()),
+              StatusIs(StatusCode::kInvalidArgument));
+
+  Upload upload(*stub_);
+  upload.stream->Write(ChunkOf(contribution_.bytes, 0, 100));
+  EXPECT_THAT(upload.End(), StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("must be the header")));
+}
+
+TEST_F(CoordinatorServiceTest,
+       BytesThatAreNoMessageAreRefusedAndChangeNothing) {
+  grpc::GenericStub raw(channel_);
+  const auto send = [&](const char* method,
+                        const std::vector<std::string>& messages) {
+    grpc::ClientContext context;
+    BulkStream stream(raw, absl::StrCat("/causeway.v1.Coordinator/", method),
+                      &context);
+    for (const std::string& message : messages) {
+      const grpc::Slice slice(message);
+      stream.Write(grpc::ByteBuffer(&slice, 1));
+    }
+    stream.WritesDone();
+    return FromGrpcStatus(stream.Finish());
+  };
+  const std::string junk(50, '\xff');
+  for (const char* const method :
+       {"Contribute", "FetchUpdate", "FetchParameters"}) {
+    EXPECT_THAT(send(method, {junk}),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("not the message that is expected")))
+        << method;
+  }
+  v1::ContributeRequest header;
+  *header.mutable_header() = open_header_;
+  const std::string chunk =
+      ChunkOf(contribution_.bytes, 0, 100).SerializeAsString();
+  for (const std::string& bad :
+       {junk, chunk.substr(0, 60), std::string(3 << 20, 'x')}) {
+    EXPECT_THAT(send("Contribute", {header.SerializeAsString(), chunk, bad}),
+                StatusIs(StatusCode::kInvalidArgument));
+    EXPECT_EQ(ResumesAt(), 100u);
+  }
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client against a real coordinator over loopback.
+#include "worker/sync/grpc_coordinator_client.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/chunk.h"
+#include "quantization/encoded_object.h"
+#include "quantization/strip_layout.h"
+#include "server/engine_driver.h"
+#include "server/server.h"
+#include "transport/credentials.h"
+#include "transport/test_certificates.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+class GrpcCoordinatorClientTest : public testing::Test {
+ protected:
+  // One fragment of several strips and chunks.
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
+      model { hidden_size: 256 intermediate_size: 512 }
+      synchronization { fragments: 1 }
+      membership { min_islands: 1 }
+    )pb")));
+    ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(identity_, 0, 0));
+    ASSERT_GT(anchor_.size(), 4 * kStripValues);
+    contribution_ = driver_.MakeContribution(identity_, 0, 0, anchor_,
+                                             Shifted(anchor_, 0.5f));
+    ASSERT_GT(contribution_.bytes.size(), 2 * kMaxChunkBytes);
+    Listen({}, {});
+  }
+  void TearDown() override { server_.reset(); }
+
+  void Listen(const ServerTlsFiles& server_files,
+              const ClientTlsFiles& client_files,
+              const std::string& host = "127.0.0.1") {
+    server_.reset();
+    ASSERT_OK_AND_ASSIGN(const auto server_credentials,
+                         MakeServerCredentials(server_files, absl::Now()));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0",
+                                          server_credentials));
+    ASSERT_OK_AND_ASSIGN(const auto client_credentials,
+                         MakeChannelCredentials(client_files, absl::Now()));
+    client_ = NewGrpcCoordinatorClient(
+        {.address = absl::StrCat(host, ":", server_->port()),
+         .credentials = client_credentials});
+  }
+
+  StreamedEncoding Encoding() const {
+    std::vector<float> pseudo_gradient(anchor_.size());
+    PseudoGradient(anchor_, Shifted(anchor_, 0.5f),
+                   absl::MakeSpan(pseudo_gradient));
+    return StreamedEncoding({}, {}, std::move(pseudo_gradient));
+  }
+
+  v1::ContributeResponse ContributeAll(StreamedEncoding& encoding) {
+    const auto response = client_->Contribute(contribution_.header, encoding);
+    EXPECT_OK(response);
+    return response.ok() ? *response : v1::ContributeResponse();
+  }
+
+  EngineDriver driver_;
+  v1::IslandIdentity identity_;
+  std::vector<float> anchor_;
+  TestContribution contribution_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<CoordinatorClient> client_;
+};
+
+TEST_F(GrpcCoordinatorClientTest, SendsWhileItEncodes) {
+  StreamedEncoding encoding = Encoding();
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute(contribution_.header, encoding));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_TRUE(encoding.complete());
+  EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
+  EXPECT_TRUE(driver_.AwaitVersion(0, 1));
+  // Said again, it is counted once and nothing is sent.
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse again,
+                       client_->Contribute(contribution_.header, encoding));
+  EXPECT_EQ(again.verdict(), v1::ContributeResponse::LATE);
+  EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
+}
+
+TEST_F(GrpcCoordinatorClientTest, ResumesWhatBrokeOffWhileItWasEncoded) {
+  // The stream broke after one chunk, as the coordinator sees it.
+  v1::ContributionHeader open = contribution_.header;
+  *open.mutable_object() = DescribeOpen({}, anchor_.size());
+  ASSERT_OK(driver_.engine().Offer(open));
+  const Chunk first = CutChunk(contribution_.bytes, 0);
+  ASSERT_OK(driver_.engine().Append(KeyOf(open), first));
+
+  StreamedEncoding encoding = Encoding();
+  encoding.Await(encoding.max_bytes());
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute(contribution_.header, encoding));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
+  EXPECT_TRUE(driver_.AwaitVersion(0, 1));
+}
+
+TEST_F(GrpcCoordinatorClientTest, StartsOverIfOtherBytesWereThere) {
+  v1::ContributionHeader open = contribution_.header;
+  *open.mutable_object() = DescribeOpen({}, anchor_.size());
+  ASSERT_OK(driver_.engine().Offer(open));
+  const std::string other(kMaxChunkBytes, 'x');
+  ASSERT_OK(driver_.engine().Append(KeyOf(open), CutChunk(other, 0)));
+
+  StreamedEncoding encoding = Encoding();
+  encoding.Await(encoding.max_bytes());
+  EXPECT_THAT(client_->Contribute(contribution_.header, encoding),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute(contribution_.header, encoding));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+}
+
+TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
+  StreamedEncoding encoding = Encoding();
+  v1::ContributionHeader header = contribution_.header;
+  header.set_base_version(5);
+  EXPECT_THAT(
+      client_->Contribute(header, encoding),
+      StatusIs(StatusCode::kFailedPrecondition, HasSubstr("is at version 0")));
+  header = contribution_.header;
+  header.mutable_identity()->set_incarnation(77);
+  EXPECT_THAT(client_->Contribute(header, encoding),
+              StatusIs(StatusCode::kAborted));
+}
+
+TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
+  StreamedEncoding encoding = Encoding();
+  ContributeAll(encoding);
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = identity_;
+  request.set_contribution_digest(encoding.object().digest());
+  UpdateDownload download;
+  // The first try ends after two pieces, by us.
+  int pieces = 0;
+  const uint64_t bytes = anchor_.size() * sizeof(float);
+  EXPECT_THAT(client_->FetchUpdate(
+                  request, bytes, download,
+                  [&]() -> absl::Status {
+                    return ++pieces < 2 ? absl::OkStatus()
+                                        : absl::UnavailableError("enough");
+                  }),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
+  EXPECT_EQ(download.encoded.received().size(), 2 * kMaxChunkBytes);
+  // The second goes on from there.
+  ASSERT_OK(client_->FetchUpdate(request, bytes, download, [&] {
+    ++pieces;
+    return absl::OkStatus();
+  }));
+  EXPECT_EQ(pieces, (bytes + kMaxChunkBytes - 1) / kMaxChunkBytes);
+  EXPECT_EQ(client_->bytes_down(), bytes);
+  EXPECT_TRUE(download.includes_island);
+  EXPECT_OK(VerifyEncoding(download.object, download.encoded.received(),
+                           download.encoded.digest()));
+
+  v1::FetchParametersRequest parameters_request;
+  *parameters_request.mutable_identity() = identity_;
+  parameters_request.set_version(1);
+  ParametersDownload parameters;
+  ASSERT_OK(client_->FetchParameters(parameters_request, bytes, parameters));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> stored,
+                       driver_.Fetch(identity_, 0, 1));
+  EXPECT_EQ(
+      parameters.bytes.received(),
+      absl::string_view(reinterpret_cast<const char*>(stored.data()), bytes));
+}
+
+TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = identity_;
+  ParametersDownload parameters;
+  EXPECT_THAT(
+      client_->FetchParameters(request, anchor_.size(), parameters),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("it can have at most")));
+  request.set_version(9);
+  EXPECT_THAT(client_->FetchParameters(request, 1 << 30, parameters),
+              StatusIs(StatusCode::kNotFound));
+}
+
+TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {
+  client_->Shutdown();
+  StreamedEncoding encoding = Encoding();
+  EXPECT_THAT(client_->Contribute(contribution_.header, encoding),
+              StatusIs(StatusCode::kCancelled));
+}
+
+TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
+  const Validity valid = {absl::Now() - absl::Hours(1),
+                          absl::Now() + absl::Hours(1)};
+  TestAuthority authority(testing::TempDir() + "/client-test", valid);
+  const TestIdentity server = authority.Sign("localhost", valid);
+  const TestIdentity island = authority.Sign("island.example", valid);
+  const ServerTlsFiles tls = {server.certificate, server.key};
+  const ServerTlsFiles mutual = {server.certificate, server.key,
+                                 authority.certificate()};
+  const ClientTlsFiles trusting = {.tls_ca = authority.certificate()};
+  const ClientTlsFiles known = {authority.certificate(), island.certificate,
+                                island.key};
+  v1::JoinRequest join;
+  join.set_island_id("b");
+  join.set_instance_id(2);
+
+  Listen(tls, {}, "localhost");
+  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
+      << "plain text to a coordinator with TLS";
+  Listen(mutual, trusting, "localhost");
+  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
+      << "no certificate to a coordinator that wants one";
+  Listen(tls, trusting, "localhost");
+  EXPECT_OK(client_->Join(join));
+  Listen(mutual, known, "localhost");
+  EXPECT_OK(client_->Join(join));
+  StreamedEncoding encoding = Encoding();
+  EXPECT_EQ(ContributeAll(encoding).verdict(),
+            v1::ContributeResponse::ACCEPTED);
+}
+
+}  // namespace
+}  // namespace causeway
