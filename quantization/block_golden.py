@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the golden vectors of block_reference_test.cc and docs/protocol.md.
+"""Prints the golden vectors of the block formats' tests and docs/protocol.md.
 
 Written from the prose of docs/protocol.md, in exact rational arithmetic and
 without a look at the C++, so that it can disagree. Only the scale goes through
-binary32 and bfloat16, as the protocol says.
+binary32 and bfloat16, as the protocol says; so do stochastic rounding, whose
+arithmetic is that of binary32, and the scales that are root mean squares.
 """
+import math
 import struct
 from fractions import Fraction
 
@@ -45,6 +47,12 @@ def even(magnitudes):
     return [(level, code % 2 == 0) for code, level in enumerate(magnitudes)]
 
 
+def float32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+INT2 = [float32(0.45278004), float32(1.5104176)]
+
 FORMATS = {  # name: (top level, levels, bits)
     "FP8_E4M3": (448, signed(even(map(e4m3, range(127))), 128), 8),
     "INT8": (127, {i & 255: (i, i % 2 == 0) for i in range(-127, 128)}, 8),
@@ -55,11 +63,11 @@ FORMATS = {  # name: (top level, levels, bits)
                              2, 3, 4, 6]), 8), 4),
     "E3M0": (1, signed([(0, False)] + [(Fraction(2) ** (c - 7), True)
                                        for c in range(1, 8)], 8), 4),
+    "INT2": (INT2[1], {0: (Fraction(INT2[0]), True),
+                       1: (Fraction(INT2[1]), True),
+                       2: (Fraction(-INT2[1]), False),
+                       3: (Fraction(-INT2[0]), False)}, 2),
 }
-
-
-def float32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
 def bfloat16(x):
@@ -67,30 +75,152 @@ def bfloat16(x):
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
 
 
+def bfloat16_value(code):
+    return struct.unpack("<f", struct.pack("<I", code << 16))[0]
+
+
+def bfloat16_up(x):
+    bits = struct.unpack("<I", struct.pack("<f", x))[0]
+    return (bits + 0xffff) >> 16
+
+
+def sum_of_squares(values):
+    sums = [0.0] * 16
+    for i, value in enumerate(values):
+        sums[i % 16] += value * value
+    for half in (8, 4, 2, 1):
+        for j in range(half):
+            sums[j] += sums[j + half]
+    return sums[0]
+
+
+def pack(codes, bits):
+    if bits == 8:
+        return bytes(code & 255 for code in codes)
+    words = [0] * 16
+    for i, code in enumerate(codes):
+        words[i % 16] |= code << (bits * (i // 16))
+    return struct.pack("<16I", *words)
+
+
+def nearest_code(levels, quotient):
+    least = min(abs(level - quotient) for level, _ in levels.values())
+    nearest = [(abs(level), wins, code)
+               for code, (level, wins) in levels.items()
+               if abs(level - quotient) == least]
+    inner, outer = min(nearest), max(nearest)
+    return outer[2] if outer[1] else inner[2]
+
+
 def encode(name, values):
     top, levels, bits = FORMATS[name]
     values = [float32(v) for v in values]
     scale = bfloat16(float32(max(map(abs, values)) / top))
-    exact = Fraction(struct.unpack("<f", struct.pack("<I", scale << 16))[0])
+    if name == "INT2":
+        mean = sum_of_squares(values) / len(values)
+        scale = bfloat16(float32(math.sqrt(mean)))
+    exact = Fraction(bfloat16_value(scale))
+    codes = [nearest_code(levels, Fraction(v) / exact) for v in values]
+    return struct.pack("<H", scale) + pack(codes, bits)
+
+
+def philox(counter, key):
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        first, second = 0xd2511f53 * c[0], 0xcd9e8d57 * c[2]
+        c = [second >> 32 ^ c[1] ^ k[0], second & 0xffffffff,
+             first >> 32 ^ c[3] ^ k[1], first & 0xffffffff]
+        k = [(k[0] + 0x9e3779b9) & 0xffffffff, (k[1] + 0xbb67ae85) & 0xffffffff]
+    return c
+
+
+def rounding_random(seed, index):
+    block = index // 64 * 16 + index % 16
+    return philox([block & 0xffffffff, block >> 32, 0, 0],
+                  [seed & 0xffffffff, seed >> 32])[index % 64 // 16]
+
+
+def stochastic_code(name, quotient, random):
+    top, levels, bits = FORMATS[name]
+    uniform = (random >> 8) / 2.0 ** 24
+    quotient = max(-float(top), min(float(top), quotient))
+    if name in ("NF4", "INT2"):
+        order = sorted((level, code) for code, (level, _) in levels.items())
+        step = sum(
+            float32(quotient - float(low)) >
+            float32(uniform * float32(float(high) - float(low)))
+            for (low, _), (high, _) in zip(order, order[1:]))
+        return order[step][1]
+    if name in ("INT8", "INT4"):
+        below = math.floor(quotient)
+        up = uniform < float32(quotient - below)
+        return (below + up) & ((1 << bits) - 1)
+    # The levels around the magnitude, and how far it is from the lower one.
+    magnitude = abs(quotient)
+    positive = sorted(float(level) for level, _ in levels.values()
+                      if level >= 0)
+    low = max(level for level in positive if level <= magnitude)
+    high = min([level for level in positive if level > magnitude] or [low])
+    if low == high:
+        taken = low
+    elif low >= least_normal(name):
+        fraction_bits = {"FP8_E4M3": 3, "E2M1": 1, "E3M0": 0}[name]
+        beyond = 23 - fraction_bits
+        rest = int((magnitude - low) / (high - low) * 2 ** beyond)
+        taken = high if rest + (random >> (32 - beyond)) >= 2 ** beyond else low
+    else:
+        taken = high if uniform < (magnitude - low) / (high - low) else low
+    if taken == 0:
+        return 0
+    taken = math.copysign(taken, quotient)
+    return next(code for code, (level, _) in levels.items() if level == taken)
+
+
+def least_normal(name):
+    return {"FP8_E4M3": 2.0 ** -6, "E2M1": 1.0, "E3M0": 2.0 ** -6}[name]
+
+
+def encode_stochastically(name, values, seed):
+    top, _, bits = FORMATS[name]
+    values = [float32(v) for v in values]
+    scale = bfloat16_up(float32(max(map(abs, values)) / float(top)))
+    reciprocal = float32(1 / bfloat16_value(scale))
+    codes = [stochastic_code(name, float32(v * reciprocal),
+                             rounding_random(seed, i))
+             for i, v in enumerate(values)]
+    return struct.pack("<H", scale) + pack(codes, bits)
+
+
+def encode_ecq(values, step, offset):
+    """Scale and codes of a strip of one block."""
+    values = [float32(v) for v in values]
+    mean = sum_of_squares(values) / len(values)
+    unit = math.sqrt(math.sqrt(mean * mean))
+    scale = max(bfloat16(float32(step * unit)),
+                bfloat16_up(float32(max(map(abs, values)) / 127)))
+    reciprocal = float32(1 / bfloat16_value(scale))
     codes = []
     for value in values:
-        quotient = Fraction(value) / exact
-        least = min(abs(level - quotient) for level, _ in levels.values())
-        nearest = [(abs(level), wins, code)
-                   for code, (level, wins) in levels.items()
-                   if abs(level - quotient) == least]
-        inner, outer = min(nearest), max(nearest)
-        codes.append(outer[2] if outer[1] else inner[2])
-    if bits == 8:
-        plane = bytes(codes)
-    else:
-        words = [0] * 16
-        for i, code in enumerate(codes):
-            words[i % 16] |= code << (4 * (i // 16))
-        plane = struct.pack("<16I", *words)
-    return struct.pack("<H", scale) + plane
+        quotient = float32(abs(value) * reciprocal)
+        magnitude = min(127, math.floor(float32(quotient + offset)))
+        codes.append(-magnitude if value < 0 else magnitude)
+    return struct.pack("<H", scale) + pack(codes, 8)
+
+
+def decode_ecq(encoded, shift):
+    scale = bfloat16_value(struct.unpack("<H", encoded[:2])[0])
+    for code in struct.unpack("%db" % (len(encoded) - 2), encoded[2:]):
+        level = abs(code) - shift / 256 if code else 0
+        yield float32(math.copysign(level, code) * scale)
 
 
 if __name__ == "__main__":
     for format_name in FORMATS:
         print(format_name, encode(format_name, VALUES).hex())
+    print("stochastic rounding, seed 7")
+    for format_name in FORMATS:
+        print(format_name, encode_stochastically(format_name, VALUES, 7).hex())
+    print("ECQ, step 3/4, offset 27/64, shift 20/256")
+    ecq = encode_ecq(VALUES, 0.75, 0.421875)
+    print(ecq.hex())
+    print(" ".join(value.hex() for value in decode_ecq(ecq, 20)))

@@ -3,7 +3,6 @@
 #include "quantization/block_kernels_cpu.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -15,9 +14,9 @@
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quantization/block_kernels_cpu.cc"
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "quantization/block_measures-inl.h"
 #include "quantization/block_quantizers-inl.h"
 #include "quantization/block_stochastic-inl.h"
 
@@ -29,18 +28,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
 constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
 static_assert(kPairGroup == kBlockUnit);
-
-// How far ahead of the reads memory is asked for: further than the hardware
-// looks by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest. Asking beyond
-// the end of an array does no harm.
-//
-// Encoders read a block twice, from memory and then from the cache. Half of
-// the lines ahead are asked for in each pass, so that memory is never idle.
-constexpr size_t kPrefetchBytes = 8192;
-
-HWY_INLINE void PrefetchAhead(const void* address) {
-  hwy::Prefetch(static_cast<const char*>(address) + kPrefetchBytes);
-}
 
 // What is done with decoded values.
 template <bool kAccumulate>
@@ -170,45 +157,6 @@ HWY_INLINE void DecodeBytes(
     Put<kAccumulate>(dequantizer.Values(hn::PromoteTo(Ints(), code)),
                      destination + i);
   }
-}
-
-// The largest magnitude, as its bits: their order also puts NaN above infinity.
-HWY_INLINE float AbsMax(const float* values, size_t count) {
-  const Ints ints;
-  auto even = hn::Zero(ints);
-  auto odd = hn::Zero(ints);
-  for (size_t i = 0; i < count; i += 2 * kRow) {
-    PrefetchAhead(values + i);
-    for (size_t lane = 0; lane < kRow; lane += hn::Lanes(ints)) {
-      const float* const at = values + i + lane;
-      const auto first = hn::LoadU(Floats(), at);
-      const auto second = hn::LoadU(Floats(), at + kRow);
-      even = hn::Max(even, Magnitude(hn::BitCast(ints, first)));
-      odd = hn::Max(odd, Magnitude(hn::BitCast(ints, second)));
-    }
-  }
-  const auto largest = hn::MaxOfLanes(ints, hn::Max(even, odd));
-  return std::bit_cast<float>(hn::GetLane(largest));
-}
-
-// SumOfSquares() of the reference.
-HWY_INLINE double SquaresOf(const float* values, size_t count) {
-  using Doubles = hn::CappedTag<double, kRow / 2>;
-  const Doubles doubles;
-  const hn::Rebind<float, Doubles> floats;
-  alignas(64) double sums[kRow];
-  for (size_t lane = 0; lane < kRow; lane += hn::Lanes(doubles)) {
-    auto sum = hn::Zero(doubles);
-    for (size_t i = lane; i < count; i += kRow) {
-      const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + i));
-      sum = hn::Add(sum, hn::Mul(value, value));
-    }
-    hn::Store(sum, doubles, sums + lane);
-  }
-  for (size_t half = kRow / 2; half > 0; half /= 2) {
-    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
-  }
-  return sums[0];
 }
 
 template <BlockFormat kFormat, Rounding kRounding>

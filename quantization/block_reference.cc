@@ -205,17 +205,21 @@ double SumOfSquares(absl::Span<const float> block) {
   return sums[0];
 }
 
-uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
-                      Rounding rounding) {
-  if (format == BlockFormat::kInt2 && rounding == Rounding::kNearest) {
-    return ScaleOfSquares(SumOfSquares(block), block.size());
-  }
+float LargestMagnitude(absl::Span<const float> block) {
   // Magnitudes are in the order of their bits, and NaN is above infinity.
   uint32_t absmax = 0;
   for (const float value : block) {
     absmax = std::max(absmax, std::bit_cast<uint32_t>(value) & 0x7fffffff);
   }
-  return ScaleOfAbsmax(format, std::bit_cast<float>(absmax), rounding);
+  return std::bit_cast<float>(absmax);
+}
+
+uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
+                      Rounding rounding) {
+  if (format == BlockFormat::kInt2 && rounding == Rounding::kNearest) {
+    return ScaleOfSquares(SumOfSquares(block), block.size());
+  }
+  return ScaleOfAbsmax(format, LargestMagnitude(block), rounding);
 }
 
 uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value) {

@@ -36,7 +36,10 @@ uint16_t ScaleOfSquares(double sum, uint64_t count);
 // j and j + 8 are added, j and j + 4, j and j + 2, and the last two.
 double SumOfSquares(absl::Span<const float> block);
 
-// The scale of a block with these values; a NaN outweighs all.
+// A NaN outweighs all.
+float LargestMagnitude(absl::Span<const float> block);
+
+// The scale of a block with these values.
 uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
                       Rounding rounding = Rounding::kNearest);
 

@@ -37,16 +37,54 @@ std::string Hex(const std::string& bytes) {
   return hex;
 }
 
-// Made by block_golden.py in rational arithmetic.
-TEST(BlockGoldenTest, BytesOfEachFormat) {
-  const std::vector<float> values = {
-      1.0f,    -0.5f,  0.75f, 0.74f,       0.02f, 0.0078125f, 0.007f,
-      -0.001f, 0.0f,   -0.3f, 0.3f,        0.1f,  -0.1f,      -1.0f,
-      0.6f,    -0.85f, 0.42f, -0.0234375f, 0.25f};
+// Golden vectors are made by block_golden.py in rational arithmetic.
+const std::vector<float> kGoldenValues = {
+    1.0f,    -0.5f,  0.75f, 0.74f,       0.02f, 0.0078125f, 0.007f,
+    -0.001f, 0.0f,   -0.3f, 0.3f,        0.1f,  -0.1f,      -1.0f,
+    0.6f,    -0.85f, 0.42f, -0.0234375f, 0.25f};
+
+TEST(BlockGoldenTest, BytesOfStochasticRounding) {
   std::map<BlockFormat, std::string> got;
   for (const BlockFormat format : kAllFormats) {
-    got[format] = Hex(EncodeBlocks(format, 128, values));
+    got[format] =
+        Hex(EncodeBlocks(format, 128, kGoldenValues,
+                         {.rounding = Rounding::kStochastic, .seed = 7}));
   }
+  EXPECT_EQ(got[BlockFormat::kFp8E4m3],
+            "133b7ef67a7a514645ae00f07163e3fd78fb74d36d");
+  EXPECT_EQ(got[BlockFormat::kInt8],
+            "023c7ec15f5d0301010000da260cf4824c9535fd20");
+  EXPECT_EQ(
+      got[BlockFormat::kInt4],
+      "133e370000000d0000002600000005000000000000000000000000000000000000000000"
+      "00000e00000002000000000000000f0000000a000000040000000b000000");
+  EXPECT_EQ(
+      got[BlockFormat::kNf4],
+      "803f58000000fb0000004800000007000000000000000000000000000000000000000000"
+      "00000d00000003000000010000000f00000009000000070000000a000000");
+  EXPECT_EQ(
+      got[BlockFormat::kE2m1],
+      "2b3e570000000d0000003600000006000000000000000000000000000000000000000000"
+      "00000c0000000400000001000000090000000e000000050000000e000000");
+  EXPECT_EQ(
+      got[BlockFormat::kE3m0],
+      "803f67000000ae0000005600000006000000010000000100000000000000000000000000"
+      "00000d00000005000000040000000b0000000f000000060000000e000000");
+  EXPECT_EQ(
+      got[BlockFormat::kInt2],
+      "2a3f010000000f0000000100000001000000000000000000000003000000000000000000"
+      "000003000000000000000300000000000000030000000100000003000000");
+}
+
+TEST(BlockGoldenTest, BytesOfEachFormat) {
+  std::map<BlockFormat, std::string> got;
+  for (const BlockFormat format : kAllFormats) {
+    got[format] = Hex(EncodeBlocks(format, 128, kGoldenValues));
+  }
+  EXPECT_EQ(
+      got[BlockFormat::kInt2],
+      "023f010000000e0000000100000001000000000000000000000000000000030000000000"
+      "000003000000000000000000000003000000020000000100000002000000");
   EXPECT_EQ(got[BlockFormat::kFp8E4m3],
             "123b7ef67b7a514645ae00f07063e3fe78fc74d36e");
   EXPECT_EQ(got[BlockFormat::kInt8],

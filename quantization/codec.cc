@@ -11,6 +11,7 @@
 #include "quantization/block_codec.h"
 #include "quantization/block_planes.h"
 #include "quantization/dense_codec.h"
+#include "quantization/ecq/planes.h"
 #include "quantization/entropy_codec.h"
 
 namespace causeway {
@@ -32,6 +33,8 @@ struct FormatEntry {
   std::unique_ptr<Decoder> (*new_decoder)(const CodecSpec& spec,
                                           uint64_t values,
                                           absl::string_view encoded);
+
+  bool always_entropy_coded = false;
 };
 
 template <uint64_t kBytes,
@@ -71,6 +74,17 @@ constexpr FormatEntry Blocks(v1::Format format) {
       }};
 }
 
+constexpr FormatEntry Ecq() {
+  FormatEntry entry = Blocks<BlockFormat::kInt8>(v1::ECQ);
+  entry.always_entropy_coded = true;
+  entry.new_planes =
+      [](const CodecSpec& spec,
+         const EncodeOptions& options) -> std::unique_ptr<StripPlanes> {
+    return std::make_unique<EcqPlanes>(spec.block_size, options);
+  };
+  return entry;
+}
+
 constexpr FormatEntry kFormats[] = {
     Dense<kFp32Bytes, NewFp32Encoder, NewFp32Decoder>(v1::FP32, true),
     Dense<kBf16Bytes, NewBf16Encoder, NewBf16Decoder>(v1::BF16, false),
@@ -81,6 +95,7 @@ constexpr FormatEntry kFormats[] = {
     Blocks<BlockFormat::kE2m1>(v1::E2M1),
     Blocks<BlockFormat::kE3m0>(v1::E3M0),
     Blocks<BlockFormat::kInt2>(v1::INT2),
+    Ecq(),
 };
 
 // At least a scale of two bytes for every 256 values is in all formats. Beyond
@@ -111,6 +126,22 @@ std::string FormatNames() {
   return names;
 }
 
+absl::Status CheckEcqTarget(const EncodeOptions& options) {
+  if (options.ecq_bits == 0) {
+    if (options.ecq_distortion >= 1e-4 && options.ecq_distortion <= 0.9) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrFormat("ECQ's distortion is to be %g; want 0.0001 to 0.9",
+                        options.ecq_distortion));
+  }
+  if (options.ecq_bits >= 0.5 && options.ecq_bits <= 8) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "ECQ's rate is to be %g bits per value; want 0.5 to 8, or 0 to aim at a "
+      "distortion",
+      options.ecq_bits));
+}
+
 }  // namespace
 
 absl::Status CheckCodecSpec(const CodecSpec& spec) {
@@ -129,17 +160,23 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "there is no entropy coder for %s", v1::Format_Name(spec.format)));
   }
+  if (!spec.entropy_coded && KnownFormat(spec.format).always_entropy_coded) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s is always entropy coded", v1::Format_Name(spec.format)));
+  }
   return absl::OkStatus();
 }
 
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options) {
   if (options.rounding == Rounding::kStochastic &&
-      KnownFormat(spec.format).new_planes == nullptr) {
+      (KnownFormat(spec.format).new_planes == nullptr ||
+       spec.format == v1::ECQ)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("there is no stochastic rounding for %s",
                         v1::Format_Name(spec.format)));
   }
+  if (spec.format == v1::ECQ) return CheckEcqTarget(options);
   return absl::OkStatus();
 }
 

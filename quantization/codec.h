@@ -57,12 +57,15 @@ struct CodecSpec {
 // every size. Encoders may need more: PieceAlignment().
 inline constexpr uint64_t kPieceAlignment = 256;
 
-// INVALID_ARGUMENT: unknown format, a block size that is none of the three, or
-// entropy coding of a format that has none.
+// INVALID_ARGUMENT: unknown format, a block size that is none of the three,
+// entropy coding of a format that has none, or none for ECQ.
 absl::Status CheckCodecSpec(const CodecSpec& spec);
 
 // `spec` must pass CheckCodecSpec.
-//   INVALID_ARGUMENT  stochastic rounding in a format that has none.
+//   INVALID_ARGUMENT  stochastic rounding in a format that has none (FP32,
+//                     BF16, ECQ); with ECQ, ecq_bits that are neither 0 nor
+//                     0.5 to 8, or an ecq_distortion, if that decides, outside
+//                     [0.0001, 0.9].
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options);
 

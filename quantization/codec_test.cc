@@ -65,6 +65,10 @@ std::vector<CodecSpec> AllSpecs() {
       }
     }
   }
+  for (const uint32_t block_size : {64, 128, 256}) {
+    specs.push_back(
+        {.format = v1::ECQ, .block_size = block_size, .entropy_coded = true});
+  }
   return specs;
 }
 
@@ -80,7 +84,9 @@ TEST(CodecFormatsTest, EveryFormatOfTheProtocolIsKnown) {
     const auto format = static_cast<v1::Format>(number);
     const bool tested = std::ranges::any_of(
         AllSpecs(), [&](const auto& spec) { return spec.format == format; });
-    EXPECT_EQ(CheckCodecSpec({.format = format}).ok(), tested) << number;
+    EXPECT_EQ(tested, format != v1::FORMAT_UNSPECIFIED) << number;
+    const CodecSpec spec{.format = format, .entropy_coded = format == v1::ECQ};
+    EXPECT_EQ(CheckCodecSpec(spec).ok(), tested) << number;
   }
 }
 
@@ -109,8 +115,8 @@ TEST_P(CodecTest, LosslessMeansTheSameBits) {
 }
 
 TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
-  // Its scale is not among its levels.
-  if (spec_.format == v1::INT2) return;
+  // Their scales are not among their levels.
+  if (spec_.format == v1::INT2 || spec_.format == v1::ECQ) return;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(777)));
   std::vector<float> decoded(777);
   ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
@@ -208,7 +214,7 @@ TEST_P(CodecTest, ThreadsGiveTheSameBytesAndReadyBytesAreFinal) {
 }
 
 TEST_P(CodecTest, StochasticRoundingFollowsTheSeedAndThePlaceInTheVector) {
-  if (!HasScales()) return;
+  if (!HasScales() || spec_.format == v1::ECQ) return;
   const std::vector<float> values = Values(kStripsValues);
   const EncodeOptions options{.rounding = Rounding::kStochastic, .seed = 5};
   ASSERT_OK_AND_ASSIGN(const std::string want, Encode(spec_, values, options));
@@ -449,16 +455,36 @@ TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
 }
 
 TEST(EncodeOptionsTest, RefusesStochasticRoundingOfFormatsWithoutLevels) {
-  for (const v1::Format format : {v1::FP32, v1::BF16}) {
-    EXPECT_THAT(
-        Encode({.format = format}, {1.0f}, {.rounding = Rounding::kStochastic}),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 HasSubstr("no stochastic rounding for " +
-                           v1::Format_Name(format))));
+  for (const v1::Format format : {v1::FP32, v1::BF16, v1::ECQ}) {
+    EXPECT_THAT(Encode({.format = format, .entropy_coded = format == v1::ECQ},
+                       {1.0f}, {.rounding = Rounding::kStochastic}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("no stochastic rounding for " +
+                                   v1::Format_Name(format))));
+  }
+}
+
+TEST(EncodeOptionsTest, RefusesTargetsOfEcqOutOfRange) {
+  const CodecSpec ecq{.format = v1::ECQ, .entropy_coded = true};
+  for (const double bits : {-1.0, 0.49, 8.1, std::nan("")}) {
+    EXPECT_THAT(Encode(ecq, {1.0f}, {.ecq_bits = bits}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("want 0.5 to 8")));
+  }
+  for (const double distortion : {0.0, 0.95, std::nan("")}) {
+    EXPECT_THAT(Encode(ecq, {1.0f}, {.ecq_distortion = distortion}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("want 0.0001 to 0.9")));
+    // Where the rate decides, it does not matter.
+    EXPECT_OK(
+        Encode(ecq, {1.0f}, {.ecq_bits = 2, .ecq_distortion = distortion}));
   }
 }
 
 TEST(CodecSpecTest, NamesWhatIsWrongAndWhatIsAllowed) {
+  EXPECT_THAT(CheckCodecSpec({.format = v1::ECQ}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("ECQ is always entropy coded")));
   EXPECT_THAT(CheckCodecSpec({.format = v1::FORMAT_UNSPECIFIED}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("FORMAT_UNSPECIFIED"),
