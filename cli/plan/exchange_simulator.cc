@@ -18,9 +18,9 @@
 namespace causeway {
 namespace {
 
-// Periods until what happens repeats, and periods that are measured. Islands
-// whose exchanges do not depend on one another repeat from the second on; the
-// rest is for queues to fill.
+// Periods until what happens repeats, and periods that are measured. What waits
+// at all does so in the first periods, but for queues that fill little by
+// little: LongRunPeriod sees to them.
 constexpr uint64_t kWarmUpPeriods = 8;
 constexpr uint64_t kMeasuredPeriods = 8;
 
@@ -98,6 +98,34 @@ class PeakMeter {
   double bits_ = 0;
   double peak_ = 0;
 };
+
+PeriodTimes TimesOf(const Simulation& simulation) {
+  double up_bits = 0;
+  double down_bits = 0;
+  PeriodTimes times;
+  for (const Exchange& exchange : simulation.exchanges) {
+    up_bits += exchange.up_bits;
+    down_bits += exchange.down_bits;
+    times.merge += exchange.merge_seconds;
+  }
+  for (const SimulatedIsland& island : simulation.islands) {
+    times.training =
+        std::max(times.training, simulation.period_steps * island.step_seconds);
+    times.uplink = std::max(times.uplink, up_bits / island.link.up);
+    times.downlink = std::max(times.downlink, down_bits / island.link.down);
+    times.coordinator_in += up_bits / simulation.coordinator.up;
+    times.coordinator_out += down_bits / simulation.coordinator.down;
+  }
+  return times;
+}
+
+// What is busiest sets the pace of all, unless nothing binds them together.
+double LongRunPeriod(const Simulation& simulation) {
+  if (simulation.exchanges.empty()) return 0;
+  const PeriodTimes times = TimesOf(simulation);
+  return std::max({times.training, times.uplink, times.downlink,
+                   times.coordinator_in, times.coordinator_out, times.merge});
+}
 
 class Simulator {
  public:
@@ -337,10 +365,11 @@ class Simulator {
       up_bits += exchange.up_bits;
       down_bits += exchange.down_bits;
     }
-    SimulatedRun run;
+    SimulatedRun run{.busy = TimesOf(simulation_)};
     for (const IslandState& island : islands_) {
-      const double period_seconds =
-          (island.measured_to - island.measured_from) / kMeasuredPeriods;
+      const double period_seconds = std::max(
+          LongRunPeriod(simulation_),
+          (island.measured_to - island.measured_from) / kMeasuredPeriods);
       const double training_seconds =
           simulation_.period_steps * island.settings.step_seconds;
       run.islands.push_back(

@@ -82,6 +82,20 @@ struct TrafficBothWays {
   LinkTraffic down;
 };
 
+// Seconds in which each is busy for the exchanges of one period. In the long
+// run no period is shorter than the longest of them, however late exchanges may
+// be.
+struct PeriodTimes {
+  // Of the slowest island, and the slowest links.
+  double training = 0;
+  double uplink = 0;
+  double downlink = 0;
+  // The coordinator's link, for all islands.
+  double coordinator_in = 0;
+  double coordinator_out = 0;
+  double merge = 0;
+};
+
 struct SimulatedRun {
   struct Island {
     // Share of the time that is spent training.
@@ -93,6 +107,7 @@ struct SimulatedRun {
   // Mean over the islands.
   double utilization = 0;
   TrafficBothWays coordinator;
+  PeriodTimes busy;
   // The most exchanges that an island had under way at once.
   uint64_t in_flight = 0;
 };

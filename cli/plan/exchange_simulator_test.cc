@@ -74,7 +74,7 @@ TEST(ExchangeSimulatorTest, NothingToExchangeIsTrainingAlone) {
   EXPECT_EQ(run.in_flight, 0);
 }
 
-// A link that carries less than is sent sets the pace: 100 steps take as long
+// A link that carries less than is sent sets the pace: a period takes as long
 // as their bits, however long the overlap is.
 TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
   Simulation simulation = DiLoCo();
@@ -84,6 +84,8 @@ TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 19, kExact);
   simulation.exchanges[0].needed_at = 1000;
   const SimulatedRun run = Simulated(simulation);
+  EXPECT_NEAR(run.utilization, 10.0 / 15, kExact);
+  EXPECT_NEAR(run.islands[0].traffic.up.mean, 2, kExact);
   EXPECT_NEAR(run.islands[0].traffic.up.peak, 2, kExact);
   EXPECT_GT(run.in_flight, 2);
 }
@@ -129,6 +131,21 @@ TEST(ExchangeSimulatorTest, SharesAreMaxMinFair) {
   simulation.coordinator = {.up = 10};
   // 15 s for the slow one; the other is done after 30 / 8 s and waits.
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 15 + 2), kExact);
+}
+
+TEST(ExchangeSimulatorTest, ReportsWhatIsBusy) {
+  Simulation simulation = DiLoCo();
+  simulation.islands.push_back(
+      {.step_seconds = 2, .link = {.up = 5, .down = 4}});
+  simulation.coordinator = {.up = 60, .down = 8};
+  simulation.exchanges[0].merge_seconds = 7;
+  const PeriodTimes busy = Simulated(simulation).busy;
+  EXPECT_NEAR(busy.training, 20, kExact);
+  EXPECT_NEAR(busy.uplink, 6, kExact);
+  EXPECT_NEAR(busy.downlink, 5, kExact);
+  EXPECT_NEAR(busy.coordinator_in, 1, kExact);
+  EXPECT_NEAR(busy.coordinator_out, 5, kExact);
+  EXPECT_NEAR(busy.merge, 7, kExact);
 }
 
 TEST(ExchangeSimulatorTest, AFastIslandWaitsForASlowOne) {

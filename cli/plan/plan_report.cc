@@ -135,7 +135,7 @@ json SynchronizationJson(const v1::SynchronizationConfig& sync) {
           {"downlink_format", FormatName(sync.downlink_format())}};
 }
 
-json RoundJson(const RoundTimes& round) {
+json RoundJson(const PeriodTimes& round) {
   return {{"training_seconds", round.training},
           {"uplink_seconds", round.uplink},
           {"downlink_seconds", round.downlink},
@@ -146,7 +146,7 @@ json RoundJson(const RoundTimes& round) {
 
 json CostJson(const RunPrediction& prediction) {
   return {{"compute_utilization", prediction.simulated.utilization},
-          {"round", RoundJson(prediction.round)},
+          {"round", RoundJson(prediction.simulated.busy)},
           {"up_bytes_per_round", prediction.up_bytes_per_round},
           {"down_bytes_per_round", prediction.down_bytes_per_round},
           {"data_parallel_ratio", prediction.data_parallel_ratio},
@@ -217,7 +217,7 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
       sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),
       Formats(sync), waits_after, waits_after == 1 ? "step" : "steps");
-  const RoundTimes& round = prediction.round;
+  const PeriodTimes& round = prediction.simulated.busy;
   out << absl::StrFormat(
       "a round      %s of training; %s up, %s down for each island\n",
       Seconds(round.training), HumanBytes(prediction.up_bytes_per_round),

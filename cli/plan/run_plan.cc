@@ -89,26 +89,6 @@ struct BytesPerValue {
   double down = 0;
 };
 
-RoundTimes TimesOf(const Simulation& simulation) {
-  double up_bits = 0;
-  double down_bits = 0;
-  RoundTimes times;
-  for (const Exchange& exchange : simulation.exchanges) {
-    up_bits += exchange.up_bits;
-    down_bits += exchange.down_bits;
-    times.merge += exchange.merge_seconds;
-  }
-  for (const SimulatedIsland& island : simulation.islands) {
-    times.training =
-        std::max(times.training, simulation.period_steps * island.step_seconds);
-    times.uplink = std::max(times.uplink, up_bits / island.link.up);
-    times.downlink = std::max(times.downlink, down_bits / island.link.down);
-    times.coordinator_in += up_bits / simulation.coordinator.up;
-    times.coordinator_out += down_bits / simulation.coordinator.down;
-  }
-  return times;
-}
-
 void PredictMemory(const RunAssumptions& assumptions,
                    const v1::FragmentPlan& plan, const BytesPerValue& wire,
                    RunPrediction& prediction) {
@@ -195,7 +175,6 @@ absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
 
   RunPrediction prediction;
   ASSIGN_OR_RETURN(prediction.simulated, Simulate(simulation));
-  prediction.round = TimesOf(simulation);
   const double values = static_cast<double>(assumptions.layout.size);
   const BytesPerValue wire = {.up = up_bits / 8, .down = down_bits / 8};
   prediction.up_bytes_per_round = values * wire.up;

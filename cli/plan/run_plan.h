@@ -33,22 +33,8 @@ struct RunAssumptions {
   double merge_rate = kUnlimited;
 };
 
-// Seconds in which each is busy for one round of all fragments. What is busy
-// for longer than training takes sets the pace, whatever the overlap.
-struct RoundTimes {
-  // Of the slowest island, and the slowest links.
-  double training = 0;
-  double uplink = 0;
-  double downlink = 0;
-  // The coordinator's link, for all islands.
-  double coordinator_in = 0;
-  double coordinator_out = 0;
-  double merge = 0;
-};
-
 struct RunPrediction {
   SimulatedRun simulated;
-  RoundTimes round;
   // Of one island and one round of all fragments.
   double up_bytes_per_round = 0;
   double down_bytes_per_round = 0;

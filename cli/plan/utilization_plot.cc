@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<UtilizationCurve>> UtilizationCurves(
       8 * (run.up_bytes_per_round + run.down_bytes_per_round);
   const double fp32_bits =
       2.0 * 32 * static_cast<double>(assumptions.layout.size);
-  const double training = run.round.training;
+  const double training = run.simulated.busy.training;
   const double first_decade =
       std::floor(std::log10(run_bits / training / kMostRounds));
   const double last_decade =
