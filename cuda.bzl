@@ -41,7 +41,9 @@ def _cuda_object_impl(ctx):
     arguments.add_all(["-c", "-x", "cu", "-std=c++20", "-O3", "-lineinfo"])
     arguments.add_all(["-ccbin=g++", "-Xcompiler=-fPIC"])
 
-    # Host functions that are constexpr may be called on the device.
+    # Host functions that are constexpr may be called on the device. nvcc does
+    # not check what they do: from one that takes the address of a host constant
+    # on (std::min does), it leaves out the code without a word.
     arguments.add("--expt-relaxed-constexpr")
     arguments.add_all(_ARCHITECTURES + _ARITHMETIC + _WARNINGS)
     arguments.add_all(ctx.attr.copts)

@@ -15,6 +15,7 @@
 #define QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -54,24 +55,41 @@ CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
 }
 
-// ScaleOfAbsmax() of quantization/block_reference.h.
+// The scale nearest to `scale`, which is a number and not negative, ties to
+// even, within what encoders write.
+template <BlockFormat kFormat>
+CAUSEWAY_HOST_DEVICE inline uint16_t NearestScale(float scale) {
+  constexpr uint16_t kLargest = LargestScale(kFormat);
+  const uint32_t bits = std::bit_cast<uint32_t>(scale);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  if (rounded < kSmallestScale) return 0;
+  return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
+}
+
+// ScaleOfAbsmax() of quantization/block_reference.h, with nearest rounding.
 template <BlockFormat kFormat>
 CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
   constexpr float kTop = TopLevel(kFormat);
-  constexpr uint16_t kLargest = LargestScale(kFormat);
   const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
   if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
   if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
-  const uint32_t bits = std::bit_cast<uint32_t>(absmax / kTop);
-  // To the nearest bfloat16, ties to even.
-  const uint32_t scale = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  if (scale < kSmallestScale) return 0;
-  return static_cast<uint16_t>(scale < kLargest ? scale : kLargest);
+  return NearestScale<kFormat>(absmax / kTop);
 }
 
-// Whether all values of a block with this scale are finite and none is beyond
-// the top level by more than the rounding of the scale. Quantizers need that;
-// see SubstituteForBadScale() for the other blocks.
+// ScaleOfSquares() of quantization/block_reference.h.
+CAUSEWAY_HOST_DEVICE inline uint16_t Int2Scale(double sum_of_squares,
+                                               uint32_t count) {
+  if (sum_of_squares == 0) return 0;
+  const float infinity = std::bit_cast<float>(uint32_t{kInfiniteScale} << 16);
+  if (sum_of_squares == infinity) return kInfiniteScale;
+  if (sum_of_squares != sum_of_squares) return kNanScale;
+  return NearestScale<BlockFormat::kInt2>(
+      static_cast<float>(sqrt(sum_of_squares / count)));
+}
+
+// Whether all values of a block with this scale are finite and, but for kInt2,
+// none is beyond the top level by more than the rounding of the scale.
+// Quantizers need that; see SubstituteForBadScale() for the other blocks.
 template <BlockFormat kFormat>
 CAUSEWAY_HOST_DEVICE inline bool IsUsableScale(uint16_t scale) {
   constexpr uint16_t kLargest = LargestScale(kFormat);
@@ -221,6 +239,25 @@ class BlockQuantizer<BlockFormat::kNf4> {
  private:
   float reciprocal_;
   const Table::Cell* cells_;
+};
+
+template <>
+class BlockQuantizer<BlockFormat::kInt2> {
+ public:
+  CAUSEWAY_HOST_DEVICE BlockQuantizer(float scale,
+                                      const EncodeTable<BlockFormat::kInt2>&)
+      : reciprocal_(1.0f / scale) {}
+
+  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
+    constexpr float kMiddle = (kInt2Low + kInt2Top) / 2;
+    const float quotient = value * reciprocal_;
+    const uint32_t positive = quotient >= kMiddle ? 1 : 0;
+    const uint32_t negative = quotient >= -kMiddle ? 3 : 2;
+    return quotient >= 0 ? positive : negative;
+  }
+
+ private:
+  float reciprocal_;
 };
 
 // Floating-point numbers of few bits, ties to even.

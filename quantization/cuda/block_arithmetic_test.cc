@@ -26,7 +26,8 @@ struct Format {
 using AllFormats =
     testing::Types<Format<BlockFormat::kFp8E4m3>, Format<BlockFormat::kInt8>,
                    Format<BlockFormat::kInt4>, Format<BlockFormat::kNf4>,
-                   Format<BlockFormat::kE2m1>, Format<BlockFormat::kE3m0>>;
+                   Format<BlockFormat::kE2m1>, Format<BlockFormat::kE3m0>,
+                   Format<BlockFormat::kInt2>>;
 TYPED_TEST_SUITE(BlockArithmeticTest, AllFormats);
 
 template <BlockFormat kFormat>
@@ -54,6 +55,20 @@ TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
       ASSERT_EQ(BlockScale<kFormat>(absmax), ScaleOfAbsmax(kFormat, absmax))
           << absmax;
     }
+  }
+}
+
+TEST(Int2ScaleTest, RootsOfMeansOfAllMagnitudes) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 20000; ++i) {
+    const double sum = std::ldexp(1 + std::ldexp(random() % 4096, -12),
+                                  static_cast<int>(random() % 600) - 300);
+    const uint32_t count = 1 + random() % 256;
+    ASSERT_EQ(Int2Scale(sum, count), ScaleOfSquares(sum, count))
+        << sum << ", " << count << " values";
+  }
+  for (const double sum : {0.0, double{INFINITY}, double{NAN}}) {
+    EXPECT_EQ(Int2Scale(sum, 7), ScaleOfSquares(sum, 7)) << sum;
   }
 }
 

@@ -63,7 +63,7 @@ const char* Name(BlockFormat format) {
     case BlockFormat::kE3m0:
       return "E3m0";
     case BlockFormat::kInt2:
-      break;
+      return "Int2";
   }
   return "";
 }
@@ -135,7 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
     AllFormats, BlockKernelsSuite,
     testing::Combine(testing::Values(BlockFormat::kFp8E4m3, BlockFormat::kInt8,
                                      BlockFormat::kInt4, BlockFormat::kNf4,
-                                     BlockFormat::kE2m1, BlockFormat::kE3m0),
+                                     BlockFormat::kE2m1, BlockFormat::kE3m0,
+                                     BlockFormat::kInt2),
                      testing::Values(64, 128, 256)),
     [](const auto& info) {
       return std::string(Name(std::get<0>(info.param))) +

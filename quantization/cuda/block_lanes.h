@@ -12,12 +12,13 @@
 //
 //   8-bit formats   32 q + 4 lane, q = 0 .. 7: the lanes' quads q are 128
 //                   consecutive bytes, and their codes 32
-//   4-bit formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has whole
-//                   words of a group of codes, four of them, without asking
-//                   another lane; four lanes' quads are 64 consecutive bytes
+//   other formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has whole
+//                   words of a group of 4-bit codes, four of them, or halves of
+//                   words of 2-bit codes, without asking another lane; four
+//                   lanes' quads are 64 consecutive bytes
 //
-// Lanes share nothing but the largest magnitude of a block, which the caller
-// finds (three exchanges at most).
+// Lanes share nothing but the largest magnitude of a block, or the sum of its
+// squares, which the caller finds (a few exchanges).
 //
 // Four units, the work of a warp, are whole if they have all their values and
 // their codes are aligned. Others, which only a vector's last strip has, are
@@ -58,7 +59,7 @@ struct BlockSpec {
 };
 
 // Calls function.operator()<format, block size>(). False for unknown formats
-// and sizes, and for kInt2, whose scales are made otherwise.
+// and sizes.
 template <typename Function>
 bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
   const auto with_format = [&]<BlockFormat kFormat>() {
@@ -90,7 +91,7 @@ bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
     case BlockFormat::kE3m0:
       return with_format.template operator()<BlockFormat::kE3m0>();
     case BlockFormat::kInt2:
-      break;
+      return with_format.template operator()<BlockFormat::kInt2>();
   }
   return false;
 }
@@ -144,7 +145,8 @@ CAUSEWAY_HOST_DEVICE inline bool AreWhole(uint64_t values,
 // The share of one lane in the units of a format.
 template <BlockFormat kFormat, uint32_t kBlockSize>
 class Lane {
-  static constexpr bool kBytes = CodeBits(kFormat) == 8;
+  static constexpr uint32_t kBits = CodeBits(kFormat);
+  static constexpr bool kBytes = kBits == 8;
 
  public:
   // Blocks that the lane has values of, as many quads of each; and how many
@@ -154,7 +156,7 @@ class Lane {
                                                          : 1;
   static constexpr uint32_t kQuadsOfBlock = kQuads / kBlocks;
   static constexpr uint32_t kSharers = kBytes || kBlockSize == 256 ? 8 : 4;
-  // 32-bit words of codes.
+  // Words of codes: of 32 bits, and of 16 bits if codes have two.
   static constexpr uint32_t kWords = kBytes ? 8 : 4;
 
   // `lane` is less than kLanes.
@@ -194,16 +196,35 @@ class Lane {
     return largest;
   }
 
-  // Encodes the lane's block `block`, whose largest magnitude in all lanes is
-  // `absmax`: sets its scale and adds its codes to `words`, which begin as 0.
+  // Adds the squares of the lane's values of its block `block` to `sums`, value
+  // by value: those of column i of its quads to sum i.
+  CAUSEWAY_HOST_DEVICE static void AddSquares(const Quad (&quads)[kQuads],
+                                              uint32_t block,
+                                              double (&sums)[4]) {
+    CAUSEWAY_UNROLL
+    for (uint32_t quad = 0; quad < kQuadsOfBlock; ++quad) {
+      CAUSEWAY_UNROLL
+      for (uint32_t i = 0; i < 4; ++i) {
+        const double value = quads[kQuadsOfBlock * block + quad].values[i];
+        sums[i] += value * value;
+      }
+    }
+  }
+
+  // How many of `values` values of a unit the lane's block `block` has.
+  CAUSEWAY_HOST_DEVICE uint32_t ValuesOfBlock(uint32_t block,
+                                              uint32_t values) const {
+    const uint32_t begin = BlockAt(block) * kBlockSize;
+    const uint32_t left = begin < values ? values - begin : 0;
+    return left < kBlockSize ? left : kBlockSize;
+  }
+
+  // Adds the codes of the lane's block `block` to `words`, which begin as 0.
   // Changes the values of blocks that have no usable scale.
   CAUSEWAY_HOST_DEVICE static void Encode(const EncodeTable<kFormat>& table,
-                                          uint32_t block, float absmax,
+                                          uint32_t block, uint16_t scale,
                                           Quad (&quads)[kQuads],
-                                          uint16_t (&scales)[kBlocks],
                                           uint32_t (&words)[kWords]) {
-    const uint16_t scale = BlockScale<kFormat>(absmax);
-    scales[block] = scale;
     if (!IsUsableScale<kFormat>(scale)) ReplaceValues(scale, block, quads);
     AddCodes(BlockQuantizer<kFormat>(QuantizerScale(scale), table), block,
              quads, words);
@@ -263,15 +284,22 @@ class Lane {
     char* const codes = encoded + place.codes;
     if constexpr (!kWhole) {
       CAUSEWAY_UNROLL
-      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
+      for (uint32_t byte = 0; byte < kWordBytes * kWords; ++byte) {
         const uint32_t at = ByteAt(byte);
         if (at >= CodePlaneBytes(kFormat, place.values)) continue;
-        codes[at] = static_cast<char>(words[byte / 4] >> (8 * (byte % 4)));
+        codes[at] = static_cast<char>(words[byte / kWordBytes] >>
+                                      (8 * (byte % kWordBytes)));
       }
     } else if constexpr (kBytes) {
       CAUSEWAY_UNROLL
       for (uint32_t quad = 0; quad < kQuads; ++quad) {
         *reinterpret_cast<uint32_t*>(codes + QuadAt(quad)) = words[quad];
+      }
+    } else if constexpr (kBits == 2) {
+      CAUSEWAY_UNROLL
+      for (uint32_t word = 0; word < kWords; ++word) {
+        *reinterpret_cast<uint16_t*>(codes + ByteAt(kWordBytes * word)) =
+            static_cast<uint16_t>(words[word]);
       }
     } else {
       *reinterpret_cast<CodeWords*>(codes + ByteAt(0)) = {
@@ -288,16 +316,22 @@ class Lane {
     if constexpr (!kWhole) {
       for (uint32_t& word : words) word = 0;
       CAUSEWAY_UNROLL
-      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
+      for (uint32_t byte = 0; byte < kWordBytes * kWords; ++byte) {
         const uint32_t at = ByteAt(byte);
         if (at >= CodePlaneBytes(kFormat, place.values)) continue;
-        words[byte / 4] |= uint32_t{static_cast<uint8_t>(codes[at])}
-                           << (8 * (byte % 4));
+        words[byte / kWordBytes] |= uint32_t{static_cast<uint8_t>(codes[at])}
+                                    << (8 * (byte % kWordBytes));
       }
     } else if constexpr (kBytes) {
       CAUSEWAY_UNROLL
       for (uint32_t quad = 0; quad < kQuads; ++quad) {
         words[quad] = *reinterpret_cast<const uint32_t*>(codes + QuadAt(quad));
+      }
+    } else if constexpr (kBits == 2) {
+      CAUSEWAY_UNROLL
+      for (uint32_t word = 0; word < kWords; ++word) {
+        words[word] = *reinterpret_cast<const uint16_t*>(
+            codes + ByteAt(kWordBytes * word));
       }
     } else {
       const auto read = *reinterpret_cast<const CodeWords*>(codes + ByteAt(0));
@@ -334,7 +368,7 @@ class Lane {
         if constexpr (kBytes) {
           words[quad] |= code << (8 * value);
         } else {
-          words[value] |= code << (4 * quad);
+          words[value] |= code << (kBits * quad);
         }
       }
     }
@@ -346,14 +380,21 @@ class Lane {
     if constexpr (kBytes) {
       return words[quad] >> (8 * value) & 0xff;
     } else {
-      return words[value] >> (4 * quad) & 15;
+      return words[value] >> (kBits * quad) & ((1 << kBits) - 1);
     }
   }
 
+  static constexpr uint32_t kWordBytes = kBits == 2 ? 2 : 4;
+
   // The place among the unit's codes of byte `byte` of the lane's words.
   CAUSEWAY_HOST_DEVICE uint32_t ByteAt(uint32_t byte) const {
-    return kBytes ? QuadAt(byte / 4) + byte % 4
-                  : 64 * (lane_ / 4) + 16 * (lane_ % 4) + byte;
+    if constexpr (kBytes) {
+      return QuadAt(byte / 4) + byte % 4;
+    } else if constexpr (kBits == 4) {
+      return 64 * (lane_ / 4) + 16 * (lane_ % 4) + byte;
+    } else {
+      return 16 * (lane_ % 4) + 4 * (byte / 2) + 2 * (lane_ / 4) + byte % 2;
+    }
   }
 
   uint32_t lane_;

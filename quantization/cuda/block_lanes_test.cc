@@ -15,6 +15,34 @@
 namespace causeway {
 namespace {
 
+using UnitQuads = Quad[kLanes][kQuads];
+
+// Of the block `block` of the lanes that share it with lane `lane`.
+template <typename ThisLane>
+float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
+  const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
+  float largest = 0;
+  for (uint32_t i = first; i < first + ThisLane::kSharers; ++i) {
+    largest =
+        MaxMagnitude(largest, ThisLane::LargestMagnitude(quads[i], block));
+  }
+  return largest;
+}
+
+template <typename ThisLane>
+double SumOfSquares(const UnitQuads& quads, uint32_t lane, uint32_t block) {
+  const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
+  double sums[4][4] = {};
+  for (uint32_t i = first; i < first + ThisLane::kSharers; ++i) {
+    ThisLane::AddSquares(quads[i], block, sums[i % 4]);
+  }
+  double total[4];
+  for (uint32_t i = 0; i < 4; ++i) {
+    total[i] = (sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]);
+  }
+  return (total[0] + total[2]) + (total[1] + total[3]);
+}
+
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
           typename Source>
 void EncodeUnit(const Source& source, uint64_t values, uint64_t unit,
@@ -22,30 +50,30 @@ void EncodeUnit(const Source& source, uint64_t values, uint64_t unit,
   using ThisLane = Lane<kFormat, kBlockSize>;
   const auto table = EncodeTable<kFormat>::Make();
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
-  Quad quads[kLanes][kQuads];
+  UnitQuads quads;
   for (uint32_t i = 0; i < kLanes; ++i) {
     LoadQuads<kWhole>(ThisLane(i), place, unit * kLaneUnit, source, quads[i]);
   }
-  float largest[kLanes][ThisLane::kBlocks] = {};
+  uint16_t scales[kLanes][ThisLane::kBlocks];
   for (uint32_t i = 0; i < kLanes; ++i) {
-    const uint32_t first = i / ThisLane::kSharers * ThisLane::kSharers;
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      for (uint32_t j = first; j < first + ThisLane::kSharers; ++j) {
-        largest[i][block] = MaxMagnitude(
-            largest[i][block], ThisLane::LargestMagnitude(quads[j], block));
+      if constexpr (kFormat == BlockFormat::kInt2) {
+        scales[i][block] =
+            Int2Scale(SumOfSquares<ThisLane>(quads, i, block),
+                      ThisLane(i).ValuesOfBlock(block, place.values));
+      } else {
+        scales[i][block] =
+            BlockScale<kFormat>(LargestMagnitude<ThisLane>(quads, i, block));
       }
     }
   }
   for (uint32_t i = 0; i < kLanes; ++i) {
-    const ThisLane lane(i);
-    uint16_t scales[ThisLane::kBlocks];
     uint32_t words[ThisLane::kWords] = {};
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      ThisLane::Encode(table, block, largest[i][block], quads[i], scales,
-                       words);
+      ThisLane::Encode(table, block, scales[i][block], quads[i], words);
     }
-    lane.template StoreScales<kWhole>(scales, place, encoded);
-    lane.template StoreCodes<kWhole>(words, place, encoded);
+    ThisLane(i).template StoreScales<kWhole>(scales[i], place, encoded);
+    ThisLane(i).template StoreCodes<kWhole>(words, place, encoded);
   }
 }
 

@@ -4,8 +4,8 @@
 // Loops around quantization/cuda/block_lanes.h and
 // quantization/cuda/block_streams.h.
 //
-// Bytes that a kernel moves for each value, c of them being codes (1, or 0.5
-// with 4 bits) and 2 / block size the scale:
+// Bytes that a kernel moves for each value, c of them being codes (1, 0.5 or
+// 0.25) and 2 / block size the scale:
 //
 //                  reads            writes
 //   encode         4                c + scale
@@ -68,6 +68,46 @@ __device__ uint64_t UnitStride() {
 }
 __device__ uint32_t UnitInWarp() { return threadIdx.x % kWarpSize / kLanes; }
 
+// Of a block that several lanes share, each of which gets it.
+template <typename ThisLane>
+__device__ float LargestMagnitude(const Quad (&quads)[kQuads], uint32_t block) {
+  float largest = ThisLane::LargestMagnitude(quads, block);
+#pragma unroll
+  for (uint32_t other = 1; other < ThisLane::kSharers; other *= 2) {
+    largest =
+        MaxMagnitude(largest, __shfl_xor_sync(kWholeWarp, largest, other));
+  }
+  return largest;
+}
+
+// The same of the sum of squares, in the order of
+// quantization/block_reference.h: column j of a block's rows of 16 is column j
+// % 4 of lane j / 4, and the lower four lanes have the first rows.
+template <typename ThisLane>
+__device__ double SumOfSquares(const Quad (&quads)[kQuads], uint32_t block) {
+  double sums[4] = {};
+  if constexpr (ThisLane::kSharers < kLanes) {
+    ThisLane::AddSquares(quads, block, sums);
+  } else {
+    // The upper lanes go on where the lower ones have stopped.
+    const bool is_lower = threadIdx.x % kLanes < kLanes / 2;
+    if (is_lower) ThisLane::AddSquares(quads, block, sums);
+#pragma unroll
+    for (double& sum : sums) {
+      sum = __shfl_xor_sync(kWholeWarp, sum, kLanes / 2);
+    }
+    if (!is_lower) ThisLane::AddSquares(quads, block, sums);
+  }
+#pragma unroll
+  for (uint32_t other = 2; other > 0; other /= 2) {
+#pragma unroll
+    for (double& sum : sums) sum += __shfl_xor_sync(kWholeWarp, sum, other);
+  }
+  const double sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+  if constexpr (ThisLane::kSharers < kLanes) return sum;
+  return __shfl_sync(kWholeWarp, sum, kLanes - 1, kLanes);
+}
+
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
           typename Source>
 __device__ void EncodeUnit(const EncodeTable<kFormat>& table,
@@ -82,13 +122,14 @@ __device__ void EncodeUnit(const EncodeTable<kFormat>& table,
   uint32_t words[ThisLane::kWords] = {};
 #pragma unroll
   for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-    float largest = ThisLane::LargestMagnitude(quads, block);
-#pragma unroll
-    for (uint32_t other = 1; other < ThisLane::kSharers; other *= 2) {
-      largest =
-          MaxMagnitude(largest, __shfl_xor_sync(kWholeWarp, largest, other));
+    if constexpr (kFormat == BlockFormat::kInt2) {
+      scales[block] = Int2Scale(SumOfSquares<ThisLane>(quads, block),
+                                lane.ValuesOfBlock(block, place.values));
+    } else {
+      scales[block] =
+          BlockScale<kFormat>(LargestMagnitude<ThisLane>(quads, block));
     }
-    ThisLane::Encode(table, block, largest, quads, scales, words);
+    ThisLane::Encode(table, block, scales[block], quads, words);
   }
   lane.template StoreScales<kWhole>(scales, place, encoded);
   lane.template StoreCodes<kWhole>(words, place, encoded);

@@ -11,6 +11,9 @@
 //                                        encoded, stream));
 //   cudaMemcpyAsync(host, encoded, bytes, cudaMemcpyDeviceToHost, stream);
 //
+// All formats of quantization/block_format.h, with nearest rounding. There is
+// no stochastic rounding, no entropy coding and no ECQ on GPUs.
+//
 // `encoded` is a whole encoding of strips (quantization/strip_layout.h), that
 // is codec.h's MaxEncodedBytes() bytes; a part of one, if it begins with a
 // strip and ends with a strip or the vector, is the encoding of its values. All

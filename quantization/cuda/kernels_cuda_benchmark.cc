@@ -108,6 +108,7 @@ class Benchmark {
     AddKernels(BlockFormat::kNf4, "nf4", {256});
     AddKernels(BlockFormat::kE2m1, "e2m1", {256});
     AddKernels(BlockFormat::kFp8E4m3, "fp8_e4m3", {256});
+    AddKernels(BlockFormat::kInt2, "int2", {256});
     return TimeAll();
   }
 
