@@ -201,7 +201,7 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(
   // The process id keeps two processes that write the same file apart.
   std::string temporary_path = absl::StrCat(path, kTemporaryMarker, getpid());
   const int descriptor =
-      OpenRetrying(temporary_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      OpenRetrying(temporary_path, O_RDWR | O_CREAT | O_TRUNC, 0644);
   if (descriptor < 0) return ErrnoStatus(errno, "create", temporary_path);
   return AtomicFileWriter(path, std::move(temporary_path), descriptor,
                           std::move(hook));
@@ -219,9 +219,11 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
       temporary_path_(std::exchange(other.temporary_path_, std::string())),
       descriptor_(std::exchange(other.descriptor_, -1)),
       hook_(std::move(other.hook_)),
+      mapped_(std::exchange(other.mapped_, absl::Span<char>())),
       bytes_written_(other.bytes_written_) {}
 
 AtomicFileWriter::~AtomicFileWriter() {
+  Unmap();
   if (descriptor_ >= 0) close(descriptor_);
   if (!temporary_path_.empty()) unlink(temporary_path_.c_str());
 }
@@ -233,8 +235,35 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<absl::Span<char>> AtomicFileWriter::Map(int64_t bytes) {
+  CHECK_GE(descriptor_, 0) << "map a committed file: " << path_;
+  CHECK_EQ(bytes_written_, 0) << path_;
+  // Otherwise a full disk would be a signal in the middle of a computation.
+  int error_number;
+  do {
+    error_number = posix_fallocate(descriptor_, 0, bytes);
+  } while (error_number == EINTR);
+  if (error_number != 0) {
+    return ErrnoStatus(error_number, "reserve room for", temporary_path_);
+  }
+  const size_t size = static_cast<size_t>(bytes);
+  void* address =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (address == MAP_FAILED) return ErrnoStatus(errno, "map", temporary_path_);
+  mapped_ = {static_cast<char*>(address), size};
+  bytes_written_ = bytes;
+  return mapped_;
+}
+
+void AtomicFileWriter::Unmap() {
+  if (!mapped_.empty()) munmap(mapped_.data(), mapped_.size());
+  mapped_ = {};
+}
+
 absl::Status AtomicFileWriter::Commit() {
   CHECK_GE(descriptor_, 0) << "second commit of " << path_;
+  // fsync writes what was stored through the mapping as well.
+  Unmap();
   RETURN_IF_ERROR(Reached(WriteStage::kWritten));
   if (fsync(descriptor_) != 0) {
     return ErrnoStatus(errno, "sync", temporary_path_);

@@ -118,6 +118,13 @@ class AtomicFileWriter {
 
   absl::Status Append(absl::string_view bytes);
 
+  // The other way: makes the file `bytes` long (more than 0), reserves its
+  // place on the disk and maps it, to be written in place. Zeros at first.
+  // Valid until Commit or the end of the writer. Call at most once, and not
+  // with Append.
+  //   RESOURCE_EXHAUSTED  the disk has no room; later there is nothing to fail.
+  absl::StatusOr<absl::Span<char>> Map(int64_t bytes);
+
   // Makes the file durable and visible. Call at most once; nothing may be
   // appended afterwards. When it fails, the file may or may not be at `path`.
   absl::Status Commit();
@@ -129,6 +136,7 @@ class AtomicFileWriter {
                    WriteStageHook hook);
 
   absl::Status Reached(WriteStage stage) const;
+  void Unmap();
 
   std::string path_;
   // Empty once the file has been renamed or moved from.
@@ -136,6 +144,8 @@ class AtomicFileWriter {
   // -1 once closed.
   int descriptor_;
   WriteStageHook hook_;
+  // Empty unless mapped.
+  absl::Span<char> mapped_;
   int64_t bytes_written_ = 0;
 };
 

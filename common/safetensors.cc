@@ -26,7 +26,9 @@ static_assert(std::endian::native == std::endian::little,
               "tensor bytes are used as they lie in the file");
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignment = 8;
+// Of the tensors: a cache line, so that vectors can be written straight into a
+// mapped file.
+constexpr size_t kAlignment = 64;
 // The format's own limit.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr absl::string_view kMetadataKey = "__metadata__";
@@ -382,8 +384,8 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot encode the header: ", error.what()));
   }
-  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment,
-                ' ');
+  const size_t end = kLengthBytes + header.size() + kAlignment - 1;
+  header.resize(end / kAlignment * kAlignment - kLengthBytes, ' ');
   if (header.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
         absl::Substitute("a header of $0 bytes, at most $1 are allowed",

@@ -78,7 +78,7 @@ struct Safetensors {
 absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file);
 
 // The first part of a file with `contents`: length and header, padded so that
-// the tensors begin at a multiple of 8. `contents.tensors` is sorted in place
+// the tensors begin at a multiple of 64. `contents.tensors` is sorted in place
 // by falling element size (stable), which aligns each tensor to its elements.
 // INVALID_ARGUMENT if a name repeats or is "__metadata__", a type is unknown,
 // a shape does not fit its bytes, or a string is not UTF-8.

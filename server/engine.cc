@@ -44,6 +44,7 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       state_(std::move(state)),
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
+      merge_pool_(options_.merge_threads),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_) {}
 
@@ -328,34 +329,9 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                       .encoded = encodings[i].bytes,
                       .share = shares[i]});
   }
-  ASSIGN_OR_RETURN(const OuterStepResult after,
-                   causeway::RunOuterStep(step_options_[order.fragment],
-                                          {.version = order.base_version,
-                                           .theta = before.theta,
-                                           .momentum = before.momentum,
-                                           .residual = before.residual,
-                                           .gradient_sum = before.gradient_sum},
-                                          inputs));
-
-  FragmentContents contents{.run_id = run_id_,
-                            .theta = after.state.theta,
-                            .momentum = after.state.momentum,
-                            .residual = after.state.residual,
-                            .gradient_sum = after.state.gradient_sum};
-  contents.head.set_fragment(order.fragment);
-  contents.head.set_version(order.base_version + 1);
   LogBatch batch;
-  CommitRecord& commit = batch.commits.emplace_back();
-  ASSIGN_OR_RETURN(commit.file, state_->fragments().WriteFragment(contents));
-  UpdateContents update{
-      .run_id = run_id_, .head = contents.head, .encoding = after.update};
-  update.object.set_format(sync.downlink_format());
-  update.object.set_size(after.state.theta.size());
-  update.object.set_block_size(sync.block_size());
-  ASSIGN_OR_RETURN(commit.update_file, state_->fragments().WriteUpdate(update));
-  commit.head = contents.head;
-  commit.merged_norm = after.gradient_norm;
-  commit.committed_at = options_.now();
+  ASSIGN_OR_RETURN(const CommitRecord commit, StepAndStore(before, inputs));
+  batch.commits.push_back(commit);
   for (size_t i = 0; i < encodings.size(); ++i) {
     const v1::ContributionHeader& header = order.contributions[i];
     batch.contributions.push_back(
@@ -376,8 +352,48 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
       config.storage().versions_kept(), config.storage().update_history());
   LOG_IF(WARNING, !removed.ok())
       << "cannot remove old versions: " << removed.status();
-  return OuterStepOutcome{.head = contents.head,
-                          .merged_norm = after.gradient_norm};
+  return OuterStepOutcome{.head = commit.head,
+                          .merged_norm = commit.merged_norm};
+}
+
+absl::StatusOr<CommitRecord> Engine::StepAndStore(
+    const FragmentContents& before, absl::Span<const MergeInput> inputs) {
+  const FragmentStore& store = state_->fragments();
+  const OuterStepOptions& options = step_options_[before.head.fragment()];
+  FragmentContents like = before;
+  like.head.set_version(before.head.version() + 1);
+  // The step writes straight into the new version's file.
+  ASSIGN_OR_RETURN(NewFragment after, store.BeginFragment(like));
+  std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
+                       '\0');
+  ASSIGN_OR_RETURN(const OuterStepSummary summary,
+                   causeway::RunOuterStep(options,
+                                          {.version = before.head.version(),
+                                           .theta = before.theta,
+                                           .momentum = before.momentum,
+                                           .residual = before.residual,
+                                           .gradient_sum = before.gradient_sum},
+                                          inputs,
+                                          {.theta = after.theta,
+                                           .momentum = after.momentum,
+                                           .residual = after.residual,
+                                           .gradient_sum = after.gradient_sum,
+                                           .update = absl::MakeSpan(encoding)},
+                                          merge_pool_));
+  CommitRecord commit{.merged_norm = summary.gradient_norm};
+  ASSIGN_OR_RETURN(commit.file,
+                   store.CommitFragment(std::move(after), commit.head));
+  UpdateContents update{
+      .run_id = run_id_,
+      .head = commit.head,
+      .encoding = absl::string_view(encoding.data(), summary.update_bytes)};
+  update.object.set_format(options.downlink.format);
+  update.object.set_size(before.theta.size());
+  update.object.set_block_size(options.downlink.block_size);
+  update.object.set_entropy_coded(options.downlink.entropy_coded);
+  ASSIGN_OR_RETURN(commit.update_file, store.WriteUpdate(update));
+  commit.committed_at = options_.now();
+  return commit;
 }
 
 uint64_t Engine::FragmentSize(uint32_t fragment) const {

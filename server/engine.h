@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/thread_pool.h"
 #include "outer_optimizer/outer_step.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
@@ -61,6 +62,8 @@ class Engine {
     // Makes a new run's id unique; used only when the state directory is new.
     uint64_t random = 0;
     Clock now;
+    // Threads of an outer step; at least 1. They change no bit of it.
+    int merge_threads = 1;
   };
 
   // Opens the state directory, or makes it and version 0 of every fragment.
@@ -136,6 +139,9 @@ class Engine {
   void RunOuterStep(const OuterStepOrder& order);
   // Merges, writes the files and commits.
   absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
+  // The outer step from `before`; makes the new version and its update durable.
+  absl::StatusOr<CommitRecord> StepAndStore(
+      const FragmentContents& before, absl::Span<const MergeInput> inputs);
 
   const Options options_;
   const std::string run_id_;
@@ -144,6 +150,8 @@ class Engine {
   Staging staging_;
   // By fragment.
   const std::vector<OuterStepOptions> step_options_;
+  // For the merge thread alone.
+  ThreadPool merge_pool_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
 

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fragment_store.h"
 
+#include <array>
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -69,13 +71,31 @@ absl::Status CheckMetadata(const Safetensors& contents,
   return absl::OkStatus();
 }
 
-// The tensors of a fragment file, in their order.
-std::vector<std::pair<std::string, absl::Span<const float>*>> TensorsOf(
-    FragmentContents& contents) {
-  return {{"theta", &contents.theta},
-          {"momentum", &contents.momentum},
-          {"residual", &contents.residual},
-          {"gradient_sum", &contents.gradient_sum}};
+// The tensors of a FragmentContents or NewFragment, in their order in the file.
+template <typename Fragment>
+auto TensorsOf(Fragment& fragment) {
+  using Tensor = std::pair<const char*, decltype(&fragment.theta)>;
+  return std::array<Tensor, 4>{Tensor{"theta", &fragment.theta},
+                               {"momentum", &fragment.momentum},
+                               {"residual", &fragment.residual},
+                               {"gradient_sum", &fragment.gradient_sum}};
+}
+
+// The beginning of a fragment's file, which ends where theta begins. With all
+// digests of one length, so is the header.
+template <typename Digest>
+absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
+                                           const Digest& digest) {
+  Safetensors file{.metadata = HeadMetadata(contents.run_id, contents.head)};
+  for (const auto& [name, values] : TensorsOf(contents)) {
+    if (values->empty() && values != &contents.theta) continue;
+    CHECK_EQ(values->size(), contents.theta.size()) << name;
+    file.tensors.push_back(
+        FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
+    file.metadata[absl::StrCat(name, "_digest")] = digest(*values);
+  }
+  file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
+  return EncodeSafetensorsHeader(file);
 }
 
 // Points the tensors of `fragment` into `file` and verifies them.
@@ -120,11 +140,14 @@ absl::Status ReadEncoding(const Safetensors& file, UpdateContents& update) {
   }
   uint64_t size = 0;
   uint32_t block_size = 0;
+  uint32_t entropy_coded = 0;
   RETURN_IF_ERROR(ReadInteger(file, "size", size));
   RETURN_IF_ERROR(ReadInteger(file, "block_size", block_size));
+  RETURN_IF_ERROR(ReadInteger(file, "entropy_coded", entropy_coded));
   update.object.set_format(format);
   update.object.set_size(size);
   update.object.set_block_size(block_size);
+  update.object.set_entropy_coded(entropy_coded != 0);
   update.object.set_encoded_bytes(update.encoding.size());
   update.object.set_digest(Digest128(update.encoding));
   if (absl::Status status = ExpectMetadata(file, "encoding_digest",
@@ -170,23 +193,62 @@ FragmentStore FragmentStore::OpenReadOnly(std::string root) {
   return FragmentStore(std::move(root), Options());
 }
 
+absl::StatusOr<NewFragment> FragmentStore::BeginFragment(
+    const FragmentContents& like) const {
+  FragmentContents contents = like;
+  contents.head.set_digest(std::string(kDigestBytes, '\0'));
+  ASSIGN_OR_RETURN(const std::string header,
+                   FragmentHeader(contents, [](absl::Span<const float>) {
+                     return DigestToHex(std::string(kDigestBytes, '\0'));
+                   }));
+  uint64_t values = 0;
+  for (const auto& tensor : TensorsOf(contents))
+    values += tensor.second->size();
+  ASSIGN_OR_RETURN(
+      AtomicFileWriter file,
+      AtomicFileWriter::Create(
+          PathOf(FileName(kFragmentDirectory, "fragment", contents.head)),
+          options_.write_hook));
+  ASSIGN_OR_RETURN(
+      const absl::Span<char> bytes,
+      file.Map(static_cast<int64_t>(header.size() + values * sizeof(float))));
+  NewFragment fragment(std::move(contents), std::move(file));
+  fragment.header_ = bytes.first(header.size());
+  float* next = reinterpret_cast<float*>(bytes.data() + header.size());
+  const auto from = TensorsOf(fragment.contents_);
+  const auto to = TensorsOf(fragment);
+  for (size_t i = 0; i < to.size(); ++i) {
+    *to[i].second = {next, from[i].second->size()};
+    *from[i].second = *to[i].second;
+    next += to[i].second->size();
+  }
+  return fragment;
+}
+
+absl::StatusOr<std::string> FragmentStore::CommitFragment(
+    NewFragment fragment, v1::FragmentHead& head) const {
+  FragmentContents& contents = fragment.contents_;
+  contents.head.set_digest(Digest128(contents.theta));
+  ASSIGN_OR_RETURN(const std::string header,
+                   FragmentHeader(contents, [](absl::Span<const float> values) {
+                     return DigestToHex(Digest128(values));
+                   }));
+  CHECK_EQ(header.size(), fragment.header_.size());
+  absl::c_copy(header, fragment.header_.begin());
+  RETURN_IF_ERROR(fragment.file_.Commit());
+  head = contents.head;
+  return FileName(kFragmentDirectory, "fragment", head);
+}
+
 absl::StatusOr<std::string> FragmentStore::WriteFragment(
     FragmentContents& contents) const {
-  contents.head.set_digest(Digest128(contents.theta));
-  Safetensors file{.metadata = HeadMetadata(contents.run_id, contents.head)};
-  for (const auto& [name, values] : TensorsOf(contents)) {
-    if (values->empty() && name != "theta") continue;
-    CHECK_EQ(values->size(), contents.theta.size()) << name;
-    file.tensors.push_back(
-        FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
-    file.metadata[absl::StrCat(name, "_digest")] =
-        DigestToHex(Digest128(*values));
+  ASSIGN_OR_RETURN(NewFragment fragment, BeginFragment(contents));
+  const auto from = TensorsOf(contents);
+  const auto to = TensorsOf(fragment);
+  for (size_t i = 0; i < to.size(); ++i) {
+    absl::c_copy(*from[i].second, to[i].second->begin());
   }
-  file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
-  std::string name = FileName(kFragmentDirectory, "fragment", contents.head);
-  RETURN_IF_ERROR(
-      WriteSafetensors(PathOf(name), std::move(file), options_.write_hook));
-  return name;
+  return CommitFragment(std::move(fragment), contents.head);
 }
 
 absl::StatusOr<std::string> FragmentStore::WriteUpdate(
@@ -203,6 +265,7 @@ absl::StatusOr<std::string> FragmentStore::WriteUpdate(
   file.metadata["format"] = v1::Format_Name(object.format());
   file.metadata["size"] = absl::StrCat(object.size());
   file.metadata["block_size"] = absl::StrCat(object.block_size());
+  file.metadata["entropy_coded"] = absl::StrCat(object.entropy_coded() ? 1 : 0);
   file.metadata["encoding_digest"] = DigestToHex(object.digest());
   file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
   std::string name = FileName(kUpdateDirectory, "update", contents.head);

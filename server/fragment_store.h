@@ -12,8 +12,9 @@
 //     metadata  run_id, fragment, version and a digest of each tensor
 //   updates/update-0003-v00000012.safetensors
 //     tensors   "encoding", the encoded change from version 11 to 12. Flat, U8.
-//     metadata  run_id, fragment, version, format, size, block_size, the digest
-//               of the encoding and that of the parameters after the update
+//     metadata  run_id, fragment, version, format, size, block_size,
+//               entropy_coded (0 or 1), the digest of the encoding and that of
+//               the parameters after the update
 //
 // Every metadata also holds the CRC-32C of its own other entries, so that no
 // bit of a file is trusted unchecked. Files are read with everything verified:
@@ -79,6 +80,28 @@ class StoredFragment {
   FragmentContents contents_;
 };
 
+// A fragment's file in the making. Its tensors are the file itself, mapped:
+// what is written to them need not be copied, and is no memory of the process's
+// own.
+class NewFragment {
+ public:
+  // Those that are empty will not be in the file. They begin at multiples of 64
+  // bytes if their sizes are multiples of 16. Valid until the commit.
+  absl::Span<float> theta;
+  absl::Span<float> momentum;
+  absl::Span<float> residual;
+  absl::Span<float> gradient_sum;
+
+ private:
+  friend class FragmentStore;
+  NewFragment(FragmentContents contents, AtomicFileWriter file)
+      : contents_(std::move(contents)), file_(std::move(file)) {}
+
+  FragmentContents contents_;
+  AtomicFileWriter file_;
+  absl::Span<char> header_;
+};
+
 // A verified file of an encoded update, mapped into memory.
 class StoredUpdate {
  public:
@@ -107,12 +130,21 @@ class FragmentStore {
   // For tools: makes nothing and must not be written to.
   static FragmentStore OpenReadOnly(std::string root);
 
-  // Makes a file durable and returns its path; sets the digest in `contents`.
-  // A file of this name is replaced: only one that was never committed can be
-  // there. Errors of WriteSafetensors.
+  // Begins a file with the run, the head and the sizes of `like`, whose values
+  // are not read. Errors of AtomicFileWriter.
+  absl::StatusOr<NewFragment> BeginFragment(const FragmentContents& like) const;
+
+  // Makes a file durable and returns its path; sets the digest in `head`. A
+  // file of this name is replaced: only one that was never committed can be
+  // there. Errors of AtomicFileWriter.
+  absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
+                                             v1::FragmentHead& head) const;
+
+  // Both at once, with the values of `contents`; sets the digest in it.
   absl::StatusOr<std::string> WriteFragment(FragmentContents& contents) const;
 
-  // The same for an update; sets object.encoded_bytes and object.digest.
+  // The same for an update; sets object.encoded_bytes and object.digest. Errors
+  // of WriteSafetensors.
   absl::StatusOr<std::string> WriteUpdate(UpdateContents& contents) const;
 
   // Reads everything in the file once, to verify it.

@@ -44,6 +44,7 @@ class FragmentStoreTest : public testing::Test {
     update_.object.set_format(v1::BF16);
     update_.object.set_size(4);
     update_.object.set_block_size(64);
+    update_.object.set_entropy_coded(true);
     update_.encoding = "8 bytes!";
   }
 
@@ -160,7 +161,7 @@ void ExpectEveryDamageIsFound(const std::string& path, const Open& open) {
   ExpectDamaged(path, good + "x", open);
   const size_t padding_end = good.rfind("}}") + 2;
   for (size_t i = 0; i < good.size(); ++i) {
-    if (i >= padding_end && good[i] == ' ' && i < padding_end + 8) continue;
+    if (i >= padding_end && good[i] == ' ' && i < padding_end + 64) continue;
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
     ExpectDamaged(path, bad, open);

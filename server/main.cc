@@ -4,9 +4,11 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 ended by SIGTERM or SIGINT, or finished; 1 failure; 2 usage.
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -40,6 +42,8 @@ ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(std::string, tls_client_ca, "",
           "PEM file: authorities of clients' certificates. Clients must then "
           "show one (mutual TLS).");
+ABSL_FLAG(int, merge_threads, 0,
+          "Threads of an outer step; 0 takes one for each core, at most 4.");
 ABSL_FLAG(bool, exit_when_finished, false,
           "End once the run is finished and its islands have left.");
 
@@ -56,6 +60,13 @@ bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
          now - since > kFarewell;
 }
 
+int MergeThreads() {
+  const int threads = absl::GetFlag(FLAGS_merge_threads);
+  if (threads > 0) return threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
+                    4);
+}
+
 absl::Status Run() {
   const Clock now = SteadyWallClock();
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
@@ -70,7 +81,8 @@ absl::Status Run() {
                    Engine::Start({.state_dir = absl::GetFlag(FLAGS_state_dir),
                                   .config = config,
                                   .random = std::random_device{}(),
-                                  .now = now}));
+                                  .now = now,
+                                  .merge_threads = MergeThreads()}));
   ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server,
                    CoordinatorServer::Start(
                        engine.get(), absl::GetFlag(FLAGS_listen), credentials));
