@@ -16,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/entropy_coder.h"
+#include "quantization/entropy/entropy_coder.h"
 #include "quantization/strip_layout.h"
 
 namespace causeway {

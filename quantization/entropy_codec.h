@@ -4,8 +4,8 @@
 // Encoders and decoders of entropy-coded vectors, for every format whose strips
 // are planes (quantization/strip_planes.h): each strip is its header
 // (quantization/strip_layout.h), its scale plane, and its code plane,
-// compressed (quantization/entropy_coder.h) if that makes it smaller. Use
-// quantization/codec.h, which knows all formats.
+// compressed (quantization/entropy/entropy_coder.h) if that makes it smaller.
+// Use quantization/codec.h, which knows all formats.
 #ifndef QUANTIZATION_ENTROPY_CODEC_H_
 #define QUANTIZATION_ENTROPY_CODEC_H_
 

@@ -85,7 +85,7 @@ TEST(EntropyCodecTest, KeepsCodesThatDoNotGetSmaller) {
   EXPECT_EQ(coded.substr(StripHeader::kBytes), plain);
 }
 
-// From quantization/entropy_golden.py.
+// From quantization/entropy/entropy_golden.py.
 TEST(EntropyCodecTest, HasTheBytesOfTheProtocol) {
   std::vector<float> values(1000);
   for (int i = 0; i < 1000; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/rans_reference.h"
+#include "quantization/entropy/rans_reference.h"
 
 #include <algorithm>
 #include <bit>

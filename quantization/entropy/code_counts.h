@@ -3,14 +3,14 @@
 //
 // How often each code occurs in a plane: one source in Highway, compiled for
 // several instruction sets. Thread-safe.
-#ifndef QUANTIZATION_CODE_COUNTS_H_
-#define QUANTIZATION_CODE_COUNTS_H_
+#ifndef QUANTIZATION_ENTROPY_CODE_COUNTS_H_
+#define QUANTIZATION_ENTROPY_CODE_COUNTS_H_
 
 #include <array>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_table.h"
 
 namespace causeway {
 
@@ -22,4 +22,4 @@ CodeCounts CountCodes(SymbolWidth width, absl::string_view codes);
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_CODE_COUNTS_H_
+#endif  // QUANTIZATION_ENTROPY_CODE_COUNTS_H_

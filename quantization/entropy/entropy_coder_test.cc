@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/entropy_coder.h"
+#include "quantization/entropy/entropy_coder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "quantization/rans_reference.h"
+#include "quantization/entropy/rans_reference.h"
 
 namespace causeway {
 namespace {
@@ -273,7 +273,8 @@ TEST_P(EntropyCoderTest, TakesAnyBytes) {
   }
 }
 
-// What quantization/entropy_golden.py calls small(): whole numbers around zero.
+// What quantization/entropy/entropy_golden.py calls small(): whole numbers
+// around zero.
 int Small(int i) {
   const int draw = i * i * 31 % 101;
   constexpr int kNumbers[] = {1, -1, 1, -1, 2, -2, -3};
@@ -291,7 +292,7 @@ void ExpectGolden(SymbolWidth width, const std::string& codes,
   EXPECT_EQ(decoded, codes);
 }
 
-// From quantization/entropy_golden.py.
+// From quantization/entropy/entropy_golden.py.
 TEST(EntropyCoderGoldenTest, Nibbles) {
   std::string codes(11 * 64, '\0');
   for (int i = 0; i < 1400; ++i) {

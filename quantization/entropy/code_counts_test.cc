@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/code_counts.h"
+#include "quantization/entropy/code_counts.h"
 
 #include <cstdint>
 #include <random>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/rans_kernels_cpu.h"
+#include "quantization/entropy/rans_kernels_cpu.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "quantization/rans_kernels_cpu.cc"
+#define HWY_TARGET_INCLUDE "quantization/entropy/rans_kernels_cpu.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels' bytes are compared with the reference's in
-// quantization/entropy_coder_test.cc.
-#include "quantization/rans_kernels_cpu.h"
+// quantization/entropy/entropy_coder_test.cc.
+#include "quantization/entropy/rans_kernels_cpu.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "quantization/rans_reference.h"
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_reference.h"
+#include "quantization/entropy/rans_table.h"
 
 namespace causeway {
 namespace {

@@ -1,23 +1,23 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner loops of the entropy coder (quantization/rans_reference.h) for
-// CPUs: one source in Highway, compiled for several instruction sets, of which
-// the best that the machine has is taken at run time. The same bytes as the
-// reference on all of them.
+// The inner loops of the entropy coder (quantization/entropy/rans_reference.h)
+// for CPUs: one source in Highway, compiled for several instruction sets, of
+// which the best that the machine has is taken at run time. The same bytes as
+// the reference on all of them.
 //
 // Kernels work on whole units: a pair of groups (8 steps) of nibbles, or one
 // step of bytes. Thread-safe.
-#ifndef QUANTIZATION_RANS_KERNELS_CPU_H_
-#define QUANTIZATION_RANS_KERNELS_CPU_H_
+#ifndef QUANTIZATION_ENTROPY_RANS_KERNELS_CPU_H_
+#define QUANTIZATION_ENTROPY_RANS_KERNELS_CPU_H_
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "quantization/block_format.h"
-#include "quantization/rans_reference.h"
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_reference.h"
+#include "quantization/entropy/rans_table.h"
 
 namespace causeway {
 
@@ -83,4 +83,4 @@ const RansKernels& CpuRansKernels(SymbolWidth width);
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_RANS_KERNELS_CPU_H_
+#endif  // QUANTIZATION_ENTROPY_RANS_KERNELS_CPU_H_

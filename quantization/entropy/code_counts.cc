@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/code_counts.h"
+#include "quantization/entropy/code_counts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "quantization/code_counts.cc"
+#define HWY_TARGET_INCLUDE "quantization/entropy/code_counts.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

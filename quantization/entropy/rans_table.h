@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How often each symbol occurs in one plane of codes: what the entropy coder
-// (quantization/rans_reference.h) knows about a plane, and sends ahead of it.
+// (quantization/entropy/rans_reference.h) knows about a plane, and sends ahead
+// of it.
 //
 // Frequencies are parts of kRansTotal. Symbols are in the order of two's
 // complement, from the least: -8 .. 7 as codes 8 .. 15, 0 .. 7, or -128 .. 127
@@ -25,8 +26,8 @@
 //
 // Measured on 65 536 codes of Gaussian, Laplace and Student-t values: 17 to 20
 // bytes for INT4 and E3M0, 80 to 90 for INT8, 12 to 36 for ECQ.
-#ifndef QUANTIZATION_RANS_TABLE_H_
-#define QUANTIZATION_RANS_TABLE_H_
+#ifndef QUANTIZATION_ENTROPY_RANS_TABLE_H_
+#define QUANTIZATION_ENTROPY_RANS_TABLE_H_
 
 #include <array>
 #include <cstddef>
@@ -88,4 +89,4 @@ absl::StatusOr<RansTable> ReadRansTable(SymbolWidth width,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_RANS_TABLE_H_
+#endif  // QUANTIZATION_ENTROPY_RANS_TABLE_H_

@@ -3,21 +3,21 @@
 //
 // The lossless stage: planes of codes in fewer bytes, near their entropy (of
 // order 0: what the frequencies of the codes alone tell). The bytes are those
-// of quantization/rans_table.h and quantization/rans_reference.h, which
-// docs/protocol.md repeats for other implementations; they depend on the plane
-// only, not on the machine.
+// of quantization/entropy/rans_table.h and
+// quantization/entropy/rans_reference.h, which docs/encodings.md repeats
+// for other implementations; they depend on the plane only, not on the machine.
 //
 // One plane is what one strip of a vector has: kMaxCodePlaneBytes at most.
 // Thread-safe.
-#ifndef QUANTIZATION_ENTROPY_CODER_H_
-#define QUANTIZATION_ENTROPY_CODER_H_
+#ifndef QUANTIZATION_ENTROPY_ENTROPY_CODER_H_
+#define QUANTIZATION_ENTROPY_ENTROPY_CODER_H_
 
 #include <cstddef>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_table.h"
 
 namespace causeway {
 
@@ -44,4 +44,4 @@ absl::Status DecompressCodes(SymbolWidth width, absl::string_view compressed,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_ENTROPY_CODER_H_
+#endif  // QUANTIZATION_ENTROPY_ENTROPY_CODER_H_

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the golden vectors of entropy coding (docs/protocol.md).
+"""Prints the golden vectors of entropy coding (docs/encodings.md).
 
-Written from the prose of docs/protocol.md, one symbol at a time with Python's
+Written from the prose of docs/encodings.md, one symbol at a time with Python's
 own integers and without a look at the C++, so that it can disagree.
 """
 import struct

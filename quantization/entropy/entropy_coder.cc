@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/entropy_coder.h"
+#include "quantization/entropy/entropy_coder.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/block_format.h"
-#include "quantization/code_counts.h"
-#include "quantization/rans_kernels_cpu.h"
-#include "quantization/rans_reference.h"
+#include "quantization/entropy/code_counts.h"
+#include "quantization/entropy/rans_kernels_cpu.h"
+#include "quantization/entropy/rans_reference.h"
 
 namespace causeway {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The entropy coder of code planes, one symbol at a time: the truth that the
-// kernels (quantization/rans_kernels_cpu.h) must equal byte for byte.
+// kernels (quantization/entropy/rans_kernels_cpu.h) must equal byte for byte.
 //
 // A range asymmetric numeral system (J. Duda, arXiv 1311.2540), interleaved as
 // in F. Giesen, "Interleaved entropy coders", arXiv 1402.3392: kRansLanes
@@ -32,10 +32,10 @@
 // kRansLowerBound and no word left. The encoder does the inverse from the last
 // symbol to the first.
 //
-// Bytes: the table (quantization/rans_table.h), 32 little-endian 32-bit states
-// of lanes 0 .. 31, and the stream of little-endian 16-bit words.
-#ifndef QUANTIZATION_RANS_REFERENCE_H_
-#define QUANTIZATION_RANS_REFERENCE_H_
+// Bytes: the table (quantization/entropy/rans_table.h), 32 little-endian 32-bit
+// states of lanes 0 .. 31, and the stream of little-endian 16-bit words.
+#ifndef QUANTIZATION_ENTROPY_RANS_REFERENCE_H_
+#define QUANTIZATION_ENTROPY_RANS_REFERENCE_H_
 
 #include <array>
 #include <cstddef>
@@ -46,7 +46,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_table.h"
 
 namespace causeway {
 
@@ -113,7 +113,7 @@ absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
 absl::Status CheckRansEnd(const RansStates& states, absl::string_view words);
 
 // Whole planes, not empty. Decompression finds the same faults as
-// DecompressCodes (quantization/entropy_coder.h), which is what to use.
+// DecompressCodes (quantization/entropy/entropy_coder.h), which is what to use.
 std::string RansCompressReference(SymbolWidth width, absl::string_view codes);
 absl::Status RansDecompressReference(SymbolWidth width,
                                      absl::string_view compressed,
@@ -121,4 +121,4 @@ absl::Status RansDecompressReference(SymbolWidth width,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_RANS_REFERENCE_H_
+#endif  // QUANTIZATION_ENTROPY_RANS_REFERENCE_H_

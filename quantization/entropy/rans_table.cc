@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/rans_table.h"
+#include "quantization/entropy/rans_table.h"
 
 #include <algorithm>
 #include <bit>
