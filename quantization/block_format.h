@@ -38,7 +38,7 @@
 // zero codes, which readers ignore. 2-bit codes lie likewise in groups of 256
 // (kPairGroup): code 16 j + i (0 <= j < 16) is bits 2 j and 2 j + 1 of word i.
 //
-// docs/protocol.md says the same for other implementations, with examples.
+// docs/encodings.md says the same for other implementations, with examples.
 #ifndef QUANTIZATION_BLOCK_FORMAT_H_
 #define QUANTIZATION_BLOCK_FORMAT_H_
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the golden vectors of the block formats' tests and docs/protocol.md.
+"""Prints the golden vectors of the block formats' tests and docs/encodings.md.
 
-Written from the prose of docs/protocol.md, in exact rational arithmetic and
+Written from the prose of docs/encodings.md, in exact rational arithmetic and
 without a look at the C++, so that it can disagree. Only the scale goes through
 binary32 and bfloat16, as the protocol says; so do stochastic rounding, whose
 arithmetic is that of binary32, and the scales that are root mean squares.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of fp32 values to encoded bytes and back. docs/protocol.md gives the
+// Vectors of fp32 values to encoded bytes and back. docs/encodings.md gives the
 // bytes of each format.
 //
 // A whole vector at once:

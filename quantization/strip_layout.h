@@ -12,7 +12,7 @@
 //
 // In formats of a fixed rate all strips but the last take the same number of
 // bytes. Entropy-coded strips begin with a header of 4 bytes, a little-endian
-// number (docs/protocol.md):
+// number (docs/encodings.md):
 //
 //   bits 0 .. 23   bytes of the strip after the header
 //   bits 24 .. 30  the format's parameter; 0 if it has none
