@@ -31,6 +31,7 @@ build       libsentencepiece-dev    SentencePiece tokenizer models
 build       libgtest-dev            unit tests
 build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
+build       libzstd-dev             zstd, which a benchmark compares with
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
 test        clang                   builds the fuzzers (tests/run.sh)
