@@ -31,8 +31,8 @@ constexpr int kFrameHeader = 14;
 constexpr int kSegmentHeaders = 20 + 20 + 12;
 
 absl::Status SocketError(absl::string_view action) {
-  // What a socket with a timeout says when the time is over.
-  if (errno == EAGAIN) {
+  // What sockets with a timeout say when the time is over.
+  if (errno == EAGAIN || errno == EINPROGRESS) {
     return absl::DeadlineExceededError(
         absl::StrCat("checking a link: nothing came through for ",
                      absl::FormatDuration(kPatience)));
@@ -73,9 +73,10 @@ absl::Duration RoundTrip(const LinkSettings& settings) {
 // What fits into the link and a quarter of its queue. With more, TCP overflows
 // the queue while it starts, and recovers for many round trips.
 int BufferBytes(const ShaperSettings& direction, absl::Duration round_trip) {
-  return static_cast<int>(direction.bits_per_second / 8 *
-                              absl::ToDoubleSeconds(round_trip) +
-                          static_cast<double>(direction.queue_bytes) / 4);
+  constexpr double kMost = 512 << 20;
+  return static_cast<int>(std::min(
+      kMost, direction.bits_per_second / 8 * absl::ToDoubleSeconds(round_trip) +
+                 static_cast<double>(direction.queue_bytes) / 4));
 }
 
 absl::StatusOr<Connection> Connect(const NetworkNamespace& island,

@@ -5,6 +5,7 @@
 // permitted.
 #include "tests/wan/link.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>

@@ -40,7 +40,7 @@ absl::StatusOr<Network::Island> Network::MakeIsland(int index, uint64_t seed,
   const std::string subnet = absl::StrCat("10.77.", index, ".");
   const int mtu = static_cast<int>(network_->mtu());
   Link::Options options;
-  options.settings = LinkAt(*scenario_, *network_, name, absl::ZeroDuration());
+  options.settings = LinkAt(*scenario_, *network_, name, kBeforeTheRun);
   // Each link has two generators, seeded with this and the next number.
   options.seed = seed * 1'000'003 + 2 * static_cast<uint64_t>(index);
   options.now = now;

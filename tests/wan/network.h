@@ -33,7 +33,7 @@ class Network {
     LinkSettings settings;
   };
 
-  // Makes the links of `network` as they are at the start of a run. The
+  // Makes the links of `network` as they are before any event. The
   // coordinator's namespace is that of the calling thread. `scenario` and
   // `network` must outlive it; `seed` decides losses and jitter.
   //   PERMISSION_DENIED  this process may not make namespaces.

@@ -110,6 +110,15 @@ absl::Status CheckNetworks(const wan::Scenario& scenario,
     }
     RETURN_IF_ERROR(
         CheckLinkShape(network.link(), absl::StrCat(where, ".link")));
+    for (const wan::Island& island : scenario.islands()) {
+      if (PartitionedBetween(scenario, network, island.name(), kBeforeTheRun,
+                             kBeforeTheRun)) {
+        return Wrong(
+            absl::StrCat(where,
+                         " is partitioned from the beginning, "
+                         "so that it cannot be checked; use an event"));
+      }
+    }
     for (const wan::IslandLink& exception : network.exceptions()) {
       RETURN_IF_ERROR(CheckIsland(islands, exception.island(), where));
       RETURN_IF_ERROR(CheckLinkShape(exception.link(),

@@ -34,6 +34,9 @@ wan::Setting BaselineSetting(const wan::Scenario& scenario);
 // Links that limit nothing.
 wan::Network BaselineNetwork();
 
+// Before the start of the run, and so before all events.
+inline constexpr absl::Duration kBeforeTheRun = -absl::InfiniteDuration();
+
 // The link of an island `elapsed` after the start of the run.
 LinkSettings LinkAt(const wan::Scenario& scenario, const wan::Network& network,
                     absl::string_view island, absl::Duration elapsed);

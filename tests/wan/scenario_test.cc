@@ -142,6 +142,8 @@ TEST(ScenarioTest, SaysWhatIsWrong) {
                    "network \"slow\".link.both.rate_mbit_s is 0"),
         std::tuple("loss: 0.5", "loss: 1.5", ".loss is 1.5"),
         std::tuple("delay_ms: 25", "delay_ms: -1", ".delay_ms is -1"),
+        std::tuple("loss: 0.5", "partitioned: true",
+                   "is partitioned from the beginning"),
         std::tuple("island: \"south\"", "island: \"west\"",
                    "names island \"west\""),
         std::tuple("islands { name: \"south\" }", "islands { name: \"north\" }",

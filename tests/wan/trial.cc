@@ -132,6 +132,9 @@ class Trial {
       if (AwaitTerminationSignal(kPoll) != 0) {
         return absl::CancelledError("ended by a signal");
       }
+      if (!coordinator_->running()) {
+        return Failed(*coordinator_, "the coordinator", "ended");
+      }
       const absl::Time now = options_.now();
       if (started_ == absl::InfiniteFuture()) {
         RETURN_IF_ERROR(LookForStart(network, now));
@@ -155,9 +158,6 @@ class Trial {
   }
 
   absl::Status LookForStart(const Network& network, absl::Time now) {
-    if (!coordinator_->running()) {
-      return Failed(*coordinator_, "the coordinator", "ended");
-    }
     ASSIGN_OR_RETURN(const StatusSnapshot snapshot, status_->Fetch(false));
     if (snapshot.run.state() == v1::WAITING_FOR_ISLANDS) {
       return absl::OkStatus();
@@ -168,17 +168,19 @@ class Trial {
   }
 
   absl::StatusOr<bool> IslandsHaveEnded() {
-    for (size_t i = 0; i < islands_.size(); ++i) {
-      if (islands_[i]->running()) return false;
-      if (islands_[i]->Wait() != 0) {
+    bool ended = true;
+    for (int i = 0; i < options_.scenario.islands_size(); ++i) {
+      Process& island = *islands_[i];
+      if (island.running()) {
+        ended = false;
+      } else if (island.Wait() != 0) {
         return Failed(
-            *islands_[i],
-            absl::StrCat("island ",
-                         options_.scenario.islands(static_cast<int>(i)).name()),
+            island,
+            absl::StrCat("island ", options_.scenario.islands(i).name()),
             "failed");
       }
     }
-    return true;
+    return ended;
   }
 
   static absl::Duration EmulatorTime(const Network& network) {
@@ -204,7 +206,7 @@ class Trial {
       result.islands.push_back(
           {.name = island.name,
            .settings = LinkAt(options_.scenario, options_.network, island.name,
-                              absl::ZeroDuration()),
+                              kBeforeTheRun),
            .measured = measured[i],
            .counters = island.link->counters(),
            .speed = speed});

@@ -39,7 +39,7 @@ struct TrialOptions {
 
 struct IslandResult {
   std::string name;
-  // As at the start of the run.
+  // As before any event.
   LinkSettings settings;
   LinkMeasurement measured;
   // What went over the link while the island ran, headers included.
