@@ -18,6 +18,7 @@ build       libgrpc++-dev           gRPC: every connection between processes
 build       libprotobuf-dev         Protocol Buffers: messages, configuration
 build       protobuf-compiler       generates C++ from proto/*.proto
 build       protobuf-compiler-grpc  generates the gRPC stubs
+build       libssl-dev              OpenSSL: checks of TLS certificates
 build       libabsl-dev             Abseil: status, strings, flags, mutexes
 build       libgoogle-glog-dev      logging
 build       libsqlite3-dev          the coordinator'"'"'s committed history

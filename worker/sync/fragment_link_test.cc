@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A link and a real coordinator, over a client that breaks where the test says.
+#include "worker/sync/fragment_link.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/strip_layout.h"
+#include "server/engine_driver.h"
+#include "server/server.h"
+#include "worker/sync/grpc_coordinator_client.h"
+#include "worker/sync/island_session.h"
+
+namespace causeway {
+namespace {
+
+// Passes calls on. What a test sets happens to the first call of its kind.
+class BreakingClient : public CoordinatorClient {
+ public:
+  explicit BreakingClient(std::unique_ptr<CoordinatorClient> client)
+      : client_(std::move(client)) {}
+
+  bool break_contribute = false;
+  bool break_update = false;
+  bool damage_head = false;
+  // Of each Contribute: whether the encoding was complete when it began.
+  std::vector<bool> complete_offers;
+  std::vector<std::string> update_digests;
+  int parameter_fetches = 0;
+
+  absl::StatusOr<v1::ContributeResponse> Contribute(
+      v1::ContributionHeader header, StreamedEncoding& encoding) override {
+    complete_offers.push_back(encoding.complete());
+    if (std::exchange(break_contribute, false)) {
+      encoding.Await(1);
+      return absl::UnavailableError("broken by the test");
+    }
+    return client_->Contribute(std::move(header), encoding);
+  }
+  absl::Status FetchUpdate(
+      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+      UpdateDownload& download,
+      absl::FunctionRef<absl::Status()> progress) override {
+    update_digests.push_back(request.contribution_digest());
+    const bool breaks = std::exchange(break_update, false);
+    const absl::Status fetched = client_->FetchUpdate(
+        request, max_bytes, download, [&]() -> absl::Status {
+          RETURN_IF_ERROR(progress());
+          return breaks ? absl::UnavailableError("broken by the test")
+                        : absl::OkStatus();
+        });
+    if (fetched.ok() && std::exchange(damage_head, false)) {
+      download.head.set_digest(std::string(kDigestBytes, 'x'));
+    }
+    return fetched;
+  }
+  absl::Status FetchParameters(const v1::FetchParametersRequest& request,
+                               uint64_t max_bytes,
+                               ParametersDownload& download) override {
+    ++parameter_fetches;
+    return client_->FetchParameters(request, max_bytes, download);
+  }
+  absl::StatusOr<v1::JoinResponse> Join(
+      const v1::JoinRequest& request) override {
+    return client_->Join(request);
+  }
+  std::unique_ptr<ControlStream> OpenSession() override {
+    return client_->OpenSession();
+  }
+  absl::Status Leave(const v1::LeaveRequest& request) override {
+    return client_->Leave(request);
+  }
+  void Shutdown() override { client_->Shutdown(); }
+  uint64_t bytes_up() const override { return client_->bytes_up(); }
+  uint64_t bytes_down() const override { return client_->bytes_down(); }
+
+ private:
+  const std::unique_ptr<CoordinatorClient> client_;
+};
+
+class FragmentLinkTest : public testing::Test {
+ protected:
+  // One fragment of several strips and chunks.
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
+      model { hidden_size: 256 intermediate_size: 512 }
+      synchronization { fragments: 1 }
+      membership { min_islands: 1 heartbeat_seconds: 0.1 }
+    )pb")));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
+    client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
+        {.address = absl::StrCat("127.0.0.1:", server_->port())}));
+    v1::JoinRequest join;
+    join.set_island_id("a");
+    join.set_instance_id(1);
+    session_ = std::make_unique<IslandSession>(
+        IslandSession::Options{.join = join}, client_.get(),
+        [] { return v1::IslandProgress(); });
+    ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, session_->Join());
+    ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(joined.identity(), 0, 0));
+    ASSERT_GT(anchor_.size(), 4 * kStripValues);
+    link_ =
+        std::make_unique<FragmentLink>(FragmentLink::Options{}, joined.heads(0),
+                                       anchor_, client_.get(), session_.get());
+    session_->Start();
+  }
+  void TearDown() override {
+    session_->RequestStop();
+    client_->Shutdown();
+    link_.reset();
+    session_.reset();
+    server_.reset();
+  }
+
+  void Send() {
+    PseudoGradientJob job{.tokens = 100, .inner_steps = 10};
+    job.values.resize(anchor_.size());
+    PseudoGradient(anchor_, Shifted(anchor_, 0.5f), absl::MakeSpan(job.values));
+    link_->Send(std::move(job));
+  }
+
+  // The update that comes of it, checked against the coordinator's values.
+  FragmentUpdate Receive() {
+    EXPECT_TRUE(link_->AwaitReady(absl::Seconds(30))) << link_->status();
+    FragmentUpdate update = link_->Take();
+    EXPECT_EQ(update.head.version(), 1u);
+    EXPECT_EQ(link_->version(), 1u);
+    EXPECT_EQ(Digest128(link_->anchor()), driver_.Head(0).digest());
+    std::vector<float> moved = anchor_;
+    Rebase(update.change, absl::MakeSpan(moved));
+    EXPECT_EQ(absl::MakeConstSpan(moved), link_->anchor());
+    return update;
+  }
+
+  EngineDriver driver_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<BreakingClient> client_;
+  std::unique_ptr<IslandSession> session_;
+  std::vector<float> anchor_;
+  std::unique_ptr<FragmentLink> link_;
+};
+
+TEST_F(FragmentLinkTest, SendsWhileItEncodesAndMixesWhatComesBack) {
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->complete_offers, std::vector<bool>({false}));
+  EXPECT_EQ(client_->bytes_up(), anchor_.size() * sizeof(float));
+  EXPECT_EQ(client_->parameter_fetches, 0);
+}
+
+TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
+  client_->break_contribute = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->complete_offers, std::vector<bool>({false, true}));
+  // The update is asked for by the digest of the whole encoding.
+  EXPECT_THAT(client_->update_digests,
+              testing::ElementsAre(testing::SizeIs(kDigestBytes)));
+}
+
+TEST_F(FragmentLinkTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
+  client_->break_update = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->update_digests.size(), 2u);
+  EXPECT_EQ(client_->bytes_down(), anchor_.size() * sizeof(float));
+}
+
+TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
+  client_->damage_head = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->parameter_fetches, 1);
+}
+
+}  // namespace
+}  // namespace causeway
