@@ -8,6 +8,7 @@
 #define WORKER_INNER_TRAINER_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,8 @@ struct InnerStepResult {
   // rank had nothing to compute. Zero where one follows the other (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;
+  // What slows the ranks down at present, for people; empty if nothing does.
+  std::string slowdown;
 };
 
 // For one thread.
@@ -41,8 +44,12 @@ class InnerTrainer {
   // The outer loop reads and changes them between steps.
   virtual absl::Span<float> parameters() = 0;
 
+  // To be called after the parameters were changed.
+  virtual void ParametersChanged() {}
+
   // One inner step: the one that makes `run_step` steps complete (from 1).
   //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
+  //   else          a rank has failed; the trainer is of no use any more.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/backoff.h"
 #include "common/checksum.h"
 #include "common/model_layout.h"
@@ -52,6 +53,23 @@ uint64_t RoundingSeed(const v1::JoinResponse& joined) {
   static_assert(sizeof(seed) <= kDigestBytes);
   std::memcpy(&seed, digest.data(), sizeof(seed));
   return seed;
+}
+
+// What a line of progress says of several ranks.
+std::string RankReport(const InnerStepResult& result) {
+  std::string report;
+  if (result.rank_micro_batches.size() > 1) {
+    absl::StrAppend(&report, "  micro-batches ",
+                    absl::StrJoin(result.rank_micro_batches, "+"));
+  }
+  if (result.communication > absl::ZeroDuration()) {
+    absl::StrAppendFormat(
+        &report, "  communication %.3f s, %.1f %% hidden",
+        absl::ToDoubleSeconds(result.communication),
+        100 - 100 * absl::FDivDuration(result.exposed_communication,
+                                       result.communication));
+  }
+  return report;
 }
 
 }  // namespace
@@ -186,17 +204,21 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                            FragmentSynchronizer& synchronizer) {
   const uint64_t total_steps = joined.config().training().total_steps();
   FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
+  std::string slowdown;
   while (!outcome.finished) {
     if (session_.view().stopping) {
       return absl::CancelledError("stopped");
     }
-    SetActivity("training");
+    SetActivity(slowdown.empty() ? "training"
+                                 : absl::StrCat("training; ", slowdown));
     const uint64_t step = outcome.step + 1;
     ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
+    slowdown = result.slowdown;
     Record(step, total_steps, result, synchronizer.waited());
     SetActivity("synchronizing");
     ASSIGN_OR_RETURN(outcome, synchronizer.AfterStep(step, result.tokens,
                                                      trainer.parameters()));
+    if (synchronizer.TakeChanged()) trainer.ParametersChanged();
   }
   LOG(INFO) << "the run is finished at step " << outcome.step << "; training "
             << "stood still for "
@@ -257,12 +279,12 @@ void Island::Record(uint64_t step, uint64_t total_steps,
   logged_at_ = now;
   LOG(INFO) << absl::StrFormat(
       "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
-      "MiB  down %.1f MiB  waited %.3f s",
+      "MiB  down %.1f MiB  waited %.3f s%s",
       step, total_steps, result.loss, result.gradient_norm,
       result.learning_rate, progress_.tokens_per_second(),
       static_cast<double>(client_->bytes_up()) / (1 << 20),
       static_cast<double>(client_->bytes_down()) / (1 << 20),
-      progress_.wait_seconds());
+      progress_.wait_seconds(), RankReport(result));
 }
 
 }  // namespace causeway

@@ -1,22 +1,25 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// causeway-worker: one island of a run.
+// causeway-worker: one island of a run, or one rank of it.
 //
 // Exit codes: 0 the run is finished, or ended by SIGTERM or SIGINT; 1 failure;
 // 2 usage.
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/daemon.h"
@@ -26,9 +29,11 @@
 #include "common/termination.h"
 #include "glog/logging.h"
 #include "transport/credentials.h"
+#include "worker/collective/culprit.h"
+#include "worker/collective/grpc_rendezvous.h"
 #include "worker/island.h"
-#include "worker/single_rank_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/training/island_trainer.h"
 
 ABSL_FLAG(std::string, coordinator, "",
           "Address of the run's coordinator, host:port.");
@@ -38,7 +43,26 @@ ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
 ABSL_FLAG(int, threads, 0,
-          "Threads that compute. 0 takes one for each processor.");
+          "Threads that compute, of all ranks in this process. 0 takes one for "
+          "each processor.");
+ABSL_FLAG(int, ranks, 1,
+          "Ranks of the island that are threads of this process; each has a "
+          "model and an equal share of --threads.");
+ABSL_FLAG(int, island_size, 1,
+          "Processes of the island, each a rank. More than 1 needs "
+          "--island_leader.");
+ABSL_FLAG(int, island_rank, 0,
+          "Which of them this is, from 0. Only rank 0 has a --coordinator and "
+          "an --island.");
+ABSL_FLAG(std::string, island_leader, "",
+          "Address of the island's rank 0, host:port; it listens there.");
+ABSL_FLAG(std::string, rank_host, "",
+          "Name or address of this host for the island's other ranks. Empty "
+          "takes the host's name.");
+ABSL_FLAG(double, rank_timeout, 60,
+          "Seconds after which a rank that others wait for is given up. More "
+          "than ranks are apart in their computations and than the longest "
+          "transfer.");
 ABSL_FLAG(std::string, tls_ca, "",
           "PEM file: authorities of the coordinator's certificate. Turns TLS "
           "on; without it everything is plain text.");
@@ -50,27 +74,71 @@ ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 namespace causeway {
 namespace {
 
-std::string Description(int threads) {
-  char host[256] = "unknown host";
-  gethostname(host, sizeof(host) - 1);
-  return absl::StrCat(host, ", CPU, ", threads,
-                      threads == 1 ? " thread" : " threads");
-}
-
-absl::Status Run() {
+// Threads of one rank.
+int ThreadsOfRank() {
   int threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) {
     threads =
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
-  const std::vector<std::string> data = absl::GetFlag(FLAGS_data);
-  // The configuration that says more about them comes with the join; that they
-  // are there at all can be said now.
-  for (const std::string& path : data) {
-    if (access(path.c_str(), R_OK) != 0) {
-      return absl::NotFoundError(
-          absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
-    }
+  return std::max(1, threads / absl::GetFlag(FLAGS_ranks));
+}
+
+std::string Description() {
+  char host[256] = "unknown host";
+  gethostname(host, sizeof(host) - 1);
+  const int ranks =
+      absl::GetFlag(FLAGS_ranks) * absl::GetFlag(FLAGS_island_size);
+  const int threads = ThreadsOfRank();
+  return absl::StrCat(host, ", CPU, ",
+                      ranks == 1 ? "" : absl::StrCat(ranks, " ranks of "),
+                      threads, threads == 1 ? " thread" : " threads");
+}
+
+IslandTrainerOptions TrainerOptions() {
+  return {.data = absl::GetFlag(FLAGS_data),
+          .threads = ThreadsOfRank(),
+          .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
+          .now = SteadyWallClock()};
+}
+
+ProcessRankOptions RankOptions(Rendezvous* rendezvous) {
+  return {.rank = absl::GetFlag(FLAGS_island_rank),
+          .size = absl::GetFlag(FLAGS_island_size),
+          .host = absl::GetFlag(FLAGS_rank_host),
+          .rendezvous = rendezvous};
+}
+
+// Calls `stop` at the first termination signal, until destroyed.
+class Terminator {
+ public:
+  explicit Terminator(std::function<void()> stop)
+      : thread_([this, stop = std::move(stop)] {
+          while (!done_.HasBeenNotified()) {
+            const int signal = AwaitTerminationSignal(absl::Milliseconds(100));
+            if (signal == 0) continue;
+            LOG(INFO) << "signal " << signal << " received; leaving the run";
+            stop();
+            return;
+          }
+        }) {}
+  ~Terminator() {
+    done_.Notify();
+    thread_.join();
+  }
+
+ private:
+  absl::Notification done_;
+  std::thread thread_;
+};
+
+// The island, from its rank 0.
+absl::Status Lead() {
+  // Before all else, so that the other ranks find it.
+  std::unique_ptr<RendezvousServer> rendezvous;
+  if (absl::GetFlag(FLAGS_island_size) > 1) {
+    ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(
+                                     absl::GetFlag(FLAGS_island_leader)));
   }
   std::random_device random;
   const uint64_t instance =
@@ -81,13 +149,19 @@ absl::Status Run() {
       .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
   options.join.set_island_id(absl::GetFlag(FLAGS_island));
   options.join.set_instance_id(instance);
-  options.join.set_description(Description(threads));
+  options.join.set_description(Description());
   options.make_trainer = [&](const v1::JoinResponse& joined,
                              std::vector<float> parameters) {
-    return MakeSingleRankTrainer(
-        joined.config(),
-        {.data = data, .shard = joined.shard(), .threads = threads},
-        std::move(parameters));
+    IslandTrainerOptions trainer = TrainerOptions();
+    trainer.shard = joined.shard();
+    if (rendezvous != nullptr) {
+      return MakeLeadingRank(joined.config(), trainer,
+                             RankOptions(rendezvous->table()),
+                             std::move(parameters));
+    }
+    return MakeThreadedIsland(joined.config(), trainer,
+                              absl::GetFlag(FLAGS_ranks),
+                              std::move(parameters));
   };
   ASSIGN_OR_RETURN(
       const std::shared_ptr<grpc::ChannelCredentials> credentials,
@@ -99,23 +173,70 @@ absl::Status Run() {
       NewGrpcCoordinatorClient({.address = absl::GetFlag(FLAGS_coordinator),
                                 .credentials = credentials});
   Island island(std::move(options), client.get());
-
-  absl::Notification done;
-  std::thread terminator([&] {
-    while (!done.HasBeenNotified()) {
-      const int signal = AwaitTerminationSignal(absl::Milliseconds(100));
-      if (signal == 0) continue;
-      LOG(INFO) << "signal " << signal << " received; leaving the run";
-      island.Stop();
-      return;
-    }
-  });
-  const absl::Status status = island.Run();
-  done.Notify();
-  terminator.join();
+  absl::Status status;
+  {
+    Terminator terminator([&island] { island.Stop(); });
+    status = island.Run();
+  }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   // Stopped on request is not a failure.
-  return absl::IsCancelled(status) ? absl::OkStatus() : status;
+  if (absl::IsCancelled(status)) return absl::OkStatus();
+  if (!status.ok() && rendezvous != nullptr) absl::SleepFor(kReportsNeeded);
+  return status;
+}
+
+// Any other rank of an island of processes.
+absl::Status Follow() {
+  // It has nothing to leave in order; the island ends with it in any case.
+  Terminator terminator([] { _exit(0); });
+  const ProcessRankOptions without_table = RankOptions(nullptr);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
+                   ConnectRendezvous(absl::GetFlag(FLAGS_island_leader),
+                                     without_table.connect_timeout));
+  return RunFollowingRank(TrainerOptions(), RankOptions(rendezvous.get()));
+}
+
+absl::Status Run() {
+  // The configuration that says more about them comes with the join; that they
+  // are there at all can be said now.
+  for (const std::string& path : absl::GetFlag(FLAGS_data)) {
+    if (access(path.c_str(), R_OK) != 0) {
+      return absl::NotFoundError(
+          absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
+    }
+  }
+  return absl::GetFlag(FLAGS_island_rank) == 0 ? Lead() : Follow();
+}
+
+// What is wrong with the command line, or "".
+std::string UsageProblem() {
+  const int size = absl::GetFlag(FLAGS_island_size);
+  const int rank = absl::GetFlag(FLAGS_island_rank);
+  const int ranks = absl::GetFlag(FLAGS_ranks);
+  if (size < 1 || size > 1024 || rank < 0 || rank >= size) {
+    return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
+                        "; allowed: 0 to size - 1, and 1 to 1024");
+  }
+  if (size > 1 && (absl::GetFlag(FLAGS_island_leader).empty() || ranks != 1)) {
+    return "--island_size above 1 needs --island_leader, and --ranks 1";
+  }
+  if (ranks < 1 || ranks > 1024) return "--ranks must be 1 to 1024";
+  if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
+    return "--rank_timeout must be 1 or more";
+  }
+  if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
+    return "--threads must be 0 to 1024";
+  }
+  if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
+  if (rank > 0) return "";
+  if (absl::GetFlag(FLAGS_coordinator).empty()) {
+    return "--coordinator, --island and --data are needed";
+  }
+  if (!IsValidName(absl::GetFlag(FLAGS_island))) {
+    return absl::StrCat("--island is \"", absl::GetFlag(FLAGS_island),
+                        "\"; allowed: 1 to 64 of [a-z0-9-]");
+  }
+  return "";
 }
 
 }  // namespace
@@ -132,18 +253,7 @@ int main(int argc, char** argv) {
     return causeway::UsageError(
         kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
   }
-  if (absl::GetFlag(FLAGS_coordinator).empty() ||
-      absl::GetFlag(FLAGS_data).empty()) {
-    return causeway::UsageError(
-        kProgram, "--coordinator, --island and --data are needed");
-  }
-  if (!causeway::IsValidName(absl::GetFlag(FLAGS_island))) {
-    return causeway::UsageError(
-        kProgram, absl::StrCat("--island is \"", absl::GetFlag(FLAGS_island),
-                               "\"; allowed: 1 to 64 of [a-z0-9-]"));
-  }
-  if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
-    return causeway::UsageError(kProgram, "--threads must be 0 to 1024");
-  }
+  const std::string problem = causeway::UsageProblem();
+  if (!problem.empty()) return causeway::UsageError(kProgram, problem);
   return causeway::ExitCode(kProgram, causeway::Run());
 }

@@ -160,6 +160,7 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
 }
 
 void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
+  changed_ = true;
   Fragment& fragment = fragments_[id];
   const FragmentUpdate update = fragment.link->Take();
   const absl::Span<const float> anchor = fragment.link->anchor();

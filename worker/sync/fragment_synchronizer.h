@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -72,6 +73,9 @@ class FragmentSynchronizer {
   absl::StatusOr<Outcome> AfterStep(uint64_t step, uint64_t tokens,
                                     absl::Span<float> parameters);
 
+  // Whether parameters were changed since the last call.
+  bool TakeChanged() { return std::exchange(changed_, false); }
+
   // Time training stood still for synchronization, a wait that is under way
   // included. Thread-safe.
   absl::Duration waited() const;
@@ -107,6 +111,7 @@ class FragmentSynchronizer {
   std::vector<Fragment> fragments_;
   // Whether an update was applied as a rebase since the last AfterStep.
   bool rebased_ = false;
+  bool changed_ = false;
   mutable absl::Mutex wait_mu_;
   absl::Duration waited_ ABSL_GUARDED_BY(wait_mu_);
   // Of the wait under way.

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/collective_diagnosis.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+
+namespace causeway {
+namespace {
+
+constexpr double kNoticeableShare = 0.2;
+
+struct Totals {
+  explicit Totals(size_t ranks) : late(ranks), transfer(ranks), bytes(ranks) {}
+
+  // In operations and between them.
+  absl::Duration time;
+  // By rank: how much later than all others it came.
+  std::vector<absl::Duration> late;
+  std::vector<absl::Duration> transfer;
+  std::vector<int64_t> bytes;
+};
+
+Totals Add(int rank, absl::Span<const CollectiveTimes> times) {
+  Totals totals(times[0].peers.size());
+  for (const CollectiveTimes& operation : times) {
+    if (operation.collective == Collective::kBroadcast) continue;
+    totals.time += operation.duration + operation.peers[rank].away;
+    const auto& peers = operation.peers;
+    for (size_t peer = 0; peer < peers.size(); ++peer) {
+      absl::Duration others;
+      for (size_t other = 0; other < peers.size(); ++other) {
+        if (other != peer) others = std::max(others, peers[other].away);
+      }
+      totals.late[peer] +=
+          std::max(absl::ZeroDuration(), peers[peer].away - others);
+      totals.transfer[peer] += peers[peer].transfer;
+      totals.bytes[peer] += peers[peer].bytes;
+    }
+  }
+  return totals;
+}
+
+// Bytes per second.
+double Speed(const Totals& totals, size_t peer) {
+  const double seconds = absl::ToDoubleSeconds(totals.transfer[peer]);
+  return seconds > 0 ? static_cast<double>(totals.bytes[peer]) / seconds
+                     : std::numeric_limits<double>::infinity();
+}
+
+// Of the links to `rank` other than that of `peer`; 0 if there are none.
+double MedianSpeedOfOthers(const Totals& totals, size_t rank, size_t peer) {
+  std::vector<double> speeds;
+  for (size_t other = 0; other < totals.bytes.size(); ++other) {
+    if (other != rank && other != peer) speeds.push_back(Speed(totals, other));
+  }
+  if (speeds.empty()) return 0;
+  const auto middle = speeds.begin() + static_cast<int64_t>(speeds.size()) / 2;
+  std::nth_element(speeds.begin(), middle, speeds.end());
+  return *middle;
+}
+
+}  // namespace
+
+CollectiveDiagnosis DiagnoseCollectives(
+    int rank, absl::Span<const CollectiveTimes> times) {
+  CollectiveDiagnosis diagnosis;
+  if (times.empty() || times[0].peers.size() < 2) return diagnosis;
+  const Totals totals = Add(rank, times);
+  if (totals.time <= absl::ZeroDuration()) return diagnosis;
+
+  const auto latest = std::max_element(totals.late.begin(), totals.late.end());
+  const auto slowest =
+      std::max_element(totals.transfer.begin(), totals.transfer.end());
+  const double late_share = absl::FDivDuration(*latest, totals.time);
+  const double link_share = absl::FDivDuration(*slowest, totals.time);
+  if (std::max(late_share, link_share) < kNoticeableShare) return diagnosis;
+
+  if (late_share >= link_share) {
+    diagnosis.kind = CollectiveDiagnosis::Kind::kSlowRank;
+    diagnosis.rank = static_cast<int>(latest - totals.late.begin());
+    diagnosis.share = late_share;
+    diagnosis.text = absl::StrFormat(
+        "rank %d is slow: the others wait for it %.0f %% of the time",
+        diagnosis.rank, 100 * late_share);
+    return diagnosis;
+  }
+  const size_t peer = static_cast<size_t>(slowest - totals.transfer.begin());
+  const double speed = Speed(totals, peer);
+  const double others = MedianSpeedOfOthers(totals, rank, peer);
+  if (others > 0 && speed > others / 2) return diagnosis;
+  diagnosis.kind = CollectiveDiagnosis::Kind::kSlowLink;
+  diagnosis.rank = static_cast<int>(peer);
+  diagnosis.share = link_share;
+  diagnosis.text = absl::StrFormat(
+      "the link from rank %d to rank %d is slow: %.1f MB/s, %.0f %% of the "
+      "time%s",
+      peer, rank, speed / 1e6, 100 * link_share,
+      others > 0 ? absl::StrFormat(" (other links %.1f MB/s)", others / 1e6)
+                 : "");
+  return diagnosis;
+}
+
+}  // namespace causeway

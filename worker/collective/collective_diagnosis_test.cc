@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks and links that are really slow, and what the times say of them.
+#include "worker/collective/collective_diagnosis.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/local_transport.h"
+#include "worker/collective/message_communicator.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/transport.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Kind = CollectiveDiagnosis::Kind;
+
+// Data from one peer takes its time; headers do not.
+class SlowLink : public Transport {
+ public:
+  SlowLink(std::unique_ptr<Transport> transport, int slow_peer,
+           absl::Duration delay)
+      : transport_(std::move(transport)),
+        slow_peer_(slow_peer),
+        delay_(delay) {}
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  std::unique_ptr<Transfer> Send(int peer, uint64_t tag,
+                                 absl::Span<const char> bytes) override {
+    return transport_->Send(peer, tag, bytes);
+  }
+  std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,
+                                    absl::Span<char> bytes) override {
+    auto transfer = transport_->Receive(peer, tag, bytes);
+    if (peer != slow_peer_ || bytes.size() < 1000) return transfer;
+    return std::make_unique<SlowTransfer>(std::move(transfer), delay_);
+  }
+  void Close() override { transport_->Close(); }
+
+ private:
+  class SlowTransfer : public Transfer {
+   public:
+    SlowTransfer(std::unique_ptr<Transfer> transfer, absl::Duration delay)
+        : transfer_(std::move(transfer)), delay_(delay) {}
+    absl::Status Wait(absl::Duration timeout) override {
+      absl::SleepFor(delay_);
+      return transfer_->Wait(timeout);
+    }
+
+   private:
+    const std::unique_ptr<Transfer> transfer_;
+    const absl::Duration delay_;
+  };
+
+  const std::unique_ptr<Transport> transport_;
+  const int slow_peer_;
+  const absl::Duration delay_;
+};
+
+struct Island {
+  int ranks = 3;
+  // How long each rank computes before an operation.
+  std::vector<absl::Duration> computing;
+  // Receives slowly from slow_peer, if not negative.
+  int slow_receiver = -1;
+  int slow_peer = 0;
+};
+
+// What each rank sees after some operations.
+std::vector<CollectiveDiagnosis> Observe(const Island& island) {
+  LocalRendezvous rendezvous;
+  std::vector<std::unique_ptr<Transport>> transports =
+      MakeLocalTransports(island.ranks);
+  if (island.slow_receiver >= 0) {
+    auto& transport = transports[island.slow_receiver];
+    transport = std::make_unique<SlowLink>(
+        std::move(transport), island.slow_peer, absl::Milliseconds(20));
+  }
+  std::vector<CollectiveDiagnosis> seen(island.ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < island.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto communicator = MakeMessageCommunicator(
+          {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
+          std::move(transports[rank]), &rendezvous);
+      std::vector<float> values(10'000);
+      for (int i = 0; i < 15; ++i) {
+        absl::SleepFor(island.computing[rank]);
+        EXPECT_OK(communicator->ReduceScatter(absl::MakeSpan(values)).Wait());
+        EXPECT_OK(communicator->AllGather(absl::MakeSpan(values)).Wait());
+      }
+      seen[rank] = DiagnoseCollectives(rank, communicator->TakeTimes());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return seen;
+}
+
+constexpr absl::Duration kQuick = absl::Milliseconds(10);
+constexpr absl::Duration kSlow = absl::Milliseconds(50);
+
+TEST(CollectiveDiagnosisTest, EveryRankSeesTheSlowOne) {
+  for (const int ranks : {2, 3}) {
+    Island island = {.ranks = ranks,
+                     .computing = std::vector<absl::Duration>(ranks, kQuick)};
+    island.computing[1] = kSlow;
+    for (const CollectiveDiagnosis& seen : Observe(island)) {
+      EXPECT_EQ(seen.kind, Kind::kSlowRank) << seen.text;
+      EXPECT_EQ(seen.rank, 1);
+      EXPECT_GT(seen.share, 0.4);
+      EXPECT_THAT(seen.text, HasSubstr("rank 1 is slow"));
+    }
+  }
+}
+
+TEST(CollectiveDiagnosisTest, ASlowLinkIsNotASlowRank) {
+  for (const int ranks : {2, 3}) {
+    const Island island = {
+        .ranks = ranks,
+        .computing = std::vector<absl::Duration>(ranks, kQuick),
+        .slow_receiver = 0,
+        .slow_peer = 1};
+    const CollectiveDiagnosis seen = Observe(island)[0];
+    EXPECT_EQ(seen.kind, Kind::kSlowLink) << seen.text;
+    EXPECT_EQ(seen.rank, 1);
+    EXPECT_THAT(seen.text, AllOf(HasSubstr("from rank 1 to rank 0 is slow"),
+                                 HasSubstr("MB/s")));
+  }
+}
+
+TEST(CollectiveDiagnosisTest, NothingStandsOutAmongEquals) {
+  const Island island = {.computing = {kSlow, kSlow, kSlow}};
+  for (const CollectiveDiagnosis& seen : Observe(island)) {
+    EXPECT_EQ(seen.kind, Kind::kEven) << seen.text;
+  }
+}
+
+// An hour in which rank 0 waited for the outer loop.
+TEST(CollectiveDiagnosisTest, WaitingForOrdersDoesNotCount) {
+  CollectiveTimes order = {.collective = Collective::kBroadcast,
+                           .duration = absl::Hours(1)};
+  order.peers.resize(2);
+  order.peers[0].away = absl::Hours(1);
+  CollectiveTimes work = {.collective = Collective::kAllGather,
+                          .duration = absl::Seconds(1)};
+  work.peers.resize(2);
+  work.peers[1].transfer = absl::Seconds(0.1);
+  work.peers[1].bytes = 1000;
+  EXPECT_EQ(DiagnoseCollectives(0, {order, work}).kind, Kind::kEven);
+  EXPECT_EQ(DiagnoseCollectives(0, {}).kind, Kind::kEven);
+}
+
+}  // namespace
+}  // namespace causeway

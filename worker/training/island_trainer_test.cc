@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/island_trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/model_layout.h"
+#include "common/run_config.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/data/test_files.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+class IslandTrainerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) {
+      absl::StrAppend(&text, "line ", i * i % 97, " of ", i % 31, "\n");
+    }
+    options_.data = {WriteTestFile("text.txt", text)};
+    options_.now = SteadyWallClock();
+    ASSERT_OK_AND_ASSIGN(
+        config_, ParseRunConfig(R"pb(
+                                  name: "ranks"
+                                  model {
+                                    layers: 1
+                                    hidden_size: 16
+                                    intermediate_size: 24
+                                    heads: 2
+                                    sequence_length: 16
+                                  }
+                                  training {
+                                    total_steps: 10
+                                    batch_size: 8
+                                    micro_batch_size: 1
+                                    warmup_steps: 2
+                                    gradient_clip: 0.1
+                                  }
+                                  synchronization { inner_steps_per_round: 5 }
+                                )pb",
+                                "test"));
+  }
+
+  std::vector<float> Start() const {
+    return InitialParameters(MakeModelLayout(config_.model()), 1);
+  }
+
+  void ExpectNear(absl::Span<const float> got, absl::Span<const float> want,
+                  float tolerance) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], tolerance) << i;
+    }
+  }
+
+  v1::RunConfig config_;
+  IslandTrainerOptions options_;
+};
+
+TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
+  ASSERT_OK_AND_ASSIGN(const auto one,
+                       MakeThreadedIsland(config_, options_, 1, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto four,
+                       MakeThreadedIsland(config_, options_, 4, Start()));
+  for (int step = 1; step <= 5; ++step) {
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult alone, one->Step(step));
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult together, four->Step(step));
+    EXPECT_NEAR(together.loss, alone.loss, 1e-5);
+    EXPECT_NEAR(together.gradient_norm, alone.gradient_norm, 1e-5);
+    EXPECT_EQ(together.tokens, 8 * 16);
+    EXPECT_EQ(together.rank_micro_batches, std::vector<int64_t>(4, 2));
+    // AdamW's first updates have the sign of the gradient, whose rounding
+    // decides where it is nearly 0.
+    ExpectNear(four->parameters(), one->parameters(), 2e-5f);
+  }
+}
+
+TEST_F(IslandTrainerTest, EveryAlgorithmLearns) {
+  for (const auto algorithm :
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
+        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+    config_.mutable_training()->set_inner_algorithm(algorithm);
+    config_.mutable_training()->set_learning_rate(0.01);
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, 2, Start()));
+    double first = 0;
+    double last = 0;
+    for (int step = 1; step <= 10; ++step) {
+      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
+      (step == 1 ? first : last) = result.loss;
+      EXPECT_GE(result.tokens, 8 * 16);
+    }
+    EXPECT_LT(last, first - 0.5)
+        << v1::TrainingConfig::InnerAlgorithm_Name(algorithm);
+  }
+}
+
+// With a learning rate near zero every rank's parameters stay what they were
+// told, so the loss says whether all have heard of the change.
+TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
+  config_.mutable_training()->set_learning_rate(1e-12);
+  for (const auto algorithm :
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
+    config_.mutable_training()->set_inner_algorithm(algorithm);
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, 4, Start()));
+    ASSERT_OK(trainer->Step(1));
+    std::fill(trainer->parameters().begin(), trainer->parameters().end(), 0.0f);
+    trainer->ParametersChanged();
+    ASSERT_OK(trainer->Step(2));
+    // ACCO's second step contains gradients from before the change.
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(3));
+    // Without weights every byte is as likely as any other.
+    EXPECT_NEAR(result.loss, std::log(258), 1e-4);
+    for (const float value : trainer->parameters()) {
+      ASSERT_NEAR(value, 0, 1e-6);
+    }
+  }
+}
+
+TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
+  options_.timeout = absl::Milliseconds(500);
+  ASSERT_OK_AND_ASSIGN(const auto trainer,
+                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK(trainer->Step(1));
+  absl::SleepFor(3 * options_.timeout);
+  EXPECT_OK(trainer->Step(2));
+}
+
+TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
+  // Two terms have one order only, so the bits are the same.
+  ASSERT_OK_AND_ASSIGN(const auto threads,
+                       MakeThreadedIsland(config_, options_, 2, Start()));
+  LocalRendezvous rendezvous;
+  const auto process = [&](int rank) {
+    return ProcessRankOptions{.rank = rank,
+                              .size = 2,
+                              .host = "127.0.0.1",
+                              .rendezvous = &rendezvous};
+  };
+  std::thread follower(
+      [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const auto leader,
+        MakeLeadingRank(config_, options_, process(0), Start()));
+    for (int step = 1; step <= 3; ++step) {
+      ASSERT_OK(leader->Step(step));
+      ASSERT_OK(threads->Step(step));
+      EXPECT_EQ(leader->parameters(), threads->parameters());
+    }
+  }
+  follower.join();
+}
+
+TEST_F(IslandTrainerTest, WhatIsWrongIsSaidBeforeTraining) {
+  EXPECT_THAT(MakeThreadedIsland(config_, options_, 3, Start()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("3 ranks needs a multiple of")));
+  options_.data = {"/nowhere.txt"};
+  EXPECT_THAT(MakeThreadedIsland(config_, options_, 2, Start()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/rank.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/collective/collective_diagnosis.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/training/transformer_gradients.h"
+
+namespace causeway {
+namespace {
+
+// Long enough to tell a habit from an incident.
+constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
+
+}  // namespace
+
+// What rank 0 broadcasts.
+struct Rank::Order {
+  enum class What : uint64_t {
+    // The parameters follow in a broadcast of their own.
+    kParameters,
+    kStep,
+    // Go on waiting.
+    kWait,
+    kEnd,
+  };
+  What what = What::kWait;
+  // Of kStep.
+  uint64_t run_step = 0;
+};
+
+absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
+    const Options& options, std::unique_ptr<Communicator> communicator) {
+  auto rank = absl::WrapUnique(new Rank(options, std::move(communicator)));
+  const absl::Status allocated = rank->Allocate(options);
+  if (!allocated.ok()) {
+    rank->communicator_->Abort(allocated);
+    return allocated;
+  }
+  return rank;
+}
+
+Rank::Rank(const Options& options, std::unique_ptr<Communicator> communicator)
+    : layout_(MakeModelLayout(options.config.model())),
+      communicator_(std::move(communicator)),
+      ops_(MakeCpuOps(options.threads)),
+      communication_ops_(MakeCpuOps(1)),
+      now_(options.now),
+      diagnosed_at_(options.now()) {}
+
+absl::Status Rank::Allocate(const Options& options) {
+  ASSIGN_OR_RETURN(gradients_,
+                   MakeTransformerGradients(options.config, options.dataset,
+                                            options.shard, ops_.get()));
+  ASSIGN_OR_RETURN(
+      trainer_, MakeRankTrainer({.training = options.config.training(),
+                                 .layout = &layout_,
+                                 .communicator = communicator_.get(),
+                                 .gradients = gradients_.get(),
+                                 .ops = ops_.get(),
+                                 .communication_ops = communication_ops_.get(),
+                                 .now = options.now}));
+  return absl::OkStatus();
+}
+
+absl::Status Rank::ShareParameters() {
+  Order order = {.what = Order::What::kParameters};
+  RETURN_IF_ERROR(Exchange(order));
+  return ExchangeParameters();
+}
+
+absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
+  Order order = {.what = Order::What::kStep, .run_step = run_step};
+  RETURN_IF_ERROR(Exchange(order));
+  return StepOrAbort(run_step);
+}
+
+absl::Status Rank::ShowLife() {
+  Order order = {.what = Order::What::kWait};
+  return Exchange(order);
+}
+
+absl::Status Rank::End() {
+  Order order = {.what = Order::What::kEnd};
+  return Exchange(order);
+}
+
+absl::Status Rank::Follow() {
+  while (true) {
+    Order order;
+    RETURN_IF_ERROR(Exchange(order));
+    switch (order.what) {
+      case Order::What::kParameters:
+        RETURN_IF_ERROR(ExchangeParameters());
+        break;
+      case Order::What::kStep:
+        RETURN_IF_ERROR(StepOrAbort(order.run_step).status());
+        break;
+      case Order::What::kWait:
+        break;
+      case Order::What::kEnd:
+        return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status Rank::Exchange(Order& order) {
+  return communicator_
+      ->Broadcast(
+          0, absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)))
+      .Wait();
+}
+
+absl::Status Rank::ExchangeParameters() {
+  const absl::Span<float> values = parameters();
+  RETURN_IF_ERROR(
+      communicator_
+          ->Broadcast(0, absl::MakeSpan(reinterpret_cast<char*>(values.data()),
+                                        values.size() * sizeof(float)))
+          .Wait());
+  trainer_->ParametersChanged();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<InnerStepResult> Rank::StepOrAbort(uint64_t run_step) {
+  absl::StatusOr<InnerStepResult> result = trainer_->Step(run_step);
+  if (result.ok()) {
+    Diagnose();
+    result->slowdown = slowdown_;
+    return result;
+  }
+  communicator_->Abort(result.status());
+  return absl::Status(
+      result.status().code(),
+      absl::StrCat("step ", run_step, ": ", result.status().message()));
+}
+
+void Rank::Diagnose() {
+  const absl::Time now = now_();
+  if (now - diagnosed_at_ < kDiagnosisPeriod) return;
+  diagnosed_at_ = now;
+  std::string slowdown =
+      DiagnoseCollectives(communicator_->rank(), communicator_->TakeTimes())
+          .text;
+  if (slowdown.empty() != slowdown_.empty()) {
+    LOG(INFO) << "rank " << communicator_->rank() << ": "
+              << (slowdown.empty() ? "no rank and no link is slow any more"
+                                   : slowdown);
+  }
+  slowdown_ = std::move(slowdown);
+}
+
+}  // namespace causeway
