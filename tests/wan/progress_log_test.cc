@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/wan/progress_log.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,21 +13,27 @@
 namespace causeway {
 namespace {
 
+std::string StepLine(absl::string_view time, int step, double waited) {
+  return absl::StrFormat(
+      "I20261121 11:05:%s 15790 island.cc:245] step %d/6  loss 5.5  gradient "
+      "1.0  lr 1.0e-04  0 tokens/s  up 0.0 MiB  down 0.0 MiB  waited %.3f s\n",
+      time, step, waited);
+}
+
 // Rounds of 2 steps; 100 ms a step, and 300 ms of waiting after each round.
-constexpr char kLog[] =
-    R"(I20261121 11:05:46.900000 15790 island.cc:60] joined run r as a, step 0 of 6
-I20261121 11:05:47.100000 15790 island.cc:245] step 1/6  loss 5.5  gradient 1.0  lr 1.0e-04  0 tokens/s  up 0.0 MiB  down 0.0 MiB  waited 0.000 s
-I20261121 11:05:47.200000 15790 island.cc:245] step 2/6  loss 5.4  gradient 1.0  lr 2.0e-04  0 tokens/s  up 0.0 MiB  down 0.0 MiB  waited 0.000 s
-W20261121 11:05:47.300000 15790 fragment_link.cc:99] step back
-I20261121 11:05:47.600000 15790 island.cc:245] step 3/6  loss 5.3  gradient 1.0  lr 3.0e-04  0 tokens/s  up 0.1 MiB  down 0.1 MiB  waited 0.300 s
-I20261121 11:05:47.700000 15790 island.cc:245] step 4/6  loss 5.2  gradient 1.0  lr 4.0e-04  0 tokens/s  up 0.1 MiB  down 0.1 MiB  waited 0.300 s
-I20261121 11:05:48.100000 15790 island.cc:245] step 5/6  loss 5.1  gradient 1.0  lr 5.0e-04  0 tokens/s  up 0.2 MiB  down 0.2 MiB  waited 0.600 s
-I20261121 11:05:48.200000 15790 island.cc:245] step 6/6  loss 5.0  gradient 1.0  lr 6.0e-04  0 tokens/s  up 0.2 MiB  down 0.2 MiB  waited 0.600 s
-I20261121 11:05:48.500000 15790 island.cc:188] the run is finished at step 6; training stood still for 900ms in all
-I2026)";
+std::string Log() {
+  return absl::StrCat(
+      "I20261121 11:05:46.900000 15790 island.cc:60] joined, step 0 of 6\n",
+      StepLine("47.100000", 1, 0), StepLine("47.200000", 2, 0),
+      "W20261121 11:05:47.300000 15790 fragment_link.cc:99] step back\n",
+      StepLine("47.600000", 3, 0.3), StepLine("47.700000", 4, 0.3),
+      StepLine("48.100000", 5, 0.6), StepLine("48.200000", 6, 0.6),
+      "I20261121 11:05:48.500000 15790 island.cc:188] the run is finished at "
+      "step 6; training stood still for 900ms in all\nI2026");
+}
 
 TEST(ProgressLogTest, FindsTheStepsAmongOtherLines) {
-  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   ASSERT_EQ(steps.size(), 6);
   EXPECT_EQ(steps[0].step, 1);
   EXPECT_EQ(steps[5].step, 6);
@@ -33,7 +43,7 @@ TEST(ProgressLogTest, FindsTheStepsAmongOtherLines) {
 }
 
 TEST(ProgressLogTest, SpeedCountsAsManyWaitsAsRounds) {
-  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   // Two rounds of 0.2 s of steps and 0.3 s of waiting.
   ASSERT_OK_AND_ASSIGN(const IslandSpeed speed, MeasureSpeed(steps, 2));
   EXPECT_NEAR(speed.utilization, 0.4, 1e-9);
@@ -41,7 +51,7 @@ TEST(ProgressLogTest, SpeedCountsAsManyWaitsAsRounds) {
 }
 
 TEST(ProgressLogTest, AnUnfinishedRoundIsLeftOut) {
-  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   ASSERT_OK_AND_ASSIGN(const IslandSpeed whole,
                        MeasureSpeed({steps.begin(), steps.begin() + 4}, 2));
   ASSERT_OK_AND_ASSIGN(const IslandSpeed cut,
@@ -51,7 +61,7 @@ TEST(ProgressLogTest, AnUnfinishedRoundIsLeftOut) {
 }
 
 TEST(ProgressLogTest, LessThanTwoRoundsAreNoMeasurement) {
-  const std::vector<LoggedStep> steps = ParseProgressLog(kLog);
+  const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   EXPECT_THAT(MeasureSpeed({steps.begin(), steps.begin() + 3}, 2),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::HasSubstr("rounds of 2 steps")));
