@@ -17,6 +17,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "worker/data/dataset.h"
 
 namespace causeway {
@@ -26,10 +27,10 @@ void PrintFragmentPlan(const v1::RunConfig& config,
                        const v1::FragmentPlan& plan,
                        const SyncSchedule& schedule, std::ostream& out) {
   const v1::SynchronizationConfig& sync = config.synchronization();
-  const auto bytes = [&](v1::Format format, const v1::Fragment& fragment) {
-    const CodecSpec spec{.format = format, .block_size = sync.block_size()};
-    return HumanBytes(
-        static_cast<double>(MaxEncodedBytes(spec, fragment.size())));
+  const auto bytes = [](const CodecSpec& spec, const v1::Fragment& fragment) {
+    return absl::StrCat(spec.entropy_coded ? "at most " : "",
+                        HumanBytes(static_cast<double>(
+                            MaxEncodedBytes(spec, fragment.size()))));
   };
   Table table({{"FRAGMENT", Table::kRight},
                {"TENSORS", Table::kRight},
@@ -44,8 +45,8 @@ void PrintFragmentPlan(const v1::RunConfig& config,
                   HumanCount(static_cast<double>(fragment.size())),
                   absl::StrCat("+", fragment.send_offset_steps()),
                   absl::StrCat(schedule.FinalVersion(fragment.id())),
-                  bytes(sync.uplink_format(), fragment),
-                  bytes(sync.downlink_format(), fragment)});
+                  bytes(UplinkSpec(sync), fragment),
+                  bytes(DownlinkSpec(sync), fragment)});
   }
   table.Print(out);
 }

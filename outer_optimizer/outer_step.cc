@@ -16,6 +16,7 @@
 #include "hwy/aligned_allocator.h"
 #include "outer_optimizer/outer_kernels.h"
 #include "outer_optimizer/radial_merge.h"
+#include "quantization/codec_config.h"
 
 namespace causeway {
 namespace {
@@ -158,8 +159,8 @@ class FusedStep {
         contributions_(contributions),
         weights_(weights),
         output_(output),
-        encoder_(NewEncoder(options.downlink, EncodeOptions(), old.theta.size(),
-                            output.update)),
+        encoder_(NewEncoder(options.downlink, options.downlink_options,
+                            old.theta.size(), output.update)),
         strips_(StripCount(old.theta.size())),
         queue_(old.theta.size()) {}
 
@@ -285,8 +286,8 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
       .momentum = static_cast<float>(optimizer.momentum()),
       .momentum_delay = optimizer.momentum_delay(),
       .momentum_spread = optimizer.momentum_spread(),
-      .downlink = {.format = synchronization.downlink_format(),
-                   .block_size = synchronization.block_size()}};
+      .downlink = DownlinkSpec(synchronization),
+      .downlink_options = DownlinkOptions(synchronization)};
   if (optimizer.merge() == Outer::RADIAL_DIRECTIONAL) {
     options.radial_tensors = RadialTensors(fragment);
   }

@@ -69,6 +69,7 @@ struct OuterStepOptions {
   std::vector<ValueRange> radial_tensors;
   // Of the update.
   CodecSpec downlink;
+  EncodeOptions downlink_options;
 };
 
 OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 
 namespace causeway {
@@ -139,10 +140,8 @@ absl::Status Coordinator::CheckHeader(
                      " inner steps has no weight; both must be above 0"));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();
-  return CheckOffer(
-      header.object(),
-      {.format = sync.uplink_format(), .block_size = sync.block_size()},
-      options_.plan.fragments(header.fragment()).size());
+  return CheckOffer(header.object(), UplinkSpec(sync),
+                    options_.plan.fragments(header.fragment()).size());
 }
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(

@@ -10,6 +10,7 @@
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
 #include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 
 namespace causeway {
@@ -17,10 +18,6 @@ namespace {
 
 // How often leases and grace windows are looked at.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-
-CodecSpec SpecFor(const v1::SynchronizationConfig& sync, v1::Format format) {
-  return {.format = format, .block_size = sync.block_size()};
-}
 
 // One for each fragment.
 std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
@@ -325,7 +322,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                    MergeShares(config.outer_optimizer().weighting(), efforts));
   std::vector<MergeInput> inputs;
   for (size_t i = 0; i < encodings.size(); ++i) {
-    inputs.push_back({.spec = SpecFor(sync, sync.uplink_format()),
+    inputs.push_back({.spec = UplinkSpec(sync),
                       .encoded = encodings[i].bytes,
                       .share = shares[i]});
   }

@@ -32,6 +32,7 @@
 #include "proto/coordinator.pb.h"
 #include "quantization/chunk.h"
 #include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 #include "server/engine.h"
 
@@ -145,11 +146,12 @@ class EngineDriver {
                                     absl::Span<const float> anchor,
                                     absl::Span<const float> parameters,
                                     uint64_t tokens = 1000) const {
-    const CodecSpec spec{.format = config_.synchronization().uplink_format(),
-                         .block_size = config_.synchronization().block_size()};
+    const CodecSpec spec = UplinkSpec(config_.synchronization());
     std::vector<float> pseudo_gradient(anchor.size());
     PseudoGradient(anchor, parameters, absl::MakeSpan(pseudo_gradient));
-    TestContribution contribution{.bytes = *Encode(spec, pseudo_gradient)};
+    TestContribution contribution{
+        .bytes = *Encode(spec, pseudo_gradient,
+                         UplinkOptions(config_.synchronization(), fragment))};
     v1::ContributionHeader& header = contribution.header;
     *header.mutable_identity() = identity;
     header.set_fragment(fragment);

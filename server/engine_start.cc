@@ -15,6 +15,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "server/engine.h"
 
 namespace causeway {
@@ -141,9 +142,7 @@ absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
   uint64_t needed = 0;
   for (const v1::Fragment& fragment : plan.fragments()) {
     needed +=
-        MaxEncodedBytes({.format = config.synchronization().uplink_format(),
-                         .block_size = config.synchronization().block_size()},
-                        fragment.size());
+        MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
   }
   needed *= config.membership().max_islands();
   const uint64_t configured = config.storage().max_staging_bytes();
