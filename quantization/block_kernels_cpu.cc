@@ -182,8 +182,12 @@ void DecodeUnits(size_t block_size, size_t units, const char* scales,
   constexpr size_t kPiece = CodeBits(kFormat) == 8   ? 64
                             : CodeBits(kFormat) == 4 ? kNibbleGroup
                                                      : kPairGroup;
-  for (size_t i = 0; i < units * kBlockUnit; i += kPiece) {
-    if (kAccumulate) {
+  const size_t count = units * kBlockUnit;
+  const int block_bits = std::countr_zero(block_size);
+  for (size_t i = 0; i < count; i += kPiece) {
+    // What lies beyond the end is another's: accumulators of a tile, which are
+    // in the cache already.
+    if (kAccumulate && i + kPrefetchBytes / sizeof(float) < count) {
       for (size_t row = 0; row < kPiece; row += kRow) {
         PrefetchAhead(destination + i + row);
       }
@@ -191,8 +195,8 @@ void DecodeUnits(size_t block_size, size_t units, const char* scales,
     const char* const piece = codes + i * CodeBits(kFormat) / 8;
     PrefetchAhead(piece);
     const auto dequantizer = [&](size_t offset) {
-      return BlockDequantizer(LoadScale(scales + (i + offset) / block_size * 2),
-                              weight);
+      return BlockDequantizer(
+          LoadScale(scales + ((i + offset) >> block_bits) * 2), weight);
     };
     const BlockDequantizer low = dequantizer(0);
     if constexpr (CodeBits(kFormat) == 8) {
