@@ -16,7 +16,6 @@
 namespace causeway {
 namespace {
 
-using testing::Each;
 using testing::HasSubstr;
 
 uint32_t Sum(const RansTable& table) {
