@@ -3,6 +3,7 @@
 #include "quantization/block_kernels_cpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -159,13 +160,26 @@ HWY_INLINE void DecodeBytes(
   }
 }
 
+// ScaleOfAbsmax() of the reference; without a call where nothing is special.
+template <BlockFormat kFormat, Rounding kRounding>
+HWY_INLINE uint16_t ScaleOfMagnitude(float absmax) {
+  const uint32_t bits = std::bit_cast<uint32_t>(absmax / TopLevel(kFormat));
+  const uint32_t round_up =
+      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
+  const uint32_t scale = (bits + round_up) >> 16;
+  if (HWY_LIKELY(scale >= kSmallestScale && scale < LargestScale(kFormat))) {
+    return static_cast<uint16_t>(scale);
+  }
+  return ScaleOfAbsmax(kFormat, absmax, kRounding);
+}
+
 template <BlockFormat kFormat, Rounding kRounding>
 HWY_INLINE uint16_t ScaleOf(const float* block, size_t block_size) {
   if constexpr (kFormat == BlockFormat::kInt2 &&
                 kRounding == Rounding::kNearest) {
     return ScaleOfSquares(SquaresOf(block, block_size), block_size);
   } else {
-    return ScaleOfAbsmax(kFormat, AbsMax(block, block_size), kRounding);
+    return ScaleOfMagnitude<kFormat, kRounding>(AbsMax(block, block_size));
   }
 }
 

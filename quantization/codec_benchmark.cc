@@ -77,10 +77,16 @@ const std::vector<float>& GaussianValues() {
 
 CodecSpec SpecOf(const benchmark::State& state) {
   return {.format = static_cast<v1::Format>(state.range(0)),
-          .block_size = static_cast<uint32_t>(state.range(1))};
+          .block_size = static_cast<uint32_t>(state.range(1)),
+          .entropy_coded = state.range(2) != 0};
 }
 
-void BM_Encode(benchmark::State& state) {
+std::string Label(const CodecSpec& spec) {
+  return v1::Format_Name(spec.format) +
+         (spec.entropy_coded ? " entropy coded" : "");
+}
+
+void Encode(benchmark::State& state, const EncodeOptions& options) {
   const CodecSpec spec = SpecOf(state);
   const std::vector<float>& values = GaussianValues();
   std::string buffer(MaxEncodedBytes(spec, kValues), 'x');
@@ -90,14 +96,21 @@ void BM_Encode(benchmark::State& state) {
     sweep.Time([&] {
       benchmark::DoNotOptimize(LargestMagnitude(values.data(), kValues));
     });
-    const auto encoder = NewEncoder(spec, {}, kValues, absl::MakeSpan(buffer));
+    const auto encoder =
+        NewEncoder(spec, options, kValues, absl::MakeSpan(buffer));
     state.SetIterationTime(
         encode.Time([&] { encoder->Encode(0, values, {}); }));
   }
   state.counters["Gvalues_per_s"] = kValues / encode.seconds() / 1e9;
   state.counters["sweep_Gvalues_per_s"] = kValues / sweep.seconds() / 1e9;
   state.counters["sweep_ratio"] = sweep.seconds() / encode.seconds();
-  state.SetLabel(v1::Format_Name(spec.format));
+  state.SetLabel(Label(spec));
+}
+
+void BM_Encode(benchmark::State& state) { Encode(state, {}); }
+
+void BM_EncodeStochastically(benchmark::State& state) {
+  Encode(state, {.rounding = Rounding::kStochastic, .seed = 1});
 }
 
 void BM_DecodeAccumulate(benchmark::State& state) {
@@ -122,22 +135,37 @@ void BM_DecodeAccumulate(benchmark::State& state) {
   state.counters["memcpy_GB_per_s"] = 8.0 * kValues / copying.seconds() / 1e9;
   state.counters["memcpy_ratio"] =
       (moved / decoding.seconds()) / (8.0 * kValues / copying.seconds());
-  state.SetLabel(v1::Format_Name(spec.format));
+  state.counters["bits_per_value"] =
+      8.0 * static_cast<double>(encoded.size()) / kValues;
+  state.SetLabel(Label(spec));
 }
 
-void Formats(benchmark::internal::Benchmark* benchmark) {
-  for (const v1::Format format :
-       {v1::E3M0, v1::INT8, v1::INT4, v1::NF4, v1::E2M1, v1::FP8_E4M3}) {
-    benchmark->Args({format, 256});
-  }
-  benchmark->Args({v1::E3M0, 128})->Args({v1::INT8, 128});
-  benchmark->Args({v1::E3M0, 64});
-  benchmark->ArgNames({"format", "block"})
+void Common(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"format", "block", "entropy"})
       ->UseManualTime()
       ->Iterations(9)
       ->Unit(benchmark::kMillisecond);
 }
+
+void FixedRate(benchmark::internal::Benchmark* benchmark) {
+  for (const v1::Format format : {v1::E3M0, v1::INT8, v1::INT4, v1::NF4,
+                                  v1::E2M1, v1::FP8_E4M3, v1::INT2}) {
+    benchmark->Args({format, 256, false});
+  }
+  Common(benchmark);
+}
+
+void Formats(benchmark::internal::Benchmark* benchmark) {
+  FixedRate(benchmark);
+  benchmark->Args({v1::E3M0, 128, false})->Args({v1::INT8, 128, false});
+  benchmark->Args({v1::E3M0, 64, false});
+  for (const v1::Format format : {v1::E3M0, v1::INT8, v1::ECQ}) {
+    benchmark->Args({format, 256, true});
+  }
+}
+
 BENCHMARK(BM_Encode)->Apply(Formats);
+BENCHMARK(BM_EncodeStochastically)->Apply(FixedRate);
 BENCHMARK(BM_DecodeAccumulate)->Apply(Formats);
 
 }  // namespace

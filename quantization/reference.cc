@@ -17,10 +17,6 @@ uint16_t Bf16FromFloat(float value) {
   return static_cast<uint16_t>((bits + half) >> 16);
 }
 
-float FloatFromBf16(uint16_t code) {
-  return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
-}
-
 float Accumulate(float accumulator, float weight, float value) {
   const float product = weight * value;
   return accumulator + product;

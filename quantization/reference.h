@@ -6,6 +6,7 @@
 #ifndef QUANTIZATION_REFERENCE_H_
 #define QUANTIZATION_REFERENCE_H_
 
+#include <bit>
 #include <cstdint>
 
 namespace causeway {
@@ -16,7 +17,9 @@ namespace causeway {
 uint16_t Bf16FromFloat(float value);
 
 // Exact.
-float FloatFromBf16(uint16_t code);
+inline float FloatFromBf16(uint16_t code) {
+  return std::bit_cast<float>(uint32_t{code} << 16);
+}
 
 // One step of a merge: accumulator + weight * value, rounded after the product
 // and after the sum (never fused), so that every machine gets the same bits.
