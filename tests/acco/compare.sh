@@ -1,0 +1,339 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compares the inner algorithms on an island of two ranks: what they learn from
+# the same number of tokens, how much communication they hide on a slow link,
+# and what a slow rank costs them. Real processes, Gloo over TCP, real text.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/run_processes.sh
+. "${ROOT}/deploy/run_processes.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
+                             [--steps N] [--keep]
+
+  --json FILE   write the figures as JSON
+  --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
+  --seeds LIST  of the convergence (default: 1,2,3)
+  --steps N     inner steps of a convergence run (default: 400)
+  --keep        keep the working directory
+
+Overlap needs root, for two network namespaces with a shaped link; without it
+that part is skipped and says so. Times mean something only on a machine that
+has nothing else to do.
+USAGE
+}
+
+json=
+parts=convergence,overlap,heterogeneity
+seeds=1,2,3
+steps=400
+while (($#)); do
+  case "$1" in
+    --json | --parts | --seeds | --steps)
+      if (($# < 2)); then
+        echo "compare: $1 needs a value" >&2
+        exit 2
+      fi
+      printf -v "${1#--}" '%s' "$2"
+      shift
+      ;;
+    --keep) keep=true ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      echo "compare: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
+cd "${ROOT}"
+
+# The batch is four micro-batches: two for each rank, one for each half of a
+# step of ACCO.
+readonly sequence_length=128 micro_batch=4 batch=16
+figures=()
+figure() { figures+=("$1" "$2"); }
+
+# configure FILE ALGORITHM SEED STEPS: one island whose parameters the outer
+# step takes over as they are.
+configure() {
+  cat >"$1" <<CONFIG
+name: "compare"
+seed: $3
+model {
+  layers: 4
+  hidden_size: 128
+  intermediate_size: 352
+  heads: 4
+  sequence_length: ${sequence_length}
+}
+training {
+  total_steps: $4
+  batch_size: ${batch}
+  micro_batch_size: ${micro_batch}
+  learning_rate: 2e-3
+  warmup_steps: $(($4 / 10))
+  inner_algorithm: $2
+}
+outer_optimizer { algorithm: SGD learning_rate: 1 }
+synchronization { inner_steps_per_round: $4 }
+membership { min_islands: 1 }
+CONFIG
+}
+
+# start_rank NAME RANK HOST COMMAND...: rank 0 at HOST:7177 with COMMAND before
+# it.
+leader_host=127.0.0.1
+start_rank() {
+  local name="$1" rank="$2" host="$3" flags=()
+  shift 3
+  if ((rank == 0)); then
+    flags=(--coordinator "${address}" --island compare --log_seconds 0)
+  fi
+  start "${name}-rank${rank}" "$@" "${worker}" "${flags[@]}" --threads 1 \
+    --data "${data[0]}" --island_size 2 --island_rank "${rank}" \
+    --island_leader "${leader_host}:7177" --rank_host "${host}"
+}
+
+# run_island NAME ALGORITHM SEED STEPS: both ranks on this host.
+run_island() {
+  local name="$1"
+  configure "${work}/${name}.textproto" "$2" "$3" "$4"
+  start_coordinator "${name}" "${work}/${name}.textproto"
+  start_rank "${name}" 0 127.0.0.1
+  start_rank "${name}" 1 127.0.0.1
+  if [[ "${5:-}" == slow ]]; then slow_down "${pids[-1]}"; fi
+  await_ranks
+}
+
+# The coordinator is the first process, the ranks are the next two.
+await_ranks() {
+  local pid
+  for pid in "${pids[@]:1:2}"; do
+    wait "${pid}" || fail_of "${names[${pid}]}" "failed"
+  done
+  stop_processes
+}
+
+# measure NAME: prints, from rank 0's lines of progress without the first five:
+# seconds per step, tokens per second, seconds of communication and of its
+# exposed part per step, and tokens in all.
+measure() {
+  perl -e '
+    my ($sequences, $length) = @ARGV;
+    my ($first, $last, $steps, $tokens, $all, $busy, $bare) = (0) x 7;
+    while (<STDIN>) {
+      next unless m{^I\d+ (\d+):(\d+):([\d.]+) .*step (\d+)/};
+      my ($now, $step) = (3600 * $1 + 60 * $2 + $3, $4);
+      my ($counts) = /micro-batches ([\d+]+)/;
+      my $count = 0;
+      $count += $_ for split /\+/, $counts;
+      $all += $count;
+      if ($step <= 5) { $first = $now; next }
+      ($last, $steps, $tokens) = ($now, $steps + 1, $tokens + $count);
+      if (/communication ([\d.]+) s, ([\d.]+) % hidden/) {
+        $busy += $1;
+        $bare += $1 * (1 - $2 / 100);
+      }
+    }
+    my $seconds = $last - $first;
+    $seconds += 86400 if $seconds < 0;
+    my $unit = $sequences * $length;
+    printf "%.6f %.1f %.6f %.6f %d\n", $seconds / $steps,
+      $tokens * $unit / $seconds, $busy / $steps, $bare / $steps, $all * $unit;
+  ' "${micro_batch}" "${sequence_length}" <"${work}/$1-rank0.log"
+}
+
+# calculate EXPRESSION [NAME=VALUE...]
+calculate() {
+  local expression="$1" assignments=()
+  shift
+  for pair in "$@"; do assignments+=(-v "${pair}"); done
+  awk "${assignments[@]}" "BEGIN { printf \"%.6g\", (${expression}) }"
+}
+
+# ---- Convergence: ACCO first; the others get as many tokens, to a step.
+
+convergence() {
+  local algorithm seed tokens count name losses rest
+  for algorithm in ACCO DDP DPU; do
+    losses=
+    for seed in ${seeds//,/ }; do
+      name="${algorithm,,}-${seed}"
+      count="${steps}"
+      if [[ "${algorithm}" != ACCO ]]; then
+        read -r _ _ _ _ tokens < <(measure "acco-${seed}")
+        count=$((tokens / (batch * sequence_length)))
+      fi
+      run_island "${name}" "${algorithm}" "${seed}" "${count}"
+      read -r _ _ _ _ rest < <(measure "${name}")
+      losses+="${losses:+, }$(evaluate "${name}")"
+      say "convergence, ${algorithm}, seed ${seed}:" \
+        "  ${rest} tokens, validation loss ${losses##*, }"
+    done
+    figure "val_loss_${algorithm,,}" "[${losses}]"
+  done
+}
+
+# ---- Overlap: two namespaces, joined by a link of a rate that makes the
+# communication of a step 0.5, 1 and 2 times as long as its computation.
+
+readonly zone="causeway-acco-$$"
+add_network() {
+  ip netns add "${zone}-0" && ip netns add "${zone}-1" || return 1
+  ip link add "${zone##*-}a" netns "${zone}-0" type veth \
+    peer name "${zone##*-}b" netns "${zone}-1"
+  local side
+  for side in 0 1; do
+    local device="${zone##*-}a"
+    if ((side == 1)); then device="${zone##*-}b"; fi
+    ip -n "${zone}-${side}" address add "10.177.0.$((side + 1))/24" \
+      dev "${device}"
+    ip -n "${zone}-${side}" link set "${device}" up
+    ip -n "${zone}-${side}" link set lo up
+  done
+}
+# shape BITS_PER_SECOND: both directions.
+shape() {
+  local side device
+  for side in 0 1; do
+    device="${zone##*-}$( ((side == 0)) && echo a || echo b)"
+    ip netns exec "${zone}-${side}" tc qdisc replace dev "${device}" root tbf \
+      rate "$1bit" burst 256kb latency 200ms
+  done
+}
+remove_network() {
+  ip netns delete "${zone}-0" 2>/dev/null || true
+  ip netns delete "${zone}-1" 2>/dev/null || true
+}
+
+# run_apart NAME ALGORITHM STEPS: coordinator and rank 0 on one side of the
+# link, rank 1 on the other.
+run_apart() {
+  configure "${work}/$1.textproto" "$2" 1 "$3"
+  start "$1-coordinator" ip netns exec "${zone}-0" "${coordinator}" \
+    --config "${work}/$1.textproto" --state_dir "${work}/$1" \
+    --listen 127.0.0.1:7070
+  address=127.0.0.1:7070
+  leader_host=10.177.0.1
+  start_rank "$1" 0 10.177.0.1 ip netns exec "${zone}-0"
+  start_rank "$1" 1 10.177.0.2 ip netns exec "${zone}-1"
+  await_ranks
+}
+
+overlap() {
+  if ! add_network 2>"${work}/network.log"; then
+    say "overlap: skipped, it needs root: $(<"${work}/network.log")"
+    return
+  fi
+  local ratio step rate bare busy ddp hidden=() over=() speedup=() bytes limit
+  run_apart unshaped DDP 25
+  read -r step rate _ < <(measure unshaped)
+  bytes="$(exchanged_bytes)"
+  for ratio in 0.5 1 2; do
+    shape "$(calculate 'int(8 * bytes / (ratio * step))' "bytes=${bytes}" \
+      "ratio=${ratio}" "step=${step}")"
+    run_apart "ddp-${ratio}" DDP 25
+    read -r _ ddp _ < <(measure "ddp-${ratio}")
+    run_apart "acco-${ratio}" ACCO 25
+    local acco_step acco
+    read -r acco_step acco busy bare _ < <(measure "acco-${ratio}")
+    hidden+=("$(calculate '1 - bare / busy' "bare=${bare}" "busy=${busy}")")
+    # ACCO communicates twice in a step. Neither that nor computing can be
+    # faster than the link and the processors.
+    limit="$(calculate 'c > k ? c : k' \
+      "k=$(calculate '1 / rate' "rate=${rate}")" \
+      "c=$(calculate '2 * ratio * step / (speed * time)' "ratio=${ratio}" \
+        "step=${step}" "speed=${acco}" "time=${acco_step}")")"
+    over+=("$(calculate '1 / speed / limit' "speed=${acco}" \
+      "limit=${limit}")")
+    speedup+=("$(calculate 'a / d' "a=${acco}" "d=${ddp}")")
+    say "overlap, communication ${ratio} of computing:" \
+      "  ACCO ${acco} tokens/s, ${hidden[-1]} hidden" \
+      "  ACCO's time per token ${over[-1]} of the limit" \
+      "  DDP ${ddp} tokens/s"
+  done
+  local IFS=,
+  figure hidden_share "[${hidden[*]}]"
+  figure time_per_token_over_limit "[${over[*]}]"
+  figure overlap_speedup "[${speedup[*]}]"
+}
+
+# What each rank sends in a step of DDP: half of the gradients, and half of the
+# parameters.
+exchanged_bytes() {
+  local parameters
+  parameters="$(grep -oE '[0-9]+ parameters' "${work}/unshaped-rank0.log" |
+    head -n 1 | cut -d ' ' -f 1)"
+  echo $((4 * parameters))
+}
+
+# ---- Heterogeneity: one rank runs a quarter of the time.
+
+slow_down() {
+  local pid="$1"
+  (
+    while kill -CONT "${pid}" 2>/dev/null; do
+      sleep 0.02
+      kill -STOP "${pid}" 2>/dev/null || break
+      sleep 0.06
+    done
+  ) &
+}
+
+heterogeneity() {
+  local ddp acco
+  run_island slow-ddp DDP 1 25 slow
+  read -r _ ddp _ < <(measure slow-ddp)
+  run_island slow-acco ACCO 1 25 slow
+  read -r _ acco _ < <(measure slow-acco)
+  figure heterogeneous_speedup "$(calculate 'a / d' "a=${acco}" "d=${ddp}")"
+  say "heterogeneity: ACCO ${acco} tokens/s, DDP ${ddp}"
+  grep -ohE 'rank [0-9]+ is slow.*|the link .* is slow.*' \
+    "${work}/slow-ddp-rank0.log" | head -n 1 || true
+}
+
+finish_all() {
+  local code=$?
+  remove_network
+  (exit "${code}")
+  finish
+}
+
+# ---- All of it
+
+work="$(mktemp -d -t causeway-acco-XXXXXX)"
+finish_on_exit
+trap finish_all EXIT
+build_programs
+use_perl_manual
+for part in ${parts//,/ }; do
+  case "${part}" in
+    convergence | overlap | heterogeneity) "${part}" ;;
+    *) fail "there is no part '${part}'" ;;
+  esac
+done
+report="$(
+  perl -e '
+    my @fields;
+    while (my ($name, $value) = splice @ARGV, 0, 2) {
+      push @fields, "  \"$name\": $value";
+    }
+    print "{\n", join(",\n", @fields), "\n}\n"' "${figures[@]}"
+)"
+say "${report}"
+if [[ -n "${json}" ]]; then printf '%s\n' "${report}" >"${json}"; fi
