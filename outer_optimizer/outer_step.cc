@@ -62,7 +62,8 @@ absl::Status CheckOptions(const OuterStepOptions& options) {
         absl::StrFormat("outer learning rate %g and momentum %g must be finite",
                         options.learning_rate, options.momentum));
   }
-  return CheckCodecSpec(options.downlink);
+  RETURN_IF_ERROR(CheckCodecSpec(options.downlink));
+  return CheckEncodeOptions(options.downlink, options.downlink_options);
 }
 
 absl::Status CheckSize(absl::string_view name, size_t size, size_t want) {

@@ -3,7 +3,6 @@
 #include "outer_optimizer/outer_step_speed.h"
 
 #include <algorithm>
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -56,17 +55,15 @@ std::string Contribution(uint32_t seed) {
   return Encode(kSpec, values).value();
 }
 
-double SecondsOf(absl::FunctionRef<void()> work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
 }  // namespace
 
-OuterStepSpeed MeasureOuterStep(int contributions, int threads,
-                                int repetitions) {
+OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
+                                absl::FunctionRef<double()> seconds) {
+  const auto seconds_of = [&](absl::FunctionRef<void()> work) {
+    const double begin = seconds();
+    work();
+    return seconds() - begin;
+  };
   const OuterStepOptions options = {
       .learning_rate = 0.7f, .momentum = 0.9f, .downlink = kSpec};
   std::vector<std::string> encoded;
@@ -92,7 +89,7 @@ OuterStepSpeed MeasureOuterStep(int contributions, int threads,
   double step_seconds = std::numeric_limits<double>::infinity();
   double copy_seconds = step_seconds;
   for (int i = 0; i < repetitions; ++i) {
-    copy_seconds = std::min(copy_seconds, SecondsOf([&] {
+    copy_seconds = std::min(copy_seconds, seconds_of([&] {
                               pool.Run([&](int worker) {
                                 const Slice slice =
                                     SliceOf(kValues, threads, worker);
@@ -102,7 +99,7 @@ OuterStepSpeed MeasureOuterStep(int contributions, int threads,
                               });
                             }));
     step_seconds = std::min(
-        step_seconds, SecondsOf([&] {
+        step_seconds, seconds_of([&] {
           CHECK(RunOuterStep(options, state, inputs, output, pool).ok());
         }));
   }

@@ -5,6 +5,8 @@
 #ifndef OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
 #define OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
 
+#include "absl/functional/function_ref.h"
+
 namespace causeway {
 
 struct OuterStepSpeed {
@@ -21,9 +23,10 @@ struct OuterStepSpeed {
 
 // Nesterov on 16 Mi values, far beyond the caches, with contributions and
 // update in E3M0, all memory touched before. Step and memcpy (of 64 MiB)
-// alternate `repetitions` times; the fastest of each count.
-OuterStepSpeed MeasureOuterStep(int contributions, int threads,
-                                int repetitions);
+// alternate `repetitions` times; the fastest of each count. `seconds` is a
+// clock.
+OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
+                                absl::FunctionRef<double()> seconds);
 
 }  // namespace causeway
 

@@ -161,8 +161,16 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, EngineUpdateTest,
     testing::Values("",
                     "synchronization { uplink_format: BF16 "
-                    "downlink_format: BF16 }"),
-    [](const auto& info) { return info.index == 0 ? "Fp32" : "Bf16"; });
+                    "downlink_format: BF16 }",
+                    "synchronization { uplink_format: E3M0 "
+                    "downlink_format: E3M0 entropy_coding: true } "
+                    "outer_optimizer { algorithm: DELAYED_NESTEROV "
+                    "momentum_delay: 2 merge: RADIAL_DIRECTIONAL }"),
+    [](const auto& info) {
+      return info.index == 0   ? "Fp32"
+             : info.index == 1 ? "Bf16"
+                               : "E3m0DelayedRadial";
+    });
 
 TEST_F(EngineTest, PlainSgdWithUniformWeightsIsTheMeanOfTheIslands) {
   ASSERT_OK(run_.Start(TestRunConfig(
