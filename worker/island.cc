@@ -204,13 +204,18 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                            FragmentSynchronizer& synchronizer) {
   const uint64_t total_steps = joined.config().training().total_steps();
   FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
+  const std::string training =
+      absl::StrCat("training (",
+                   v1::TrainingConfig::InnerAlgorithm_Name(
+                       joined.config().training().inner_algorithm()),
+                   ")");
   std::string slowdown;
   while (!outcome.finished) {
     if (session_.view().stopping) {
       return absl::CancelledError("stopped");
     }
-    SetActivity(slowdown.empty() ? "training"
-                                 : absl::StrCat("training; ", slowdown));
+    SetActivity(slowdown.empty() ? training
+                                 : absl::StrCat(training, "; ", slowdown));
     const uint64_t step = outcome.step + 1;
     ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
     slowdown = result.slowdown;

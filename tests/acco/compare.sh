@@ -95,9 +95,9 @@ membership { min_islands: 1 }
 CONFIG
 }
 
-# start_rank NAME RANK HOST COMMAND...: rank 0 at HOST:7177 with COMMAND before
-# it.
-leader_host=127.0.0.1
+# start_rank NAME RANK HOST COMMAND...: with COMMAND before the worker; rank 0 is
+# at leader_host.
+leader_host=
 start_rank() {
   local name="$1" rank="$2" host="$3" flags=()
   shift 3
@@ -114,6 +114,7 @@ run_island() {
   local name="$1"
   configure "${work}/${name}.textproto" "$2" "$3" "$4"
   start_coordinator "${name}" "${work}/${name}.textproto"
+  leader_host=127.0.0.1
   start_rank "${name}" 0 127.0.0.1
   start_rank "${name}" 1 127.0.0.1
   if [[ "${5:-}" == slow ]]; then slow_down "${pids[-1]}"; fi
@@ -241,8 +242,11 @@ overlap() {
     return
   fi
   local ratio step rate bare busy ddp hidden=() over=() speedup=() bytes limit
+  # Computing alone, as far as there is such a thing: with ACCO nobody waits.
+  run_apart computing ACCO 25
+  read -r _ rate _ < <(measure computing)
   run_apart unshaped DDP 25
-  read -r step rate _ < <(measure unshaped)
+  read -r step _ < <(measure unshaped)
   bytes="$(exchanged_bytes)"
   for ratio in 0.5 1 2; do
     shape "$(calculate 'int(8 * bytes / (ratio * step))' "bytes=${bytes}" \

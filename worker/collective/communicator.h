@@ -53,7 +53,7 @@ struct CollectiveTimes {
     absl::Duration away;
     // How long this rank waited for it to come.
     absl::Duration wait;
-    // How long this rank then waited for its data.
+    // How long this rank then waited for its data, or for it to take ours.
     absl::Duration transfer;
     // What came from it.
     int64_t bytes = 0;

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An island of two worker processes in a run with the outer loop.
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/substitute.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// English text that every Debian system has.
+constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
+
+// $0: inner steps.
+constexpr char kConfig[] = R"pb(
+  name: "ranks"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: $0
+    batch_size: 8
+    micro_batch_size: 2
+    learning_rate: 5e-3
+    warmup_steps: 10
+    inner_algorithm: ACCO
+  }
+  synchronization {
+    inner_steps_per_round: 20
+    fragments: 3
+    overlap_steps: 2
+    mixing: 0.5
+  }
+)pb";
+
+class RanksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/causeway-test-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    directory_ = path;
+  }
+  void TearDown() override {
+    if (!HasFailure()) std::filesystem::remove_all(directory_);
+  }
+
+  // Starts a run of `steps` steps, and both ranks of its only island.
+  void Start(int steps) {
+    std::ofstream(Path("run.textproto")) << absl::Substitute(kConfig, steps);
+    coordinator_ = Run(
+        "coordinator",
+        {ProgramPath("server/causeway-coordinator"),
+         absl::StrCat("--config=", Path("run.textproto")),
+         absl::StrCat("--state_dir=", Path("state")), "--listen=127.0.0.1:0",
+         absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"});
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    // The coordinator's port is free on another address of this host.
+    const std::string port = FileText(Path("port"));
+    const std::vector<std::string> common = {
+        ProgramPath("worker/causeway-worker"),
+        absl::StrCat("--data=", kText),
+        "--threads=1",
+        "--log_seconds=0",
+        "--island_size=2",
+        absl::StrCat("--island_leader=127.0.0.2:", std::atoi(port.c_str())),
+        "--rank_host=127.0.0.1",
+        "--rank_timeout=5"};
+    std::vector<std::string> leader = common;
+    leader.push_back(absl::StrCat("--coordinator=127.0.0.1:", port));
+    leader.push_back("--island=pair");
+    std::vector<std::string> follower = common;
+    follower.push_back("--island_rank=1");
+    leader_ = Run("leader", leader);
+    follower_ = Run("follower", follower);
+  }
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+  std::unique_ptr<Process> Run(absl::string_view name,
+                               std::vector<std::string> arguments) const {
+    return std::make_unique<Process>(std::move(arguments),
+                                     Path(absl::StrCat(name, ".log")));
+  }
+
+  std::string directory_;
+  std::unique_ptr<Process> coordinator_;
+  std::unique_ptr<Process> leader_;
+  std::unique_ptr<Process> follower_;
+};
+
+TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
+  Start(60);
+  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
+  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  EXPECT_THAT(leader_->Output(), HasSubstr("step 60/60"));
+  EXPECT_THAT(leader_->Output(), HasSubstr("% hidden"));
+}
+
+TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {
+  Start(1'000'000);
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  follower_->Signal(SIGKILL);
+  EXPECT_EQ(leader_->Wait(), 1);
+  EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is dead"));
+}
+
+TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
+  Start(1'000'000);
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  leader_->Signal(SIGSTOP);
+  EXPECT_EQ(follower_->Wait(), 1);
+  EXPECT_THAT(follower_->Output(), HasSubstr("rank 0 is stuck"));
+}
+
+TEST_F(RanksTest, AFollowerEndsWithALeaderThatIsToldTo) {
+  Start(1'000'000);
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  leader_->Signal(SIGTERM);
+  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
+  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
+}
+
+}  // namespace
+}  // namespace causeway
