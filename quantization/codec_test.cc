@@ -295,6 +295,32 @@ TEST_P(CodecTest, RefusesEveryWrongLength) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST_P(CodecTest, ZerosDenormalsAndOutliersDecodeToFiniteValues) {
+  constexpr size_t kCount = 3001;
+  std::vector<float> outlier = Values(kCount);
+  outlier[kCount - 1] = 3e38f;
+  std::vector<Rounding> roundings = {Rounding::kNearest};
+  if (HasScales() && spec_.format != v1::ECQ) {
+    roundings.push_back(Rounding::kStochastic);
+  }
+  for (const Rounding rounding : roundings) {
+    const auto decoded = [&](const std::vector<float>& values) {
+      std::vector<float> got(values.size(), kNan);
+      const auto encoded = Encode(spec_, values, {.rounding = rounding});
+      EXPECT_OK(Decode(spec_, encoded.value(), absl::MakeSpan(got)));
+      return got;
+    };
+    EXPECT_THAT(decoded(std::vector<float>(kCount)), Each(0.0f));
+    EXPECT_THAT(decoded(std::vector<float>(kCount, -1e-40f)),
+                Each(AllOf(testing::Le(0.0f), testing::Ge(-1.01e-40f))));
+    const std::vector<float> got = decoded(outlier);
+    EXPECT_THAT(
+        got,
+        Each(testing::Truly([](float value) { return std::isfinite(value); })));
+    EXPECT_GT(got.back(), 2e37f);
+  }
+}
+
 TEST_P(CodecTest, RefusesNonFiniteValuesBeforeWritingAnything) {
   for (const float bad : {kInfinity, -kInfinity, kNan}) {
     for (const size_t at : {0, 1023, 1024, 2499}) {
