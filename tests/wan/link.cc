@@ -103,13 +103,11 @@ void Link::ResetCounters() {
   coordinator_.shaper.ResetCounters(now);
 }
 
-absl::Duration Link::processor_time() const {
+absl::Duration Link::processor_time() {
   clockid_t clock;
   timespec time;
   // The thread lives as long as this object, so that neither can fail.
-  CHECK_EQ(pthread_getcpuclockid(
-               const_cast<std::thread&>(thread_).native_handle(), &clock),
-           0);
+  CHECK_EQ(pthread_getcpuclockid(thread_.native_handle(), &clock), 0);
   PCHECK(clock_gettime(clock, &time) == 0);
   return absl::DurationFromTimespec(time);
 }

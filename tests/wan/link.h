@@ -68,7 +68,7 @@ class Link {
   LinkCounters counters() const;
   void ResetCounters();
   // Processor time that the link's thread has taken.
-  absl::Duration processor_time() const;
+  absl::Duration processor_time();
 
  private:
   // A device and the frames on their way to the other one.

@@ -41,6 +41,12 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
 absl::Status CheckLink(const LinkMeasurement& measured,
                        const LinkSettings& settings);
 
+// MeasureLink until CheckLink agrees, three times at most: other programs may
+// keep the processors for a part of a measurement.
+absl::StatusOr<LinkMeasurement> MeasureAndCheckLink(
+    const NetworkNamespace& island, const std::string& address, int mtu,
+    const LinkSettings& settings);
+
 }  // namespace causeway
 
 #endif  // TESTS_WAN_LINK_CHECK_H_

@@ -38,12 +38,12 @@ ShaperSettings Direction(double megabits, absl::Duration delay) {
 class LinkTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto coordinator = NetworkNamespace::Create();
-    if (absl::IsPermissionDenied(coordinator.status())) {
-      GTEST_SKIP() << coordinator.status();
-    }
-    ASSERT_OK(coordinator.status());
-    coordinator_.emplace(*std::move(coordinator));
+    const absl::Status permitted = CheckPermitted();
+    if (absl::IsPermissionDenied(permitted)) GTEST_SKIP() << permitted;
+    ASSERT_OK(permitted);
+    ASSERT_OK_AND_ASSIGN(NetworkNamespace coordinator,
+                         NetworkNamespace::Create());
+    coordinator_.emplace(std::move(coordinator));
     ASSERT_OK_AND_ASSIGN(NetworkNamespace island, NetworkNamespace::Create());
     island_.emplace(std::move(island));
     ASSERT_OK_AND_ASSIGN(NetworkNamespace::Scope scope, coordinator_->Enter());
@@ -67,9 +67,10 @@ class LinkTest : public testing::Test {
     return *std::move(link);
   }
 
-  absl::StatusOr<LinkMeasurement> Measure(const LinkSettings& settings) {
+  absl::StatusOr<LinkMeasurement> MeasureAndCheck(
+      const LinkSettings& settings) {
     absl::StatusOr<LinkMeasurement> measured =
-        MeasureLink(*island_, kCoordinatorAddress, kMtu, settings);
+        MeasureAndCheckLink(*island_, kCoordinatorAddress, kMtu, settings);
     if (measured.ok()) {
       std::cout << "up " << measured->up / 1e6 << " Mbit/s, down "
                 << measured->down / 1e6 << " Mbit/s, round trip "
@@ -87,8 +88,7 @@ TEST_F(LinkTest, TcpGetsTheRateAndTheRoundTripOfEachDirection) {
   const LinkSettings settings = {.up = Direction(10, absl::Milliseconds(20)),
                                  .down = Direction(40, absl::Milliseconds(5))};
   const std::unique_ptr<Link> link = StartLink(settings);
-  ASSERT_OK_AND_ASSIGN(const LinkMeasurement measured, Measure(settings));
-  EXPECT_OK(CheckLink(measured, settings));
+  ASSERT_OK(MeasureAndCheck(settings).status());
   EXPECT_GT(link->counters().up.bytes, 1'000'000);
   EXPECT_GT(link->counters().down.bytes, 4'000'000);
   // It sleeps between frames.
@@ -101,8 +101,8 @@ TEST_F(LinkTest, ChangesTakeEffectWhileItRuns) {
   const std::unique_ptr<Link> link = StartLink(settings);
   settings.up = Direction(20, absl::Milliseconds(30));
   link->Configure(settings);
-  ASSERT_OK_AND_ASSIGN(const LinkMeasurement measured, Measure(settings));
-  EXPECT_OK(CheckLink(measured, settings));
+  ASSERT_OK_AND_ASSIGN(const LinkMeasurement measured,
+                       MeasureAndCheck(settings));
   // And the check can fail.
   settings.up.delay = absl::Milliseconds(40);
   EXPECT_THAT(
@@ -120,8 +120,7 @@ TEST_F(LinkTest, ALinkWithLossesStillCarriesEveryByte) {
   settings.up.loss = 0.02;
   settings.up.jitter = absl::Milliseconds(2);
   const std::unique_ptr<Link> link = StartLink(settings);
-  ASSERT_OK_AND_ASSIGN(const LinkMeasurement measured, Measure(settings));
-  EXPECT_OK(CheckLink(measured, settings));
+  ASSERT_OK(MeasureAndCheck(settings).status());
   EXPECT_GT(link->counters().up.lost, 0);
   EXPECT_EQ(link->counters().down.lost, 0);
 }

@@ -160,11 +160,12 @@ int main(int argc, char** argv) {
     return causeway::UsageError(causeway::kProgram,
                                 "--scenario and --programs are needed");
   }
-  const absl::Status status = causeway::Run();
-  if (absl::IsPermissionDenied(status)) {
-    std::cerr << causeway::kProgram << ": skipped: " << status.message()
+  const absl::Status permitted = causeway::CheckPermitted();
+  if (absl::IsPermissionDenied(permitted)) {
+    std::cerr << causeway::kProgram << ": skipped: " << permitted.message()
               << " (this needs root, outside of most containers)\n";
     return causeway::kSkipped;
   }
-  return causeway::ExitCode(causeway::kProgram, status);
+  return causeway::ExitCode(causeway::kProgram,
+                            permitted.ok() ? causeway::Run() : permitted);
 }

@@ -6,17 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "glog/logging.h"
 #include "tests/wan/scenario.h"
 
 namespace causeway {
-namespace {
-
-// Other programs may have kept the processors for a part of a measurement.
-constexpr int kCheckRetries = 2;
-
-}  // namespace
-
 absl::StatusOr<Network> Network::Create(const wan::Scenario& scenario,
                                         const wan::Network& network,
                                         uint64_t seed, const Clock& now) {
@@ -66,30 +58,18 @@ absl::StatusOr<Network::Island> Network::MakeIsland(int index, uint64_t seed,
 absl::StatusOr<std::vector<LinkMeasurement>> Network::Check() const {
   std::vector<LinkMeasurement> measurements;
   for (const Island& island : islands_) {
-    absl::StatusOr<LinkMeasurement> measured = CheckIsland(island);
-    for (int retry = 0; retry < kCheckRetries; ++retry) {
-      if (!absl::IsFailedPrecondition(measured.status())) break;
-      LOG(WARNING) << measured.status().message() << "; measuring again";
-      measured = CheckIsland(island);
+    const absl::StatusOr<LinkMeasurement> measured =
+        MeasureAndCheckLink(island.inside, island.coordinator_address,
+                            static_cast<int>(network_->mtu()), island.settings);
+    if (!measured.ok()) {
+      return absl::Status(
+          measured.status().code(),
+          absl::StrCat("the link of island ", island.name, " on network \"",
+                       network_->name(), "\": ", measured.status().message()));
     }
-    RETURN_IF_ERROR(measured.status());
     measurements.push_back(*measured);
   }
   return measurements;
-}
-
-absl::StatusOr<LinkMeasurement> Network::CheckIsland(
-    const Island& island) const {
-  const absl::StatusOr<LinkMeasurement> measured =
-      MeasureLink(island.inside, island.coordinator_address,
-                  static_cast<int>(network_->mtu()), island.settings);
-  const absl::Status status =
-      measured.ok() ? CheckLink(*measured, island.settings) : measured.status();
-  if (status.ok()) return measured;
-  return absl::Status(
-      status.code(),
-      absl::StrCat("the link of island ", island.name, " on network \"",
-                   network_->name(), "\": ", status.message()));
 }
 
 void Network::Advance(absl::Duration elapsed) {

@@ -41,9 +41,8 @@ class Network {
                                         const wan::Network& network,
                                         uint64_t seed, const Clock& now);
 
-  // MeasureLink and CheckLink of every link, one after the other, in the order
-  // of islands(), up to three times each if the machine was too busy. An error
-  // names the island.
+  // MeasureAndCheckLink of every link, one after the other, in the order of
+  // islands(). An error names the island.
   absl::StatusOr<std::vector<LinkMeasurement>> Check() const;
 
   // Makes the links what they are `elapsed` after the start of the run.
@@ -59,7 +58,6 @@ class Network {
   Network(const wan::Scenario& scenario, const wan::Network& network)
       : scenario_(&scenario), network_(&network) {}
 
-  absl::StatusOr<LinkMeasurement> CheckIsland(const Island& island) const;
   // Sets up the namespace of the calling thread.
   absl::Status PrepareNamespace() const;
   absl::StatusOr<Island> MakeIsland(int index, uint64_t seed,

@@ -147,4 +147,16 @@ absl::StatusOr<Descriptor> OpenTap(const std::string& name,
   return tap;
 }
 
+absl::Status CheckPermitted() {
+  const absl::Status status = []() -> absl::Status {
+    ASSIGN_OR_RETURN(const NetworkNamespace inside, NetworkNamespace::Create());
+    ASSIGN_OR_RETURN(const NetworkNamespace::Scope scope, inside.Enter());
+    return OpenTap("probe", "10.77.0.1", 1500).status();
+  }();
+  // Containers have no /dev/net/tun.
+  return absl::IsNotFound(status)
+             ? absl::PermissionDeniedError(status.message())
+             : status;
+}
+
 }  // namespace causeway

@@ -72,6 +72,10 @@ absl::StatusOr<std::string> CongestionControl();
 absl::StatusOr<Descriptor> OpenTap(const std::string& name,
                                    const std::string& address, int mtu);
 
+// PERMISSION_DENIED, with the reason, if this process may not make namespaces
+// with TAP devices in them. Leaves nothing behind.
+absl::Status CheckPermitted();
+
 }  // namespace causeway
 
 #endif  // TESTS_WAN_NETWORK_NAMESPACE_H_

@@ -68,9 +68,9 @@ struct TrialResult {
   absl::Duration emulator_processor_time;
 };
 
-// Blocks until the run is finished. The calling thread must be in the network
-// namespace that is to be the coordinator's, and be the one that all threads
-// were started by. Whatever it started has ended when it returns.
+// Blocks until the run is finished. To be called on the main thread, with which
+// the processes would be killed, in the network namespace that is to be the
+// coordinator's. Whatever it started has ended when it returns.
 //   PERMISSION_DENIED    this process may not make namespaces.
 //   FAILED_PRECONDITION  a link is not what it is set to be.
 //   DEADLINE_EXCEEDED    the run took longer than the scenario allows.
