@@ -5,6 +5,7 @@
 // thread.
 //
 //   bazel run //quantization:codec_benchmark
+#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <string>
 
 #include "benchmark/benchmark.h"
@@ -14,6 +15,12 @@ namespace causeway {
 namespace {
 
 constexpr int kRepetitions = 9;
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 CodecSpec SpecOf(const benchmark::State& state) {
   return {.format = static_cast<v1::Format>(state.range(0)),
@@ -40,7 +47,7 @@ void Report(benchmark::State& state, const CodecSpec& spec,
 void Encode(benchmark::State& state, const EncodeOptions& options) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureEncode(spec, options, kRepetitions));
+    Report(state, spec, MeasureEncode(spec, options, kRepetitions, Seconds));
   }
 }
 
@@ -53,7 +60,7 @@ void BM_EncodeStochastically(benchmark::State& state) {
 void BM_DecodeAccumulate(benchmark::State& state) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureDecodeAccumulate(spec, kRepetitions));
+    Report(state, spec, MeasureDecodeAccumulate(spec, kRepetitions, Seconds));
   }
 }
 

@@ -11,9 +11,8 @@ CodecSpec SpecOfFormat(v1::Format format,
                     .block_size = config.block_size(),
                     .entropy_coded = true};
   // Formats without codes to compress are sent as they are.
-  spec.entropy_coded =
-      (config.entropy_coding() && CheckCodecSpec(spec).ok()) ||
-      format == v1::ECQ;
+  spec.entropy_coded = (config.entropy_coding() && CheckCodecSpec(spec).ok()) ||
+                       format == v1::ECQ;
   return spec;
 }
 

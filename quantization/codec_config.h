@@ -14,8 +14,8 @@
 
 namespace causeway {
 
-// Contributions, islands to coordinator. `seed` is that of the contribution, for
-// stochastic rounding.
+// Contributions, islands to coordinator. `seed` is that of the contribution,
+// for stochastic rounding.
 CodecSpec UplinkSpec(const v1::SynchronizationConfig& config);
 EncodeOptions UplinkOptions(const v1::SynchronizationConfig& config,
                             uint64_t seed);

@@ -3,7 +3,6 @@
 #include "quantization/codec_speed.h"
 
 #include <algorithm>
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstring>
 #include <limits>
 #include <random>
@@ -19,25 +18,22 @@ namespace {
 // 256 MiB of values.
 constexpr size_t kValues = 64 << 20;
 
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // The shortest of what was timed.
 class Shortest {
  public:
+  explicit Shortest(absl::FunctionRef<double()> clock) : clock_(clock) {}
+
   template <typename Function>
   void Time(const Function& function) {
-    const double start = Seconds();
+    const double start = clock_();
     function();
     benchmark::ClobberMemory();
-    seconds_ = std::min(seconds_, Seconds() - start);
+    seconds_ = std::min(seconds_, clock_() - start);
   }
   double seconds() const { return seconds_; }
 
  private:
+  const absl::FunctionRef<double()> clock_;
   double seconds_ = std::numeric_limits<double>::infinity();
 };
 
@@ -61,11 +57,11 @@ const std::vector<float>& GaussianValues() {
 }  // namespace
 
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
-                         int repetitions) {
+                         int repetitions, absl::FunctionRef<double()> seconds) {
   const std::vector<float>& values = GaussianValues();
   std::string buffer(MaxEncodedBytes(spec, kValues), 'x');
-  Shortest sweep;
-  Shortest encode;
+  Shortest sweep(seconds);
+  Shortest encode(seconds);
   CodecSpeed speed = {.values = kValues};
   for (int i = 0; i < repetitions; ++i) {
     sweep.Time([&] {
@@ -82,14 +78,15 @@ CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
   return speed;
 }
 
-CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions) {
+CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
+                                   absl::FunctionRef<double()> seconds) {
   const std::string encoded = Encode(spec, GaussianValues()).value();
   const auto decoder = OpenDecoder(spec, encoded, kValues).value();
   const auto cursor = decoder->NewCursor();
   std::vector<float> accumulator(kValues, 1.0f);
   std::vector<float> copy(kValues, 1.0f);
-  Shortest copying;
-  Shortest decoding;
+  Shortest copying(seconds);
+  Shortest decoding(seconds);
   for (int i = 0; i < repetitions; ++i) {
     copying.Time([&] {
       std::memcpy(copy.data(), GaussianValues().data(), 4 * kValues);

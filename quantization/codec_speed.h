@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The speed of the codecs beside that of memory, for benchmarks: one thread,
-// 256 MiB of Gaussian values, everything touched before.
+// 256 MiB of Gaussian values, everything touched before. `seconds` is a clock.
 #ifndef QUANTIZATION_CODEC_SPEED_H_
 #define QUANTIZATION_CODEC_SPEED_H_
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "quantization/codec.h"
 #include "quantization/encode_options.h"
 
@@ -28,12 +29,13 @@ struct CodecSpeed {
 // ratio = time of the sweep / time of the encode: 1 is as fast as reading alone
 // can be.
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
-                         int repetitions);
+                         int repetitions, absl::FunctionRef<double()> seconds);
 
 // Reference: memcpy of the values. ratio = bytes moved per second (encoding and
 // accumulator read, accumulator written) / bytes moved per second by memcpy
 // (read and written).
-CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions);
+CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
+                                   absl::FunctionRef<double()> seconds);
 
 }  // namespace causeway
 

@@ -12,8 +12,8 @@
 // the values, so that formats too coarse for single contributions still follow
 // them over time. A decay below 1 forgets old errors.
 //
-// Sources: Seide et al., "1-Bit Stochastic Gradient Descent" (Interspeech 2014);
-// Karimireddy et al., arXiv 1901.09847. decay 0.95 in SparseLoCo (arXiv
+// Sources: Seide et al., "1-Bit Stochastic Gradient Descent" (Interspeech
+// 2014); Karimireddy et al., arXiv 1901.09847. decay 0.95 in SparseLoCo (arXiv
 // 2508.15706).
 #ifndef QUANTIZATION_ERROR_FEEDBACK_H_
 #define QUANTIZATION_ERROR_FEEDBACK_H_

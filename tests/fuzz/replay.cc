@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzz target on files instead of under a fuzzer: the committed corpus is
-// a test of every build, with any compiler and sanitizer.
+// Runs a fuzz target on files instead of under a fuzzer: the committed corpus
+// is a test of every build, with any compiler and sanitizer.
 //
 //   replay FILE|DIRECTORY...
 #include <algorithm>

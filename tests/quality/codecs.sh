@@ -33,16 +33,16 @@ USAGE
 }
 
 # name, fields of the configuration's `synchronization`. The last ones send less
-# than is needed to follow a pseudo-gradient and rely on error feedback; the
-# coordinator feeds its own errors back in any lossy format.
+# than single pseudo-gradients need and rely on error feedback; the coordinator
+# feeds its own errors back in any lossy format.
 readonly FORMATS='
 fp32      uplink_format: FP32 downlink_format: FP32
 bf16      uplink_format: BF16 downlink_format: BF16
 int8      uplink_format: INT8 downlink_format: INT8 entropy_coding: true
 int4      uplink_format: INT4 downlink_format: INT4 entropy_coding: true
-nf4       uplink_format: NF4 downlink_format: NF4 entropy_coding: true
 e3m0      uplink_format: E3M0 downlink_format: E3M0 entropy_coding: true
 ecq       uplink_format: ECQ downlink_format: ECQ
+ecq_ef    uplink_format: ECQ downlink_format: ECQ error_feedback: 1
 int2      uplink_format: INT2 downlink_format: INT2 error_feedback: 1
 ecq_2     uplink_format: ECQ downlink_format: ECQ ecq_bits: 2 error_feedback: 1
 ecq_1.5   uplink_format: ECQ downlink_format: ECQ ecq_bits: 1.5 error_feedback: 1

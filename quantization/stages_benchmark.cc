@@ -53,9 +53,9 @@ void MeasureCodecs(int repetitions, Figures& figures) {
         std::pair("int4", v1::INT4)}) {
     const CodecSpec spec = {.format = format};
     figures.Add(absl::StrCat("encode_", name, "_ratio"),
-                MeasureEncode(spec, {}, repetitions).ratio);
+                MeasureEncode(spec, {}, repetitions, Seconds).ratio);
     figures.Add(absl::StrCat("decode_accumulate_", name, "_ratio"),
-                MeasureDecodeAccumulate(spec, repetitions).ratio);
+                MeasureDecodeAccumulate(spec, repetitions, Seconds).ratio);
   }
 }
 
