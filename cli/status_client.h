@@ -31,8 +31,8 @@ struct StatusSnapshot {
 class StatusClient {
  public:
   // `address` as gRPC takes it: "host:port", "unix:path"; `credentials` as
-  // transport/credentials.h makes them. Connects on the first call, and again
-  // after a coordinator was restarted.
+  // common/transport/credentials.h makes them. Connects on the first call, and
+  // again after a coordinator was restarted.
   explicit StatusClient(std::string address,
                         const std::shared_ptr<grpc::ChannelCredentials>&
                             credentials = grpc::InsecureChannelCredentials());

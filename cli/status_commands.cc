@@ -14,7 +14,7 @@
 #include "cli/human.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
-#include "transport/credentials.h"
+#include "common/transport/credentials.h"
 
 namespace causeway {
 namespace {

@@ -7,7 +7,7 @@
 // Sender:    *header.mutable_object() = DescribeEncoding(spec, size, encoded);
 // Receiver:  RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
 //            ... allocate header.object().encoded_bytes(), take the chunks
-//            (quantization/chunk.h) ...
+//            (common/transport/chunk.h) ...
 //            RETURN_IF_ERROR(VerifyEncoding(header.object(), encoded, digest));
 //
 // A sender that still encodes sends an open description, which says how the

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "quantization/chunk.h"
 #include "quantization/encoded_object.h"
 #include "server/coordinator_session.h"
-#include "transport/chunk_message.h"
 
 namespace causeway {
 namespace {

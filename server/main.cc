@@ -21,10 +21,10 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/termination.h"
+#include "common/transport/credentials.h"
 #include "glog/logging.h"
 #include "server/engine.h"
 #include "server/server.h"
-#include "transport/credentials.h"
 
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");

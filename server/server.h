@@ -25,8 +25,8 @@ namespace causeway {
 class CoordinatorServer {
  public:
   // Listens on `address` (host:port; port 0 takes a free one). `engine`
-  // outlives the server. `credentials` as transport/credentials.h makes them;
-  // plain text, without authentication, is for trusted networks only.
+  // outlives the server. `credentials` as common/transport/credentials.h makes
+  // them; plain text, without authentication, is for trusted networks only.
   //   UNAVAILABLE  the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const std::string& address,

@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "common/transport/chunk.h"
 #include "proto/fragment.pb.h"
-#include "quantization/chunk.h"
 #include "server/buffer_pool.h"
 #include "server/round.h"
 

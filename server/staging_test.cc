@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_matchers.h"
+#include "common/transport/chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/chunk.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 

@@ -14,12 +14,12 @@
 #include "absl/time/clock.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "quantization/chunk.h"
 #include "quantization/encoded_object.h"
-#include "transport/chunk_message.h"
 #include "worker/sync/bulk_stream.h"
 
 namespace causeway {

@@ -18,7 +18,7 @@ namespace causeway {
 struct GrpcCoordinatorClientOptions {
   // host:port.
   std::string address;
-  // As transport/credentials.h makes them.
+  // As common/transport/credentials.h makes them.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
       grpc::InsecureChannelCredentials();
   // Deadline of calls that carry no bulk data.

@@ -12,16 +12,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status_matchers.h"
+#include "common/transport/chunk.h"
+#include "common/transport/credentials.h"
+#include "common/transport/test_certificates.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/chunk.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strip_layout.h"
 #include "server/engine_driver.h"
 #include "server/server.h"
-#include "transport/credentials.h"
-#include "transport/test_certificates.h"
 
 namespace causeway {
 namespace {

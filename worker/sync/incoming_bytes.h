@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/chunk.h"
+#include "common/transport/chunk.h"
 
 namespace causeway {
 

@@ -15,12 +15,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
 #include "glog/logging.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "proto/coordinator.pb.h"
-#include "quantization/chunk.h"
-#include "transport/chunk_message.h"
 
 namespace causeway {
 namespace {

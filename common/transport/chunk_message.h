@@ -17,17 +17,17 @@
 //                v1::FetchUpdateResponse::kChunkFieldNumber;
 //
 // The protobuf encoding: https://protobuf.dev/programming-guides/encoding.
-#ifndef TRANSPORT_CHUNK_MESSAGE_H_
-#define TRANSPORT_CHUNK_MESSAGE_H_
+#ifndef COMMON_TRANSPORT_CHUNK_MESSAGE_H_
+#define COMMON_TRANSPORT_CHUNK_MESSAGE_H_
 
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/transport/chunk.h"
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "quantization/chunk.h"
 
 namespace causeway {
 
@@ -61,4 +61,4 @@ absl::Status ParseByteBuffer(grpc::ByteBuffer& buffer,
 
 }  // namespace causeway
 
-#endif  // TRANSPORT_CHUNK_MESSAGE_H_
+#endif  // COMMON_TRANSPORT_CHUNK_MESSAGE_H_

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/chunk.h"
+#include "common/transport/chunk.h"
 
 #include <algorithm>
 #include <cstring>

@@ -15,8 +15,8 @@
 //   FAILED_PRECONDITION  a certificate is not valid at `now`.
 //   NOT_FOUND, ...       a file cannot be read.
 // Every message names the flag and the file.
-#ifndef TRANSPORT_CREDENTIALS_H_
-#define TRANSPORT_CREDENTIALS_H_
+#ifndef COMMON_TRANSPORT_CREDENTIALS_H_
+#define COMMON_TRANSPORT_CREDENTIALS_H_
 
 #include <memory>
 #include <string>
@@ -55,4 +55,4 @@ MakeChannelCredentials(const ClientTlsFiles& files, absl::Time now);
 
 }  // namespace causeway
 
-#endif  // TRANSPORT_CREDENTIALS_H_
+#endif  // COMMON_TRANSPORT_CREDENTIALS_H_

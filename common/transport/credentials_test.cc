@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/credentials.h"
+#include "common/transport/credentials.h"
 
 #include <functional>
 #include <memory>
@@ -13,10 +13,10 @@
 #include "absl/time/time.h"
 #include "common/file.h"
 #include "common/status_matchers.h"
+#include "common/transport/test_certificates.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "transport/test_certificates.h"
 
 namespace causeway {
 namespace {

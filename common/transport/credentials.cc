@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/credentials.h"
+#include "common/transport/credentials.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/chunk_message.h"
+#include "common/transport/chunk_message.h"
 
 #include <algorithm>
 #include <set>

@@ -3,7 +3,8 @@
 //
 // Byte streams in chunks: cutting an object into chunks, and putting them
 // together again, in order, bounded and checked. Bytes are not copied but by
-// the assembler; v1::Chunk is how a chunk travels (transport/chunk_message.h).
+// the assembler; v1::Chunk is how a chunk travels
+// (common/transport/chunk_message.h).
 //
 // Sender:    for (offset = 0; offset < object.size();
 //                 offset += chunk.size()) {
@@ -15,8 +16,8 @@
 //                assembler.digest() == expected) ...
 //
 // A transfer that broke off goes on from ChunkAssembler::next_offset().
-#ifndef QUANTIZATION_CHUNK_H_
-#define QUANTIZATION_CHUNK_H_
+#ifndef COMMON_TRANSPORT_CHUNK_H_
+#define COMMON_TRANSPORT_CHUNK_H_
 
 #include <cstdint>
 #include <string>
@@ -80,4 +81,4 @@ class ChunkAssembler {
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_CHUNK_H_
+#endif  // COMMON_TRANSPORT_CHUNK_H_
