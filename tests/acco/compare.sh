@@ -85,7 +85,7 @@ training {
   total_steps: $4
   batch_size: ${batch}
   micro_batch_size: ${micro_batch}
-  learning_rate: 2e-3
+  learning_rate: 6e-4
   warmup_steps: $(($4 / 10))
   inner_algorithm: $2
 }
