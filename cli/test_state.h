@@ -38,7 +38,12 @@ inline constexpr char kTestConfig[] = R"pb(
     rope_theta: 5000
   }
   training { total_steps: 100 batch_size: 2 }
-  synchronization { inner_steps_per_round: 10 fragments: 2 }
+  synchronization {
+    inner_steps_per_round: 10
+    fragments: 2
+    uplink_format: FP32
+    downlink_format: FP32
+  }
 )pb";
 
 // Writes the state of a run whose model has these parameters: fragment 0 at

@@ -52,7 +52,10 @@ v1::RunConfig Config() {
   model.set_kv_heads(1);
   model.set_vocab_size(5);
   config.mutable_training()->set_total_steps(40);
-  config.mutable_synchronization()->set_inner_steps_per_round(10);
+  v1::SynchronizationConfig& sync = *config.mutable_synchronization();
+  sync.set_inner_steps_per_round(10);
+  sync.set_uplink_format(v1::FP32);
+  sync.set_downlink_format(v1::FP32);
   return config;
 }
 

@@ -177,6 +177,8 @@ class CoordinatorDriver {
     membership.set_grace_seconds(absl::ToDoubleSeconds(kGrace));
     membership.set_lease_seconds(absl::ToDoubleSeconds(kLease));
     config.mutable_data()->set_shards(2);
+    config.mutable_synchronization()->set_uplink_format(v1::FP32);
+    config.mutable_synchronization()->set_downlink_format(v1::FP32);
     v1::FragmentPlan plan;
     std::vector<uint64_t> send_offsets;
     for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {

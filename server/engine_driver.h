@@ -51,7 +51,12 @@ inline v1::RunConfig TestRunConfig(const std::string& more = "") {
           sequence_length: 8
         }
         training { total_steps: 30 batch_size: 1 }
-        synchronization { inner_steps_per_round: 10 fragments: 2 }
+        synchronization {
+          inner_steps_per_round: 10
+          fragments: 2
+          uplink_format: FP32
+          downlink_format: FP32
+        }
         membership { min_islands: 2 max_islands: 3 quorum: 1 }
       )pb",
       "test.textproto");

@@ -40,7 +40,12 @@ constexpr char kConfig[] = R"pb(
     sequence_length: 8
   }
   training { total_steps: 100 batch_size: 2 }
-  synchronization { inner_steps_per_round: 10 fragments: 2 }
+  synchronization {
+    inner_steps_per_round: 10
+    fragments: 2
+    uplink_format: FP32
+    downlink_format: FP32
+  }
   membership { min_islands: 3 }
 )pb";
 

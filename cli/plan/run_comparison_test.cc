@@ -38,7 +38,12 @@ StatusSnapshot Status() {
             sequence_length: 32
           }
           training { batch_size: 4 }
-          synchronization { inner_steps_per_round: 10 fragments: 2 }
+          synchronization {
+            inner_steps_per_round: 10
+            fragments: 2
+            uplink_format: FP32
+            downlink_format: FP32
+          }
           membership { min_islands: 2 }
         }
         parameters: 1000

@@ -90,7 +90,11 @@ training {
   inner_algorithm: $2
 }
 outer_optimizer { algorithm: SGD learning_rate: 1 }
-synchronization { inner_steps_per_round: $4 }
+synchronization {
+  inner_steps_per_round: $4
+  uplink_format: FP32
+  downlink_format: FP32
+}
 membership { min_islands: 1 }
 CONFIG
 }

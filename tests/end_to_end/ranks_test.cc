@@ -50,6 +50,8 @@ constexpr char kConfig[] = R"pb(
     fragments: 3
     overlap_steps: 2
     mixing: 0.5
+    uplink_format: FP32
+    downlink_format: FP32
   }
 )pb";
 

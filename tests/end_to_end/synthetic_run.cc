@@ -50,7 +50,11 @@ v1::RunConfig SyntheticConfig() {
                        }
                        training { total_steps: 30 batch_size: 1 }
                        outer_optimizer { learning_rate: 0.5 momentum: 0.5 }
-                       synchronization { inner_steps_per_round: 10 }
+                       synchronization {
+                         inner_steps_per_round: 10
+                         uplink_format: FP32
+                         downlink_format: FP32
+                       }
                        membership {
                          min_islands: 2
                          lease_seconds: 1.5

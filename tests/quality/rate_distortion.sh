@@ -111,7 +111,7 @@ draw() {
           $p->{fixed_bits}, $p->{format} =~ s/_/ /gr), "\n";
       }
     }
-    print join " ", @data;' "${work}" <"$1" >"${work}/panels"
+    print join(" ", @data), "\n";' "${work}" <"$1" >"${work}/panels"
   local panels columns
   read -r -a panels <"${work}/panels"
   columns=$((${#panels[@]} > 1 ? 2 : 1))
@@ -120,6 +120,7 @@ draw() {
 set terminal svg size 980,760 font "sans-serif,12" background "#ffffff"
 set output "${plot}"
 set multiplot layout $(((${#panels[@]} + 1) / 2)),${columns}
+set datafile separator "\t"
 set logscale y
 set format y "10^{%T}"
 set xrange [0:9]
@@ -142,7 +143,10 @@ plot "${work}/${panel}.ecq" using 1:2 with linespoints pt 7 ps 0.4 lw 1.5 \
   "${work}/${panel}.formats" using 1:2 with points pt 7 ps 0.8 \
     lc rgb "#d62728" title "formats, entropy coded", \
   "" using 3:2 with points pt 6 ps 0.8 lc rgb "#888888" title "as they are", \
-  "" using 1:2:4 with labels font ",9" offset 0.8,0.6 left notitle
+  "" using (strcol(4) eq "NF4" ? NaN : \$1):2:4 with labels font ",9" \
+    offset 0.8,0.6 left notitle, \
+  "" using (strcol(4) eq "NF4" ? \$1 : NaN):2:4 with labels font ",9" \
+    offset 0.8,-0.6 left notitle
 PLOT
     done
   } >"${work}/plot.gnuplot"
