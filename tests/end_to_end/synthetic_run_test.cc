@@ -16,6 +16,7 @@
 #include "common/model_layout.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
@@ -254,6 +255,63 @@ TEST(SyntheticRunTest, ARestartedCoordinatorContinuesTheRun) {
   EXPECT_THAT(*coordinator->Parameters(),
               Pointwise(FloatNear(2e-5f), Simulate(config, {1, -3})));
 }
+
+struct Wire {
+  const char* name;
+  // Fields of the configuration's `synchronization`.
+  const char* fields;
+  // How far rounding may lead: root mean square of the difference from exact
+  // transport, relative to that of the distance to the start.
+  double tolerance;
+};
+
+double Distance(const std::vector<float>& left,
+                const std::vector<float>& right) {
+  double sum = 0;
+  for (size_t i = 0; i < left.size(); ++i) {
+    sum += std::pow(left[i] - right[i], 2);
+  }
+  return std::sqrt(sum / static_cast<double>(left.size()));
+}
+
+class WireTest : public testing::TestWithParam<Wire> {};
+
+// Whatever is lost on the way is lost for all alike: islands and coordinator
+// end with the same bits, near what exact transport gives.
+TEST_P(WireTest, EverybodyHoldsTheSameBits) {
+  const v1::RunConfig exact = SyntheticConfig();
+  v1::RunConfig config = exact;
+  ASSERT_TRUE(google::protobuf::TextFormat::MergeFromString(
+      GetParam().fields, config.mutable_synchronization()));
+  std::vector<std::vector<float>> locals;
+  const std::vector<float> global = RunTwoIslands(config, &locals);
+  EXPECT_EQ(locals[0], global);
+  EXPECT_EQ(locals[1], global);
+  const std::vector<float> expected = Simulate(exact, {1, -3});
+  const std::vector<float> start =
+      InitialParameters(MakeModelLayout(config.model()), config.seed());
+  EXPECT_NE(global, expected);
+  EXPECT_LT(Distance(global, expected),
+            GetParam().tolerance * Distance(start, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, WireTest,
+    testing::Values(
+        Wire{"E3m0", "uplink_format: E3M0 downlink_format: E3M0", 0.3},
+        Wire{"Int4EntropyCoded",
+             "uplink_format: INT4 downlink_format: INT4 entropy_coding: true",
+             0.1},
+        Wire{"EcqWithErrorFeedback",
+             "uplink_format: ECQ downlink_format: ECQ error_feedback: 1", 0.2},
+        Wire{"Int2WithErrorFeedback",
+             "uplink_format: INT2 downlink_format: INT8 error_feedback: 1",
+             0.5},
+        Wire{"StochasticInt8",
+             "uplink_format: INT8 downlink_format: BF16 "
+             "uplink_rounding: STOCHASTIC block_size: 64",
+             0.05}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(SyntheticRunTest, AJoinerTakesPartFromItsFirstFullWindow) {
   v1::RunConfig config = SyntheticConfig();
