@@ -53,14 +53,6 @@ HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
   }
 }
 
-void ScaleKernel(float weight, float* values, size_t count) {
-  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
-    const auto product =
-        hn::Mul(hn::Set(tag, weight), hn::LoadU(tag, values + i));
-    hn::StoreU(hn::Add(hn::Zero(tag), product), tag, values + i);
-  });
-}
-
 double SumOfSquaresKernel(const float* values, size_t count) {
   constexpr size_t kPartialSums = 32;
   // Four chains of additions hide each other's latency.
@@ -186,14 +178,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace causeway {
 
-HWY_EXPORT(ScaleKernel);
 HWY_EXPORT(SumOfSquaresKernel);
 HWY_EXPORT(MakeChangeKernel);
 HWY_EXPORT(ApplyDecodedKernel);
-
-void Scale(float weight, float* values, size_t count) {
-  HWY_DYNAMIC_DISPATCH(ScaleKernel)(weight, values, count);
-}
 
 double SumOfSquares(const float* values, size_t count) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernel)(values, count);

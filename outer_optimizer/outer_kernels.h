@@ -20,9 +20,6 @@ namespace causeway {
 // Bytes.
 inline constexpr size_t kStreamAlignment = 64;
 
-// value = 0 + weight * value
-void Scale(float weight, float* values, size_t count);
-
 // The sum of squares in double: 32 partial sums, partial sum j over the values
 // i with i mod 32 = j in order, then added in order of j.
 double SumOfSquares(const float* values, size_t count);

@@ -82,20 +82,6 @@ TEST_P(OuterKernelsTest, SumOfSquaresCannotOverflow) {
   EXPECT_LT(SumOfSquares(values.data(), values.size()), 1e80);
 }
 
-TEST_P(OuterKernelsTest, ScaleMultipliesFromPositiveZero) {
-  for (size_t count = 0; count <= kMost; ++count) {
-    std::vector<float> got = Values(kMost, 2);
-    if (count > 0) got[count - 1] = -0.0f;
-    std::vector<float> want = got;
-    Scale(0.3f, got.data(), count);
-    for (size_t i = 0; i < count; ++i) {
-      const float product = 0.3f * want[i];
-      want[i] = 0.0f + product;
-    }
-    ASSERT_EQ(Bits(got), Bits(want)) << count;
-  }
-}
-
 // `count` values at a multiple of kStreamAlignment, or one value after it.
 class Array {
  public:

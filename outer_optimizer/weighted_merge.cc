@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "glog/logging.h"
-#include "outer_optimizer/outer_kernels.h"
 
 namespace causeway {
 
@@ -14,7 +13,9 @@ static_assert(kStripValues % WeightedMerge::kTileValues == 0);
 
 WeightedMerge::WeightedMerge(const Contributions& contributions,
                              const MergeWeights& weights)
-    : weights_(weights), decoded_(weights.tensors.empty() ? 0 : kTileValues) {
+    : weights_(weights),
+      sum_(NewSumCursor(contributions)),
+      decoded_(weights.tensors.empty() ? 0 : kTileValues) {
   CHECK_EQ(weights.shares.size(), contributions.size());
   CHECK_EQ(weights.tensor_weights.size(),
            weights.tensors.size() * contributions.size());
@@ -42,11 +43,7 @@ void WeightedMerge::Sum(uint64_t begin, absl::Span<float> merged) {
   CHECK_LE(merged.size(), kTileValues);
   const uint64_t end = begin + merged.size();
   if (const Run run = RunAt(begin); run.end >= end) {
-    cursors_[0]->Decode(begin, merged);
-    Scale(run.weights[0], merged.data(), merged.size());
-    for (size_t i = 1; i < cursors_.size(); ++i) {
-      cursors_[i]->DecodeAccumulate(begin, run.weights[i], merged);
-    }
+    sum_->Sum(begin, {run.weights, cursors_.size()}, merged);
     return;
   }
   std::fill(merged.begin(), merged.end(), 0.0f);

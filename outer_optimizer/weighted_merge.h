@@ -72,8 +72,10 @@ class WeightedMerge {
   Run RunAt(uint64_t begin) const;
 
   const MergeWeights& weights_;
+  const std::unique_ptr<SumCursor> sum_;
+  // For tiles with several weights.
   std::vector<std::unique_ptr<DecodeCursor>> cursors_;
-  // One contribution's values of a tile with several weights.
+  // One contribution's values of such a tile.
   std::vector<float> decoded_;
 };
 

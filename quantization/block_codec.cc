@@ -3,6 +3,8 @@
 #include "quantization/block_codec.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/status_macros.h"
@@ -38,6 +40,8 @@ struct Layout {
   BlockFormat format;
   uint32_t block_size;
   uint64_t values;
+
+  friend bool operator==(const Layout&, const Layout&) = default;
 };
 
 // A piece outside the vector is our own bug.
@@ -117,6 +121,9 @@ class BlockCursor final : public DecodeCursor {
         });
   }
 
+  const Layout& layout() const { return layout_; }
+  absl::string_view encoded() const { return encoded_; }
+
   absl::Status CheckFinite() const {
     for (uint64_t strip = 0; strip < StripCount(layout_.values); ++strip) {
       const uint64_t begin = strip * kStripValues;
@@ -151,8 +158,43 @@ class BlockDecoder final : public Decoder {
   }
   absl::Status CheckFinite() const override { return cursor_.CheckFinite(); }
 
+  const Layout& layout() const { return cursor_.layout(); }
+  absl::string_view encoded() const { return cursor_.encoded(); }
+
  private:
   const BlockCursor cursor_;
+};
+
+class BlockSumCursor final : public SumCursor {
+ public:
+  BlockSumCursor(const Layout& layout, std::vector<absl::string_view> encoded)
+      : layout_(layout),
+        planes_(layout.format, layout.block_size, {}),
+        encoded_(std::move(encoded)),
+        terms_(encoded_.size()) {}
+
+  void Sum(uint64_t begin, absl::Span<const float> weights,
+           absl::Span<float> sum) override {
+    CheckPiece(begin, sum.size(), layout_.values);
+    CHECK_EQ(weights.size(), terms_.size());
+    ForEachStripPart(begin, sum.size(), [&](uint64_t part, uint64_t count) {
+      const uint64_t scale_at = layout_.ScaleAt(part);
+      const uint64_t code_at = layout_.CodeAt(part);
+      for (size_t i = 0; i < terms_.size(); ++i) {
+        terms_[i] = {.scales = encoded_[i].data() + scale_at,
+                     .codes = encoded_[i].data() + code_at,
+                     .weight = weights[i]};
+      }
+      planes_.DecodeSum(terms_, sum.subspan(part - begin, count));
+    });
+  }
+
+ private:
+  const Layout layout_;
+  const BlockPlanes planes_;
+  const std::vector<absl::string_view> encoded_;
+  // Those of the part at hand.
+  std::vector<BlockTerm> terms_;
 };
 
 }  // namespace
@@ -178,6 +220,21 @@ std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,
                                          absl::string_view encoded) {
   return std::make_unique<BlockDecoder>(Layout{format, block_size, values},
                                         encoded);
+}
+
+std::unique_ptr<SumCursor> NewBlockSumCursor(
+    absl::Span<const std::unique_ptr<Decoder>> decoders) {
+  const BlockDecoder* first = nullptr;
+  std::vector<absl::string_view> encoded;
+  for (const std::unique_ptr<Decoder>& decoder : decoders) {
+    const auto* const block = dynamic_cast<const BlockDecoder*>(decoder.get());
+    if (block == nullptr) return nullptr;
+    if (first == nullptr) first = block;
+    if (block->layout() != first->layout()) return nullptr;
+    encoded.push_back(block->encoded());
+  }
+  if (first == nullptr) return nullptr;
+  return std::make_unique<BlockSumCursor>(first->layout(), std::move(encoded));
 }
 
 }  // namespace causeway

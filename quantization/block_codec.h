@@ -32,6 +32,11 @@ std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,
                                          uint32_t block_size, uint64_t values,
                                          absl::string_view encoded);
 
+// Null unless all of `decoders` are NewBlockDecoder's, for one format, block
+// size and length.
+std::unique_ptr<SumCursor> NewBlockSumCursor(
+    absl::Span<const std::unique_ptr<Decoder>> decoders);
+
 }  // namespace causeway
 
 #endif  // QUANTIZATION_BLOCK_CODEC_H_

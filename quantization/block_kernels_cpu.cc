@@ -20,6 +20,7 @@
 #include "quantization/block_measures-inl.h"
 #include "quantization/block_quantizers-inl.h"
 #include "quantization/block_stochastic-inl.h"
+#include "quantization/block_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {
@@ -181,12 +182,6 @@ HWY_INLINE uint16_t ScaleOf(const float* block, size_t block_size) {
   } else {
     return ScaleOfMagnitude<kFormat, kRounding>(AbsMax(block, block_size));
   }
-}
-
-HWY_INLINE float LoadScale(const char* scale) {
-  uint16_t code;
-  std::memcpy(&code, scale, sizeof(code));
-  return FloatFromBf16(code);
 }
 
 template <BlockFormat kFormat, bool kAccumulate>
@@ -356,9 +351,9 @@ void Decode(size_t block_size, size_t units, const char* scales,
 }
 
 template <BlockFormat kFormat>
-constexpr BlockKernels kKernels = {Encode<kFormat>,
-                                   EncodeStochastically<kFormat>,
-                                   Decode<kFormat>, DecodeUnits<kFormat, true>};
+constexpr BlockKernels kKernels = {
+    Encode<kFormat>, EncodeStochastically<kFormat>, Decode<kFormat>,
+    DecodeUnits<kFormat, true>, SumUnits<kFormat>};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {

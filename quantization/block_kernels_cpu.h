@@ -23,6 +23,13 @@ namespace causeway {
 
 inline constexpr size_t kBlockUnit = 256;
 
+// An encoding and what its values are multiplied by.
+struct BlockTerm {
+  const char* scales = nullptr;
+  const char* codes = nullptr;
+  float weight = 0;
+};
+
 struct BlockKernels {
   // `decoded`, if not null, receives what Decode() will make of the values; it
   // may be the same memory as `values`.
@@ -39,6 +46,10 @@ struct BlockKernels {
   void (*decode_accumulate)(size_t block_size, size_t units, const char* scales,
                             const char* codes, float weight,
                             float* accumulator);
+  // sum[i] = 0 + weight_0 * decoded_0[i] + ..., `count` terms in order, rounded
+  // as Accumulate().
+  void (*sum)(size_t block_size, size_t units, const BlockTerm* terms,
+              size_t count, float* sum);
 };
 
 // Of the best instruction set that this machine has.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -282,12 +283,44 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
   }
 }
 
+// Sums of no term, of one, and of several under negative weights and weights
+// that make negative zeros.
+TEST_P(BlockKernelsTest, SumsAsTheReference) {
+  const float weights[] = {0.3f, -1.7f, -0.0f, 1e-3f, 0.25f};
+  std::vector<std::string> encoded;
+  std::vector<BlockTerm> terms;
+  std::vector<float> want(kValues);
+  for (size_t count = 0; count <= std::size(weights); ++count) {
+    // Unaligned, and with room to see what is written beyond the end.
+    std::vector<float> got(kValues + 2, 77);
+    kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
+    EXPECT_EQ(got.front(), 77);
+    EXPECT_EQ(got.back(), 77);
+    ASSERT_EQ(Bits({got.begin() + 1, got.end() - 1}), Bits(want)) << count;
+    if (count == std::size(weights)) break;
+    const std::vector<float> values =
+        Gaussian(10 + static_cast<uint32_t>(count), 0.01f);
+    encoded.push_back("x" + EncodeBlocks(format_, block_size_, values));
+    const std::vector<float> decoded =
+        DecodeBlocks(format_, block_size_, encoded.back().substr(1), kValues);
+    for (size_t i = 0; i < kValues; ++i) {
+      want[i] = Accumulate(want[i], weights[count], decoded[i]);
+    }
+    terms.clear();
+    for (size_t i = 0; i <= count; ++i) {
+      const char* const scales = encoded[i].data() + 1;
+      terms.push_back({scales, scales + ScaleBytes(), weights[i]});
+    }
+  }
+}
+
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
   kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
   kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,
                                   nullptr, nullptr);
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
   kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
+  kernels_->sum(block_size_, 0, nullptr, 0, nullptr);
 }
 
 }  // namespace

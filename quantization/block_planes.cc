@@ -83,8 +83,29 @@ void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
   if (rest.empty()) return;
   LastUnit last;
   DecodeLast(part, whole, rest.size(), last);
-  for (size_t i = 0; i < rest.size(); ++i) {
-    rest[i] = Accumulate(rest[i], weight, last.values[i]);
+  AccumulateLast(last, weight, rest);
+}
+
+void BlockPlanes::DecodeSum(absl::Span<const BlockTerm> terms,
+                            absl::Span<float> sum) const {
+  const uint64_t units = sum.size() / kBlockUnit;
+  kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
+  const uint64_t whole = units * kBlockUnit;
+  const absl::Span<float> rest = sum.subspan(whole);
+  if (rest.empty()) return;
+  absl::c_fill(rest, 0.0f);
+  for (const BlockTerm& term : terms) {
+    LastUnit last;
+    DecodeLast({.scales = term.scales, .codes = term.codes}, whole, rest.size(),
+               last);
+    AccumulateLast(last, term.weight, rest);
+  }
+}
+
+void BlockPlanes::AccumulateLast(const LastUnit& last, float weight,
+                                 absl::Span<float> accumulator) {
+  for (size_t i = 0; i < accumulator.size(); ++i) {
+    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
   }
 }
 

@@ -36,6 +36,10 @@ class BlockPlanes final : public StripPlanes {
   void Decode(ConstStripPart part, absl::Span<float> values) const override;
   void DecodeAccumulate(ConstStripPart part, float weight,
                         absl::Span<float> accumulator) const override;
+  // sum[i] = 0 + the terms' weighted values i, in order, rounded as
+  // Accumulate(). The terms are parts of as many encodings.
+  void DecodeSum(absl::Span<const BlockTerm> terms,
+                 absl::Span<float> sum) const;
   absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
                            uint64_t size) const override;
 
@@ -46,6 +50,9 @@ class BlockPlanes final : public StripPlanes {
   // Decodes the last values of `part`, `count` of them after `whole` others.
   void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
+  // accumulator[i] += weight * value i of `last`.
+  static void AccumulateLast(const LastUnit& last, float weight,
+                             absl::Span<float> accumulator);
   absl::Status BadScale(uint16_t scale, uint64_t begin, uint64_t size) const;
 
   const BlockFormat format_;

@@ -17,9 +17,11 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "hwy/highway.h"
 #include "quantization/block_format.h"
+#include "quantization/reference.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {
@@ -243,6 +245,12 @@ template <>
 class Quantizer<BlockFormat::kFp8E4m3> : public MinifloatQuantizer<7, 3, 7> {
   using MinifloatQuantizer::MinifloatQuantizer;
 };
+
+HWY_INLINE float LoadScale(const char* scale) {
+  uint16_t code;
+  std::memcpy(&code, scale, sizeof(code));
+  return FloatFromBf16(code);
+}
 
 // weight * (level(code) * scale) of the codes of one block; without kWeighted,
 // level(code) * scale.

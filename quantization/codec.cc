@@ -3,7 +3,9 @@
 #include "quantization/codec.h"
 
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -142,6 +144,29 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
       options.ecq_bits));
 }
 
+// Of encodings of any kinds.
+class OneByOneSumCursor final : public SumCursor {
+ public:
+  explicit OneByOneSumCursor(
+      absl::Span<const std::unique_ptr<Decoder>> decoders) {
+    for (const std::unique_ptr<Decoder>& decoder : decoders) {
+      cursors_.push_back(decoder->NewCursor());
+    }
+  }
+
+  void Sum(uint64_t begin, absl::Span<const float> weights,
+           absl::Span<float> sum) override {
+    CHECK_EQ(weights.size(), cursors_.size());
+    absl::c_fill(sum, 0.0f);
+    for (size_t i = 0; i < cursors_.size(); ++i) {
+      cursors_[i]->DecodeAccumulate(begin, weights[i], sum);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<DecodeCursor>> cursors_;
+};
+
 }  // namespace
 
 absl::Status CheckCodecSpec(const CodecSpec& spec) {
@@ -234,6 +259,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
         v1::Format_Name(spec.format), encoded.size(), values, bytes));
   }
   return entry.new_decoder(spec, values, encoded);
+}
+
+std::unique_ptr<SumCursor> NewSumCursor(
+    absl::Span<const std::unique_ptr<Decoder>> decoders) {
+  std::unique_ptr<SumCursor> cursor = NewBlockSumCursor(decoders);
+  if (cursor != nullptr) return cursor;
+  return std::make_unique<OneByOneSumCursor>(decoders);
 }
 
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,

@@ -130,6 +130,19 @@ class DecodeCursor {
                                 absl::Span<float> accumulator) = 0;
 };
 
+// Decodes the same pieces of several vectors into their weighted sum. For one
+// thread at a time.
+class SumCursor {
+ public:
+  virtual ~SumCursor() = default;
+
+  // Writes sum[i] = 0 + weights[0] * value_0[begin + i] + ..., a weight for
+  // each vector, in order, rounded after each product and after each sum;
+  // pieces are those of DecodeCursor::Decode.
+  virtual void Sum(uint64_t begin, absl::Span<const float> weights,
+                   absl::Span<float> sum) = 0;
+};
+
 // An opened encoding. Thread-safe.
 class Decoder {
  public:
@@ -148,6 +161,12 @@ class Decoder {
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      absl::string_view encoded,
                                                      uint64_t values);
+
+// Of decoders of vectors of one length, which outlive it. Fastest if they all
+// have the same spec, blocks that are not entropy coded: such sums do not leave
+// the registers before they are complete.
+std::unique_ptr<SumCursor> NewSumCursor(
+    absl::Span<const std::unique_ptr<Decoder>> decoders);
 
 // Whole vectors. The last two also refuse encodings with values that are not
 // finite, and leave their output as it was on any error.

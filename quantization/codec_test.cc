@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
@@ -271,6 +273,44 @@ TEST_P(CodecTest, DecodesAndAccumulatesPieces) {
         ASSERT_EQ(piece[i], whole[begin + i]);
         ASSERT_EQ(sum[i], Accumulate(0.25f, 0.6f, piece[i]));
         ASSERT_EQ(sum[i], whole_sum[begin + i]);
+      }
+    }
+  }
+}
+
+// Pieces that begin and end inside strips, go across them and end with the
+// vector; with encodings of one spec, and with one of another among them.
+TEST_P(CodecTest, SumsPiecesInOrder) {
+  const uint64_t size = kStripValues + 300;
+  const std::vector<float> weights = {0.6f, -0.3f, 0.1f};
+  for (const CodecSpec& second :
+       {spec_, CodecSpec{.format = v1::BF16},
+        CodecSpec{.format = v1::INT8,
+        .block_size = spec_.block_size == 64 ? 128u : 64u}}) {
+    std::vector<std::string> encoded;
+    std::vector<std::unique_ptr<Decoder>> decoders;
+    std::vector<float> want(size);
+    std::vector<float> values = Values(size);
+    for (const CodecSpec& spec : {spec_, second, spec_}) {
+      ASSERT_OK_AND_ASSIGN(encoded.emplace_back(), Encode(spec, values));
+      ASSERT_OK(DecodeAccumulate(spec, encoded.back(),
+                                 weights[encoded.size() - 1],
+                                 absl::MakeSpan(want)));
+      absl::c_reverse(values);
+    }
+    for (size_t i = 0; i < encoded.size(); ++i) {
+      ASSERT_OK_AND_ASSIGN(
+          decoders.emplace_back(),
+          OpenDecoder(i == 1 ? second : spec_, encoded[i], size));
+    }
+    const std::unique_ptr<SumCursor> cursor = NewSumCursor(decoders);
+    for (const uint64_t begin : {uint64_t{0}, kStripValues - 512}) {
+      for (const uint64_t count : {uint64_t{0}, uint64_t{19}, uint64_t{812}}) {
+        std::vector<float> sum(count, 77);
+        cursor->Sum(begin, weights, absl::MakeSpan(sum));
+        for (size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(sum[i], want[begin + i]) << begin << " " << i;
+        }
       }
     }
   }

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weighted sum of several encodings for quantization/block_kernels_cpu.cc,
+// which is the only file that includes it, once for each instruction set. Sums
+// stay in registers until all terms have been added, in order.
+
+// Highway's include guard: one inclusion per instruction set.
+#if defined(QUANTIZATION_BLOCK_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUANTIZATION_BLOCK_SUM_INL_H_
+#undef QUANTIZATION_BLOCK_SUM_INL_H_
+#else
+#define QUANTIZATION_BLOCK_SUM_INL_H_
+#endif
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "quantization/block_format.h"
+#include "quantization/block_kernels_cpu.h"
+#include "quantization/block_quantizers-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace causeway {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Values whose sums are in registers at once: eight rows, or two blocks of the
+// smallest size.
+constexpr size_t kSumPiece = 8 * kRow;
+
+// How far ahead of the reads codes are asked for: many terms are read in turns,
+// so that little of each is much together.
+constexpr size_t kSumPrefetchBytes = 2048;
+
+// Codes of row `row` of the piece at value `begin`, from `lane` on.
+template <BlockFormat kFormat>
+HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
+                             size_t lane) {
+  constexpr size_t kBits = CodeBits(kFormat);
+  if constexpr (kBits == 8) {
+    const auto* const at = reinterpret_cast<const int8_t*>(codes) + begin;
+    return hn::PromoteTo(Ints(),
+                         hn::LoadU(SignedBytes(), at + row * kRow + lane));
+  } else {
+    const Words words;
+    // Words hold a code of each row of a group; pieces are whole groups or
+    // parts of one.
+    constexpr size_t kGroup = kRow * 32 / kBits;
+    const size_t row_of_group = begin % kGroup / kRow + row;
+    const auto packed =
+        hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) +
+                             begin / kGroup * kRow + lane);
+    const auto code =
+        hn::ShiftRightSame(packed, static_cast<int>(kBits * row_of_group));
+    return hn::BitCast(Ints(),
+                       hn::And(code, hn::Set(words, (1u << kBits) - 1)));
+  }
+}
+
+template <BlockFormat kFormat, bool kSmallBlocks>
+HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
+                         const BlockTerm* terms, size_t count, float* sum) {
+  const Floats floats;
+  auto sum0 = hn::Zero(floats);
+  auto sum1 = sum0;
+  auto sum2 = sum0;
+  auto sum3 = sum0;
+  auto sum4 = sum0;
+  auto sum5 = sum0;
+  auto sum6 = sum0;
+  auto sum7 = sum0;
+  for (size_t i = 0; i < count; ++i) {
+    const BlockTerm& term = terms[i];
+    const auto dequantizer = [&](size_t value) HWY_ATTR {
+      return Dequantizer<kFormat, true>(
+          LoadScale(term.scales + (value >> block_bits) * 2), term.weight);
+    };
+    const auto values = [&](const auto& block, size_t row) HWY_ATTR {
+      return block.Values(CodesOfRow<kFormat>(term.codes, begin, row, lane));
+    };
+    constexpr size_t kCodeBytes = kSumPiece * CodeBits(kFormat) / 8;
+    const char* const ahead =
+        term.codes + begin * CodeBits(kFormat) / 8 + kSumPrefetchBytes;
+    for (size_t byte = 0; byte < kCodeBytes; byte += 64) {
+      hwy::Prefetch(ahead + byte);
+    }
+    const auto low = dequantizer(begin);
+    sum0 = hn::Add(sum0, values(low, 0));
+    sum1 = hn::Add(sum1, values(low, 1));
+    sum2 = hn::Add(sum2, values(low, 2));
+    sum3 = hn::Add(sum3, values(low, 3));
+    const auto high = kSmallBlocks ? dequantizer(begin + kSumPiece / 2) : low;
+    sum4 = hn::Add(sum4, values(high, 4));
+    sum5 = hn::Add(sum5, values(high, 5));
+    sum6 = hn::Add(sum6, values(high, 6));
+    sum7 = hn::Add(sum7, values(high, 7));
+  }
+  float* const to = sum + begin + lane;
+  hn::StoreU(sum0, floats, to);
+  hn::StoreU(sum1, floats, to + kRow);
+  hn::StoreU(sum2, floats, to + 2 * kRow);
+  hn::StoreU(sum3, floats, to + 3 * kRow);
+  hn::StoreU(sum4, floats, to + 4 * kRow);
+  hn::StoreU(sum5, floats, to + 5 * kRow);
+  hn::StoreU(sum6, floats, to + 6 * kRow);
+  hn::StoreU(sum7, floats, to + 7 * kRow);
+}
+
+template <BlockFormat kFormat>
+void SumUnits(size_t block_size, size_t units, const BlockTerm* terms,
+              size_t count, float* sum) {
+  const int block_bits = std::countr_zero(block_size);
+  for (size_t i = 0; i < count; ++i) hwy::Prefetch(terms[i].scales + 64);
+  for (size_t begin = 0; begin < units * kBlockUnit; begin += kSumPiece) {
+    for (size_t lane = 0; lane < kRow; lane += hn::Lanes(Floats())) {
+      if (block_size < kSumPiece) {
+        SumPiece<kFormat, true>(block_bits, begin, lane, terms, count, sum);
+      } else {
+        SumPiece<kFormat, false>(block_bits, begin, lane, terms, count, sum);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace causeway
+HWY_AFTER_NAMESPACE();
+
+#endif  // QUANTIZATION_BLOCK_SUM_INL_H_
