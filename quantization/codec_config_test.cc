@@ -12,6 +12,7 @@ TEST(CodecConfigTest, EachDirectionHasItsFormat) {
   config.set_uplink_format(v1::E3M0);
   config.set_downlink_format(v1::INT8);
   config.set_block_size(128);
+  config.set_entropy_coding(false);
   EXPECT_EQ(UplinkSpec(config),
             (CodecSpec{.format = v1::E3M0, .block_size = 128}));
   EXPECT_EQ(DownlinkSpec(config),
@@ -30,6 +31,7 @@ TEST(CodecConfigTest, EntropyCodingIsOfFormatsWithCodes) {
 TEST(CodecConfigTest, EcqIsAlwaysEntropyCoded) {
   v1::SynchronizationConfig config;
   config.set_uplink_format(v1::ECQ);
+  config.set_entropy_coding(false);
   EXPECT_TRUE(UplinkSpec(config).entropy_coded);
 }
 

@@ -28,7 +28,8 @@ using testing::Not;
 // 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a layer in FP32.
 constexpr char kModel[] =
     "--parameters 1.2e6 --layers 12 --step_seconds 1 --merge_mvalues inf "
-    "--inner_steps_per_round 10";
+    "--inner_steps_per_round 10"
+    " --uplink_format FP32 --downlink_format FP32";
 
 constexpr char kConfig[] = R"pb(
   name: "test"

@@ -42,8 +42,9 @@ int8      uplink_format: INT8 downlink_format: INT8 entropy_coding: true
 int4      uplink_format: INT4 downlink_format: INT4 entropy_coding: true
 e3m0      uplink_format: E3M0 downlink_format: E3M0 entropy_coding: true
 ecq       uplink_format: ECQ downlink_format: ECQ
+ecq_fine  uplink_format: ECQ downlink_format: ECQ ecq_distortion: 0.0125
 ecq_ef    uplink_format: ECQ downlink_format: ECQ error_feedback: 1
-int2      uplink_format: INT2 downlink_format: INT2 error_feedback: 1
+int2      uplink_format: INT2 downlink_format: INT2 entropy_coding: false error_feedback: 1
 ecq_2     uplink_format: ECQ downlink_format: ECQ ecq_bits: 2 error_feedback: 1
 ecq_1.5   uplink_format: ECQ downlink_format: ECQ ecq_bits: 1.5 error_feedback: 1
 '
@@ -109,7 +110,7 @@ configure() {
     my $steps = $rounds * $1;
     $text =~ s/^seed:.*$/seed: $seed/m or die "no seed\n";
     $text =~ s/total_steps:.*/total_steps: $steps/ or die "no steps\n";
-    $text =~ s/\n\s*(up|down)link_format:.*//g;
+    $text =~ s/\n\s*((up|down)link_format|entropy_coding):.*//g;
     $text =~ s/(synchronization \{)/$1\n $fields/ or die "no place\n";
     print $text;' "${fields}" "$2" "${rounds}" <deploy/quickstart.textproto
 }
