@@ -61,6 +61,7 @@ v1::RunConfig Config(int islands) {
           inner_steps_per_round: 10
           uplink_format: E3M0
           downlink_format: E3M0
+          entropy_coding: false
         }
       )pb",
       "ingest");
