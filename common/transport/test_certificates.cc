@@ -64,7 +64,11 @@ Owned<X509> MakeCertificate(const std::string& name, const Validity& validity,
                        X509_get_subject_name(is_authority ? x509 : issuer));
   Extend(x509, NID_basic_constraints,
          is_authority ? "critical,CA:TRUE" : "critical,CA:FALSE");
-  if (!is_authority) Extend(x509, NID_subject_alt_name, "DNS:" + name);
+  const bool is_address =
+      name.find_first_not_of("0123456789.") == std::string::npos;
+  if (!is_authority) {
+    Extend(x509, NID_subject_alt_name, (is_address ? "IP:" : "DNS:") + name);
+  }
   CHECK(X509_sign(x509, is_authority ? key : issuer_key, EVP_sha256()));
   return certificate;
 }

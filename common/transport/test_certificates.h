@@ -37,7 +37,7 @@ class TestAuthority {
   const std::string& certificate() const { return files_.certificate; }
   const std::string& key() const { return files_.key; }
 
-  // For a program that is reached as `host`, a name in the domain name system.
+  // For a program that is reached as `host`, a name or an IPv4 address.
   TestIdentity Sign(const std::string& host, const Validity& validity);
 
  private:

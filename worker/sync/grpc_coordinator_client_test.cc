@@ -49,8 +49,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
   void TearDown() override { server_.reset(); }
 
   void Listen(const ServerTlsFiles& server_files,
-              const ClientTlsFiles& client_files,
-              const std::string& host = "127.0.0.1") {
+              const ClientTlsFiles& client_files) {
     server_.reset();
     ASSERT_OK_AND_ASSIGN(const auto server_credentials,
                          MakeServerCredentials(server_files, absl::Now()));
@@ -60,7 +59,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const auto client_credentials,
                          MakeChannelCredentials(client_files, absl::Now()));
     client_ = NewGrpcCoordinatorClient(
-        {.address = absl::StrCat(host, ":", server_->port()),
+        {.address = absl::StrCat("127.0.0.1:", server_->port()),
          .credentials = client_credentials});
   }
 
@@ -212,7 +211,7 @@ TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
   const Validity valid = {absl::Now() - absl::Hours(1),
                           absl::Now() + absl::Hours(1)};
   TestAuthority authority(testing::TempDir() + "/client-test", valid);
-  const TestIdentity server = authority.Sign("localhost", valid);
+  const TestIdentity server = authority.Sign("127.0.0.1", valid);
   const TestIdentity island = authority.Sign("island.example", valid);
   const ServerTlsFiles tls = {server.certificate, server.key};
   const ServerTlsFiles mutual = {server.certificate, server.key,
@@ -224,15 +223,15 @@ TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
   join.set_island_id("b");
   join.set_instance_id(2);
 
-  Listen(tls, {}, "localhost");
+  Listen(tls, {});
   EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
       << "plain text to a coordinator with TLS";
-  Listen(mutual, trusting, "localhost");
+  Listen(mutual, trusting);
   EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
       << "no certificate to a coordinator that wants one";
-  Listen(tls, trusting, "localhost");
+  Listen(tls, trusting);
   EXPECT_OK(client_->Join(join));
-  Listen(mutual, known, "localhost");
+  Listen(mutual, known);
   EXPECT_OK(client_->Join(join));
   StreamedEncoding encoding = Encoding();
   EXPECT_EQ(ContributeAll(encoding).verdict(),
