@@ -383,11 +383,8 @@ absl::StatusOr<CommitRecord> Engine::StepAndStore(
   UpdateContents update{
       .run_id = run_id_,
       .head = commit.head,
+      .object = DescribeOpen(options.downlink, before.theta.size()),
       .encoding = absl::string_view(encoding.data(), summary.update_bytes)};
-  update.object.set_format(options.downlink.format);
-  update.object.set_size(before.theta.size());
-  update.object.set_block_size(options.downlink.block_size);
-  update.object.set_entropy_coded(options.downlink.entropy_coded);
   ASSIGN_OR_RETURN(commit.update_file, store.WriteUpdate(update));
   commit.committed_at = options_.now();
   return commit;
