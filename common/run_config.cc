@@ -336,6 +336,14 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   }
   check.Range("synchronization.ecq_distortion", sync.ecq_distortion(), 1e-4,
               0.9);
+  const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
+  if (sync.eager_updates() &&
+      (outer.merge() != v1::OuterOptimizerConfig::MEAN ||
+       outer.algorithm() == v1::OuterOptimizerConfig::DELAYED_NESTEROV)) {
+    check.Fail("synchronization.eager_updates",
+               "is true; allowed only with outer_optimizer.merge MEAN and an "
+               "outer_optimizer.algorithm other than DELAYED_NESTEROV");
+  }
 }
 
 void CheckMembership(const v1::MembershipConfig& membership, Checker& check) {

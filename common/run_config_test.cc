@@ -127,6 +127,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 ecq_distortion: 0",
                  "synchronization.ecq_distortion", "0.0001 to 0.9"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 eager_updates: true }\n"
+                 "outer_optimizer { merge: RADIAL_DIRECTIONAL",
+                 "synchronization.eager_updates", "merge MEAN"},
         BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 101",
                  "synchronization.inner_steps_per_round",
                  "training.total_steps = 100"},
