@@ -10,14 +10,20 @@
 // * Every pointer except in the Copy functions is device memory from Allocate
 //   of the same object. The CPU backend's device is the host, so any host
 //   pointer will do there.
-// * Matrices are fp32, row-major and dense. A "row" is one token; rows of a
-//   batch are ordered sequence by sequence. Sizes are in values, not bytes.
+// * Matrices are row-major and dense. A "row" is one token; rows of a batch are
+//   ordered sequence by sequence. Sizes are in values, not bytes.
+// * What is declared `float` is fp32. Activations, their gradients and the
+//   weights of Linear are declared `void`: fp32 or bf16, as the backend's
+//   activation_bytes() says; sums over them are fp32 in any case.
 // * Operations run in the order they are called. They may be asynchronous;
-//   CopyToHost, Sum and SquaredNorm wait for everything before them.
+//   Synchronize, the copies to the host, Sum and SquaredNorm wait for
+//   everything before them.
 // * Gradients of parameters are accumulated (+=), gradients of activations are
 //   written (=), unless the operation says otherwise.
 // * Arguments are the caller's contract: a violation is a bug and is CHECKed
-//   where that is cheap. Only Allocate can fail.
+//   where that is cheap. Allocate can fail, and so can a device: after its
+//   first error, which Synchronize reports, nothing more is done, and sums are
+//   not a number.
 // * An Ops object is used by one thread at a time. Results depend on the
 //   arguments and on the backend's thread count only.
 #ifndef WORKER_MODEL_OPS_H_
@@ -26,6 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace causeway {
@@ -100,7 +107,23 @@ class Ops {
 
   virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
+  // Waits for the operations before. The first error of any of them, with what
+  // to do about it; it stays.
+  virtual absl::Status Synchronize() = 0;
 
+  // Size of an activation: 4 (fp32) or 2 (bf16).
+  virtual int64_t activation_bytes() const = 0;
+  // Logits that should exist at a time: enough of them for matrix products to
+  // be efficient, and few enough for the caches or for memory.
+  virtual int64_t logits_at_a_time() const = 0;
+  // to[0, size) <- from, rounded to activations, to nearest, ties to even.
+  virtual void RoundToActivations(const float* from, int64_t size,
+                                  void* to) = 0;
+  virtual void CopyActivationsToHost(const void* from, int64_t size,
+                                     float* host) = 0;
+
+  // to[0, size) <- from[0, size).
+  virtual void Copy(const float* from, int64_t size, float* to) = 0;
   // values[0, size) <- 0.
   virtual void Zero(int64_t size, float* values) = 0;
   // Sum and sum of squares, accumulated in double.
@@ -109,9 +132,9 @@ class Ops {
 
   // output[r] <- table[tokens[r]]; table is [vocabulary, width].
   virtual void Embedding(const int32_t* tokens, const float* table,
-                         int64_t rows, int64_t width, float* output) = 0;
+                         int64_t rows, int64_t width, void* output) = 0;
   // d_table[tokens[r]] += d_output[r], rows in order.
-  virtual void EmbeddingBackward(const int32_t* tokens, const float* d_output,
+  virtual void EmbeddingBackward(const int32_t* tokens, const void* d_output,
                                  int64_t rows, int64_t width,
                                  float* d_table) = 0;
 
@@ -120,29 +143,27 @@ class Ops {
   //   inverse_rms[r] <- 1 / sqrt(mean(sum[r]^2) + epsilon)
   //   normalized[r] <- sum[r] * inverse_rms[r] * gain
   // `sum` may be `x` or `delta`.
-  virtual void RmsNorm(const float* x, const float* delta, const float* gain,
-                       int64_t rows, int64_t width, float epsilon, float* sum,
-                       float* inverse_rms, float* normalized) = 0;
+  virtual void RmsNorm(const void* x, const void* delta, const float* gain,
+                       int64_t rows, int64_t width, float epsilon, void* sum,
+                       float* inverse_rms, void* normalized) = 0;
   // Backward of normalized = norm(x):
   //   d_x += or = gradient of x    (accumulate: +=)
   //   d_gain += gradient of gain
   //   normalized <- the forward's output again, so that nobody has to keep it.
   // No two arrays may overlap.
-  virtual void RmsNormBackward(const float* d_normalized, const float* x,
+  virtual void RmsNormBackward(const void* d_normalized, const void* x,
                                const float* inverse_rms, const float* gain,
                                int64_t rows, int64_t width, bool accumulate,
-                               float* d_x, float* d_gain,
-                               float* normalized) = 0;
+                               void* d_x, float* d_gain, void* normalized) = 0;
 
   // output[rows, out] <- input[rows, in] weight^T.
-  virtual void Linear(const float* input, const float* weight,
-                      const LinearShape& shape, float* output) = 0;
+  virtual void Linear(const void* input, const void* weight,
+                      const LinearShape& shape, void* output) = 0;
   // d_input[rows, in] <- d_output[rows, out] weight.
-  virtual void LinearInputGradient(const float* d_output, const float* weight,
-                                   const LinearShape& shape,
-                                   float* d_input) = 0;
+  virtual void LinearInputGradient(const void* d_output, const void* weight,
+                                   const LinearShape& shape, void* d_input) = 0;
   // d_weight[out, in] += d_output^T input.
-  virtual void LinearWeightGradient(const float* d_output, const float* input,
+  virtual void LinearWeightGradient(const void* d_output, const void* input,
                                     const LinearShape& shape,
                                     float* d_weight) = 0;
 
@@ -151,36 +172,36 @@ class Ops {
   // is the row's index in its sequence (Su et al. 2021, in the half-split order
   // of Hugging Face's Llama).
   virtual void Rope(const AttentionShape& shape, const RopeTable& table,
-                    RopeDirection direction, float* qkv) = 0;
+                    RopeDirection direction, void* qkv) = 0;
 
   // output[r, h] <- sum_{s <= r} softmax_s(q_r k_s / sqrt(head_dim)) v_s.
   // output is [rows, query_width]; log_sum_exp is [batch][heads][length], the
   // logarithm of each softmax's denominator, all that the backward needs of it.
-  virtual void Attention(const AttentionShape& shape, const float* qkv,
-                         float* output, float* log_sum_exp) = 0;
-  virtual void AttentionBackward(const AttentionShape& shape, const float* qkv,
-                                 const float* output, const float* log_sum_exp,
-                                 const float* d_output, float* d_qkv) = 0;
+  virtual void Attention(const AttentionShape& shape, const void* qkv,
+                         void* output, float* log_sum_exp) = 0;
+  virtual void AttentionBackward(const AttentionShape& shape, const void* qkv,
+                                 const void* output, const float* log_sum_exp,
+                                 const void* d_output, void* d_qkv) = 0;
 
   // Each row of gate_up is [gate | up], `width` values each:
   //   output <- silu(gate) * up, silu(x) = x / (1 + exp(-x))  (Shazeer 2020).
-  virtual void SwiGlu(const float* gate_up, int64_t rows, int64_t width,
-                      float* output) = 0;
+  virtual void SwiGlu(const void* gate_up, int64_t rows, int64_t width,
+                      void* output) = 0;
   // Also writes the forward's output again. d_gate_up may be gate_up, and
   // output may be d_output.
-  virtual void SwiGluBackward(const float* gate_up, const float* d_output,
-                              int64_t rows, int64_t width, float* d_gate_up,
-                              float* output) = 0;
+  virtual void SwiGluBackward(const void* gate_up, const void* d_output,
+                              int64_t rows, int64_t width, void* d_gate_up,
+                              void* output) = 0;
 
   // losses[r] <- -log softmax(logits[r])[targets[r]]; logits are left with
   // unspecified values.
   virtual void CrossEntropy(const int32_t* targets, int64_t rows,
-                            int64_t vocab_size, float* logits,
+                            int64_t vocab_size, void* logits,
                             float* losses) = 0;
   // The same, and logits become scale * the gradient of losses[r] to them.
   virtual void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
                                         int64_t vocab_size, float scale,
-                                        float* logits, float* losses) = 0;
+                                        void* logits, float* losses) = 0;
 
   // Parameters and moments are updated in place.
   virtual void AdamW(const AdamWCoefficients& coefficients,

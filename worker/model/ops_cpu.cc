@@ -30,6 +30,15 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Activations are fp32 here.
+const float* Fp32(const void* memory) {
+  return static_cast<const float*>(memory);
+}
+float* Fp32(void* memory) { return static_cast<float*>(memory); }
+
+// Logits at a time: about what a second-level cache holds.
+constexpr int64_t kLogits = int64_t{1} << 20;
+
 class CpuOps final : public Ops {
  public:
   explicit CpuOps(int threads) : pool_(threads) {}
@@ -43,7 +52,7 @@ class CpuOps final : public Ops {
       return absl::ResourceExhaustedError(
           absl::StrCat("not enough memory for ", bytes,
                        " bytes; a smaller training.micro_batch_size or "
-                       "training.recompute_activations needs less"));
+                       "training.recompute_memory needs less"));
     }
     // Only a hint: with small pages it merely runs slower.
     if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
@@ -59,6 +68,23 @@ class CpuOps final : public Ops {
   }
   void CopyToHost(const void* device, size_t bytes, void* host) override {
     std::memcpy(host, device, bytes);
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  int64_t activation_bytes() const override { return sizeof(float); }
+  int64_t logits_at_a_time() const override { return kLogits; }
+  void RoundToActivations(const float* from, int64_t size, void* to) override {
+    Copy(from, size, Fp32(to));
+  }
+  void CopyActivationsToHost(const void* from, int64_t size,
+                             float* host) override {
+    std::copy_n(Fp32(from), size, host);
+  }
+
+  void Copy(const float* from, int64_t size, float* to) override {
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
+      std::copy(from + slice.begin, from + slice.end, to + slice.begin);
+    });
   }
 
   void Zero(int64_t size, float* values) override {
@@ -79,7 +105,8 @@ class CpuOps final : public Ops {
   }
 
   void Embedding(const int32_t* tokens, const float* table, int64_t rows,
-                 int64_t width, float* output) override {
+                 int64_t width, void* output_memory) override {
+    float* const output = Fp32(output_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
         std::copy_n(table + tokens[r] * width, width, output + r * width);
@@ -89,8 +116,9 @@ class CpuOps final : public Ops {
 
   // Cut by columns: each value of the table has one writer, which adds the rows
   // in order.
-  void EmbeddingBackward(const int32_t* tokens, const float* d_output,
+  void EmbeddingBackward(const int32_t* tokens, const void* d_output_memory,
                          int64_t rows, int64_t width, float* d_table) override {
+    const float* const d_output = Fp32(d_output_memory);
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
         kernels::Add(d_output + r * width + slice.begin, slice.size(),
@@ -99,9 +127,14 @@ class CpuOps final : public Ops {
     });
   }
 
-  void RmsNorm(const float* x, const float* delta, const float* gain,
-               int64_t rows, int64_t width, float epsilon, float* sum,
-               float* inverse_rms, float* normalized) override {
+  void RmsNorm(const void* x_memory, const void* delta_memory,
+               const float* gain, int64_t rows, int64_t width, float epsilon,
+               void* sum_memory, float* inverse_rms,
+               void* normalized_memory) override {
+    const float* const x = Fp32(x_memory);
+    const float* const delta = Fp32(delta_memory);
+    float* const sum = Fp32(sum_memory);
+    float* const normalized = Fp32(normalized_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
       kernels::RmsNormRows(
@@ -111,10 +144,15 @@ class CpuOps final : public Ops {
     });
   }
 
-  void RmsNormBackward(const float* d_normalized, const float* x,
+  void RmsNormBackward(const void* d_normalized_memory, const void* x_memory,
                        const float* inverse_rms, const float* gain,
-                       int64_t rows, int64_t width, bool accumulate, float* d_x,
-                       float* d_gain, float* normalized) override {
+                       int64_t rows, int64_t width, bool accumulate,
+                       void* d_x_memory, float* d_gain,
+                       void* normalized_memory) override {
+    const float* const d_normalized = Fp32(d_normalized_memory);
+    const float* const x = Fp32(x_memory);
+    float* const d_x = Fp32(d_x_memory);
+    float* const normalized = Fp32(normalized_memory);
     float* partial_gains = Scratch(pool_.threads() * width);
     ForSlices(rows, 1, [&](Slice slice, int worker) {
       const int64_t first = slice.begin * width;
@@ -130,8 +168,11 @@ class CpuOps final : public Ops {
     }
   }
 
-  void Linear(const float* input, const float* weight, const LinearShape& shape,
-              float* output) override {
+  void Linear(const void* input_memory, const void* weight_memory,
+              const LinearShape& shape, void* output_memory) override {
+    const float* const input = Fp32(input_memory);
+    const float* const weight = Fp32(weight_memory);
+    float* const output = Fp32(output_memory);
     ForRowsOrColumns(shape.rows, shape.out, [&](Slice rows, Slice columns) {
       Gemm(Transpose::kNo, Transpose::kYes, rows.size(), columns.size(),
            shape.in, 1, input + rows.begin * shape.in, shape.in,
@@ -140,8 +181,12 @@ class CpuOps final : public Ops {
     });
   }
 
-  void LinearInputGradient(const float* d_output, const float* weight,
-                           const LinearShape& shape, float* d_input) override {
+  void LinearInputGradient(const void* d_output_memory,
+                           const void* weight_memory, const LinearShape& shape,
+                           void* d_input_memory) override {
+    const float* const d_output = Fp32(d_output_memory);
+    const float* const weight = Fp32(weight_memory);
+    float* const d_input = Fp32(d_input_memory);
     ForRowsOrColumns(shape.rows, shape.in, [&](Slice rows, Slice columns) {
       Gemm(Transpose::kNo, Transpose::kNo, rows.size(), columns.size(),
            shape.out, 1, d_output + rows.begin * shape.out, shape.out,
@@ -150,9 +195,11 @@ class CpuOps final : public Ops {
     });
   }
 
-  void LinearWeightGradient(const float* d_output, const float* input,
-                            const LinearShape& shape,
+  void LinearWeightGradient(const void* d_output_memory,
+                            const void* input_memory, const LinearShape& shape,
                             float* d_weight) override {
+    const float* const d_output = Fp32(d_output_memory);
+    const float* const input = Fp32(input_memory);
     ForRowsOrColumns(shape.out, shape.in, [&](Slice rows, Slice columns) {
       Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
            shape.rows, 1, d_output + rows.begin, shape.out,
@@ -162,7 +209,8 @@ class CpuOps final : public Ops {
   }
 
   void Rope(const AttentionShape& shape, const RopeTable& table,
-            RopeDirection direction, float* qkv) override {
+            RopeDirection direction, void* qkv_memory) override {
+    float* const qkv = Fp32(qkv_memory);
     const float sign = direction == RopeDirection::kForward ? 1.0f : -1.0f;
     const int64_t half = shape.head_dim / 2;
     ForSlices(shape.rows(), 1, [&](Slice slice, int) {
@@ -175,8 +223,10 @@ class CpuOps final : public Ops {
     });
   }
 
-  void Attention(const AttentionShape& shape, const float* qkv, float* output,
-                 float* log_sum_exp) override {
+  void Attention(const AttentionShape& shape, const void* qkv_memory,
+                 void* output_memory, float* log_sum_exp) override {
+    const float* const qkv = Fp32(qkv_memory);
+    float* const output = Fp32(output_memory);
     const int64_t scratch_size = AttentionScratchSize(shape);
     float* scratch = Scratch(pool_.threads() * scratch_size);
     ForSlices(shape.batch * shape.heads, 1, [&](Slice slice, int worker) {
@@ -187,9 +237,14 @@ class CpuOps final : public Ops {
     });
   }
 
-  void AttentionBackward(const AttentionShape& shape, const float* qkv,
-                         const float* output, const float* log_sum_exp,
-                         const float* d_output, float* d_qkv) override {
+  void AttentionBackward(const AttentionShape& shape, const void* qkv_memory,
+                         const void* output_memory, const float* log_sum_exp,
+                         const void* d_output_memory,
+                         void* d_qkv_memory) override {
+    const float* const qkv = Fp32(qkv_memory);
+    const float* const output = Fp32(output_memory);
+    const float* const d_output = Fp32(d_output_memory);
+    float* const d_qkv = Fp32(d_qkv_memory);
     const int64_t scratch_size = AttentionScratchSize(shape);
     float* scratch = Scratch(pool_.threads() * scratch_size);
     ForSlices(shape.batch * shape.kv_heads, 1, [&](Slice slice, int worker) {
@@ -201,16 +256,23 @@ class CpuOps final : public Ops {
     });
   }
 
-  void SwiGlu(const float* gate_up, int64_t rows, int64_t width,
-              float* output) override {
+  void SwiGlu(const void* gate_up_memory, int64_t rows, int64_t width,
+              void* output_memory) override {
+    const float* const gate_up = Fp32(gate_up_memory);
+    float* const output = Fp32(output_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       kernels::SwiGluRows(gate_up + 2 * slice.begin * width, slice.size(),
                           width, output + slice.begin * width);
     });
   }
 
-  void SwiGluBackward(const float* gate_up, const float* d_output, int64_t rows,
-                      int64_t width, float* d_gate_up, float* output) override {
+  void SwiGluBackward(const void* gate_up_memory, const void* d_output_memory,
+                      int64_t rows, int64_t width, void* d_gate_up_memory,
+                      void* output_memory) override {
+    const float* const gate_up = Fp32(gate_up_memory);
+    const float* const d_output = Fp32(d_output_memory);
+    float* const d_gate_up = Fp32(d_gate_up_memory);
+    float* const output = Fp32(output_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
       kernels::SwiGluBackwardRows(gate_up + 2 * first, d_output + first,
@@ -220,7 +282,8 @@ class CpuOps final : public Ops {
   }
 
   void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                    float* logits, float* losses) override {
+                    void* logits_memory, float* losses) override {
+    float* const logits = Fp32(logits_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
                                 /*gradient=*/false, 0,
@@ -230,8 +293,9 @@ class CpuOps final : public Ops {
   }
 
   void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
-                                int64_t vocab_size, float scale, float* logits,
-                                float* losses) override {
+                                int64_t vocab_size, float scale,
+                                void* logits_memory, float* losses) override {
+    float* const logits = Fp32(logits_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
                                 /*gradient=*/true, scale,

@@ -16,14 +16,13 @@
 namespace causeway {
 namespace {
 
-// Logits in memory at a time: about what a second-level cache holds. But never
-// fewer rows than a matrix product needs to be efficient.
-constexpr int64_t kLogits = int64_t{1} << 20;
+// Rows of logits at a time, at least: what a matrix product needs to be
+// efficient.
 constexpr int64_t kMinLogitRows = 128;
 
 // Arrays in the arena begin on a cache line, and not all at the same place of
 // a page, where their lines would compete for the same sets of the cache.
-constexpr int64_t kAlignment = 16;
+constexpr int64_t kAlignment = 64;
 constexpr int64_t kStagger = 5 * kAlignment;
 
 const TensorSpec& FindTensor(const ModelLayout& layout,
@@ -76,8 +75,9 @@ Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
       vocab_(config.vocab_size()),
       length_(config.sequence_length()),
       norm_epsilon_(static_cast<float>(config.norm_epsilon())),
-      logit_rows_(std::min(options.micro_batch * length_,
-                           std::max(kMinLogitRows, kLogits / vocab_))) {
+      logit_rows_(
+          std::min(options.micro_batch * length_,
+                   std::max(kMinLogitRows, ops->logits_at_a_time() / vocab_))) {
   CHECK_EQ(hidden_ % heads_, 0);
   CHECK_EQ(hidden_ / heads_ % 2, 0);
   CHECK_EQ(heads_ % kv_heads_, 0);
@@ -107,11 +107,19 @@ void Transformer::FindOffsets() {
 absl::Status Transformer::AllocateMemory() {
   const int64_t rows = options_.micro_batch * length_;
   const AttentionShape shape = ShapeOf(options_.micro_batch, length_);
-  std::vector<std::pair<float**, int64_t>> arrays;
   int64_t total = 0;
-  const auto reserve = [&](int64_t size, float** array) {
-    arrays.push_back({array, total});
-    total += (size + kAlignment - 1) / kAlignment * kAlignment + kStagger;
+  const auto offset_of = [&](int64_t bytes) {
+    const int64_t offset = total;
+    total += (bytes + kAlignment - 1) / kAlignment * kAlignment + kStagger;
+    return offset;
+  };
+  std::vector<std::pair<void**, int64_t>> activations;
+  const auto reserve = [&](int64_t size, void** array) {
+    activations.push_back({array, offset_of(size * ops_->activation_bytes())});
+  };
+  std::vector<std::pair<float**, int64_t>> floats;
+  const auto reserve_floats = [&](int64_t size, float** array) {
+    floats.push_back({array, offset_of(size * int64_t{sizeof(float)})});
   };
 
   streams_.resize(static_cast<size_t>(layers_) + 1);
@@ -124,31 +132,36 @@ absl::Status Transformer::AllocateMemory() {
   const size_t kept_blocks = keep_all ? activations_.size() : 1;
   for (size_t i = 0; i < kept_blocks; ++i) {
     BlockActivations& block = activations_[i];
-    reserve(rows, &block.input_inverse_rms);
+    reserve_floats(rows, &block.input_inverse_rms);
     reserve(rows * shape.qkv_width(), &block.qkv);
-    reserve(rows * heads_, &block.log_sum_exp);
+    reserve_floats(rows * heads_, &block.log_sum_exp);
     reserve(rows * hidden_, &block.attention);
     reserve(rows * hidden_, &block.middle);
-    reserve(rows, &block.middle_inverse_rms);
+    reserve_floats(rows, &block.middle_inverse_rms);
     reserve(rows * 2 * intermediate_, &block.gate_up);
   }
-  reserve(length_ * shape.head_dim / 2, &rope_cosine_);
-  reserve(length_ * shape.head_dim / 2, &rope_sine_);
-  reserve(rows, &final_inverse_rms_);
+  reserve_floats(length_ * shape.head_dim / 2, &rope_cosine_);
+  reserve_floats(length_ * shape.head_dim / 2, &rope_sine_);
+  reserve_floats(rows, &final_inverse_rms_);
   reserve(rows * hidden_, &normalized_);
   reserve(rows * hidden_, &residual_delta_);
   reserve(rows * intermediate_, &swiglu_);
   reserve(logit_rows_ * vocab_, &logits_);
-  reserve(rows, &losses_);
+  reserve_floats(rows, &losses_);
   if (options_.training) {
     reserve(rows * hidden_, &d_stream_);
     reserve(rows * shape.qkv_width(), &d_qkv_);
   }
 
-  ASSIGN_OR_RETURN(arena_, DeviceArray<float>::Create(ops_, total));
+  if (rounds_weights()) reserve(layout_.size, &weights_);
+
+  ASSIGN_OR_RETURN(arena_, DeviceArray<char>::Create(ops_, total));
   ASSIGN_OR_RETURN(tokens_, DeviceArray<int32_t>::Create(ops_, rows));
   ASSIGN_OR_RETURN(targets_, DeviceArray<int32_t>::Create(ops_, rows));
-  for (const auto& [array, offset] : arrays) *array = arena_.data() + offset;
+  for (const auto& [array, at] : activations) *array = arena_.data() + at;
+  for (const auto& [array, at] : floats) {
+    *array = reinterpret_cast<float*>(arena_.data() + at);
+  }
   std::fill(streams_.begin() + static_cast<int64_t>(kept_streams),
             streams_.end(), streams_[0]);
   std::fill(activations_.begin() + static_cast<int64_t>(kept_blocks),
@@ -204,6 +217,14 @@ absl::Status Transformer::CheckBatch(absl::Span<const int32_t> tokens,
   return CheckTokens(targets, "targets");
 }
 
+const void* Transformer::At(const void* activations, int64_t offset) const {
+  return static_cast<const char*>(activations) +
+         offset * ops_->activation_bytes();
+}
+void* Transformer::At(void* activations, int64_t offset) const {
+  return static_cast<char*>(activations) + offset * ops_->activation_bytes();
+}
+
 AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
   return {.batch = batch,
           .length = length,
@@ -223,10 +244,9 @@ absl::StatusOr<double> Transformer::ForwardBackward(
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
   Forward(parameters, shape);
   const double scale = loss_scale / static_cast<double>(rows);
-  const double loss =
-      HeadLoss(parameters, rows, static_cast<float>(scale), gradients);
+  HeadLoss(rows, static_cast<float>(scale), gradients);
   Backward(parameters, shape, gradients);
-  return loss;
+  return MeanLoss(rows);
 }
 
 absl::StatusOr<double> Transformer::Loss(const float* parameters,
@@ -237,7 +257,8 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
   ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
   Forward(parameters, ShapeOf(rows / length_, length_));
-  return HeadLoss(parameters, rows, 0, nullptr);
+  HeadLoss(rows, 0, nullptr);
+  return MeanLoss(rows);
 }
 
 absl::Status Transformer::NextTokenLogits(const float* parameters,
@@ -255,15 +276,20 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   RETURN_IF_ERROR(CheckTokens(prefix, "prefix"));
   ops_->CopyToDevice(prefix.data(), prefix.size() * 4, tokens_.data());
   Forward(parameters, ShapeOf(1, length));
-  ops_->Linear(normalized_ + (length - 1) * hidden_, parameters + head_,
+  ops_->Linear(At(normalized_, (length - 1) * hidden_), Weight(head_),
                {.rows = 1, .in = hidden_, .out = vocab_}, logits_);
-  ops_->CopyToHost(logits_, logits.size() * sizeof(float), logits.data());
-  return absl::OkStatus();
+  ops_->CopyActivationsToHost(logits_, vocab_, logits.data());
+  return ops_->Synchronize();
 }
 
 void Transformer::Forward(const float* parameters,
                           const AttentionShape& shape) {
   const int64_t rows = shape.rows();
+  linear_weights_ = parameters;
+  if (rounds_weights()) {
+    ops_->RoundToActivations(parameters, layout_.size, weights_);
+    linear_weights_ = weights_;
+  }
   ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {
@@ -277,7 +303,7 @@ void Transformer::Forward(const float* parameters,
                   normalized_);
     ForwardBlock(parameters, b, shape);
     ops_->SwiGlu(block.gate_up, rows, intermediate_, swiglu_);
-    ops_->Linear(swiglu_, parameters + blocks_[b].down,
+    ops_->Linear(swiglu_, Weight(blocks_[b].down),
                  {.rows = rows, .in = intermediate_, .out = hidden_},
                  residual_delta_);
   }
@@ -291,30 +317,30 @@ void Transformer::ForwardBlock(const float* parameters, int block,
   const BlockActivations& to = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows();
-  ops_->Linear(normalized_, parameters + at.qkv,
+  ops_->Linear(normalized_, Weight(at.qkv),
                {.rows = rows, .in = hidden_, .out = shape.qkv_width()}, to.qkv);
   ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kForward,
              to.qkv);
   ops_->Attention(shape, to.qkv, to.attention, to.log_sum_exp);
-  ops_->Linear(to.attention, parameters + at.output,
+  ops_->Linear(to.attention, Weight(at.output),
                {.rows = rows, .in = hidden_, .out = hidden_}, residual_delta_);
   ops_->RmsNorm(streams_[block], residual_delta_, parameters + at.middle_norm,
                 rows, hidden_, norm_epsilon_, to.middle, to.middle_inverse_rms,
                 normalized_);
-  ops_->Linear(normalized_, parameters + at.gate_up,
+  ops_->Linear(normalized_, Weight(at.gate_up),
                {.rows = rows, .in = hidden_, .out = 2 * intermediate_},
                to.gate_up);
 }
 
-double Transformer::HeadLoss(const float* parameters, int64_t rows,
-                             float gradient_scale, float* gradients) {
+void Transformer::HeadLoss(int64_t rows, float gradient_scale,
+                           float* gradients) {
   for (int64_t first = 0; first < rows; first += logit_rows_) {
     const LinearShape head = {.rows = std::min(logit_rows_, rows - first),
                               .in = hidden_,
                               .out = vocab_};
-    const float* normalized = normalized_ + first * hidden_;
+    const void* normalized = At(normalized_, first * hidden_);
     const int32_t* targets = targets_.data() + first;
-    ops_->Linear(normalized, parameters + head_, head, logits_);
+    ops_->Linear(normalized, Weight(head_), head, logits_);
     if (gradients == nullptr) {
       ops_->CrossEntropy(targets, head.rows, vocab_, logits_, losses_ + first);
       continue;
@@ -323,10 +349,15 @@ double Transformer::HeadLoss(const float* parameters, int64_t rows,
                                    logits_, losses_ + first);
     ops_->LinearWeightGradient(logits_, normalized, head, gradients + head_);
     // residual_delta_ holds the gradient of the normalized stream from here on.
-    ops_->LinearInputGradient(logits_, parameters + head_, head,
-                              residual_delta_ + first * hidden_);
+    ops_->LinearInputGradient(logits_, Weight(head_), head,
+                              At(residual_delta_, first * hidden_));
   }
-  return ops_->Sum(losses_, rows) / static_cast<double>(rows);
+}
+
+absl::StatusOr<double> Transformer::MeanLoss(int64_t rows) {
+  const double sum = ops_->Sum(losses_, rows);
+  RETURN_IF_ERROR(ops_->Synchronize());
+  return sum / static_cast<double>(rows);
 }
 
 void Transformer::Backward(const float* parameters, const AttentionShape& shape,
@@ -358,16 +389,16 @@ void Transformer::BackwardBlock(const float* parameters, int block,
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows();
-  float* d_normalized = residual_delta_;
+  void* d_normalized = residual_delta_;
 
   const LinearShape down = {.rows = rows, .in = intermediate_, .out = hidden_};
-  ops_->LinearInputGradient(d_stream_, parameters + at.down, down, swiglu_);
+  ops_->LinearInputGradient(d_stream_, Weight(at.down), down, swiglu_);
   ops_->SwiGluBackward(from.gate_up, swiglu_, rows, intermediate_, from.gate_up,
                        swiglu_);
   ops_->LinearWeightGradient(d_stream_, swiglu_, down, gradients + at.down);
   const LinearShape gate_up = {
       .rows = rows, .in = hidden_, .out = 2 * intermediate_};
-  ops_->LinearInputGradient(from.gate_up, parameters + at.gate_up, gate_up,
+  ops_->LinearInputGradient(from.gate_up, Weight(at.gate_up), gate_up,
                             d_normalized);
   ops_->RmsNormBackward(d_normalized, from.middle, from.middle_inverse_rms,
                         parameters + at.middle_norm, rows, hidden_,
@@ -377,9 +408,8 @@ void Transformer::BackwardBlock(const float* parameters, int block,
                              gradients + at.gate_up);
 
   const LinearShape output = {.rows = rows, .in = hidden_, .out = hidden_};
-  float* d_attention = residual_delta_;
-  ops_->LinearInputGradient(d_stream_, parameters + at.output, output,
-                            d_attention);
+  void* d_attention = residual_delta_;
+  ops_->LinearInputGradient(d_stream_, Weight(at.output), output, d_attention);
   ops_->LinearWeightGradient(d_stream_, from.attention, output,
                              gradients + at.output);
   ops_->AttentionBackward(shape, from.qkv, from.attention, from.log_sum_exp,
@@ -388,7 +418,7 @@ void Transformer::BackwardBlock(const float* parameters, int block,
              d_qkv_);
   const LinearShape qkv = {
       .rows = rows, .in = hidden_, .out = shape.qkv_width()};
-  ops_->LinearInputGradient(d_qkv_, parameters + at.qkv, qkv, d_normalized);
+  ops_->LinearInputGradient(d_qkv_, Weight(at.qkv), qkv, d_normalized);
   ops_->RmsNormBackward(d_normalized, streams_[block], from.input_inverse_rms,
                         parameters + at.input_norm, rows, hidden_,
                         /*accumulate=*/true, d_stream_,

@@ -24,7 +24,9 @@
 // pass can make again on the way (normalized streams, SwiGLU's output) is not
 // kept, attention scores never are. With recompute_activations only the
 // blocks' inputs are kept and the rest is computed again in the backward pass.
-// Logits exist for a bounded number of rows at a time.
+// Logits exist for a bounded number of rows at a time. Where activations are
+// bf16 (ops.h), so is a copy of the parameters, made in each forward pass for
+// the matrix products.
 #ifndef WORKER_MODEL_TRANSFORMER_H_
 #define WORKER_MODEL_TRANSFORMER_H_
 
@@ -68,7 +70,7 @@ class Transformer {
   int64_t sequence_length() const { return length_; }
   int64_t vocab_size() const { return vocab_; }
   // Device memory held, in bytes.
-  int64_t activation_bytes() const { return arena_.size() * 4; }
+  int64_t activation_bytes() const { return arena_.size(); }
 
   // Both take whole sequences, at most micro_batch of them, one after the
   // other; targets[i] is the token that should follow tokens[i]. They return
@@ -108,12 +110,12 @@ class Transformer {
   // What the backward pass of a block needs beside its input.
   struct BlockActivations {
     float* input_inverse_rms = nullptr;
-    float* qkv = nullptr;
+    void* qkv = nullptr;
     float* log_sum_exp = nullptr;
-    float* attention = nullptr;
-    float* middle = nullptr;
+    void* attention = nullptr;
+    void* middle = nullptr;
     float* middle_inverse_rms = nullptr;
-    float* gate_up = nullptr;
+    void* gate_up = nullptr;
   };
 
   Transformer(const v1::ModelConfig& config, const Options& options, Ops* ops);
@@ -137,10 +139,22 @@ class Transformer {
                 float* gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, float* gradients);
-  // The head and the loss, in chunks of rows. With `gradients`, also the head's
-  // backward: gradient_scale times the gradient of the sum of losses.
-  double HeadLoss(const float* parameters, int64_t rows, float gradient_scale,
-                  float* gradients);
+  // The head and the losses, in chunks of rows. With `gradients`, also the
+  // head's backward: gradient_scale times the gradient of the sum of losses.
+  void HeadLoss(int64_t rows, float gradient_scale, float* gradients);
+  // Waits for all operations, and says if the device has failed.
+  absl::StatusOr<double> MeanLoss(int64_t rows);
+
+  // Whether Linear reads other weights than the parameters themselves.
+  bool rounds_weights() const {
+    return ops_->activation_bytes() != int64_t{sizeof(float)};
+  }
+  // Of the pass under way.
+  const void* Weight(int64_t offset) const {
+    return At(linear_weights_, offset);
+  }
+  const void* At(const void* activations, int64_t offset) const;
+  void* At(void* activations, int64_t offset) const;
 
   Ops* const ops_;
   const Options options_;
@@ -162,25 +176,29 @@ class Transformer {
   int64_t head_ = 0;
 
   // All memory below is part of the arena.
-  DeviceArray<float> arena_;
+  DeviceArray<char> arena_;
   DeviceArray<int32_t> tokens_;
   DeviceArray<int32_t> targets_;
   float* rope_cosine_ = nullptr;
   float* rope_sine_ = nullptr;
   // streams_[b] is the input of block b; the last is that of the final norm.
   // For inference all are the same memory.
-  std::vector<float*> streams_;
+  std::vector<void*> streams_;
   // One per block, all the same memory unless every block's is kept.
   std::vector<BlockActivations> activations_;
   float* final_inverse_rms_ = nullptr;
+  // The parameters rounded to activations, if Linear needs that.
+  void* weights_ = nullptr;
+  // These, or the parameters.
+  const void* linear_weights_ = nullptr;
   // Shared by all blocks.
-  float* normalized_ = nullptr;
-  float* residual_delta_ = nullptr;
-  float* swiglu_ = nullptr;
-  float* logits_ = nullptr;
+  void* normalized_ = nullptr;
+  void* residual_delta_ = nullptr;
+  void* swiglu_ = nullptr;
+  void* logits_ = nullptr;
   float* losses_ = nullptr;
-  float* d_stream_ = nullptr;
-  float* d_qkv_ = nullptr;
+  void* d_stream_ = nullptr;
+  void* d_qkv_ = nullptr;
 };
 
 }  // namespace causeway
