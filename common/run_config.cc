@@ -356,6 +356,14 @@ void CheckMembership(const v1::MembershipConfig& membership, Checker& check) {
   check.Range("membership.lease_seconds", membership.lease_seconds(), 0.1, 1e6);
   check.Range("membership.heartbeat_seconds", membership.heartbeat_seconds(),
               0.01, membership.lease_seconds() / 3);
+  check.Range("membership.grace_overlap_share",
+              membership.grace_overlap_share(), 0, 1);
+  if (membership.outlier_factor() != 0) {
+    check.Range("membership.outlier_factor", membership.outlier_factor(), 1.5,
+                1e6);
+  }
+  check.Range("membership.drop_contributions",
+              membership.drop_contributions(), 0, 1);
 }
 
 void CheckStorage(const v1::StorageConfig& storage, Checker& check) {
