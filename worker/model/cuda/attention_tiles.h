@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts that attention kernels are made of: tiles of bf16 in shared memory
+// and the two matrix products over them, in the fragments of the tensor cores
+// (device_code.h). With g = lane / 4 and t = lane % 4, a lane has of each 16 x
+// 8 tile of fp32 sums
+//   [0], [1]: row g, columns 2t and 2t + 1     [2], [3]: row g + 8
+#ifndef WORKER_MODEL_CUDA_ATTENTION_TILES_H_
+#define WORKER_MODEL_CUDA_ATTENTION_TILES_H_
+
+#include <cstdint>
+
+#include "worker/model/cuda/device_code.h"
+
+namespace causeway {
+
+// Where rows of a tile begin, in values: the 16 bytes between them spread the
+// rows that ldmatrix reads over all banks.
+template <int kHeadDim>
+inline constexpr int kTileStride = kHeadDim + 8;
+template <int kHeadDim, int kRows>
+inline constexpr int kTileValues = kTileStride<kHeadDim>* kRows;
+
+// Part of a matrix in global memory: `rows` rows of `columns` values, `stride`
+// values apart. `columns` is a multiple of kVector, at most the tile's.
+struct TileSource {
+  const Bf16* values;
+  int64_t rows;
+  int64_t stride;
+  int columns;
+};
+
+// Starts to copy rows [first, first + kRows) to a tile; what the source does
+// not have is zero. All of a block's threads take part.
+template <int kHeadDim, int kRows, int kThreads>
+CAUSEWAY_DEVICE void LoadTile(const TileSource& source, int64_t first,
+                              Bf16* tile) {
+  constexpr int kRowVectors = kHeadDim / kVector;
+  static_assert(kRows * kRowVectors % kThreads == 0);
+#pragma unroll
+  for (int i = 0; i < kRows * kRowVectors / kThreads; ++i) {
+    const int vector = i * kThreads + static_cast<int>(ThreadIndex());
+    const int row = vector / kRowVectors;
+    const int column = vector % kRowVectors * kVector;
+    const bool outside = first + row >= source.rows || column >= source.columns;
+    const Bf16* const from =
+        outside ? source.values
+                : source.values + (first + row) * source.stride + column;
+    CopyAsync(from, outside, tile + row * kTileStride<kHeadDim> + column);
+  }
+}
+
+// sums += A B^T for 16 * kTiles rows of A and kRows rows of B, both tiles in
+// shared memory; `a` points to this warp's first row.
+template <int kHeadDim, int kTiles, int kRows>
+CAUSEWAY_DEVICE void MultiplyTransposed(const Bf16* a, const Bf16* b,
+                                        float (&sums)[kTiles][kRows / 8][4]) {
+  constexpr int kStride = kTileStride<kHeadDim>;
+  const int lane = static_cast<int>(LaneIndex());
+  const Bf16* const a_row =
+      a + (lane % 8 + lane / 8 % 2 * 8) * kStride + lane / 16 * 8;
+  const Bf16* const b_row =
+      b + (lane % 8 + lane / 16 * 8) * kStride + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int k = 0; k < kHeadDim; k += 16) {
+    uint32_t a_values[kTiles][4];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      LoadMatrices<false>(a_row + tile * 16 * kStride + k, a_values[tile]);
+    }
+#pragma unroll
+    for (int n = 0; n < kRows / 16; ++n) {
+      uint32_t b_values[4];
+      LoadMatrices<false>(b_row + n * 16 * kStride + k, b_values);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        MultiplyAdd(a_values[tile], b_values[0], b_values[1],
+                    sums[tile][2 * n]);
+        MultiplyAdd(a_values[tile], b_values[2], b_values[3],
+                    sums[tile][2 * n + 1]);
+      }
+    }
+  }
+}
+
+// sums += A B for A in the fragments of MultiplyTransposed's result, rounded to
+// bf16, and the kRows rows of B, a tile in shared memory.
+template <int kHeadDim, int kTiles, int kRows>
+CAUSEWAY_DEVICE void Multiply(const float (&a)[kTiles][kRows / 8][4],
+                              const Bf16* b,
+                              float (&sums)[kTiles][kHeadDim / 8][4]) {
+  constexpr int kStride = kTileStride<kHeadDim>;
+  const int lane = static_cast<int>(LaneIndex());
+  const Bf16* const b_row =
+      b + (lane % 8 + lane / 8 % 2 * 8) * kStride + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < kRows / 16; ++k) {
+    uint32_t a_values[kTiles][4];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = a[tile][2 * k + i / 2] + i % 2 * 2;
+        a_values[tile][i] = PackBf16(pair[0], pair[1]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 16; ++n) {
+      uint32_t b_values[4];
+      LoadMatrices<true>(b_row + k * 16 * kStride + n * 16, b_values);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        MultiplyAdd(a_values[tile], b_values[0], b_values[1],
+                    sums[tile][2 * n]);
+        MultiplyAdd(a_values[tile], b_values[2], b_values[3],
+                    sums[tile][2 * n + 1]);
+      }
+    }
+  }
+}
+
+// Of a row of a fragment, which four lanes share; each of them gets it.
+CAUSEWAY_DEVICE float RowSum(float value) {
+  value += ShuffleXor(value, 1);
+  return value + ShuffleXor(value, 2);
+}
+CAUSEWAY_DEVICE float RowMax(float value) {
+  value = std::fmax(value, ShuffleXor(value, 1));
+  return std::fmax(value, ShuffleXor(value, 2));
+}
+
+// Which row and column of its warp's rows a lane's sum [tile][n][i] is.
+CAUSEWAY_DEVICE int RowOf(int tile, int i) {
+  return tile * 16 + static_cast<int>(LaneIndex()) / 4 + i / 2 * 8;
+}
+CAUSEWAY_DEVICE int ColumnOf(int n, int i) {
+  return n * 8 + static_cast<int>(LaneIndex()) % 4 * 2 + i % 2;
+}
+
+// Writes sums to rows [first, first + 16 * kTiles) of a matrix like the
+// source's, as far as it has them.
+template <int kHeadDim, int kTiles>
+CAUSEWAY_DEVICE void StoreSums(const float (&sums)[kTiles][kHeadDim / 8][4],
+                               int64_t first, int64_t rows, int64_t stride,
+                               int columns, Bf16* to) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const int64_t row = first + RowOf(tile, i);
+      if (row >= rows) continue;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+        const int column = ColumnOf(n, i);
+        if (column >= columns) continue;
+        *reinterpret_cast<uint32_t*>(to + row * stride + column) =
+            PackBf16(sums[tile][n][i], sums[tile][n][i + 1]);
+      }
+    }
+  }
+}
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_ATTENTION_TILES_H_

@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vocabulary of our kernels: bf16 and its vectors, sums over warps and
+// blocks, the tensor cores, and how a kernel is launched. The same kernel
+// source is compiled by nvcc for GPUs, and by the host's compiler for the
+// emulator of device_emulator.h, where tests run it.
+//
+// Kernels are templates or inline functions in *_kernels.h:
+//
+//   CAUSEWAY_KERNEL void Scale(int64_t size, float factor, float* values) {
+//     for (int64_t i = GlobalThread(); i < size; i += GlobalThreads()) {
+//       values[i] *= factor;
+//     }
+//   }
+//   ...
+//   LaunchKernel(Scale, {.x = blocks}, 256, 0, stream, size, 2.0f, values);
+//
+// Nothing here waits, but for the barriers of the device.
+#ifndef WORKER_MODEL_CUDA_DEVICE_CODE_H_
+#define WORKER_MODEL_CUDA_DEVICE_CODE_H_
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#define CAUSEWAY_KERNEL static __global__
+#define CAUSEWAY_KERNEL_TEMPLATE __global__
+#define CAUSEWAY_DEVICE __device__ __forceinline__
+#define CAUSEWAY_SHARED __shared__
+#else
+#include "worker/model/cuda/device_emulator.h"
+#define CAUSEWAY_KERNEL inline
+#define CAUSEWAY_KERNEL_TEMPLATE
+#define CAUSEWAY_DEVICE inline
+// One block runs at a time.
+#define CAUSEWAY_SHARED static
+#endif
+
+namespace causeway {
+
+inline constexpr uint32_t kWarpSize = 32;
+// Values in 16 bytes of bf16, the unit that kernels load and store.
+inline constexpr int kVector = 8;
+
+#ifdef __CUDACC__
+
+struct GridSize {
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
+};
+using DeviceStream = cudaStream_t;
+using LaunchError = cudaError_t;
+
+// The block's place in the grid, and the thread's in the block.
+CAUSEWAY_DEVICE GridSize BlockIndex() {
+  return {blockIdx.x, blockIdx.y, blockIdx.z};
+}
+CAUSEWAY_DEVICE GridSize GridBlocks() {
+  return {gridDim.x, gridDim.y, gridDim.z};
+}
+CAUSEWAY_DEVICE uint32_t ThreadIndex() { return threadIdx.x; }
+CAUSEWAY_DEVICE uint32_t BlockThreads() { return blockDim.x; }
+
+// Dynamic shared memory, aligned to 16 bytes.
+CAUSEWAY_DEVICE unsigned char* DynamicShared() {
+  extern __shared__ __align__(16) unsigned char causeway_dynamic_shared[];
+  return causeway_dynamic_shared;
+}
+
+CAUSEWAY_DEVICE void SyncBlock() { __syncthreads(); }
+
+template <typename T>
+CAUSEWAY_DEVICE T ShuffleXor(T value, uint32_t lanes) {
+  return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+
+CAUSEWAY_DEVICE float Exp2(float x) { return exp2f(x); }
+CAUSEWAY_DEVICE float Exp(float x) { return expf(x); }
+CAUSEWAY_DEVICE float Log2(float x) { return log2f(x); }
+CAUSEWAY_DEVICE float Log(float x) { return logf(x); }
+
+// Two values rounded to bf16, to nearest, ties to even; `low` is in the lower
+// half.
+CAUSEWAY_DEVICE uint32_t PackBf16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// accumulator += a b; a is 16 x 16, b 16 x 8, accumulator 16 x 8. With g = lane
+// / 4 and t = lane % 4, a lane has
+//   a[0]: row g,     columns 2t, 2t + 1     a[2]: the same, columns + 8
+//   a[1]: row g + 8                         a[3]
+//   b[0]: rows 2t, 2t + 1 of column g       b[1]: rows + 8
+//   accumulator[0, 1]: row g, columns 2t, 2t + 1; [2, 3]: row g + 8
+// (PTX: mma.m16n8k16).
+CAUSEWAY_DEVICE void MultiplyAdd(const uint32_t (&a)[4], uint32_t b0,
+                                 uint32_t b1, float (&accumulator)[4]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(accumulator[0]), "+f"(accumulator[1]), "+f"(accumulator[2]),
+        "+f"(accumulator[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 x 8 matrices from shared memory: lanes 8i to 8i + 7 point to the rows
+// of matrix i, 16 bytes each. A lane gets from each matrix the two values of
+// row g at columns 2t and 2t + 1; with kTransposed those of rows 2t and 2t + 1
+// at column g (PTX: ldmatrix.x4).
+template <bool kTransposed>
+CAUSEWAY_DEVICE void LoadMatrices(const void* row, uint32_t (&values)[4]) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (kTransposed) {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, "
+        "[%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "r"(address)
+        : "memory");
+  } else {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "r"(address)
+        : "memory");
+  }
+}
+
+// Starts to copy 16 bytes to shared memory, or zeros, and then does not read.
+CAUSEWAY_DEVICE void CopyAsync(const void* from, bool zeros, void* to) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(address), "l"(from), "r"(zeros ? 0 : 16)
+               : "memory");
+}
+// Ends a group of copies.
+CAUSEWAY_DEVICE void EndCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits for this thread's copies, but for those of the last kGroups groups.
+template <int kGroups>
+CAUSEWAY_DEVICE void AwaitCopies() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory");
+}
+
+template <typename... Parameters, typename... Arguments>
+LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
+                         uint32_t threads, size_t shared_bytes,
+                         DeviceStream stream, Arguments... arguments) {
+  if (shared_bytes > 0) {
+    const LaunchError error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks.x, blocks.y, blocks.z);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel,
+                            static_cast<Parameters>(arguments)...);
+}
+
+#else  // The emulator.
+
+struct DeviceStream {};
+struct LaunchError {};
+
+inline GridSize BlockIndex() { return emulator::Block(); }
+inline GridSize GridBlocks() { return emulator::Blocks(); }
+inline uint32_t ThreadIndex() { return emulator::Thread(); }
+inline uint32_t BlockThreads() { return emulator::Threads(); }
+inline unsigned char* DynamicShared() { return emulator::Shared(); }
+inline void SyncBlock() { emulator::SyncBlock(); }
+
+template <typename T>
+T ShuffleXor(T value, uint32_t lanes) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  emulator::Words words = {};
+  std::memcpy(words.word, &value, sizeof(T));
+  emulator::Exchange(words, [&](const emulator::Words* all) {
+    std::memcpy(&value, all[(ThreadIndex() % kWarpSize) ^ lanes].word,
+                sizeof(T));
+  });
+  return value;
+}
+
+inline float Exp2(float x) { return std::exp2(x); }
+inline float Exp(float x) { return std::exp(x); }
+inline float Log2(float x) { return std::log2(x); }
+inline float Log(float x) { return std::log(x); }
+
+inline uint32_t PackBf16(float low, float high) {
+  const auto round = [](float value) -> uint32_t {
+    if (std::isnan(value)) return 0x7fff;
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  };
+  return round(low) | round(high) << 16;
+}
+
+using emulator::MultiplyAdd;
+template <bool kTransposed>
+void LoadMatrices(const void* row, uint32_t (&values)[4]) {
+  emulator::LoadMatrices(row, kTransposed, values);
+}
+
+inline void CopyAsync(const void* from, bool zeros, void* to) {
+  if (zeros) {
+    std::memset(to, 0, 16);
+  } else {
+    std::memcpy(to, from, 16);
+  }
+}
+inline void EndCopies() {}
+template <int kGroups>
+void AwaitCopies() {}
+
+template <typename... Parameters, typename... Arguments>
+LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
+                         uint32_t threads, size_t shared_bytes, DeviceStream,
+                         Arguments... arguments) {
+  emulator::Emulate(blocks, threads, shared_bytes,
+                    [&] { kernel(static_cast<Parameters>(arguments)...); });
+  return {};
+}
+
+#endif
+
+// A bf16, the upper half of a binary32.
+struct Bf16 {
+  uint16_t bits;
+};
+
+CAUSEWAY_DEVICE float LowerBf16(uint32_t pair) {
+  return std::bit_cast<float>(pair << 16);
+}
+CAUSEWAY_DEVICE float UpperBf16(uint32_t pair) {
+  return std::bit_cast<float>(pair & 0xffff0000u);
+}
+CAUSEWAY_DEVICE float FromBf16(Bf16 value) { return LowerBf16(value.bits); }
+CAUSEWAY_DEVICE Bf16 ToBf16(float value) {
+  return {static_cast<uint16_t>(PackBf16(value, 0))};
+}
+
+struct alignas(16) Bf16Vector {
+  uint32_t pairs[4];
+};
+// `from` and `to` are aligned to 16 bytes.
+CAUSEWAY_DEVICE void LoadVector(const Bf16* from, float (&values)[kVector]) {
+  const Bf16Vector vector = *reinterpret_cast<const Bf16Vector*>(from);
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    values[2 * i] = LowerBf16(vector.pairs[i]);
+    values[2 * i + 1] = UpperBf16(vector.pairs[i]);
+  }
+}
+CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
+  Bf16Vector vector;
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    vector.pairs[i] = PackBf16(values[2 * i], values[2 * i + 1]);
+  }
+  *reinterpret_cast<Bf16Vector*>(to) = vector;
+}
+
+// For loops over all threads of a grid.
+CAUSEWAY_DEVICE int64_t GlobalThread() {
+  return int64_t{BlockIndex().x} * BlockThreads() + ThreadIndex();
+}
+CAUSEWAY_DEVICE int64_t GlobalThreads() {
+  return int64_t{GridBlocks().x} * BlockThreads();
+}
+CAUSEWAY_DEVICE uint32_t WarpIndex() { return ThreadIndex() / kWarpSize; }
+CAUSEWAY_DEVICE uint32_t LaneIndex() { return ThreadIndex() % kWarpSize; }
+
+// Over a warp, in an order that does not change; every lane gets it.
+template <typename T>
+CAUSEWAY_DEVICE T WarpSum(T value) {
+#pragma unroll
+  for (uint32_t lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
+    value += ShuffleXor(value, lanes);
+  }
+  return value;
+}
+
+// The same over a block. All threads take part; a barrier is passed before and
+// after.
+template <typename T>
+CAUSEWAY_DEVICE T BlockSum(T value) {
+  CAUSEWAY_SHARED T sums[kWarpSize];
+  value = WarpSum(value);
+  SyncBlock();
+  if (LaneIndex() == 0) sums[WarpIndex()] = value;
+  SyncBlock();
+  T sum = 0;
+  for (uint32_t warp = 0; warp < BlockThreads() / kWarpSize; ++warp) {
+    sum += sums[warp];
+  }
+  return sum;
+}
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_DEVICE_CODE_H_

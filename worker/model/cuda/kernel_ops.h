@@ -1,0 +1,345 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operations of worker/model/ops.h by the kernels of this directory, with
+// activations in bf16: all but memory, copies and matrix products, which are
+// the device's. Devices: ops_cuda.cu, and for tests ops_emulated.h.
+//
+// What the kernels ask for, beside ops.h: widths of rows (of the model, and of
+// SwiGLU) are multiples of 8, heads have a multiple of 16 values and at most
+// 128, and memory is aligned to 16 bytes. common/model_layout.h keeps tensors
+// there if the widths are. CheckShapes says what is wrong with a model.
+#ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
+#define WORKER_MODEL_CUDA_KERNEL_OPS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "worker/model/cuda/attention_kernels.h"
+#include "worker/model/cuda/device_code.h"
+#include "worker/model/cuda/row_kernels.h"
+#include "worker/model/cuda/vector_kernels.h"
+#include "worker/model/ops.h"
+
+namespace causeway {
+
+// The product of two row-major matrices of bf16: c is [rows, columns], a is
+// [rows, inner] or, transposed, [inner, rows], b is [inner, columns] or,
+// transposed, [columns, inner].
+struct MatrixProduct {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  // c is fp32 and is added to; else it is bf16 and written.
+  bool accumulate = false;
+};
+
+class KernelOps : public Ops {
+ public:
+  int64_t activation_bytes() const override { return sizeof(Bf16); }
+  // 256 MiB: all of them, for most micro-batches.
+  int64_t logits_at_a_time() const override { return int64_t{1} << 27; }
+
+  void RoundToActivations(const float* from, int64_t size, void* to) override {
+    Launch("rounding", RoundKernel, BlocksFor(size / kVector + kVector),
+           kThreads, 0, from, size, AsBf16(to));
+  }
+
+  double Sum(const float* values, int64_t size) override {
+    return SumOf(SumKernel<false>, values, size);
+  }
+  double SquaredNorm(const float* values, int64_t size) override {
+    return SumOf(SumKernel<true>, values, size);
+  }
+
+  void Embedding(const int32_t* tokens, const float* table, int64_t rows,
+                 int64_t width, void* output) override {
+    Launch("embedding", EmbeddingKernel, BlocksFor(rows * width / kVector),
+           kThreads, 0, tokens, table, rows, width, AsBf16(output));
+  }
+
+  void EmbeddingBackward(const int32_t* tokens, const void* d_output,
+                         int64_t rows, int64_t width, float* d_table) override {
+    auto* const sorted_tokens =
+        static_cast<int32_t*>(Scratch(2 * rows * sizeof(int32_t)));
+    int32_t* const sorted_rows = sorted_tokens + rows;
+    Launch("sorting tokens", SortTokensKernel,
+           {.x = Blocks(rows, kSortThreads)}, kSortThreads, 0, tokens, rows,
+           sorted_tokens, sorted_rows);
+    Launch("the embedding's gradient", EmbeddingBackwardKernel,
+           {.x = static_cast<uint32_t>(rows), .y = Blocks(width, kWarpValues)},
+           kEmbeddingThreads, 0, sorted_tokens, sorted_rows, AsBf16(d_output),
+           rows, width, d_table);
+  }
+
+  void RmsNorm(const void* x, const void* delta, const float* gain,
+               int64_t rows, int64_t width, float epsilon, void* sum,
+               float* inverse_rms, void* normalized) override {
+    Launch("RMSNorm",
+           delta == nullptr ? RmsNormKernel<false> : RmsNormKernel<true>,
+           {.x = Blocks(rows, kThreads / kWarpSize)}, kThreads, 0, AsBf16(x),
+           AsBf16(delta), gain, rows, width, epsilon, AsBf16(sum), inverse_rms,
+           AsBf16(normalized));
+  }
+
+  void RmsNormBackward(const void* d_normalized, const void* x,
+                       const float* inverse_rms, const float* gain,
+                       int64_t rows, int64_t width, bool accumulate, void* d_x,
+                       float* d_gain, void* normalized) override {
+    const uint32_t blocks =
+        static_cast<uint32_t>(std::min<int64_t>(rows, kNormBackwardBlocks));
+    const auto threads = static_cast<uint32_t>(
+        std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
+    auto* const partial_gains =
+        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
+    Launch("the gradient of RMSNorm", RmsNormBackwardKernel, {.x = blocks},
+           threads, static_cast<size_t>(width) * sizeof(float),
+           AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows, width,
+           accumulate, AsBf16(d_x), partial_gains, AsBf16(normalized));
+    Launch("the gradient of RMSNorm's gain", ColumnSumKernel,
+           {.x = Blocks(width, kWarpSize)}, kColumnSumThreads, 0, partial_gains,
+           int64_t{blocks}, width, d_gain);
+  }
+
+  void Linear(const void* input, const void* weight, const LinearShape& shape,
+              void* output) override {
+    Multiply({.rows = shape.rows,
+              .columns = shape.out,
+              .inner = shape.in,
+              .transpose_b = true},
+             AsBf16(input), AsBf16(weight), output);
+  }
+  void LinearInputGradient(const void* d_output, const void* weight,
+                           const LinearShape& shape, void* d_input) override {
+    Multiply({.rows = shape.rows, .columns = shape.in, .inner = shape.out},
+             AsBf16(d_output), AsBf16(weight), d_input);
+  }
+  void LinearWeightGradient(const void* d_output, const void* input,
+                            const LinearShape& shape,
+                            float* d_weight) override {
+    Multiply({.rows = shape.out,
+              .columns = shape.in,
+              .inner = shape.rows,
+              .transpose_a = true,
+              .accumulate = true},
+             AsBf16(d_output), AsBf16(input), d_weight);
+  }
+
+  void Rope(const AttentionShape& shape, const RopeTable& table,
+            RopeDirection direction, void* qkv) override {
+    const int64_t heads = shape.heads + shape.kv_heads;
+    Launch("RoPE", RopeKernel,
+           BlocksFor(shape.rows() * heads * shape.head_dim / 2 / kVector),
+           kThreads, 0, shape, table,
+           direction == RopeDirection::kForward ? 1.0f : -1.0f, AsBf16(qkv));
+  }
+
+  void Attention(const AttentionShape& shape, const void* qkv, void* output,
+                 float* log_sum_exp) override {
+    if (shape.head_dim <= 64) {
+      AttentionOf<64>(shape, qkv, output, log_sum_exp);
+    } else {
+      AttentionOf<128>(shape, qkv, output, log_sum_exp);
+    }
+  }
+  void AttentionBackward(const AttentionShape& shape, const void* qkv,
+                         const void* output, const float* log_sum_exp,
+                         const void* d_output, void* d_qkv) override {
+    if (shape.head_dim <= 64) {
+      AttentionBackwardOf<64>(shape, qkv, output, log_sum_exp, d_output, d_qkv);
+    } else {
+      AttentionBackwardOf<128>(shape, qkv, output, log_sum_exp, d_output,
+                               d_qkv);
+    }
+  }
+
+  void SwiGlu(const void* gate_up, int64_t rows, int64_t width,
+              void* output) override {
+    Launch("SwiGLU", SwiGluKernel, BlocksFor(rows * width / kVector), kThreads,
+           0, AsBf16(gate_up), rows, width, AsBf16(output));
+  }
+  void SwiGluBackward(const void* gate_up, const void* d_output, int64_t rows,
+                      int64_t width, void* d_gate_up, void* output) override {
+    Launch("the gradient of SwiGLU", SwiGluBackwardKernel,
+           BlocksFor(rows * width / kVector), kThreads, 0, AsBf16(gate_up),
+           AsBf16(d_output), rows, width, AsBf16(d_gate_up), AsBf16(output));
+  }
+
+  void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
+                    void* logits, float* losses) override {
+    LaunchCrossEntropy(vocab_size % kVector == 0
+                           ? CrossEntropyKernel<false, kVector>
+                           : CrossEntropyKernel<false, 1>,
+                       targets, rows, vocab_size, 0, logits, losses);
+  }
+  void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
+                                int64_t vocab_size, float scale, void* logits,
+                                float* losses) override {
+    LaunchCrossEntropy(vocab_size % kVector == 0
+                           ? CrossEntropyKernel<true, kVector>
+                           : CrossEntropyKernel<true, 1>,
+                       targets, rows, vocab_size, scale, logits, losses);
+  }
+
+  void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
+             int64_t size, float* parameters, float* first_moment,
+             float* second_moment) override {
+    UpdateBy(AdamWKernel<false, 4>, AdamWKernel<false, 1>, coefficients,
+             gradients, size, parameters, first_moment, second_moment,
+             parameters);
+  }
+  // The moments are only read.
+  void AdamWEstimate(const AdamWCoefficients& coefficients,
+                     const float* gradients, const float* parameters,
+                     const float* first_moment, const float* second_moment,
+                     int64_t size, float* estimate) override {
+    UpdateBy(AdamWKernel<true, 4>, AdamWKernel<true, 1>, coefficients,
+             gradients, size, parameters, const_cast<float*>(first_moment),
+             const_cast<float*>(second_moment), estimate);
+  }
+
+ protected:
+  static const Bf16* AsBf16(const void* memory) {
+    return static_cast<const Bf16*>(memory);
+  }
+  static Bf16* AsBf16(void* memory) { return static_cast<Bf16*>(memory); }
+
+  // Of the device.
+  virtual DeviceStream stream() const = 0;
+  // Whether nothing has failed so far.
+  virtual bool ok() const = 0;
+  // Keeps the first error. `doing` is a noun.
+  virtual void Record(LaunchError error, const char* doing) = 0;
+  // Device memory for one operation; what is too small is replaced by more.
+  // Null after an error.
+  virtual void* Scratch(size_t bytes) = 0;
+  virtual void Multiply(const MatrixProduct& product, const Bf16* a,
+                        const Bf16* b, void* c) = 0;
+
+ private:
+  static constexpr uint32_t kThreads = 256;
+  // More than any device runs at a time; the rest is done at a stride.
+  static constexpr int64_t kMostBlocks = 4096;
+  // Fixed, so that sums are the same on every device.
+  static constexpr int64_t kSumBlocks = 512;
+  static constexpr int64_t kNormBackwardBlocks = 512;
+
+  static uint32_t Blocks(int64_t size, int64_t of_block) {
+    return static_cast<uint32_t>((size + of_block - 1) / of_block);
+  }
+  // For kernels with a grid's stride.
+  static GridSize BlocksFor(int64_t size) {
+    return {.x = Blocks(
+                std::min(std::max<int64_t>(size, 1), kMostBlocks * kThreads),
+                kThreads)};
+  }
+
+  template <typename Kernel, typename... Arguments>
+  void Launch(const char* doing, Kernel* kernel, const GridSize& blocks,
+              uint32_t threads, size_t shared_bytes, Arguments... arguments) {
+    if (!ok() || blocks.x == 0) return;
+    Record(LaunchKernel(kernel, blocks, threads, shared_bytes, stream(),
+                        arguments...),
+           doing);
+  }
+
+  double SumOf(void (*kernel)(const float*, int64_t, double*),
+               const float* values, int64_t size) {
+    auto* const partial_sums =
+        static_cast<double*>(Scratch(kSumBlocks * sizeof(double)));
+    Launch("a sum", kernel, {.x = kSumBlocks}, kThreads, 0, values, size,
+           partial_sums);
+    double sums[kSumBlocks];
+    CopyToHost(partial_sums, sizeof(sums), sums);
+    if (!ok()) return std::numeric_limits<double>::quiet_NaN();
+    double sum = 0;
+    for (const double partial : sums) sum += partial;
+    return sum;
+  }
+
+  void LaunchCrossEntropy(void (*kernel)(const int32_t*, int64_t, float, Bf16*,
+                                         float*),
+                          const int32_t* targets, int64_t rows,
+                          int64_t vocab_size, float scale, void* logits,
+                          float* losses) {
+    Launch("cross-entropy", kernel, {.x = static_cast<uint32_t>(rows)},
+           kThreads, 0, targets, vocab_size, scale, AsBf16(logits), losses);
+  }
+
+  // exp(x) is 2^(x log2(e)), which the hardware has.
+  static float ScoreScale(const AttentionShape& shape) {
+    return kLog2E / std::sqrt(static_cast<float>(shape.head_dim));
+  }
+  static GridSize AttentionGrid(const AttentionShape& shape, int64_t heads,
+                                int64_t tile) {
+    return {.x = Blocks(shape.length, tile),
+            .y = static_cast<uint32_t>(heads),
+            .z = static_cast<uint32_t>(shape.batch)};
+  }
+
+  template <int kHeadDim>
+  void AttentionOf(const AttentionShape& shape, const void* qkv, void* output,
+                   float* log_sum_exp) {
+    using Tiles = ForwardTiles<kHeadDim>;
+    Launch("attention", AttentionKernel<kHeadDim>,
+           AttentionGrid(shape, shape.heads, Tiles::kQueries),
+           kAttentionThreads, Tiles::kSharedBytes, shape, ScoreScale(shape),
+           AsBf16(qkv), AsBf16(output), log_sum_exp);
+  }
+
+  template <int kHeadDim>
+  void AttentionBackwardOf(const AttentionShape& shape, const void* qkv,
+                           const void* output, const float* log_sum_exp,
+                           const void* d_output, void* d_qkv) {
+    using Tiles = BackwardTiles<kHeadDim>;
+    const int64_t heads = shape.rows() * shape.heads;
+    auto* const delta = static_cast<float*>(Scratch(heads * sizeof(float)));
+    Launch("attention's delta", AttentionDeltaKernel,
+           {.x = Blocks(heads, kThreads / kWarpSize)}, kThreads, 0, shape,
+           AsBf16(output), AsBf16(d_output), delta);
+    Launch("the gradient of keys and values",
+           AttentionKeyGradientKernel<kHeadDim>,
+           AttentionGrid(shape, shape.kv_heads, Tiles::kOwn), kAttentionThreads,
+           Tiles::kSharedBytes, shape, ScoreScale(shape), AsBf16(qkv),
+           AsBf16(d_output), log_sum_exp, delta, AsBf16(d_qkv));
+    Launch("the gradient of queries", AttentionQueryGradientKernel<kHeadDim>,
+           AttentionGrid(shape, shape.heads, Tiles::kOwn), kAttentionThreads,
+           Tiles::kSharedBytes, shape, ScoreScale(shape), AsBf16(qkv),
+           AsBf16(d_output), log_sum_exp, delta, AsBf16(d_qkv));
+  }
+
+  // Four values at a time, and what is left over one at a time.
+  template <typename Kernel>
+  void UpdateBy(Kernel* by_fours, Kernel* by_ones,
+                const AdamWCoefficients& coefficients, const float* gradients,
+                int64_t size, const float* parameters, float* first_moment,
+                float* second_moment, float* to) {
+    uintptr_t bits = 0;
+    for (const float* const array :
+         {gradients, parameters, static_cast<const float*>(first_moment),
+          static_cast<const float*>(second_moment),
+          static_cast<const float*>(to)}) {
+      bits |= reinterpret_cast<uintptr_t>(array);
+    }
+    const int64_t fours = bits % 16 == 0 ? size / 4 * 4 : 0;
+    if (fours > 0) {
+      Launch("AdamW", by_fours, BlocksFor(fours / 4), kThreads, 0, coefficients,
+             gradients, fours, parameters, first_moment, second_moment, to);
+    }
+    if (fours < size) {
+      Launch("AdamW", by_ones, BlocksFor(size - fours), kThreads, 0,
+             coefficients, gradients + fours, size - fours, parameters + fours,
+             first_moment + fours, second_moment + fours, to + fours);
+    }
+  }
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_KERNEL_OPS_H_

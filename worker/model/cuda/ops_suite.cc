@@ -1,0 +1,556 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/model/cuda/ops_suite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "common/model_layout.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/run_config.pb.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/model/ops_reference.h"
+#include "worker/model/transformer.h"
+
+namespace causeway {
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+// Half the distance of two bf16, relative.
+constexpr double kRounding = 1.0 / 256;
+
+Floats Random(int64_t size, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  Floats values(static_cast<size_t>(size));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+std::vector<int32_t> RandomTokens(int64_t size, int32_t end, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::uniform_int_distribution<int32_t> uniform(0, end - 1);
+  std::vector<int32_t> tokens(static_cast<size_t>(size));
+  for (int32_t& token : tokens) token = uniform(generator);
+  return tokens;
+}
+
+Doubles Widen(const Floats& values) { return {values.begin(), values.end()}; }
+
+// Within `tolerance` of the largest value.
+void ExpectNear(const Floats& got, const Doubles& want, double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  double scale = 1e-30;
+  for (const double value : want) scale = std::max(scale, std::abs(value));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], tolerance * scale) << "at " << i;
+  }
+}
+
+class OpsSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    ops_ = NewOpsUnderTest();
+    if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
+  }
+
+  // Device memory; what the host sees of it is fp32.
+  struct Activations {
+    DeviceArray<uint16_t> memory;
+    void* data() { return memory.data(); }
+  };
+  struct Values {
+    DeviceArray<float> memory;
+    float* data() { return memory.data(); }
+  };
+  struct Tokens {
+    DeviceArray<int32_t> memory;
+    int32_t* data() { return memory.data(); }
+  };
+
+  Values Device(const Floats& host) {
+    auto memory = *DeviceArray<float>::Create(
+        ops_.get(), static_cast<int64_t>(host.size()));
+    ops_->CopyToDevice(host.data(), host.size() * 4, memory.data());
+    return {std::move(memory)};
+  }
+  Tokens Device(const std::vector<int32_t>& host) {
+    auto memory = *DeviceArray<int32_t>::Create(
+        ops_.get(), static_cast<int64_t>(host.size()));
+    ops_->CopyToDevice(host.data(), host.size() * 4, memory.data());
+    return {std::move(memory)};
+  }
+  // `host` becomes what bf16 makes of it.
+  Activations Rounded(Floats& host) {
+    Values values = Device(host);
+    auto memory = *DeviceArray<uint16_t>::Create(
+        ops_.get(), static_cast<int64_t>(host.size()));
+    ops_->RoundToActivations(values.data(), static_cast<int64_t>(host.size()),
+                             memory.data());
+    Activations activations = {std::move(memory)};
+    host = Host(activations);
+    return activations;
+  }
+  // Whatever is there has to be overwritten.
+  Activations Garbage(int64_t size) {
+    Floats values(static_cast<size_t>(size), NAN);
+    return Rounded(values);
+  }
+  Values FloatGarbage(int64_t size) {
+    return Device(Floats(static_cast<size_t>(size), NAN));
+  }
+  Floats Host(Activations& activations) {
+    Floats host(static_cast<size_t>(activations.memory.size()));
+    ops_->CopyActivationsToHost(activations.data(), activations.memory.size(),
+                                host.data());
+    EXPECT_THAT(ops_->Synchronize(), IsOk());
+    return host;
+  }
+  Floats Host(Values& values) {
+    Floats host(static_cast<size_t>(values.memory.size()));
+    ops_->CopyToHost(values.data(), host.size() * 4, host.data());
+    EXPECT_THAT(ops_->Synchronize(), IsOk());
+    return host;
+  }
+
+  std::unique_ptr<Ops> ops_;
+};
+
+TEST_F(OpsSuite, RoundsToNearestEven) {
+  Floats values = {1,
+                   1 + 0x1p-8f,
+                   1 + 0x1.8p-7f,
+                   1 + 0x1.04p-8f,
+                   -3.14159f,
+                   0x1.fep127f,
+                   std::numeric_limits<float>::max(),
+                   0x1p-130f,
+                   0};
+  const Floats want = {1,
+                       1,
+                       1 + 0x1p-6f,
+                       1 + 0x1p-7f,
+                       -3.140625f,
+                       0x1.fep127f,
+                       std::numeric_limits<float>::infinity(),
+                       0x1p-130f,
+                       0};
+  Rounded(values);
+  EXPECT_EQ(values, want);
+  Floats nan = {NAN};
+  Rounded(nan);
+  EXPECT_TRUE(std::isnan(nan[0]));
+}
+
+TEST_F(OpsSuite, AllocatesZeros) {
+  auto array = *DeviceArray<float>::Create(ops_.get(), 1000);
+  Values values = {std::move(array)};
+  EXPECT_THAT(Host(values), testing::Each(0.0f));
+}
+
+TEST_F(OpsSuite, ZeroCopyAndSums) {
+  for (const int64_t size : {1, 255, 256, 140000}) {
+    const Floats values = Random(size, 1);
+    double sum = 0;
+    double squares = 0;
+    for (const double value : values) {
+      sum += value;
+      squares += value * value;
+    }
+    Values device = Device(values);
+    EXPECT_NEAR(ops_->Sum(device.data(), size), sum, 1e-9);
+    EXPECT_NEAR(ops_->SquaredNorm(device.data(), size), squares,
+                1e-12 * squares);
+    Values copy = FloatGarbage(size);
+    ops_->Copy(device.data(), size, copy.data());
+    EXPECT_EQ(Host(copy), values);
+    ops_->Zero(size, device.data());
+    EXPECT_THAT(Host(device), testing::Each(0.0f));
+  }
+}
+
+TEST_F(OpsSuite, Embedding) {
+  for (const int64_t width : {8, 264, 520}) {
+    constexpr int64_t kRows = 300;
+    // Token 3 comes often, most others once or not at all.
+    std::vector<int32_t> tokens = RandomTokens(kRows, 700, 1);
+    for (int64_t i = 0; i < kRows; i += 3) tokens[i] = 3;
+    const Floats table = Random(700 * width, 2);
+    Tokens device_tokens = Device(tokens);
+    Values device_table = Device(table);
+    Activations output = Garbage(kRows * width);
+    ops_->Embedding(device_tokens.data(), device_table.data(), kRows, width,
+                    output.data());
+    Doubles want(kRows * width);
+    reference::Embedding(tokens.data(), Widen(table).data(), kRows, width,
+                         want.data());
+    ExpectNear(Host(output), want, kRounding);
+
+    const Floats before = Random(700 * width, 3);
+    Floats d_output = Random(kRows * width, 4);
+    Values d_table = Device(before);
+    Activations device_d_output = Rounded(d_output);
+    ops_->EmbeddingBackward(device_tokens.data(), device_d_output.data(), kRows,
+                            width, d_table.data());
+    Doubles want_d_table = Widen(before);
+    reference::EmbeddingBackward(tokens.data(), Widen(d_output).data(), kRows,
+                                 width, want_d_table.data());
+    ExpectNear(Host(d_table), want_d_table, 3e-6);
+  }
+}
+
+TEST_F(OpsSuite, RmsNorm) {
+  for (const int64_t rows : {1, 11, 600}) {
+    for (const int64_t width : {8, 264, 2056}) {
+      if (rows > 11 && width > 264) continue;
+      for (const bool add : {false, true}) {
+        Floats x = Random(rows * width, 1);
+        Floats delta = Random(rows * width, 2);
+        const Floats gain = Random(width, 3);
+        Activations device_x = Rounded(x);
+        Activations device_delta = Rounded(delta);
+        Values device_gain = Device(gain);
+        Values inverse_rms = FloatGarbage(rows);
+        Activations normalized = Garbage(rows * width);
+        // In place, as the header allows.
+        ops_->RmsNorm(device_x.data(), add ? device_delta.data() : nullptr,
+                      device_gain.data(), rows, width, 1e-3f,
+                      add ? device_x.data() : nullptr, inverse_rms.data(),
+                      normalized.data());
+        Doubles want_sum = Widen(x);
+        Doubles want_inverse_rms(rows);
+        Doubles want_normalized(rows * width);
+        reference::RmsNorm<double>(
+            Widen(x).data(), add ? Widen(delta).data() : nullptr,
+            Widen(gain).data(), rows, width, 1e-3, want_sum.data(),
+            want_inverse_rms.data(), want_normalized.data());
+        const Floats sum = Host(device_x);
+        ExpectNear(sum, want_sum, kRounding);
+        ExpectNear(Host(inverse_rms), want_inverse_rms, kRounding);
+        ExpectNear(Host(normalized), want_normalized, 2 * kRounding);
+
+        Floats d_normalized = Random(rows * width, 4);
+        Activations device_d_normalized = Rounded(d_normalized);
+        for (const bool accumulate : {false, true}) {
+          Floats d_x = Random(rows * width, 5);
+          const Floats d_gain = Random(width, 6);
+          Activations device_d_x = Rounded(d_x);
+          Values device_d_gain = Device(d_gain);
+          Activations again = Garbage(rows * width);
+          ops_->RmsNormBackward(device_d_normalized.data(), device_x.data(),
+                                inverse_rms.data(), device_gain.data(), rows,
+                                width, accumulate, device_d_x.data(),
+                                device_d_gain.data(), again.data());
+          Doubles want_d_x = Widen(d_x);
+          Doubles want_d_gain = Widen(d_gain);
+          reference::RmsNormBackward(
+              Widen(d_normalized).data(), Widen(sum).data(),
+              Widen(Host(inverse_rms)).data(), Widen(gain).data(), rows, width,
+              accumulate, want_d_x.data(), want_d_gain.data(),
+              want_normalized.data());
+          ExpectNear(Host(device_d_x), want_d_x, kRounding);
+          ExpectNear(Host(device_d_gain), want_d_gain, 1e-5);
+          EXPECT_EQ(Host(again), Host(normalized))
+              << "the same bits as in the forward";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(OpsSuite, Linear) {
+  for (const LinearShape& shape :
+       {LinearShape{1, 16, 8}, LinearShape{33, 48, 72}, LinearShape{40, 24, 37},
+        LinearShape{130, 136, 64}}) {
+    Floats input = Random(shape.rows * shape.in, 1);
+    Floats weight = Random(shape.out * shape.in, 2);
+    Floats d_output = Random(shape.rows * shape.out, 3);
+    const Floats before = Random(shape.out * shape.in, 4);
+    Activations device_input = Rounded(input);
+    Activations device_weight = Rounded(weight);
+    Activations device_d_output = Rounded(d_output);
+    Activations output = Garbage(shape.rows * shape.out);
+    Activations d_input = Garbage(shape.rows * shape.in);
+    Values d_weight = Device(before);
+    ops_->Linear(device_input.data(), device_weight.data(), shape,
+                 output.data());
+    ops_->LinearInputGradient(device_d_output.data(), device_weight.data(),
+                              shape, d_input.data());
+    ops_->LinearWeightGradient(device_d_output.data(), device_input.data(),
+                               shape, d_weight.data());
+    Doubles want_output(shape.rows * shape.out);
+    Doubles want_d_input(shape.rows * shape.in);
+    Doubles want_d_weight = Widen(before);
+    reference::Linear(Widen(input).data(), Widen(weight).data(), shape,
+                      want_output.data());
+    reference::LinearInputGradient(Widen(d_output).data(), Widen(weight).data(),
+                                   shape, want_d_input.data());
+    reference::LinearWeightGradient(Widen(d_output).data(), Widen(input).data(),
+                                    shape, want_d_weight.data());
+    ExpectNear(Host(output), want_output, kRounding);
+    ExpectNear(Host(d_input), want_d_input, kRounding);
+    ExpectNear(Host(d_weight), want_d_weight, 1e-5);
+  }
+}
+
+// Batch, length, heads, key heads, head size. Tiles are of 128 queries in the
+// forward and 64 in the backward pass.
+const AttentionShape kAttentionShapes[] = {
+    {1, 1, 1, 1, 16},  {2, 5, 4, 4, 32},   {1, 64, 2, 1, 64},
+    {2, 65, 6, 2, 48}, {1, 200, 1, 1, 64}, {1, 150, 2, 1, 128},
+    {1, 33, 3, 3, 80},
+};
+
+TEST_F(OpsSuite, Rope) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const Floats cosine = Random(shape.length * shape.head_dim / 2, 1);
+    const Floats sine = Random(shape.length * shape.head_dim / 2, 2);
+    Values device_cosine = Device(cosine);
+    Values device_sine = Device(sine);
+    for (const RopeDirection direction :
+         {RopeDirection::kForward, RopeDirection::kBackward}) {
+      Floats qkv = Random(shape.rows() * shape.qkv_width(), 3);
+      Activations device_qkv = Rounded(qkv);
+      Doubles want = Widen(qkv);
+      ops_->Rope(shape, {device_cosine.data(), device_sine.data()}, direction,
+                 device_qkv.data());
+      reference::Rope(shape, Widen(cosine).data(), Widen(sine).data(),
+                      direction, want.data());
+      ExpectNear(Host(device_qkv), want, kRounding);
+    }
+  }
+}
+
+TEST_F(OpsSuite, Attention) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+    Activations device_qkv = Rounded(qkv);
+    Activations output = Garbage(shape.rows() * shape.query_width());
+    Values log_sum_exp = FloatGarbage(shape.rows() * shape.heads);
+    ops_->Attention(shape, device_qkv.data(), output.data(),
+                    log_sum_exp.data());
+    Doubles want_output(shape.rows() * shape.query_width());
+    Doubles want_log_sum_exp(shape.rows() * shape.heads);
+    reference::Attention(shape, Widen(qkv).data(), want_output.data(),
+                         want_log_sum_exp.data());
+    ExpectNear(Host(output), want_output, 2 * kRounding);
+    ExpectNear(Host(log_sum_exp), want_log_sum_exp, 1e-5);
+
+    Floats d_output = Random(shape.rows() * shape.query_width(), 2);
+    Activations device_d_output = Rounded(d_output);
+    Activations d_qkv = Garbage(shape.rows() * shape.qkv_width());
+    ops_->AttentionBackward(shape, device_qkv.data(), output.data(),
+                            log_sum_exp.data(), device_d_output.data(),
+                            d_qkv.data());
+    Doubles want_d_qkv(qkv.size());
+    reference::AttentionBackward(shape, Widen(qkv).data(), want_output.data(),
+                                 want_log_sum_exp.data(),
+                                 Widen(d_output).data(), want_d_qkv.data());
+    ExpectNear(Host(d_qkv), want_d_qkv, 3 * kRounding);
+  }
+}
+
+TEST_F(OpsSuite, AttentionOfHugeScoresStaysFinite) {
+  const AttentionShape shape = {1, 70, 1, 1, 16};
+  Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+  for (float& value : qkv) value *= 1e3f;
+  Activations device_qkv = Rounded(qkv);
+  Activations output = Garbage(shape.rows() * shape.query_width());
+  Values log_sum_exp = FloatGarbage(shape.rows());
+  Activations d_qkv = Garbage(static_cast<int64_t>(qkv.size()));
+  ops_->Attention(shape, device_qkv.data(), output.data(), log_sum_exp.data());
+  ops_->AttentionBackward(shape, device_qkv.data(), output.data(),
+                          log_sum_exp.data(), output.data(), d_qkv.data());
+  const auto finite = [](float value) { return std::isfinite(value); };
+  const Floats got = Host(output);
+  const Floats gradient = Host(d_qkv);
+  EXPECT_TRUE(std::all_of(got.begin(), got.end(), finite));
+  EXPECT_TRUE(std::all_of(gradient.begin(), gradient.end(), finite));
+}
+
+TEST_F(OpsSuite, SwiGlu) {
+  for (const int64_t rows : {1, 50}) {
+    for (const int64_t width : {8, 104}) {
+      Floats gate_up = Random(2 * rows * width, 1);
+      // The sigmoid's exponential over- and underflows.
+      gate_up[0] = -100;
+      gate_up[gate_up.size() - width - 1] = 100;
+      Activations device_gate_up = Rounded(gate_up);
+      Activations output = Garbage(rows * width);
+      ops_->SwiGlu(device_gate_up.data(), rows, width, output.data());
+      Doubles want(rows * width);
+      reference::SwiGlu(Widen(gate_up).data(), rows, width, want.data());
+      ExpectNear(Host(output), want, kRounding);
+
+      Floats d_output = Random(rows * width, 2);
+      Activations shared = Rounded(d_output);
+      Doubles want_d_gate_up(gate_up.size());
+      reference::SwiGluBackward(Widen(gate_up).data(), Widen(d_output).data(),
+                                rows, width, want_d_gate_up.data(),
+                                want.data());
+      // In place, as the header allows.
+      ops_->SwiGluBackward(device_gate_up.data(), shared.data(), rows, width,
+                           device_gate_up.data(), shared.data());
+      ExpectNear(Host(device_gate_up), want_d_gate_up, kRounding);
+      EXPECT_EQ(Host(shared), Host(output)) << "the same bits as forward";
+    }
+  }
+}
+
+TEST_F(OpsSuite, CrossEntropy) {
+  for (const int64_t vocab_size : {1, 2, 16, 258, 3000}) {
+    constexpr int64_t kRows = 5;
+    const std::vector<int32_t> targets =
+        RandomTokens(kRows, static_cast<int32_t>(vocab_size), 1);
+    Floats logits = Random(kRows * vocab_size, 2);
+    // The softmax must not depend on a common offset.
+    for (float& logit : logits) logit = 10 * logit - 300;
+    Tokens device_targets = Device(targets);
+    Activations device_logits = Rounded(logits);
+    Values losses = FloatGarbage(kRows);
+    Doubles want = Widen(logits);
+    Doubles want_losses(kRows);
+    reference::CrossEntropyWithGradient<double>(targets.data(), kRows,
+                                                vocab_size, 0.125, want.data(),
+                                                want_losses.data());
+    ops_->CrossEntropy(device_targets.data(), kRows, vocab_size,
+                       device_logits.data(), losses.data());
+    ExpectNear(Host(losses), want_losses, 1e-4);
+    device_logits = Rounded(logits);
+    ops_->CrossEntropyWithGradient(device_targets.data(), kRows, vocab_size,
+                                   0.125f, device_logits.data(), losses.data());
+    ExpectNear(Host(losses), want_losses, 1e-4);
+    ExpectNear(Host(device_logits), want, kRounding);
+  }
+}
+
+// Divergence must show in the loss wherever it begins.
+TEST_F(OpsSuite, CrossEntropyKeepsNanOfAnyLogit) {
+  for (const int64_t vocab_size : {37, 40}) {
+    std::vector<int32_t> targets(vocab_size, 5);
+    Floats logits(vocab_size * vocab_size, 1.0f);
+    for (int64_t at = 0; at < vocab_size; ++at) {
+      logits[at * vocab_size + at] = NAN;
+    }
+    Tokens device_targets = Device(targets);
+    Activations device_logits = Rounded(logits);
+    Values losses = FloatGarbage(vocab_size);
+    ops_->Zero(vocab_size, losses.data());
+    ops_->CrossEntropyWithGradient(device_targets.data(), vocab_size,
+                                   vocab_size, 1, device_logits.data(),
+                                   losses.data());
+    for (const float loss : Host(losses)) EXPECT_TRUE(std::isnan(loss));
+  }
+}
+
+TEST_F(OpsSuite, AdamW) {
+  const AdamWCoefficients coefficients = {.gradient_scale = 0.5f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.95f,
+                                          .step_size = 0.3f,
+                                          .inverse_sqrt_correction2 = 2,
+                                          .epsilon = 1e-3f,
+                                          .decay = 0.99f};
+  for (const int64_t size : {1, 16, 1003}) {
+    // Also of arrays that are not aligned to 16 bytes.
+    for (const int64_t first : {0, 1}) {
+      const Floats gradients = Random(size + first, 1);
+      const Floats parameters = Random(size + first, 2);
+      const Floats moments = Random(size + first, 3);
+      Floats squares = Random(size + first, 4);
+      for (float& value : squares) value = std::abs(value);
+      Doubles want = Widen(parameters);
+      Doubles want_first = Widen(moments);
+      Doubles want_second = Widen(squares);
+      reference::AdamW(coefficients, Widen(gradients).data() + first, size,
+                       want.data() + first, want_first.data() + first,
+                       want_second.data() + first);
+      Values device_gradients = Device(gradients);
+      Values device_parameters = Device(parameters);
+      Values device_moments = Device(moments);
+      Values device_squares = Device(squares);
+      Values estimate = Device(parameters);
+      ops_->AdamWEstimate(
+          coefficients, device_gradients.data() + first,
+          device_parameters.data() + first, device_moments.data() + first,
+          device_squares.data() + first, size, estimate.data() + first);
+      EXPECT_EQ(Host(device_parameters), parameters);
+      EXPECT_EQ(Host(device_moments), moments);
+      EXPECT_EQ(Host(device_squares), squares);
+      ops_->AdamW(coefficients, device_gradients.data() + first, size,
+                  device_parameters.data() + first,
+                  device_moments.data() + first, device_squares.data() + first);
+      ExpectNear(Host(device_parameters), want, 3e-6);
+      ExpectNear(Host(device_moments), want_first, 3e-6);
+      ExpectNear(Host(device_squares), want_second, 3e-6);
+      EXPECT_EQ(Host(estimate), Host(device_parameters))
+          << "the same bits as the update";
+    }
+  }
+}
+
+// The whole of it: loss and gradients of a model as the CPU computes them in
+// fp32, as near as bf16 goes.
+TEST_F(OpsSuite, AModelTrainsAsOnTheCpu) {
+  v1::ModelConfig config;
+  config.set_layers(2);
+  config.set_hidden_size(64);
+  config.set_intermediate_size(96);
+  config.set_heads(4);
+  config.set_kv_heads(2);
+  config.set_vocab_size(258);
+  config.set_sequence_length(40);
+  config.set_rope_theta(10000);
+  config.set_norm_epsilon(1e-5);
+  const std::vector<int32_t> tokens = RandomTokens(80, 258, 1);
+  const std::vector<int32_t> targets = RandomTokens(80, 258, 2);
+  const ModelLayout layout = MakeModelLayout(config);
+  const Floats parameters = InitialParameters(layout, 1);
+  for (const bool recompute : {false, true}) {
+    double losses[2] = {};
+    Floats gradients[2];
+    const std::unique_ptr<Ops> cpu = MakeCpuOps(1);
+    Ops* const backends[] = {cpu.get(), ops_.get()};
+    for (int i = 0; i < 2; ++i) {
+      Ops* const ops = backends[i];
+      ASSERT_OK_AND_ASSIGN(
+          const auto model,
+          Transformer::Create(
+              config, {.micro_batch = 2, .recompute_activations = recompute},
+              ops));
+      ASSERT_OK_AND_ASSIGN(auto values,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ASSERT_OK_AND_ASSIGN(auto sums,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ops->CopyToDevice(parameters.data(), values.size_bytes(), values.data());
+      ASSERT_OK_AND_ASSIGN(
+          losses[i], model->ForwardBackward(values.data(), tokens, targets, 1,
+                                            sums.data()));
+      gradients[i].resize(layout.size);
+      ops->CopyToHost(sums.data(), sums.size_bytes(), gradients[i].data());
+    }
+    EXPECT_NEAR(losses[1], losses[0], 1e-3 * losses[0]);
+    for (const TensorSpec& tensor : layout.tensors) {
+      SCOPED_TRACE(tensor.name);
+      double error = 0;
+      double size = 0;
+      for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+        error += std::pow(gradients[1][i] - gradients[0][i], 2);
+        size += std::pow(gradients[0][i], 2);
+      }
+      EXPECT_LT(std::sqrt(error / size), 0.03);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace causeway

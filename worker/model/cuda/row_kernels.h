@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels over rows of activations: RMSNorm, embedding, cross-entropy, and
+// their gradients. What they compute is defined in worker/model/ops.h. Sums are
+// fp32, in an order that depends on sizes only. `width` is a multiple of
+// kVector.
+#ifndef WORKER_MODEL_CUDA_ROW_KERNELS_H_
+#define WORKER_MODEL_CUDA_ROW_KERNELS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "worker/model/cuda/device_code.h"
+
+namespace causeway {
+
+// Values that a warp takes at a time.
+inline constexpr int64_t kWarpValues = int64_t{kWarpSize} * kVector;
+
+// A warp for each row. The second time it goes over a row it finds it in a
+// cache.
+template <bool kAdd>
+CAUSEWAY_KERNEL_TEMPLATE void RmsNormKernel(const Bf16* x, const Bf16* delta,
+                                            const float* gain, int64_t rows,
+                                            int64_t width, float epsilon,
+                                            Bf16* sum, float* inverse_rms,
+                                            Bf16* normalized) {
+  const int64_t row = GlobalThread() / kWarpSize;
+  if (row >= rows) return;
+  const int64_t begin = row * width;
+  const int64_t first = int64_t{LaneIndex()} * kVector;
+  float squares = 0;
+  for (int64_t i = first; i < width; i += kWarpValues) {
+    float values[kVector];
+    LoadVector(x + begin + i, values);
+    if constexpr (kAdd) {
+      float added[kVector];
+      LoadVector(delta + begin + i, added);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) values[j] += added[j];
+      StoreVector(values, sum + begin + i);
+      // The norm is of what is kept, so that the backward pass sees the same.
+      LoadVector(sum + begin + i, values);
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) squares += values[j] * values[j];
+  }
+  squares = WarpSum(squares);
+  const float scale =
+      1 / std::sqrt(squares / static_cast<float>(width) + epsilon);
+  if (LaneIndex() == 0) inverse_rms[row] = scale;
+  const Bf16* const from = kAdd ? sum : x;
+  for (int64_t i = first; i < width; i += kWarpValues) {
+    float values[kVector];
+    LoadVector(from + begin + i, values);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      values[j] = values[j] * scale * gain[i + j];
+    }
+    StoreVector(values, normalized + begin + i);
+  }
+}
+
+// A block for each row of a grid's stride. Dynamic shared memory: `width`
+// floats. partial_gains is [blocks][width]: sums over the rows of each block.
+CAUSEWAY_KERNEL void RmsNormBackwardKernel(
+    const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
+    const float* gain, int64_t rows, int64_t width, bool accumulate, Bf16* d_x,
+    float* partial_gains, Bf16* normalized) {
+  // Each thread sees only its own columns of it.
+  float* const d_gain = reinterpret_cast<float*>(DynamicShared());
+  const int64_t first = int64_t{ThreadIndex()} * kVector;
+  const int64_t stride = int64_t{BlockThreads()} * kVector;
+  for (int64_t i = first; i < width; i += stride) {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) d_gain[i + j] = 0;
+  }
+  for (int64_t row = BlockIndex().x; row < rows; row += GridBlocks().x) {
+    const int64_t begin = row * width;
+    float dot = 0;
+    for (int64_t i = first; i < width; i += stride) {
+      float d[kVector];
+      float values[kVector];
+      LoadVector(d_normalized + begin + i, d);
+      LoadVector(x + begin + i, values);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) dot += gain[i + j] * d[j] * values[j];
+    }
+    const float s = inverse_rms[row];
+    const float mean = BlockSum(dot) / static_cast<float>(width);
+    for (int64_t i = first; i < width; i += stride) {
+      float d[kVector];
+      float values[kVector];
+      float gradient[kVector] = {};
+      LoadVector(d_normalized + begin + i, d);
+      LoadVector(x + begin + i, values);
+      if (accumulate) LoadVector(d_x + begin + i, gradient);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        d_gain[i + j] += d[j] * values[j] * s;
+        gradient[j] += s * (gain[i + j] * d[j] - values[j] * s * s * mean);
+        values[j] = values[j] * s * gain[i + j];
+      }
+      StoreVector(gradient, d_x + begin + i);
+      StoreVector(values, normalized + begin + i);
+    }
+  }
+  for (int64_t i = first; i < width; i += stride) {
+    float* const to = partial_gains + int64_t{BlockIndex().x} * width + i;
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) to[j] = d_gain[i + j];
+  }
+}
+
+// sums[column] += the sum of column over `rows` rows of fp32. Blocks of 256
+// threads: 8 groups of rows for 32 columns.
+inline constexpr uint32_t kColumnSumThreads = 256;
+CAUSEWAY_KERNEL void ColumnSumKernel(const float* values, int64_t rows,
+                                     int64_t width, float* sums) {
+  constexpr uint32_t kGroups = kColumnSumThreads / kWarpSize;
+  CAUSEWAY_SHARED float group_sums[kGroups][kWarpSize];
+  const int64_t column = int64_t{BlockIndex().x} * kWarpSize + LaneIndex();
+  float sum = 0;
+  if (column < width) {
+    for (int64_t row = WarpIndex(); row < rows; row += kGroups) {
+      sum += values[row * width + column];
+    }
+  }
+  group_sums[WarpIndex()][LaneIndex()] = sum;
+  SyncBlock();
+  if (WarpIndex() == 0 && column < width) {
+    sum = 0;
+    for (uint32_t group = 0; group < kGroups; ++group) {
+      sum += group_sums[group][LaneIndex()];
+    }
+    sums[column] += sum;
+  }
+}
+
+CAUSEWAY_KERNEL void EmbeddingKernel(const int32_t* tokens, const float* table,
+                                     int64_t rows, int64_t width,
+                                     Bf16* output) {
+  const int64_t row_vectors = width / kVector;
+  for (int64_t i = GlobalThread(); i < rows * row_vectors;
+       i += GlobalThreads()) {
+    const int64_t row = i / row_vectors;
+    const float* const from =
+        table + tokens[row] * width + (i - row * row_vectors) * kVector;
+    float values[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) values[j] = from[j];
+    StoreVector(values, output + i * kVector);
+  }
+}
+
+// Sorts rows by their tokens, and by number where these are the same: row r
+// comes behind all that are less, which are counted. That is quadratic, but in
+// comparisons of what is in shared memory: it takes no time beside a training
+// step. Blocks of kSortThreads threads.
+inline constexpr uint32_t kSortThreads = 256;
+CAUSEWAY_KERNEL void SortTokensKernel(const int32_t* tokens, int64_t rows,
+                                      int32_t* sorted_tokens,
+                                      int32_t* sorted_rows) {
+  CAUSEWAY_SHARED int32_t tile[kSortThreads];
+  const int64_t row = GlobalThread();
+  const int32_t token = row < rows ? tokens[row] : 0;
+  int32_t place = 0;
+  for (int64_t begin = 0; begin < rows; begin += kSortThreads) {
+    SyncBlock();
+    if (begin + ThreadIndex() < rows) {
+      tile[ThreadIndex()] = tokens[begin + ThreadIndex()];
+    }
+    SyncBlock();
+    const int count = static_cast<int>(
+        rows - begin < kSortThreads ? rows - begin : kSortThreads);
+    const int64_t before = row - begin;
+    for (int i = 0; i < count; ++i) {
+      place += tile[i] < token || (tile[i] == token && i < before) ? 1 : 0;
+    }
+  }
+  if (row < rows) {
+    sorted_tokens[place] = token;
+    sorted_rows[place] = static_cast<int32_t>(row);
+  }
+}
+
+// d_table[token] += the sum of its rows. A block of 256 threads for each place
+// of the sorted rows and 256 columns: it works if the place is a token's first.
+inline constexpr uint32_t kEmbeddingThreads = 256;
+CAUSEWAY_KERNEL void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
+                                             const int32_t* sorted_rows,
+                                             const Bf16* d_output, int64_t rows,
+                                             int64_t width, float* d_table) {
+  constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
+  static_assert(kWarpValues == kEmbeddingThreads);
+  CAUSEWAY_SHARED float group_sums[kGroups][kWarpValues];
+  const int64_t first = BlockIndex().x;
+  const int32_t token = sorted_tokens[first];
+  if (first > 0 && sorted_tokens[first - 1] == token) return;
+  const int64_t begin = int64_t{BlockIndex().y} * kWarpValues;
+  const int64_t column = begin + int64_t{LaneIndex()} * kVector;
+  float sums[kVector] = {};
+  if (column < width) {
+    for (int64_t i = first + WarpIndex(); i < rows && sorted_tokens[i] == token;
+         i += kGroups) {
+      float values[kVector];
+      LoadVector(d_output + sorted_rows[i] * width + column, values);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) sums[j] += values[j];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) {
+    group_sums[WarpIndex()][LaneIndex() * kVector + j] = sums[j];
+  }
+  SyncBlock();
+  if (begin + ThreadIndex() >= width) return;
+  float sum = 0;
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    sum += group_sums[group][ThreadIndex()];
+  }
+  d_table[token * width + begin + ThreadIndex()] += sum;
+}
+
+// A running softmax: the largest value, and the sum of exp(value - largest).
+struct SoftmaxSum {
+  float largest = -HUGE_VALF;
+  float sum = 0;
+
+  CAUSEWAY_DEVICE void Add(float value) {
+    // A NaN goes into the sum.
+    if (value > largest) {
+      sum = sum * Exp(largest - value) + 1;
+      largest = value;
+    } else {
+      sum += Exp(value - largest);
+    }
+  }
+  // That of no values at all is neutral.
+  CAUSEWAY_DEVICE void Merge(const SoftmaxSum& other) {
+    const float both = other.largest > largest ? other.largest : largest;
+    const float own = sum == 0 ? 0 : sum * Exp(largest - both);
+    sum = own + (other.sum == 0 ? 0 : other.sum * Exp(other.largest - both));
+    largest = both;
+  }
+};
+
+CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
+  CAUSEWAY_SHARED float shared[2][kWarpSize];
+  for (uint32_t lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
+    SoftmaxSum other;
+    other.largest = ShuffleXor(value.largest, lanes);
+    other.sum = ShuffleXor(value.sum, lanes);
+    value.Merge(other);
+  }
+  SyncBlock();
+  if (LaneIndex() == 0) {
+    shared[0][WarpIndex()] = value.largest;
+    shared[1][WarpIndex()] = value.sum;
+  }
+  SyncBlock();
+  SoftmaxSum result;
+  for (uint32_t warp = 0; warp < BlockThreads() / kWarpSize; ++warp) {
+    SoftmaxSum other;
+    other.largest = shared[0][warp];
+    other.sum = shared[1][warp];
+    result.Merge(other);
+  }
+  return result;
+}
+
+// A block for each row. kWidth values at a time: kVector where rows are aligned
+// to 16 bytes, else 1. Without kGradient the logits stay.
+template <bool kGradient, int kWidth>
+CAUSEWAY_KERNEL_TEMPLATE void CrossEntropyKernel(const int32_t* targets,
+                                                 int64_t vocab_size,
+                                                 float scale, Bf16* logits,
+                                                 float* losses) {
+  const int64_t row = BlockIndex().x;
+  Bf16* const of_row = logits + row * vocab_size;
+  const int64_t first = int64_t{ThreadIndex()} * kWidth;
+  const int64_t stride = int64_t{BlockThreads()} * kWidth;
+  const auto load = [&](int64_t i, float(&values)[kWidth]) {
+    if constexpr (kWidth == kVector) {
+      LoadVector(of_row + i, values);
+    } else {
+      values[0] = FromBf16(of_row[i]);
+    }
+  };
+  const int32_t target = targets[row];
+  const float target_logit = FromBf16(of_row[target]);
+  SoftmaxSum softmax;
+  for (int64_t i = first; i < vocab_size; i += stride) {
+    float values[kWidth];
+    load(i, values);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) softmax.Add(values[j]);
+  }
+  // Behind its barriers everybody has read the target's logit.
+  softmax = BlockSoftmaxSum(softmax);
+  if (ThreadIndex() == 0) {
+    losses[row] = softmax.largest + Log(softmax.sum) - target_logit;
+  }
+  if constexpr (kGradient) {
+    for (int64_t i = first; i < vocab_size; i += stride) {
+      float values[kWidth];
+      load(i, values);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) {
+        const float p = Exp(values[j] - softmax.largest) / softmax.sum;
+        values[j] = scale * (p - (i + j == target ? 1.0f : 0.0f));
+      }
+      if constexpr (kWidth == kVector) {
+        StoreVector(values, of_row + i);
+      } else {
+        of_row[i] = ToBf16(values[0]);
+      }
+    }
+  }
+}
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_ROW_KERNELS_H_
