@@ -110,6 +110,8 @@ configure() {
       set("algorithm", "SGD");
       set("uplink_format", "FP32");
       set("downlink_format", "FP32");
+      set("fragments", 1);
+      set("overlap_steps", 0);
       $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
     }
     print $text;' "$2" "${rounds:-0}" <deploy/quickstart.textproto >"$1"
@@ -173,6 +175,18 @@ follow_run() {
 
 # ---- Results
 
+# How the islands exchange what they learn, as configured.
+describe_synchronization() {
+  perl -ne '
+    $value{$1} = $2 if /^\s*(\w+):\s*(\S+)/;
+    END {
+      print "Streaming DiLoCo, $value{uplink_format} both ways: ",
+        "$value{fragments} fragments, each every ",
+        "$value{inner_steps_per_round} steps, $value{overlap_steps} of them ",
+        "in flight";
+    }' "${work}/islands.textproto"
+}
+
 # print_table ROUNDS UP DOWN DATA_PARALLEL TOKENS PARAMETERS
 print_table() {
   say ""
@@ -193,6 +207,7 @@ print_table() {
       printf "%-28s %.2f million\n", "parameters", parameters / 1e6
       printf "%-28s %d rounds, %.2f million tokens, %d s\n", "two islands",
         rounds, tokens / 1e6, seconds
+      printf "%-28s %s\n", "synchronized by", synchronization
       printf "%-28s %.1f MB up, %.1f MB down\n", "sent", up / 1e6, down / 1e6
       printf "%-28s %.1f MB, %.1f times as much\n",
         "data parallel would send", parallel / 1e6, parallel / (up + down)

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the wire format costs in loss: trains the model of
-# deploy/quickstart.textproto on two islands once for every format and seed and
-# compares bits per parameter and validation loss.
+# deploy/quickstart.textproto on two islands with DiLoCo (one fragment, nothing
+# overlapped) once for every format and seed, and compares bits per parameter and
+# validation loss.
 
 set -euo pipefail
 
@@ -110,7 +111,8 @@ configure() {
     my $steps = $rounds * $1;
     $text =~ s/^seed:.*$/seed: $seed/m or die "no seed\n";
     $text =~ s/total_steps:.*/total_steps: $steps/ or die "no steps\n";
-    $text =~ s/\n\s*((up|down)link_format|entropy_coding):.*//g;
+    $text =~ s/\n\s*((up|down)link_format|entropy_coding|fragments
+        |overlap_steps|mixing):.*//gx;
     $text =~ s/(synchronization \{)/$1\n $fields/ or die "no place\n";
     print $text;' "${fields}" "$2" "${rounds}" <deploy/quickstart.textproto
 }

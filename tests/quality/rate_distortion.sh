@@ -87,6 +87,8 @@ configure() {
     set("algorithm", "SGD");
     set("uplink_format", "FP32");
     set("downlink_format", "FP32");
+    set("fragments", 1);
+    set("overlap_steps", 0);
     $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
     print "$text\nstorage { update_history: $rounds }\n";
   ' "${rounds}" <deploy/quickstart.textproto
