@@ -180,10 +180,10 @@ describe_synchronization() {
   perl -ne '
     $value{$1} = $2 if /^\s*(\w+):\s*(\S+)/;
     END {
-      print "Streaming DiLoCo, $value{uplink_format} both ways: ",
+      print "Streaming DiLoCo in $value{uplink_format}: ",
         "$value{fragments} fragments, each every ",
-        "$value{inner_steps_per_round} steps, $value{overlap_steps} of them ",
-        "in flight";
+        "$value{inner_steps_per_round} steps, applied ",
+        "$value{overlap_steps} later";
     }' "${work}/islands.textproto"
 }
 
@@ -203,6 +203,7 @@ print_table() {
   say ""
   awk -v rounds="$1" -v up="$2" -v down="$3" -v parallel="$4" -v tokens="$5" \
     -v parameters="$6" -v seconds="${training_seconds}" \
+    -v synchronization="$(describe_synchronization)" \
     -v wall="${wall_seconds}" 'BEGIN {
       printf "%-28s %.2f million\n", "parameters", parameters / 1e6
       printf "%-28s %d rounds, %.2f million tokens, %d s\n", "two islands",
