@@ -19,6 +19,7 @@
 #include "cli/export.h"
 #include "cli/plan/plan_command.h"
 #include "cli/prepare_command.h"
+#include "cli/replay.h"
 #include "cli/sample.h"
 #include "cli/status_client.h"
 #include "cli/status_commands.h"
@@ -55,6 +56,7 @@ std::vector<Command> AllCommands() {
                                       .threads = threads}));
   commands.push_back(SampleCommand(threads));
   commands.push_back(ExportCommand());
+  commands.push_back(ReplayCommand());
   return commands;
 }
 

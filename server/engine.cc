@@ -328,6 +328,14 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   }
   LogBatch batch;
   ASSIGN_OR_RETURN(const CommitRecord commit, StepAndStore(before, inputs));
+  if (config.storage().record_contributions()) {
+    std::vector<absl::string_view> merged;
+    for (const StagedEncoding& encoding : encodings) {
+      merged.push_back(encoding.bytes);
+    }
+    RETURN_IF_ERROR(state_->RecordMerge(run_id_, config, commit,
+                                        order.contributions, merged));
+  }
   batch.commits.push_back(commit);
   for (size_t i = 0; i < encodings.size(); ++i) {
     const v1::ContributionHeader& header = order.contributions[i];

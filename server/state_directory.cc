@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -28,7 +29,7 @@ absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
     return name == kLockName || name == "fragments" || name == "updates" ||
-           absl::StartsWith(name, kLogName) ||
+           name == "merges" || absl::StartsWith(name, kLogName) ||
            // The root of a file system of its own.
            name == "lost+found";
   };
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
                    FragmentStore::Create(path, std::move(options.fragments)));
   ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
                    CommitLog::Open(LogPath(path)));
+  RETURN_IF_ERROR(MergeStore(path).RemoveRemains());
   return std::unique_ptr<StateDirectory>(new StateDirectory(
       path, *std::move(lock), std::move(log), std::move(fragments)));
 }
@@ -100,6 +102,30 @@ absl::StatusOr<StoredFragment> StateDirectory::ReadHead(
     status = stored.status();
   }
   return status;
+}
+
+absl::Status StateDirectory::RecordMerge(
+    absl::string_view run_id, const v1::RunConfig& config,
+    const CommitRecord& commit,
+    absl::Span<const v1::ContributionHeader> contributions,
+    absl::Span<const absl::string_view> encodings) const {
+  const auto digest = [](absl::Span<const float> values) {
+    return values.empty() ? std::string() : Digest128(values);
+  };
+  ASSIGN_OR_RETURN(const StoredFragment fragment,
+                   fragments_.OpenFragment(commit.file, run_id, commit.head));
+  ASSIGN_OR_RETURN(
+      const StoredUpdate update,
+      fragments_.OpenUpdate(commit.update_file, run_id, commit.head));
+  v1::RecordedMerge merge;
+  *merge.mutable_head() = commit.head;
+  merge.mutable_contributions()->Assign(contributions.begin(),
+                                        contributions.end());
+  merge.set_momentum_digest(digest(fragment.contents().momentum));
+  merge.set_residual_digest(digest(fragment.contents().residual));
+  merge.set_gradient_sum_digest(digest(fragment.contents().gradient_sum));
+  merge.set_update_digest(update.contents().object.digest());
+  return merges_.Write(merge, config, encodings);
 }
 
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(

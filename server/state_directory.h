@@ -7,6 +7,7 @@
 //   run.sqlite3   the commit log: what is true (and its -wal and -shm)
 //   fragments/    parameters, by fragment and version
 //   updates/      encoded updates, by fragment and version
+//   merges/       recorded merges, if the run records them
 //
 // Order of a commit: files first, each durable under its name; then the
 // transaction that names them. A crash in between leaves files that nothing
@@ -27,9 +28,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/file.h"
+#include "proto/coordinator.pb.h"
 #include "server/commit_log.h"
 #include "server/fragment_store.h"
+#include "server/merge_store.h"
 
 namespace causeway {
 
@@ -56,11 +60,21 @@ class StateDirectory {
   const std::string& path() const { return path_; }
   CommitLog& log() { return *log_; }
   const FragmentStore& fragments() const { return fragments_; }
+  const MergeStore& merges() const { return merges_; }
 
   // The newest committed state of a fragment, verified. Errors of
   // FragmentStore::OpenFragment; NOT_FOUND if the log has no such fragment.
   absl::StatusOr<StoredFragment> ReadHead(absl::string_view run_id,
                                           uint32_t fragment);
+
+  // Records the merge that made `commit`, whose files are written: to be called
+  // before the log gets it. Errors of MergeStore::Write and of reading the
+  // files.
+  absl::Status RecordMerge(
+      absl::string_view run_id, const v1::RunConfig& config,
+      const CommitRecord& commit,
+      absl::Span<const v1::ContributionHeader> contributions,
+      absl::Span<const absl::string_view> encodings) const;
 
   // Keeps the files of the newest `versions_kept` versions and the newest
   // `updates_kept` updates of every fragment, and removes all others, among
@@ -75,13 +89,15 @@ class StateDirectory {
       : path_(std::move(path)),
         lock_(std::move(lock)),
         log_(std::move(log)),
-        fragments_(std::move(fragments)) {}
+        fragments_(std::move(fragments)),
+        merges_(path_) {}
 
   const std::string path_;
   // Released last: after the log has been closed.
   const std::optional<FileLock> lock_;
   const std::unique_ptr<CommitLog> log_;
   const FragmentStore fragments_;
+  const MergeStore merges_;
 };
 
 }  // namespace causeway

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/replay.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "server/replay.h"
+#include "server/state_directory.h"
+
+namespace causeway {
+namespace {
+
+std::string Describe(const FragmentReplay& replay) {
+  std::string text = absl::StrFormat(
+      "fragment %u: versions %u to %u come out the same (%u contributions)\n",
+      replay.fragment, replay.first_version, replay.last_version,
+      replay.contributions);
+  if (!replay.difference.empty()) {
+    absl::StrAppendFormat(&text, "fragment %u: version %u differs: %s\n",
+                          replay.fragment, replay.last_version + 1,
+                          replay.difference);
+  }
+  return text;
+}
+
+}  // namespace
+
+Command ReplayCommand() {
+  Command command{
+      .name = "replay",
+      .arguments = "STATE_DIR",
+      .summary = "Makes the recorded merges of a run again and compares.",
+      .details =
+          "STATE_DIR is the coordinator's state directory, of a run with "
+          "storage.record_contributions; the coordinator may be running. Every "
+          "merge is made anew on one thread, and parameters, momentum, "
+          "residual and update are compared with what was committed, bit for "
+          "bit. A difference is located to fragment and version, and makes the "
+          "command fail."};
+  command.run = [](const Invocation& call) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                     StateDirectory::OpenReadOnly(call.arguments[0]));
+    ASSIGN_OR_RETURN(const std::vector<FragmentReplay> replays,
+                     ReplayRun(*state));
+    std::vector<std::string> differing;
+    for (const FragmentReplay& replay : replays) {
+      call.out << Describe(replay);
+      if (replay.difference.empty()) continue;
+      differing.push_back(absl::StrCat("fragment ", replay.fragment,
+                                       " at version ",
+                                       replay.last_version + 1));
+    }
+    if (differing.empty()) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("the replay differs in ", absl::StrJoin(differing, ", ")));
+  };
+  return command;
+}
+
+}  // namespace causeway

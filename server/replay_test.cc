@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/replay.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine_driver.h"
+#include "server/merge_store.h"
+#include "server/state_directory.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kRecording[] = "storage { record_contributions: true } ";
+
+class ReplayTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    driver_.Stop();
+    std::filesystem::remove_all(driver_.state_dir());
+  }
+
+  // A run in which two islands with unequal weights make `rounds` rounds of
+  // fragment 0 and one of fragment 1.
+  void MakeRun(const v1::RunConfig& config, uint64_t rounds) {
+    ASSERT_OK(driver_.Start(config));
+    const auto east = driver_.Join("east", 1);
+    const auto west = driver_.Join("west", 2);
+    ASSERT_OK(east.status());
+    ASSERT_OK(west.status());
+    for (uint64_t version = 0; version < rounds; ++version) {
+      Round(*east, *west, 0, version);
+    }
+    Round(*east, *west, 1, 0);
+  }
+
+  void Round(const v1::IslandIdentity& east, const v1::IslandIdentity& west,
+             uint32_t fragment, uint64_t version) {
+    const auto anchor = driver_.Fetch(east, fragment, version);
+    ASSERT_OK(anchor.status());
+    const float amount = 0.01f * static_cast<float>(version + 1);
+    ASSERT_OK(driver_
+                  .Contribute(driver_.MakeContribution(
+                      west, fragment, version, *anchor,
+                      Shifted(*anchor, -2 * amount), /*tokens=*/700))
+                  .status());
+    ASSERT_OK(driver_
+                  .Contribute(driver_.MakeContribution(
+                      east, fragment, version, *anchor,
+                      Shifted(*anchor, amount), /*tokens=*/300))
+                  .status());
+    ASSERT_TRUE(driver_.AwaitVersion(fragment, version + 1));
+  }
+
+  absl::StatusOr<std::vector<FragmentReplay>> Replay() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                     StateDirectory::OpenReadOnly(driver_.state_dir()));
+    return ReplayRun(*state);
+  }
+
+  // Changes what was recorded of a merge, as if it had been another one.
+  void Forge(uint32_t fragment, uint64_t version, uint64_t tokens) {
+    const MergeStore store(driver_.state_dir());
+    const auto stored = store.Open(fragment, version);
+    ASSERT_OK(stored.status());
+    v1::RecordedMerge merge = stored->merge();
+    merge.mutable_contributions(0)->set_tokens(tokens);
+    ASSERT_OK(store.Write(merge, stored->config(), stored->encodings()));
+  }
+
+  EngineDriver driver_;
+};
+
+TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
+  // Formats that lose something, so that there is a residual.
+  for (const char* algorithm :
+       {"algorithm: NESTEROV", "algorithm: SGD",
+        "algorithm: DELAYED_NESTEROV momentum_delay: 2"}) {
+    SCOPED_TRACE(algorithm);
+    MakeRun(TestRunConfig(absl::StrCat(
+                kRecording, "outer_optimizer { ", algorithm,
+                " } synchronization { uplink_format: INT4 downlink_format: "
+                "INT4 }")),
+            3);
+    const auto replays = Replay();
+    ASSERT_OK(replays.status());
+    ASSERT_EQ(replays->size(), 2);
+    EXPECT_THAT((*replays)[0].difference, IsEmpty());
+    EXPECT_EQ((*replays)[0].first_version, 0);
+    EXPECT_EQ((*replays)[0].last_version, 3);
+    EXPECT_EQ((*replays)[0].contributions, 6);
+    EXPECT_THAT((*replays)[1].difference, IsEmpty());
+    EXPECT_EQ((*replays)[1].last_version, 1);
+    TearDown();
+  }
+}
+
+TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
+  MakeRun(TestRunConfig(kRecording), 4);
+  driver_.Stop();
+  // The settings of the merge: what replays it is then another outer step.
+  const MergeStore store(driver_.state_dir());
+  const auto stored = store.Open(0, 3);
+  ASSERT_OK(stored.status());
+  v1::RunConfig config = stored->config();
+  config.mutable_outer_optimizer()->set_learning_rate(0.71);
+  ASSERT_OK(store.Write(stored->merge(), config, stored->encodings()));
+  const auto replays = Replay();
+  ASSERT_OK(replays.status());
+  EXPECT_EQ((*replays)[0].last_version, 2);
+  EXPECT_THAT((*replays)[0].difference, HasSubstr("parameters: committed"));
+  // Momentum does not know of the learning rate.
+  EXPECT_THAT((*replays)[0].difference,
+              testing::Not(HasSubstr("momentum: committed")));
+  EXPECT_THAT((*replays)[1].difference, IsEmpty());
+}
+
+TEST_F(ReplayTest, ARecordThatIsNotOfTheCommitIsADifference) {
+  MakeRun(TestRunConfig(kRecording), 2);
+  driver_.Stop();
+  Forge(0, 2, 701);
+  const auto replays = Replay();
+  ASSERT_OK(replays.status());
+  EXPECT_EQ((*replays)[0].last_version, 1);
+  EXPECT_THAT((*replays)[0].difference, HasSubstr("another contribution"));
+}
+
+TEST_F(ReplayTest, ADamagedRecordIsNamed) {
+  MakeRun(TestRunConfig(kRecording), 1);
+  driver_.Stop();
+  const std::string path = absl::StrCat(
+      driver_.state_dir(), "/merges/merge-0000-v00000001.safetensors");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_THAT(Replay().status().ToString(), HasSubstr("merge-0000-v00000001"));
+}
+
+TEST_F(ReplayTest, ARunThatWasRecordedLateIsReplayedFromAKeptVersion) {
+  MakeRun(TestRunConfig(), 3);
+  v1::RunConfig config = TestRunConfig(kRecording);
+  ASSERT_OK(driver_.Start(config));
+  const auto east = driver_.Join("east", 1);
+  const auto west = driver_.Join("west", 2);
+  ASSERT_OK(east.status());
+  ASSERT_OK(west.status());
+  Round(*east, *west, 1, 1);
+  EXPECT_EQ(Replay().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ReplayTest, ARunWithoutRecordsSaysSo) {
+  MakeRun(TestRunConfig(), 1);
+  EXPECT_THAT(Replay().status().message(),
+              HasSubstr("storage.record_contributions"));
+}
+
+}  // namespace
+}  // namespace causeway
