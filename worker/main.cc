@@ -32,6 +32,7 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/grpc_rendezvous.h"
 #include "worker/island.h"
+#include "worker/model/device.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/training/island_trainer.h"
 
@@ -42,6 +43,8 @@ ABSL_FLAG(std::string, island, "",
 ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
+ABSL_FLAG(std::string, device, "cpu",
+          "What computes: cpu, cuda (the first GPU) or cuda:N.");
 ABSL_FLAG(int, threads, 0,
           "Threads that compute, of all ranks in this process. 0 takes one for "
           "each processor.");
@@ -84,19 +87,26 @@ int ThreadsOfRank() {
   return std::max(1, threads / absl::GetFlag(FLAGS_ranks));
 }
 
-std::string Description() {
+// The --device, which UsageProblem has looked at.
+Device ChosenDevice() { return *ParseDevice(absl::GetFlag(FLAGS_device)); }
+
+// Of the island, for people. Fails if its device cannot be used.
+absl::StatusOr<std::string> Description() {
+  ASSIGN_OR_RETURN(const std::string device, DescribeDevice(ChosenDevice()));
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   const int ranks =
       absl::GetFlag(FLAGS_ranks) * absl::GetFlag(FLAGS_island_size);
   const int threads = ThreadsOfRank();
-  return absl::StrCat(host, ", CPU, ",
+  if (!ChosenDevice().is_host()) return absl::StrCat(host, ", ", device);
+  return absl::StrCat(host, ", ", device, ", ",
                       ranks == 1 ? "" : absl::StrCat(ranks, " ranks of "),
                       threads, threads == 1 ? " thread" : " threads");
 }
 
 IslandTrainerOptions TrainerOptions() {
   return {.data = absl::GetFlag(FLAGS_data),
+          .device = ChosenDevice(),
           .threads = ThreadsOfRank(),
           .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
           .now = SteadyWallClock()};
@@ -149,7 +159,7 @@ absl::Status Lead() {
       .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
   options.join.set_island_id(absl::GetFlag(FLAGS_island));
   options.join.set_instance_id(instance);
-  options.join.set_description(Description());
+  ASSIGN_OR_RETURN(*options.join.mutable_description(), Description());
   options.make_trainer = [&](const v1::JoinResponse& joined,
                              std::vector<float> parameters) {
     IslandTrainerOptions trainer = TrainerOptions();
@@ -213,6 +223,11 @@ std::string UsageProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);
   const int ranks = absl::GetFlag(FLAGS_ranks);
+  const absl::StatusOr<Device> device =
+      ParseDevice(absl::GetFlag(FLAGS_device));
+  if (!device.ok()) {
+    return absl::StrCat("--device: ", device.status().message());
+  }
   if (size < 1 || size > 1024 || rank < 0 || rank >= size) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
                         "; allowed: 0 to size - 1, and 1 to 1024");

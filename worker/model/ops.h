@@ -50,10 +50,11 @@ struct AttentionShape {
   // Even.
   int64_t head_dim = 0;
 
-  int64_t rows() const { return batch * length; }
-  int64_t query_width() const { return heads * head_dim; }
-  int64_t kv_width() const { return kv_heads * head_dim; }
-  int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+  // constexpr is what makes them callable on devices.
+  constexpr int64_t rows() const { return batch * length; }
+  constexpr int64_t query_width() const { return heads * head_dim; }
+  constexpr int64_t kv_width() const { return kv_heads * head_dim; }
+  constexpr int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
 };
 
 // Cosines and sines of the rotary embedding: [length][head_dim / 2] each.

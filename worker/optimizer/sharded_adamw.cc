@@ -14,7 +14,8 @@ namespace causeway {
 absl::StatusOr<std::unique_ptr<ShardedAdamW>> ShardedAdamW::Create(
     const v1::TrainingConfig& config, const ModelLayout& layout,
     Communicator* communicator, Ops* ops) {
-  auto optimizer = absl::WrapUnique(new ShardedAdamW(config, communicator));
+  auto optimizer =
+      absl::WrapUnique(new ShardedAdamW(config, communicator, ops));
   optimizer->shard_ = communicator->shard(layout.size, communicator->rank());
   ASSIGN_OR_RETURN(optimizer->adamw_,
                    AdamW::Create(config, layout, optimizer->shard_.begin,
@@ -23,8 +24,10 @@ absl::StatusOr<std::unique_ptr<ShardedAdamW>> ShardedAdamW::Create(
 }
 
 ShardedAdamW::ShardedAdamW(const v1::TrainingConfig& config,
-                           Communicator* communicator)
-    : gradient_clip_(config.gradient_clip()), communicator_(communicator) {}
+                           Communicator* communicator, Ops* ops)
+    : gradient_clip_(config.gradient_clip()),
+      communicator_(communicator),
+      ops_(ops) {}
 
 absl::StatusOr<ReducedGradient> ShardedAdamW::Reduce(
     const MicroBatches& own, absl::Span<float> gradients) {
@@ -32,6 +35,7 @@ absl::StatusOr<ReducedGradient> ShardedAdamW::Reduce(
   // Squares, losses, and one place for each rank's count.
   std::vector<double> sums(2 + communicator_->size());
   sums[0] = adamw_->SquaredNorm(gradients.data() + shard_.begin);
+  RETURN_IF_ERROR(ops_->Synchronize());
   sums[1] = own.loss;
   sums[2 + communicator_->rank()] = static_cast<double>(own.count);
   RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)).Wait());

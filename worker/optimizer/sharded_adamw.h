@@ -62,7 +62,7 @@ class ShardedAdamW {
   // Sums the gradients of all ranks; afterwards gradients[shard] holds the sum,
   // the rest is as before. At least one micro-batch on some rank.
   //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
-  //   else          as Communicator.
+  //   else          as Communicator and Ops::Synchronize.
   absl::StatusOr<ReducedGradient> Reduce(const MicroBatches& own,
                                          absl::Span<float> gradients);
 
@@ -82,12 +82,14 @@ class ShardedAdamW {
   const AdamW& adamw() const { return *adamw_; }
 
  private:
-  ShardedAdamW(const v1::TrainingConfig& config, Communicator* communicator);
+  ShardedAdamW(const v1::TrainingConfig& config, Communicator* communicator,
+               Ops* ops);
   AdamW::StepOptions OptionsFor(double learning_rate,
                                 const ReducedGradient& reduced) const;
 
   const double gradient_clip_;
   Communicator* const communicator_;
+  Ops* const ops_;
   Slice shard_;
   std::unique_ptr<AdamW> adamw_;
 };

@@ -38,6 +38,7 @@ class DdpTrainer : public RankTrainer {
     RETURN_IF_ERROR(
         optimizer_->Step(rate, reduced, gradients,
                          parameters_.data() + optimizer_->shard().begin));
+    RETURN_IF_ERROR(options_.ops->Synchronize());
     RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
     return MakeInnerStepResult(reduced, rate, *options_.gradients);
   }

@@ -113,6 +113,7 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .config = config,
       .dataset = std::make_shared<const Dataset>(std::move(dataset)),
       .shard = shard,
+      .device = options.device,
       .threads = options.threads,
       .now = options.now};
 }

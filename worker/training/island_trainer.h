@@ -24,6 +24,7 @@
 #include "proto/run_config.pb.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/inner_trainer.h"
+#include "worker/model/device.h"
 
 namespace causeway {
 
@@ -31,7 +32,9 @@ struct IslandTrainerOptions {
   // Text or token files, as the run's tokenizer wants.
   std::vector<std::string> data;
   uint32_t shard = 0;
-  // Of each rank.
+  // Of this process.
+  Device device;
+  // Of each rank, on the CPU.
   int threads = 1;
   // Limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);

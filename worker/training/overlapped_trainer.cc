@@ -47,11 +47,11 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   void ParametersChanged() override {
-    std::copy_n(parameters().data() + shard().begin, shard().size(),
-                master_.data());
+    options_.ops->Copy(parameters().data() + shard().begin, shard().size(),
+                       master_.data());
     // A prediction from the old parameters predicts nothing any more.
     if (predicts()) {
-      std::copy_n(committed_.data(), committed_.size(), compute_.data());
+      options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
     }
   }
 
@@ -100,14 +100,14 @@ class OverlappedTrainer : public RankTrainer {
   // becomes the compute copy, and goes on accumulating at the true ones.
   absl::Status EstimateHalf(double rate) {
     // The gradients stay: they are part of the real update, too.
-    std::copy_n(gradients_.data(), gradients_.size(), exchange_.data());
+    options_.ops->Copy(gradients_.data(), gradients_.size(), exchange_.data());
     RETURN_IF_ERROR(
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
           ASSIGN_OR_RETURN(const ReducedGradient reduced,
                            optimizer_->Reduce(own, All(exchange_)));
           RETURN_IF_ERROR(optimizer_->Estimate(
               rate, reduced, All(exchange_), master_.data(), ExchangedShard()));
-          return options_.communicator->AllGather(All(exchange_)).Wait();
+          return Gather(exchange_);
         }));
     std::swap(compute_, exchange_);
     return absl::OkStatus();
@@ -125,24 +125,34 @@ class OverlappedTrainer : public RankTrainer {
       RETURN_IF_ERROR(
           optimizer_->Step(rate, reduced, All(exchange_), master_.data()));
       if (predicts()) {
-        std::copy_n(master_.data(), shard().size(),
-                    committed_.data() + shard().begin);
-        RETURN_IF_ERROR(
-            options_.communicator->AllGather(All(committed_)).Wait());
+        CopyMasterTo(committed_);
+        RETURN_IF_ERROR(Gather(committed_));
         RETURN_IF_ERROR(optimizer_->Estimate(rate, reduced, All(exchange_),
                                              master_.data(), ExchangedShard()));
       } else {
-        std::copy_n(master_.data(), shard().size(), ExchangedShard());
+        CopyMasterTo(exchange_);
       }
-      return options_.communicator->AllGather(All(exchange_)).Wait();
+      return Gather(exchange_);
     }));
     std::swap(compute_, exchange_);
     return reduced;
   }
 
+  // Both for the thread that communicates.
+  void CopyMasterTo(DeviceArray<float>& vector) {
+    options_.communication_ops->Copy(master_.data(), shard().size(),
+                                     vector.data() + shard().begin);
+  }
+  absl::Status Gather(DeviceArray<float>& vector) {
+    RETURN_IF_ERROR(options_.communication_ops->Synchronize());
+    return options_.communicator->AllGather(All(vector)).Wait();
+  }
+
   // Runs `communicate` on a thread of its own and accumulates meanwhile.
   absl::Status Overlap(int64_t share,
                        const std::function<absl::Status()>& communicate) {
+    // What is communicated has been written.
+    RETURN_IF_ERROR(options_.ops->Synchronize());
     const absl::Time begin = options_.now();
     absl::Time end;
     std::future<absl::Status> communicated =

@@ -9,7 +9,6 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/collective_diagnosis.h"
-#include "worker/model/ops_cpu.h"
 #include "worker/training/transformer_gradients.h"
 
 namespace causeway {
@@ -47,14 +46,23 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
 }
 
 Rank::Rank(const Options& options, std::unique_ptr<Communicator> communicator)
-    : layout_(MakeModelLayout(options.config.model())),
+    : device_(options.device),
+      layout_(MakeModelLayout(options.config.model())),
       communicator_(std::move(communicator)),
-      ops_(MakeCpuOps(options.threads)),
-      communication_ops_(MakeCpuOps(1)),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
 absl::Status Rank::Allocate(const Options& options) {
+  RETURN_IF_ERROR(CheckDeviceModel(device_, options.config.model()));
+  ASSIGN_OR_RETURN(ops_, MakeDeviceOps(device_, options.threads));
+  ASSIGN_OR_RETURN(communication_ops_, MakeDeviceOps(device_, 1));
+  if (!device_.is_host()) {
+    if (communicator_->size() > 1) {
+      return absl::UnimplementedError(
+          "an island on CUDA has one rank: start an island for each GPU");
+    }
+    host_parameters_.resize(static_cast<size_t>(layout_.size));
+  }
   ASSIGN_OR_RETURN(gradients_,
                    MakeTransformerGradients(options.config, options.dataset,
                                             options.shard, ops_.get()));
@@ -67,6 +75,16 @@ absl::Status Rank::Allocate(const Options& options) {
                                  .communication_ops = communication_ops_.get(),
                                  .now = options.now}));
   return absl::OkStatus();
+}
+
+absl::Span<float> Rank::parameters() {
+  if (device_.is_host()) return trainer_->parameters();
+  if (std::exchange(device_is_newer_, false)) {
+    ops_->CopyToHost(trainer_->parameters().data(),
+                     host_parameters_.size() * sizeof(float),
+                     host_parameters_.data());
+  }
+  return absl::MakeSpan(host_parameters_);
 }
 
 absl::Status Rank::ShareParameters() {
@@ -124,11 +142,16 @@ absl::Status Rank::ExchangeParameters() {
           ->Broadcast(0, absl::MakeSpan(reinterpret_cast<char*>(values.data()),
                                         values.size() * sizeof(float)))
           .Wait());
+  if (!device_.is_host()) {
+    ops_->CopyToDevice(values.data(), values.size() * sizeof(float),
+                       trainer_->parameters().data());
+  }
   trainer_->ParametersChanged();
-  return absl::OkStatus();
+  return ops_->Synchronize();
 }
 
 absl::StatusOr<InnerStepResult> Rank::StepOrAbort(uint64_t run_step) {
+  device_is_newer_ = true;
   absl::StatusOr<InnerStepResult> result = trainer_->Step(run_step);
   if (result.ok()) {
     Diagnose();

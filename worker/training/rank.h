@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,7 @@
 #include "worker/collective/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/inner_trainer.h"
+#include "worker/model/device.h"
 #include "worker/model/ops.h"
 #include "worker/training/gradient_source.h"
 #include "worker/training/rank_trainer.h"
@@ -43,7 +45,8 @@ class Rank {
     std::shared_ptr<const Dataset> dataset;
     // Of the data, the island's.
     uint32_t shard = 0;
-    // That compute gradients.
+    Device device;
+    // That compute gradients, on the CPU.
     int threads = 1;
     Clock now;
   };
@@ -55,8 +58,10 @@ class Rank {
 
   const Communicator& communicator() const { return *communicator_; }
 
-  // The parameters between steps; see RankTrainer.
-  absl::Span<float> parameters() { return trainer_->parameters(); }
+  // The parameters between steps, in host memory; see RankTrainer. On a GPU
+  // they are fetched from it after a step, and ShareParameters brings changes
+  // there.
+  absl::Span<float> parameters();
 
   // On rank 0. Errors as RankTrainer::Step; the other ranks fail, too, and the
   // object is of no use afterwards.
@@ -85,12 +90,16 @@ class Rank {
   // Looks at the times of the communication, now and then.
   void Diagnose();
 
+  const Device device_;
   const ModelLayout layout_;
   const std::unique_ptr<Communicator> communicator_;
-  const std::unique_ptr<Ops> ops_;
-  const std::unique_ptr<Ops> communication_ops_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
   std::unique_ptr<RankTrainer> trainer_;
+  // The parameters of a GPU, and whether it has newer ones.
+  std::vector<float> host_parameters_;
+  bool device_is_newer_ = true;
 
   const Clock now_;
   absl::Time diagnosed_at_;

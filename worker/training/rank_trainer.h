@@ -29,7 +29,8 @@ class RankTrainer {
  public:
   virtual ~RankTrainer() = default;
 
-  // The committed parameters of the whole model, in host memory, between steps.
+  // The committed parameters of the whole model, in the memory of
+  // RankTrainerOptions.ops, between steps.
   // The same bits on every rank. Step may move them.
   virtual absl::Span<float> parameters() = 0;
 
@@ -61,9 +62,10 @@ struct RankTrainerOptions {
   const ModelLayout* layout = nullptr;
   Communicator* communicator = nullptr;
   GradientSource* gradients = nullptr;
-  // Memory and arithmetic of the thread that computes gradients, on the CPU.
+  // Memory and arithmetic of the thread that computes gradients.
   Ops* ops = nullptr;
-  // The same of the thread that communicates; unused by DDP.
+  // The same of the thread that communicates, on the same device; unused by
+  // DDP.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
   // For measuring.

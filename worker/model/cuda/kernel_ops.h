@@ -8,7 +8,7 @@
 // What the kernels ask for, beside ops.h: widths of rows (of the model, and of
 // SwiGLU) are multiples of 8, heads have a multiple of 16 values and at most
 // 128, and memory is aligned to 16 bytes. common/model_layout.h keeps tensors
-// there if the widths are. CheckShapes says what is wrong with a model.
+// there if the widths are. worker/model/device.h refuses other models.
 #ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
 #define WORKER_MODEL_CUDA_KERNEL_OPS_H_
 
@@ -21,24 +21,12 @@
 
 #include "worker/model/cuda/attention_kernels.h"
 #include "worker/model/cuda/device_code.h"
+#include "worker/model/cuda/matrix_product.h"
 #include "worker/model/cuda/row_kernels.h"
 #include "worker/model/cuda/vector_kernels.h"
 #include "worker/model/ops.h"
 
 namespace causeway {
-
-// The product of two row-major matrices of bf16: c is [rows, columns], a is
-// [rows, inner] or, transposed, [inner, rows], b is [inner, columns] or,
-// transposed, [columns, inner].
-struct MatrixProduct {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t inner = 0;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  // c is fp32 and is added to; else it is bf16 and written.
-  bool accumulate = false;
-};
 
 class KernelOps : public Ops {
  public:

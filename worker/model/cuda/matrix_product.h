@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_MODEL_CUDA_MATRIX_PRODUCT_H_
+#define WORKER_MODEL_CUDA_MATRIX_PRODUCT_H_
+
+#include <cstdint>
+#include <utility>
+
+namespace causeway {
+
+// Of two dense row-major matrices of bf16, with sums in fp32: c = a b. c is
+// [rows, columns]; a is [rows, inner] or, transposed, [inner, rows]; b is
+// [inner, columns] or, transposed, [columns, inner].
+struct MatrixProduct {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  // c is fp32 and is added to; else it is bf16 and written.
+  bool accumulate = false;
+
+  bool operator==(const MatrixProduct&) const = default;
+
+  template <typename H>
+  friend H AbslHashValue(H hash, const MatrixProduct& p) {
+    return H::combine(std::move(hash), p.rows, p.columns, p.inner,
+                      p.transpose_a, p.transpose_b, p.accumulate);
+  }
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_MATRIX_PRODUCT_H_

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a program has in place of ops_cuda.cu if it is built without CUDA.
+#include "absl/status/status.h"
+#include "worker/model/cuda/ops_cuda.h"
+
+namespace causeway {
+namespace {
+
+absl::Status NotBuiltIn() {
+  return absl::FailedPreconditionError(
+      "this program was built without CUDA; build it with --config=cuda on a "
+      "machine with the CUDA toolkit, or use --device=cpu");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DescribeCudaDevice(int /*device*/) {
+  return NotBuiltIn();
+}
+
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int /*device*/) {
+  return NotBuiltIn();
+}
+
+}  // namespace causeway

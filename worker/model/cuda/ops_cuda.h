@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operations of worker/model/ops.h on an NVIDIA GPU: the kernels of
+// kernel_ops.h, and cuBLASLt. Activations are bf16, sums fp32; the same calls
+// give the same bits on the same kind of device.
+#ifndef WORKER_MODEL_CUDA_OPS_CUDA_H_
+#define WORKER_MODEL_CUDA_OPS_CUDA_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/model/ops.h"
+
+namespace causeway {
+
+// Its name and memory: "NVIDIA H200 (140 GiB)". Errors of MakeCudaOps.
+absl::StatusOr<std::string> DescribeCudaDevice(int device);
+
+// For device `device` (from 0, of those that CUDA_VISIBLE_DEVICES shows), with
+// a stream of its own. Several may share a device: what one of them has written
+// may be used by another after Synchronize. The thread that uses the object may
+// change.
+//   INVALID_ARGUMENT     there is no such device.
+//   FAILED_PRECONDITION  no driver, or one that is too old, no cuBLASLt, or a
+//                        device of compute capability below 8.0.
+//   RESOURCE_EXHAUSTED   its memory is taken.
+// A program without CUDA has no_cuda.cc, and always gets FAILED_PRECONDITION.
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device);
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_CUDA_OPS_CUDA_H_
