@@ -21,10 +21,10 @@ using Floats = hn::CappedTag<float, kStreamAlignment / sizeof(float)>;
 // One lane, for what is left of a tile: the same operations on the same types.
 using OneFloat = hn::CappedTag<float, 1>;
 
-// How far ahead of the reads memory is asked for, in values: a tile, so that
-// what the next one reads arrives while this one is computed. Asking beyond the
-// end of an array does no harm.
-constexpr size_t kPrefetchValues = 2048;
+// How far ahead of the reads memory is asked for, in values: about as many as
+// the outer step takes at once, so that what comes next arrives while these are
+// encoded. Asking beyond the end of an array does no harm.
+constexpr size_t kPrefetchValues = 512;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each
 // value that is left with a single lane.
@@ -53,8 +53,9 @@ HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
   }
 }
 
+constexpr size_t kPartialSums = SquareSums::kCount;
+
 double SumOfSquaresKernel(const float* values, size_t count) {
-  constexpr size_t kPartialSums = 32;
   // Four chains of additions hide each other's latency.
   constexpr size_t kChains = 4;
   const hn::CappedTag<double, kPartialSums / kChains> doubles;
@@ -65,7 +66,7 @@ double SumOfSquaresKernel(const float* values, size_t count) {
     const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + at));
     return hn::Mul(value, value);
   };
-  HWY_ALIGN double sums[kPartialSums] = {};
+  SquareSums sums;
   for (size_t j = 0; j < kPartialSums; j += kChains * lanes) {
     auto a = hn::Zero(doubles);
     auto b = a;
@@ -77,26 +78,45 @@ double SumOfSquaresKernel(const float* values, size_t count) {
       c = hn::Add(c, square(i + 2 * lanes));
       d = hn::Add(d, square(i + 3 * lanes));
     }
-    hn::StoreU(a, doubles, sums + j);
-    hn::StoreU(b, doubles, sums + j + lanes);
-    hn::StoreU(c, doubles, sums + j + 2 * lanes);
-    hn::StoreU(d, doubles, sums + j + 3 * lanes);
+    hn::StoreU(a, doubles, sums.partial + j);
+    hn::StoreU(b, doubles, sums.partial + j + lanes);
+    hn::StoreU(c, doubles, sums.partial + j + 2 * lanes);
+    hn::StoreU(d, doubles, sums.partial + j + 3 * lanes);
   }
   for (size_t i = whole; i < count; ++i) {
     const double value = static_cast<double>(values[i]);
-    sums[i - whole] += value * value;
+    sums.partial[i - whole] += value * value;
   }
-  double sum = 0;
-  for (const double partial : sums) sum += partial;
-  return sum;
+  return sums.Total();
+}
+
+// Adds the squares of a vector of values, which begins with value `i`.
+template <class Tag>
+HWY_INLINE void AddSquares(Tag tag, const float* values, size_t i,
+                           SquareSums& squares) {
+  constexpr bool kIsVector = std::is_same_v<Tag, Floats>;
+  const hn::CappedTag<double, kIsVector ? 8 : 1> doubles;
+  const hn::Rebind<float, decltype(doubles)> floats;
+  for (size_t lane = 0; lane < hn::Lanes(tag); lane += hn::Lanes(doubles)) {
+    const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + lane));
+    double* const sum = squares.partial + (i + lane) % kPartialSums;
+    const auto sum_so_far = hn::LoadU(doubles, sum);
+    hn::StoreU(hn::Add(sum_so_far, hn::Mul(value, value)), doubles, sum);
+  }
 }
 
 template <bool kStream>
-HWY_INLINE void MakeChangeTo(const StepCoefficients& by,
-                             const ChangeArrays& arrays, size_t count) {
+HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
+                             const ChangeArrays& all, size_t count,
+                             SquareSums& squares) {
+  // Copies: for all the compiler knows, storing a result could change them.
+  const StepCoefficients by = coefficients;
+  const ChangeArrays arrays = all;
+  SquareSums sums = squares;
   ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
     using Tag = decltype(tag);
     const auto gradient = hn::LoadU(tag, arrays.gradient + i);
+    AddSquares(tag, arrays.gradient + i, i, sums);
     auto taken = gradient;
     if (arrays.old_sum != nullptr) {
       hwy::Prefetch(arrays.old_sum + i + kPrefetchValues);
@@ -122,14 +142,16 @@ HWY_INLINE void MakeChangeTo(const StepCoefficients& by,
     }
     hn::StoreU(change, tag, arrays.gradient + i);
   });
+  squares = sums;
 }
 
 void MakeChangeKernel(const StepCoefficients& coefficients,
-                      const ChangeArrays& arrays, size_t count) {
+                      const ChangeArrays& arrays, size_t count,
+                      SquareSums& squares) {
   if (CanStream(arrays.new_momentum) && CanStream(arrays.new_sum)) {
-    MakeChangeTo<true>(coefficients, arrays, count);
+    MakeChangeTo<true>(coefficients, arrays, count, squares);
   } else {
-    MakeChangeTo<false>(coefficients, arrays, count);
+    MakeChangeTo<false>(coefficients, arrays, count, squares);
   }
 }
 
@@ -182,13 +204,20 @@ HWY_EXPORT(SumOfSquaresKernel);
 HWY_EXPORT(MakeChangeKernel);
 HWY_EXPORT(ApplyDecodedKernel);
 
+double SquareSums::Total() const {
+  double sum = 0;
+  for (const double part : partial) sum += part;
+  return sum;
+}
+
 double SumOfSquares(const float* values, size_t count) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernel)(values, count);
 }
 
 void MakeChange(const StepCoefficients& coefficients,
-                const ChangeArrays& arrays, size_t count) {
-  HWY_DYNAMIC_DISPATCH(MakeChangeKernel)(coefficients, arrays, count);
+                const ChangeArrays& arrays, size_t count, SquareSums& squares) {
+  HWY_DYNAMIC_DISPATCH(MakeChangeKernel)
+  (coefficients, arrays, count, squares);
 }
 
 bool ApplyDecoded(const float* change, const float* decoded,

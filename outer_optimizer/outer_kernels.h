@@ -24,6 +24,15 @@ inline constexpr size_t kStreamAlignment = 64;
 // i with i mod 32 = j in order, then added in order of j.
 double SumOfSquares(const float* values, size_t count);
 
+// The same while the values are made.
+struct SquareSums {
+  static constexpr size_t kCount = 32;
+
+  double Total() const;
+
+  alignas(kStreamAlignment) double partial[kCount] = {};
+};
+
 // What one step does with the gradient g:
 //   sum'      = sum + g                          (where there is a sum)
 //   momentum' = momentum_decay * momentum + intake * (sum' or g)
@@ -50,8 +59,10 @@ struct ChangeArrays {
   float* new_sum = nullptr;
   const float* residual = nullptr;
 };
+// Adds the gradient's squares to `squares`. Of several calls with the same ones
+// all but the last have a `count` that is a multiple of SquareSums::kCount.
 void MakeChange(const StepCoefficients& coefficients,
-                const ChangeArrays& arrays, size_t count);
+                const ChangeArrays& arrays, size_t count, SquareSums& squares);
 
 // new_theta = old_theta + decoded; unless `new_residual` is null also
 // new_residual = change - decoded. Whether all of `change` and `new_theta` is

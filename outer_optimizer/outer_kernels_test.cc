@@ -117,6 +117,7 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
       std::vector<float> gradient = g;
       Array momentum(std::vector<float>(kMost, 77), parts & 16);
       Array sum(std::vector<float>(kMost, 78), parts & 16);
+      SquareSums squares;
       MakeChange(by,
                  {.gradient = gradient.data(),
                   .old_momentum = has_momentum ? m.data() : nullptr,
@@ -124,7 +125,7 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
                   .old_sum = has_sum ? d.data() : nullptr,
                   .new_sum = has_sum ? sum.data() : nullptr,
                   .residual = has_residual ? r.data() : nullptr},
-                 count);
+                 count, squares);
       FlushStreams();
 
       std::vector<float> want_change = g;
@@ -147,11 +148,22 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
         want_change[i] = -0.7f * direction;
         if (has_residual) want_change[i] += r[i];
       }
+      ASSERT_EQ(squares.Total(), SumOfSquares(g.data(), count)) << count;
       ASSERT_EQ(Bits(gradient), Bits(want_change)) << count << " " << parts;
       ASSERT_EQ(momentum.bits(), Bits(want_momentum)) << count << " " << parts;
       ASSERT_EQ(sum.bits(), Bits(want_sum)) << count << " " << parts;
     }
   }
+}
+
+TEST_P(OuterKernelsTest, MakeChangeAddsSquaresPartByPart) {
+  const std::vector<float> g = Values(kMost, 3);
+  std::vector<float> gradient = g;
+  SquareSums squares;
+  MakeChange(kCoefficients, {.gradient = gradient.data()}, 32, squares);
+  MakeChange(kCoefficients, {.gradient = gradient.data() + 32}, kMost - 32,
+             squares);
+  EXPECT_EQ(squares.Total(), SumOfSquares(g.data(), kMost));
 }
 
 TEST_P(OuterKernelsTest, ApplyDecodedMovesThetaAndKeepsTheRest) {

@@ -154,8 +154,8 @@ class FusedStep {
       : coefficients_(CoefficientsOf(options, old.version)),
         // Encoders want whole strips where they compress, which then go
         // through the second-level cache.
-        piece_values_(std::max(WeightedMerge::kTileValues,
-                               PieceAlignment(options.downlink))),
+        piece_values_(std::max(kPieceValues, PieceAlignment(options.downlink))),
+        block_values_(std::max(WeightedMerge::kTileValues, piece_values_)),
         old_(old),
         contributions_(contributions),
         weights_(weights),
@@ -168,13 +168,13 @@ class FusedStep {
   // Takes strips until there are none. Thread-safe.
   void Run() {
     Scratch scratch{.merge = {contributions_, weights_},
-                    .change = hwy::AllocateAligned<float>(piece_values_),
+                    .change = hwy::AllocateAligned<float>(block_values_),
                     .decoded = hwy::AllocateAligned<float>(piece_values_)};
     while (const std::optional<ValueRange> strip = queue_.Take()) {
       Strip& result = strips_[strip->begin / kStripValues];
       for (uint64_t begin = strip->begin; begin < strip->end;
-           begin += piece_values_) {
-        RunPiece(begin, std::min(piece_values_, strip->end - begin), scratch,
+           begin += block_values_) {
+        RunBlock(begin, std::min(block_values_, strip->end - begin), scratch,
                  result);
       }
     }
@@ -211,33 +211,58 @@ class FusedStep {
     hwy::AlignedFreeUniquePtr<float[]> decoded;
   };
 
-  void RunPiece(uint64_t begin, uint64_t count, Scratch& scratch,
+  // Values that go through all of the step together, so few that memory is
+  // asked for evenly: encoding needs none, the rest more than it can give.
+  static constexpr uint64_t kPieceValues = 512;
+
+  // A tile or, if that is more, a piece.
+  void RunBlock(uint64_t begin, uint64_t count, Scratch& scratch,
                 Strip& strip) {
-    const absl::Span<float> change(scratch.change.get(), count);
-    const absl::Span<float> decoded(scratch.decoded.get(), count);
-    for (uint64_t at = 0; at < count; at += WeightedMerge::kTileValues) {
-      const absl::Span<float> tile =
-          change.subspan(at, WeightedMerge::kTileValues);
-      scratch.merge.Sum(begin + at, tile);
-      strip.sum_of_squares += SumOfSquares(tile.data(), tile.size());
-      MakeChange(coefficients_,
-                 {.gradient = tile.data(),
-                  .old_momentum = At(old_.momentum, begin + at),
-                  .new_momentum = At(output_.momentum, begin + at),
-                  .old_sum = At(old_.gradient_sum, begin + at),
-                  .new_sum = At(output_.gradient_sum, begin + at),
-                  .residual = At(old_.residual, begin + at)},
-                 tile.size());
+    const absl::Span<float> block(scratch.change.get(), count);
+    for (uint64_t tile = 0; tile < count; tile += WeightedMerge::kTileValues) {
+      const absl::Span<float> sum =
+          block.subspan(tile, WeightedMerge::kTileValues);
+      scratch.merge.Sum(begin + tile, sum);
+      SquareSums squares;
+      for (uint64_t at = 0; at < sum.size(); at += kPieceValues) {
+        const absl::Span<float> piece = sum.subspan(at, kPieceValues);
+        MakeChangeAt(begin + tile + at, piece, squares);
+        if (piece_values_ == kPieceValues) {
+          Apply(begin + tile + at, piece, scratch, strip);
+        }
+      }
+      strip.sum_of_squares += squares.Total();
     }
+    if (piece_values_ != kPieceValues) Apply(begin, block, scratch, strip);
+    strip.finite &= std::isfinite(strip.sum_of_squares);
+  }
+
+  // `gradient` becomes the change.
+  void MakeChangeAt(uint64_t begin, absl::Span<float> gradient,
+                    SquareSums& squares) const {
+    MakeChange(coefficients_,
+               {.gradient = gradient.data(),
+                .old_momentum = At(old_.momentum, begin),
+                .new_momentum = At(output_.momentum, begin),
+                .old_sum = At(old_.gradient_sum, begin),
+                .new_sum = At(output_.gradient_sum, begin),
+                .residual = At(old_.residual, begin)},
+               gradient.size(), squares);
+  }
+
+  void Apply(uint64_t begin, absl::Span<const float> change, Scratch& scratch,
+             Strip& strip) {
+    const absl::Span<float> decoded(scratch.decoded.get(), change.size());
     encoder_->Encode(begin, change, decoded);
-    const bool finite = ApplyDecoded(
+    strip.finite &= ApplyDecoded(
         change.data(), decoded.data(), At(old_.theta, begin),
-        At(output_.theta, begin), At(output_.residual, begin), count);
-    strip.finite &= finite && std::isfinite(strip.sum_of_squares);
+        At(output_.theta, begin), At(output_.residual, begin), change.size());
   }
 
   const StepCoefficients coefficients_;
   const uint64_t piece_values_;
+  // What RunBlock() takes.
+  const uint64_t block_values_;
   const FragmentStateView& old_;
   const Contributions& contributions_;
   const MergeWeights& weights_;

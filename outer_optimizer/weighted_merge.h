@@ -52,8 +52,9 @@ struct MergeWeights {
 // Reads the contributions for one thread.
 class WeightedMerge {
  public:
-  // Values in a tile: those of a few arrays stay in the first-level cache.
-  static constexpr uint64_t kTileValues = 2048;
+  // Values in a tile, which stays in the first-level cache. Fewer would read
+  // too little of each contribution at a time.
+  static constexpr uint64_t kTileValues = 4096;
 
   // Both outlive it and hold still.
   WeightedMerge(const Contributions& contributions,

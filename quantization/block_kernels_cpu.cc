@@ -54,12 +54,32 @@ HWY_INLINE IntVec CodesAt(const StochasticQuantizer<kFormat>& quantizer,
                          hn::LoadU(Words(), random + i));
 }
 
+// Writes nothing.
+struct NoDecoded {
+  HWY_INLINE void Put(size_t, IntVec) const {}
+};
+
+// Writes what the codes of a group will decode to.
+template <BlockFormat kFormat>
+struct DecodedGroup {
+  HWY_INLINE void Put(size_t i, IntVec codes) const {
+    const auto& block = i < kNibbleGroup / 2 ? low : high;
+    hn::StoreU(block.Values(hn::And(codes, hn::Set(Ints(), 15))), Floats(),
+               destination + i);
+  }
+
+  const Dequantizer<kFormat, false> low;
+  const Dequantizer<kFormat, false> high;
+  float* const destination;
+};
+
 // `low` and `high` belong to the blocks of the lower and upper half of the
 // group: the same block unless blocks have 64 values.
-template <typename BlockQuantizer>
+template <typename BlockQuantizer, typename Decoded>
 HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
                               const BlockQuantizer& low,
-                              const BlockQuantizer& high, char* codes) {
+                              const BlockQuantizer& high, char* codes,
+                              const Decoded& decoded) {
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
@@ -67,8 +87,10 @@ HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
     for (size_t row = 0; row < kRowsOfGroup; ++row) {
       const BlockQuantizer& quantizer = row < kRowsOfGroup / 2 ? low : high;
       if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
-      const auto code = hn::BitCast(
-          words, CodesAt(quantizer, values, random, row * kRow + lane));
+      const auto codes_of_row =
+          CodesAt(quantizer, values, random, row * kRow + lane);
+      decoded.Put(row * kRow + lane, codes_of_row);
+      const auto code = hn::BitCast(words, codes_of_row);
       packed =
           hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(4 * row)),
                     hn::Set(words, 15u << (4 * row)));
@@ -228,10 +250,17 @@ HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
   return scale != 0 && scale < LargestScale(format);
 }
 
-// Encodes the values of one unit, given the scales of its four quarters.
+// Whether EncodeUnit() can write the decoded values itself, before the codes
+// leave the registers.
+template <BlockFormat kFormat>
+constexpr bool kDecodesWhileEncoding = CodeBits(kFormat) == 4;
+
+// Encodes the values of one unit, given the scales of its four quarters, and
+// decodes them if `decoded` is not null, which takes kDecodesWhileEncoding.
 template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
-                           const float quarter_scales[4], char* codes) {
+                           const float quarter_scales[4], char* codes,
+                           float* decoded) {
   if constexpr (CodeBits(kFormat) == 2) {
     const BlockQuantizer quarters[4] = {
         BlockQuantizer(quarter_scales[0]), BlockQuantizer(quarter_scales[1]),
@@ -248,8 +277,13 @@ HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
     if constexpr (CodeBits(kFormat) == 8) {
       EncodeBytes(half, half_random, 64, low, half_codes);
       EncodeBytes(half + 64, half_random + 64, 64, high, half_codes + 64);
+    } else if (decoded == nullptr) {
+      EncodeNibbles(half, half_random, low, high, half_codes, NoDecoded());
     } else {
-      EncodeNibbles(half, half_random, low, high, half_codes);
+      const DecodedGroup<kFormat> group = {{quarter_scales[quarter], 1},
+                                           {quarter_scales[quarter + 1], 1},
+                                           decoded + 64 * quarter};
+      EncodeNibbles(half, half_random, low, high, half_codes, group);
     }
   }
 }
@@ -277,7 +311,7 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
       changed[i] = is_number ? std::clamp(values[i], -top, top) : 0;
     }
   }
-  EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes);
+  EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes, nullptr);
   if constexpr (kFormat == BlockFormat::kInt2) {
     // It has no level 0, so what was changed to 0 may have any code. Quarter q
     // is byte q of each word.
@@ -315,16 +349,20 @@ HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
     if constexpr (kRounding == Rounding::kStochastic) {
       FillRandom(seed, begin + unit * kBlockUnit, kBlockUnit, random);
     }
+    float* unit_decoded =
+        decoded == nullptr ? nullptr : decoded + unit * kBlockUnit;
     if (HWY_LIKELY(all_usable)) {
-      EncodeUnit<kFormat, BlockQuantizer>(source, random, quarter_scales,
-                                          unit_codes);
+      EncodeUnit<kFormat, BlockQuantizer>(
+          source, random, quarter_scales, unit_codes,
+          kDecodesWhileEncoding<kFormat> ? unit_decoded : nullptr);
+      if (kDecodesWhileEncoding<kFormat>) unit_decoded = nullptr;
     } else {
       EncodeUnitWithBadScales<kFormat, BlockQuantizer>(
           source, random, quarter_scales, unit_codes);
     }
-    if (decoded != nullptr) {
+    if (unit_decoded != nullptr) {
       DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,
-                                  decoded + unit * kBlockUnit);
+                                  unit_decoded);
     }
   }
 }

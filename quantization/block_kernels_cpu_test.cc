@@ -2,21 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/block_kernels_cpu.h"
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
-#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "quantization/block_reference.h"
+#include "quantization/block_test_values.h"
 #include "quantization/encode_options.h"
 #include "quantization/reference.h"
 
@@ -26,30 +25,10 @@ namespace {
 constexpr size_t kUnits = 20;
 constexpr size_t kValues = kUnits * kBlockUnit;
 
-const char* Name(BlockFormat format) {
-  switch (format) {
-    case BlockFormat::kFp8E4m3:
-      return "Fp8E4m3";
-    case BlockFormat::kInt8:
-      return "Int8";
-    case BlockFormat::kInt4:
-      return "Int4";
-    case BlockFormat::kNf4:
-      return "Nf4";
-    case BlockFormat::kE2m1:
-      return "E2m1";
-    case BlockFormat::kE3m0:
-      return "E3m0";
-    case BlockFormat::kInt2:
-      return "Int2";
-  }
-  return "";
-}
-
 // Runs every test once for each instruction set that this machine has, each
 // format and each block size.
-class BlockKernelsTest
-    : public testing::TestWithParam<std::tuple<int64_t, BlockFormat, size_t>> {
+class BlockKernelsTest : public testing::TestWithParam<
+                             std::tuple<int64_t, BlockFormat, uint32_t>> {
  protected:
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(std::get<0>(GetParam()));
@@ -71,7 +50,7 @@ class BlockKernelsTest
   void ExpectStochasticAsReference(const std::vector<float>& values);
 
   const BlockFormat format_ = std::get<1>(GetParam());
-  const size_t block_size_ = std::get<2>(GetParam());
+  const uint32_t block_size_ = std::get<2>(GetParam());
   const BlockKernels* kernels_ = nullptr;
 };
 
@@ -83,29 +62,17 @@ std::vector<int64_t> AllTargets() {
   return targets;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Targets, BlockKernelsTest,
-    testing::Combine(testing::ValuesIn(AllTargets()),
-                     testing::Values(BlockFormat::kFp8E4m3, BlockFormat::kInt8,
-                                     BlockFormat::kInt4, BlockFormat::kNf4,
-                                     BlockFormat::kE2m1, BlockFormat::kE3m0,
-                                     BlockFormat::kInt2),
-                     testing::Values(64, 128, 256)),
-    [](const auto& info) {
-      return std::string(hwy::TargetName(std::get<0>(info.param))) + "_" +
-             Name(std::get<1>(info.param)) + "_" +
-             std::to_string(std::get<2>(info.param));
-    });
-
-// The payload of a NaN is not part of the contract.
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits;
-  for (const float value : values) {
-    bits.push_back(std::isnan(value) ? 0x7fc00000
-                                     : std::bit_cast<uint32_t>(value));
-  }
-  return bits;
-}
+INSTANTIATE_TEST_SUITE_P(Targets, BlockKernelsTest,
+                         testing::Combine(testing::ValuesIn(AllTargets()),
+                                          testing::ValuesIn(kAllBlockFormats),
+                                          testing::Values(64, 128, 256)),
+                         [](const auto& info) {
+                           return std::string(hwy::TargetName(
+                                      std::get<0>(info.param))) +
+                                  "_" +
+                                  BlockFormatName(std::get<1>(info.param)) +
+                                  "_" + std::to_string(std::get<2>(info.param));
+                         });
 
 void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   ASSERT_EQ(values.size(), kValues);
@@ -120,7 +87,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
                    codes.data() + 1, decoded.data());
   EXPECT_EQ(scales, "x" + want.substr(0, ScaleBytes()) + "x");
   EXPECT_EQ(codes, "x" + want.substr(ScaleBytes()) + "x");
-  EXPECT_EQ(Bits(decoded), Bits(want_decoded));
+  EXPECT_EQ(BitsOf(decoded), BitsOf(want_decoded));
 
   std::string scales_only(ScaleBytes(), 'x');
   std::string codes_only(CodeBytes(), 'x');
@@ -131,12 +98,12 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   std::vector<float> in_place = values;
   kernels_->encode(block_size_, kUnits, in_place.data(), scales.data(),
                    codes.data(), in_place.data());
-  EXPECT_EQ(Bits(in_place), Bits(want_decoded));
+  EXPECT_EQ(BitsOf(in_place), BitsOf(want_decoded));
 
   std::vector<float> separately(kValues);
   kernels_->decode(block_size_, kUnits, want.data(), want.data() + ScaleBytes(),
                    separately.data());
-  EXPECT_EQ(Bits(separately), Bits(want_decoded));
+  EXPECT_EQ(BitsOf(separately), BitsOf(want_decoded));
   ExpectStochasticAsReference(values);
 }
 
@@ -154,16 +121,12 @@ void BlockKernelsTest::ExpectStochasticAsReference(
                                   decoded.data(), got.data(),
                                   got.data() + ScaleBytes(), decoded.data());
   EXPECT_EQ(got, want);
-  EXPECT_EQ(Bits(decoded),
-            Bits(DecodeBlocks(format_, block_size_, want, kValues)));
+  EXPECT_EQ(BitsOf(decoded),
+            BitsOf(DecodeBlocks(format_, block_size_, want, kValues)));
 }
 
 std::vector<float> Gaussian(uint32_t seed, float deviation) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, deviation);
-  std::vector<float> values(kValues);
-  for (float& value : values) value = normal(random);
-  return values;
+  return GaussianValues(kValues, seed, deviation);
 }
 
 TEST_P(BlockKernelsTest, EncodesGaussianValuesOfAnyMagnitude) {
@@ -173,75 +136,26 @@ TEST_P(BlockKernelsTest, EncodesGaussianValuesOfAnyMagnitude) {
 }
 
 TEST_P(BlockKernelsTest, EncodesFiniteFloatsOfAnyBits) {
-  // One outlier sets the scale; most of the rest is far below it.
-  std::mt19937 random(2);
-  std::vector<float> values;
-  while (values.size() < kValues) {
-    const float value = std::bit_cast<float>(static_cast<uint32_t>(random()));
-    if (std::isfinite(value)) values.push_back(value);
-  }
-  ExpectAsReference(values);
+  ExpectAsReference(ValuesOfAnyBits(kValues));
 }
 
 TEST_P(BlockKernelsTest, EncodesDenormalsAndTheSmallestScales) {
-  std::mt19937 random(3);
-  std::vector<float> values(kValues);
-  // Magnitudes from 0 to beyond the least block that is not flushed.
-  for (size_t i = 0; i < kValues; ++i) {
-    const float limit = i / kBlockUnit % 2 == 0 ? 0x1p-126f : 0x1p-91f;
-    values[i] = std::ldexp(limit, -static_cast<int>(random() % 24)) *
-                (random() % 2 == 0 ? 1.0f : -1.0f);
-  }
-  ExpectAsReference(values);
+  ExpectAsReference(DenormalValues(kValues));
 }
 
 TEST_P(BlockKernelsTest, EncodesHugeOutliersAndTheLargestFloats) {
-  std::vector<float> values = Gaussian(4, 1e-3f);
-  const float largest = std::numeric_limits<float>::max();
-  for (size_t i = 7; i < kValues; i += 200) {
-    values[i] = i % 3 == 0 ? largest : i % 3 == 1 ? -3.3e38f : 1e10f;
-  }
-  ExpectAsReference(values);
+  ExpectAsReference(ValuesWithOutliers(kValues));
 }
 
-// Half-way between two levels, and the floats around it.
 TEST_P(BlockKernelsTest, RoundsValuesBetweenLevelsAsTheReference) {
-  std::mt19937 random(5);
-  for (int round = 0; round < 4; ++round) {
-    std::vector<float> values(kValues);
-    for (size_t begin = 0; begin < kValues; begin += block_size_) {
-      // A scale of eight significant bits: half-ways are exact.
-      const float scale = std::ldexp(static_cast<float>(128 + random() % 128),
-                                     static_cast<int>(random() % 20) - 10);
-      const auto level = [this](uint32_t code) {
-        return DecodeValue(format_, Bf16FromFloat(1), code);
-      };
-      const uint32_t codes = 1u << CodeBits(format_);
-      values[begin] = TopLevel(format_) * scale;
-      for (size_t i = begin + 1; i < begin + block_size_; ++i) {
-        const float low = level(random() % codes);
-        const float high = level(random() % codes);
-        float value = (low + high) / 2 * scale;
-        if (!(std::fabs(value) < values[begin])) value = 0;
-        const float toward = random() % 2 == 0 ? -INFINITY : INFINITY;
-        for (uint32_t k = random() % 3; k > 0; --k) {
-          value = std::nextafter(value, toward);
-        }
-        values[i] = value;
-      }
-    }
-    ExpectAsReference(values);
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    ExpectAsReference(ValuesBetweenLevels(format_, block_size_, kValues, seed));
   }
 }
 
 TEST_P(BlockKernelsTest, BlocksWithoutAUsableScaleHaveNoCodes) {
   for (const float bad : {0.0f, -0.0f, 0x1p-149f, INFINITY, -INFINITY, NAN}) {
-    std::vector<float> values = Gaussian(6, 1.0f);
-    // Every second block is all bad; of some others one value is.
-    for (size_t i = 0; i < kValues; ++i) {
-      if (i / block_size_ % 2 == 0 || i % 1111 == 0) values[i] = bad;
-    }
-    ExpectAsReference(values);
+    ExpectAsReference(ValuesWithBad(bad, block_size_, kValues));
   }
   ExpectAsReference(std::vector<float>(kValues));
 }
@@ -261,7 +175,7 @@ TEST_P(BlockKernelsTest, DecodesEveryCodeWithScalesOfAllKinds) {
     std::vector<float> got(kValues);
     kernels_->decode(block_size_, kUnits, encoded.data(),
                      encoded.data() + ScaleBytes(), got.data());
-    ASSERT_EQ(Bits(got), Bits(want));
+    ASSERT_EQ(BitsOf(got), BitsOf(want));
   }
 }
 
@@ -279,7 +193,7 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
     for (size_t i = 0; i < kValues; ++i) {
       want[i] = Accumulate(want[i], weight, values[i]);
     }
-    ASSERT_EQ(Bits(got), Bits(want));
+    ASSERT_EQ(BitsOf(got), BitsOf(want));
   }
 }
 
@@ -296,7 +210,9 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
     kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
     EXPECT_EQ(got.front(), 77);
     EXPECT_EQ(got.back(), 77);
-    ASSERT_EQ(Bits({got.begin() + 1, got.end() - 1}), Bits(want)) << count;
+    ASSERT_EQ(BitsOf(absl::MakeConstSpan(got).subspan(1, kValues)),
+              BitsOf(want))
+        << count;
     if (count == std::size(weights)) break;
     const std::vector<float> values =
         Gaussian(10 + static_cast<uint32_t>(count), 0.01f);

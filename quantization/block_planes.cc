@@ -20,6 +20,38 @@ namespace causeway {
 static_assert(std::endian::native == std::endian::little,
               "scales and groups of codes are copied as they lie in memory");
 
+namespace {
+
+// Loops of this many steps without a way out become vector instructions.
+constexpr uint64_t kRun = 64;
+
+// Whether none of `count` scales is above `largest`.
+bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
+  uint16_t run[kRun];
+  uint16_t most = 0;
+  for (; count >= kRun; count -= kRun, scales += sizeof(run)) {
+    std::memcpy(run, scales, sizeof(run));
+    for (const uint16_t scale : run) most = std::max(most, scale);
+  }
+  std::memcpy(run, scales, count * sizeof(*run));
+  for (uint64_t i = 0; i < count; ++i) most = std::max(most, run[i]);
+  return most <= largest;
+}
+
+// The NaN of FP8.
+bool IsNan(char code) { return (code & 0x7f) == 0x7f; }
+
+bool HasNan(absl::string_view codes) {
+  for (; codes.size() >= kRun; codes.remove_prefix(kRun)) {
+    bool found = false;
+    for (uint64_t i = 0; i < kRun; ++i) found |= IsNan(codes[i]);
+    if (found) return true;
+  }
+  return absl::c_any_of(codes, IsNan);
+}
+
+}  // namespace
+
 struct BlockPlanes::LastUnit {
   float values[kBlockUnit];
   // Filled up with zeros.
@@ -39,9 +71,11 @@ uint8_t BlockPlanes::Encode(uint64_t begin, absl::Span<const float> values,
   const uint64_t whole = values.size() / kBlockUnit * kBlockUnit;
   const absl::Span<const float> rest = values.subspan(whole);
   float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
+  std::string last;
   // Before its values may be overwritten.
-  const std::string last =
-      EncodeBlocks(format_, block_size_, rest, options_, begin + whole);
+  if (!rest.empty()) {
+    last = EncodeBlocks(format_, block_size_, rest, options_, begin + whole);
+  }
   if (options_.rounding == Rounding::kNearest) {
     kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
                     part.codes, whole_decoded);
@@ -119,17 +153,19 @@ void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
 absl::Status BlockPlanes::CheckFinite(ConstStripPart part, uint64_t count,
                                       uint64_t begin, uint64_t size) const {
   const uint16_t largest = LargestScale(format_);
-  for (uint64_t at = 0; at < count; at += block_size_) {
-    uint16_t scale;
-    std::memcpy(&scale, part.scales + ScaleBytes(at), sizeof(scale));
-    // Also infinities, NaN and whatever has a sign.
-    if (scale > largest) return BadScale(scale, begin + at, size);
+  if (!AreAtMost(largest, part.scales, ScaleBytes(count) / 2)) {
+    for (uint64_t at = 0; at < count; at += block_size_) {
+      uint16_t scale;
+      std::memcpy(&scale, part.scales + ScaleBytes(at), sizeof(scale));
+      // Also infinities, NaN and whatever has a sign.
+      if (scale > largest) return BadScale(scale, begin + at, size);
+    }
   }
-  if (format_ != BlockFormat::kFp8E4m3) return absl::OkStatus();
-  const absl::string_view plane(part.codes, count);
-  const auto nan =
-      absl::c_find_if(plane, [](char code) { return (code & 0x7f) == 0x7f; });
-  if (nan == plane.end()) return absl::OkStatus();
+  const absl::string_view plane(part.codes, CodeBytes(count));
+  if (format_ != BlockFormat::kFp8E4m3 || !HasNan(plane)) {
+    return absl::OkStatus();
+  }
+  const auto nan = absl::c_find_if(plane, IsNan);
   return absl::InvalidArgumentError(absl::StrFormat(
       "value %d of %d is NaN (code 0x%02x), which no encoder writes in a "
       "block with a finite scale",

@@ -13,6 +13,7 @@
 #define QUANTIZATION_BLOCK_SUM_INL_H_
 #endif
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Values whose sums are in registers at once: eight rows, or two blocks of the
 // smallest size.
 constexpr size_t kSumPiece = 8 * kRow;
+
+// Terms that are read in turns. More streams than that are too many for the
+// hardware: with 32 in turns the sum took more than twice as long.
+constexpr size_t kTermsAtOnce = 4;
 
 // How far ahead of the reads codes are asked for: many terms are read in turns,
 // so that little of each is much together.
@@ -63,16 +68,21 @@ HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
 
 template <BlockFormat kFormat, bool kSmallBlocks>
 HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
-                         const BlockTerm* terms, size_t count, float* sum) {
+                         const BlockTerm* terms, size_t count, bool is_first,
+                         float* sum) {
   const Floats floats;
-  auto sum0 = hn::Zero(floats);
-  auto sum1 = sum0;
-  auto sum2 = sum0;
-  auto sum3 = sum0;
-  auto sum4 = sum0;
-  auto sum5 = sum0;
-  auto sum6 = sum0;
-  auto sum7 = sum0;
+  float* const at = sum + begin + lane;
+  const auto so_far = [&](size_t row) HWY_ATTR {
+    return is_first ? hn::Zero(floats) : hn::LoadU(floats, at + row * kRow);
+  };
+  auto sum0 = so_far(0);
+  auto sum1 = so_far(1);
+  auto sum2 = so_far(2);
+  auto sum3 = so_far(3);
+  auto sum4 = so_far(4);
+  auto sum5 = so_far(5);
+  auto sum6 = so_far(6);
+  auto sum7 = so_far(7);
   for (size_t i = 0; i < count; ++i) {
     const BlockTerm& term = terms[i];
     const auto dequantizer = [&](size_t value) HWY_ATTR {
@@ -99,30 +109,42 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
     sum6 = hn::Add(sum6, values(high, 6));
     sum7 = hn::Add(sum7, values(high, 7));
   }
-  float* const to = sum + begin + lane;
-  hn::StoreU(sum0, floats, to);
-  hn::StoreU(sum1, floats, to + kRow);
-  hn::StoreU(sum2, floats, to + 2 * kRow);
-  hn::StoreU(sum3, floats, to + 3 * kRow);
-  hn::StoreU(sum4, floats, to + 4 * kRow);
-  hn::StoreU(sum5, floats, to + 5 * kRow);
-  hn::StoreU(sum6, floats, to + 6 * kRow);
-  hn::StoreU(sum7, floats, to + 7 * kRow);
+  hn::StoreU(sum0, floats, at);
+  hn::StoreU(sum1, floats, at + kRow);
+  hn::StoreU(sum2, floats, at + 2 * kRow);
+  hn::StoreU(sum3, floats, at + 3 * kRow);
+  hn::StoreU(sum4, floats, at + 4 * kRow);
+  hn::StoreU(sum5, floats, at + 5 * kRow);
+  hn::StoreU(sum6, floats, at + 6 * kRow);
+  hn::StoreU(sum7, floats, at + 7 * kRow);
 }
 
+// Adds `count` terms to `sum`, or writes theirs if they are the first.
 template <BlockFormat kFormat>
-void SumUnits(size_t block_size, size_t units, const BlockTerm* terms,
-              size_t count, float* sum) {
+HWY_INLINE void SumTerms(size_t block_size, size_t units,
+                         const BlockTerm* terms, size_t count, bool is_first,
+                         float* sum) {
   const int block_bits = std::countr_zero(block_size);
   for (size_t i = 0; i < count; ++i) hwy::Prefetch(terms[i].scales + 64);
   for (size_t begin = 0; begin < units * kBlockUnit; begin += kSumPiece) {
     for (size_t lane = 0; lane < kRow; lane += hn::Lanes(Floats())) {
       if (block_size < kSumPiece) {
-        SumPiece<kFormat, true>(block_bits, begin, lane, terms, count, sum);
+        SumPiece<kFormat, true>(block_bits, begin, lane, terms, count, is_first,
+                                sum);
       } else {
-        SumPiece<kFormat, false>(block_bits, begin, lane, terms, count, sum);
+        SumPiece<kFormat, false>(block_bits, begin, lane, terms, count,
+                                 is_first, sum);
       }
     }
+  }
+}
+
+template <BlockFormat kFormat>
+void SumUnits(size_t block_size, size_t units, const BlockTerm* terms,
+              size_t count, float* sum) {
+  for (size_t i = 0; i == 0 || i < count; i += kTermsAtOnce) {
+    SumTerms<kFormat>(block_size, units, terms + i,
+                      std::min(count - i, kTermsAtOnce), i == 0, sum);
   }
 }
 

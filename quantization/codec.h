@@ -84,8 +84,8 @@ StripIndex NewStripIndex(const CodecSpec& spec, uint64_t values);
 uint64_t PieceAlignment(const CodecSpec& spec);
 
 // Encodes one vector, each value once, into a buffer of MaxEncodedBytes. Pieces
-// may come in any order, and from several threads if they are disjoint: the
-// bytes are the same.
+// may come in any order, and strips from several threads, each with all of its
+// pieces: the bytes are the same.
 class Encoder {
  public:
   virtual ~Encoder() = default;

@@ -16,13 +16,22 @@ StripProgress::StripProgress(uint64_t values)
 }
 
 void StripProgress::Add(uint64_t begin, uint64_t count) {
-  ForEachStripPart(begin, count, [this](uint64_t part, uint64_t length) {
-    const uint32_t before =
-        missing_[part / kStripValues].fetch_sub(static_cast<uint32_t>(length));
+  bool finished_one = false;
+  ForEachStripPart(begin, count, [&](uint64_t part, uint64_t length) {
+    std::atomic<uint32_t>& missing = missing_[part / kStripValues];
+    const uint32_t before = missing.load(std::memory_order_relaxed);
     CHECK_LE(length, before) << "values from " << part << " came twice";
+    const uint32_t after = before - static_cast<uint32_t>(length);
+    if (after > 0) {
+      missing.store(after, std::memory_order_relaxed);
+    } else {
+      missing = 0;
+      finished_one = true;
+    }
   });
-  // All operations are sequentially consistent: of two threads that finish
-  // neighbouring strips at once, one sees both.
+  if (!finished_one) return;
+  // What follows, and the zero, is sequentially consistent: of two threads that
+  // finish neighbouring strips at once, one sees both.
   uint64_t leading = leading_;
   while (leading < strips_ && missing_[leading] == 0) {
     if (leading_.compare_exchange_weak(leading, leading + 1)) ++leading;

@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which strips of a vector an encoder has finished, when pieces of strips come
-// in any order and from several threads.
+// in any order and strips from several threads.
+//
+// The pieces of one strip come from one thread, so that they can be counted
+// without a locked instruction. That would wait for all that the thread has
+// written past the caches, which costs the outer step a tenth of its speed.
 #ifndef QUANTIZATION_STRIP_PROGRESS_H_
 #define QUANTIZATION_STRIP_PROGRESS_H_
 
@@ -12,8 +16,8 @@
 
 namespace causeway {
 
-// Thread-safe. What a thread wrote before it called Add() is visible to whoever
-// has seen leading_strips() count it.
+// Thread-safe but for Add() on the same strip. What a thread wrote before it
+// called Add() is visible to whoever has seen leading_strips() count it.
 class StripProgress {
  public:
   explicit StripProgress(uint64_t values);

@@ -46,14 +46,14 @@ TEST(StripProgressDeathTest, ValuesThatComeTwiceAreABug) {
 
 TEST(StripProgressTest, NoStripIsForgottenWhenThreadsFinishTogether) {
   constexpr uint64_t kStrips = 2000;
-  constexpr int kThreads = 4;
+  constexpr uint64_t kThreads = 4;
   StripProgress progress(kStrips * kStripValues);
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) {
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&progress, thread] {
-      for (uint64_t strip = 0; strip < kStrips; ++strip) {
-        constexpr uint64_t kShare = kStripValues / kThreads;
-        progress.Add(strip * kStripValues + thread * kShare, kShare);
+      for (uint64_t strip = thread; strip < kStrips; strip += kThreads) {
+        progress.Add(strip * kStripValues, 256);
+        progress.Add(strip * kStripValues + 256, kStripValues - 256);
       }
     });
   }
