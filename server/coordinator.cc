@@ -179,14 +179,16 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     response.set_current_version(round.base_version() + 1);
     return response;
   }
+  // An island that acts on a view from before a restart is told so too: it
+  // tries again, and by then has heard better.
   if (!started_) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::UnavailableError(absl::StrCat(
         "the run waits for ", options_.config.membership().min_islands(),
         " islands and takes no contributions yet"));
   }
   const uint64_t first = member->first_contribution_version[fragment];
   if (header.base_version() < first) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::UnavailableError(absl::StrCat(
         "island ", member->island_id, " joined while the window of version ",
         header.base_version(),
         " was under way; its first contribution to "

@@ -54,7 +54,7 @@ TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
   const v1::IslandIdentity a = run.Join("a");
   EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS);
   EXPECT_THAT(run.Contribute(Contribution(a, 0)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("waits for 2 islands")));
   const v1::IslandIdentity b = run.Join("b");
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
@@ -229,7 +229,7 @@ TEST(CoordinatorTest, AJoinerIsExpectedFromTheNextRoundOn) {
   EXPECT_THAT(joined.first_contribution_version(), ElementsAre(1));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("builds on version 1")));
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   run.Commit();
