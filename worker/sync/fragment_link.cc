@@ -170,10 +170,13 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
 }
 
 bool FragmentLink::MayOffer(const IslandView& view) const {
-  const uint64_t first =
-      view.state.first_contribution_version(options_.fragment);
+  // Who is fenced off, and has not heard of it yet, is expected nowhere.
+  const int fragment = static_cast<int>(options_.fragment);
+  const bool expected =
+      fragment < view.state.first_contribution_version_size() &&
+      view.state.first_contribution_version(fragment) <= version_;
   return contribution_.has_value() && view.connected &&
-         offered_on_connection_ != view.connection && first <= version_ &&
+         offered_on_connection_ != view.connection && expected &&
          (view.state.run_state() == v1::RUNNING ||
           view.state.run_state() == v1::SUSPENDED);
 }

@@ -4,6 +4,7 @@
 // A link and a real coordinator, over a client that breaks where the test says.
 #include "worker/sync/fragment_link.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,6 +28,33 @@
 namespace causeway {
 namespace {
 
+// Passes messages on, the first few as they are sent to an incarnation that is
+// fenced off.
+class FencingStream : public ControlStream {
+ public:
+  FencingStream(std::unique_ptr<ControlStream> stream,
+                std::atomic<int>* fenced_views)
+      : stream_(std::move(stream)), fenced_views_(fenced_views) {}
+
+  bool Write(const v1::SessionRequest& request) override {
+    return stream_->Write(request);
+  }
+  bool Read(v1::SessionResponse* response) override {
+    if (!stream_->Read(response)) return false;
+    if (*fenced_views_ > 0) {
+      --*fenced_views_;
+      response->clear_first_contribution_version();
+    }
+    return true;
+  }
+  absl::Status Finish() override { return stream_->Finish(); }
+  void Cancel() override { stream_->Cancel(); }
+
+ private:
+  const std::unique_ptr<ControlStream> stream_;
+  std::atomic<int>* const fenced_views_;
+};
+
 // Passes calls on. What a test sets happens to the first call of its kind.
 class BreakingClient : public CoordinatorClient {
  public:
@@ -36,6 +64,8 @@ class BreakingClient : public CoordinatorClient {
   bool break_contribute = false;
   bool break_update = false;
   bool damage_head = false;
+  // Of the session's views, from now on.
+  std::atomic<int> fenced_views = 0;
   // Of each Contribute: whether the encoding was complete when it began.
   std::vector<bool> complete_offers;
   std::vector<std::string> update_digests;
@@ -78,7 +108,8 @@ class BreakingClient : public CoordinatorClient {
     return client_->Join(request);
   }
   std::unique_ptr<ControlStream> OpenSession() override {
-    return client_->OpenSession();
+    return std::make_unique<FencingStream>(client_->OpenSession(),
+                                           &fenced_views);
   }
   absl::Status Leave(const v1::LeaveRequest& request) override {
     return client_->Leave(request);
@@ -170,6 +201,17 @@ TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
   // The update is asked for by the digest of the whole encoding.
   EXPECT_THAT(client_->update_digests,
               testing::ElementsAre(testing::SizeIs(kDigestBytes)));
+}
+
+TEST_F(FragmentLinkTest, NothingIsOfferedOnAViewOfWhoIsFencedOff) {
+  client_->fenced_views = 3;
+  IslandView view = session_->view();
+  while (client_->fenced_views > 0) {
+    view = session_->AwaitChange(view.generation, absl::Seconds(1));
+  }
+  client_->fenced_views = 2;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
 }
 
 TEST_F(FragmentLinkTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
