@@ -1,0 +1,371 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/checker.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace causeway::simulation {
+namespace {
+
+// The longest that the coordinator waits after an outer step that failed.
+constexpr absl::Duration kRetryPause = absl::Seconds(5);
+
+std::string NameOf(const v1::IslandIdentity& identity) {
+  return absl::StrCat(identity.island_id(), ".", identity.incarnation());
+}
+
+std::string NameOf(const v1::FragmentHead& head) {
+  return absl::StrCat("version ", head.version(), " of fragment ",
+                      head.fragment());
+}
+
+}  // namespace
+
+Checker::Checker(const Scenario* scenario, World* world)
+    : scenario_(scenario),
+      world_(world),
+      lease_(absl::Seconds(scenario->config.membership().lease_seconds())),
+      commits_(static_cast<size_t>(scenario->plan.fragments_size())),
+      rounds_(commits_.size()) {
+  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
+    Commit initial;
+    initial.head.set_fragment(fragment);
+    initial.head.set_digest(InitialDigest(fragment));
+    commits_[fragment].push_back(std::move(initial));
+  }
+}
+
+const Commit* Checker::Find(const v1::FragmentHead& head) {
+  if (head.fragment() >= commits_.size() ||
+      head.version() >= commits_[head.fragment()].size()) {
+    Fail(NameOf(head), " was seen, but was never committed");
+    return nullptr;
+  }
+  const Commit& commit = commits_[head.fragment()][head.version()];
+  if (commit.head.digest() != head.digest()) {
+    Fail(NameOf(head), " has two digests");
+    return nullptr;
+  }
+  return &commit;
+}
+
+void Checker::Committed(const Commit& commit) {
+  std::vector<Commit>& versions = commits_[commit.head.fragment()];
+  if (commit.head.version() != versions.size()) {
+    Fail(NameOf(commit.head), " was committed after version ",
+         versions.size() - 1);
+    return;
+  }
+  Contents contents = versions.back().contents;
+  // What is recorded, in the order that a replay goes by.
+  std::map<ContributionKey, std::string> recorded;
+  for (size_t i = 0; i < commit.merged.size(); ++i) {
+    const v1::ContributionHeader& header = commit.merged[i];
+    const Interval& interval = commit.intervals[i];
+    recorded[KeyOf(header)] = EncodeInterval(interval);
+    uint64_t& steps = contents[interval.process];
+    if (interval.begin != steps) {
+      Fail(NameOf(commit.head), ": steps ", interval.begin, " to ",
+           interval.end, " of process ", interval.process, ", island ",
+           header.identity().island_id(), ", were merged on top of ", steps,
+           interval.begin < steps ? ": some of them twice"
+                                  : ": those between are lost");
+    }
+    steps = interval.end;
+    const uint64_t tokens =
+        (interval.end - interval.begin) *
+        scenario_->tokens_per_step[island_of_[interval.process]];
+    if (header.tokens() != tokens) {
+      Fail(NameOf(commit.head), " counts ", header.tokens(), " tokens for ",
+           tokens);
+    }
+  }
+  std::vector<std::string> encodings;
+  for (const auto& [key, encoding] : recorded) encodings.push_back(encoding);
+  if (NextDigest(versions.back().head.digest(), encodings) !=
+      commit.head.digest()) {
+    Fail(NameOf(commit.head),
+         " does not come out when its recorded contributions are replayed");
+  }
+  if (contents != commit.contents) {
+    Fail(NameOf(commit.head), " contains other steps than were merged");
+  }
+  versions.push_back(commit);
+}
+
+uint32_t Checker::NewProcess(uint32_t island) {
+  island_of_.push_back(island);
+  return static_cast<uint32_t>(island_of_.size() - 1);
+}
+
+void Checker::Admitted(uint32_t process, const v1::IslandIdentity& identity) {
+  const auto [known, is_new] = admitted_.emplace(
+      std::make_pair(identity.island_id(), identity.incarnation()), process);
+  if (!is_new && known->second != process) {
+    Fail("processes ", known->second, " and ", process, " were both made ",
+         NameOf(identity));
+  }
+}
+
+void Checker::Heard(const v1::FragmentHead& head) { Find(head); }
+
+void Checker::Holds(uint32_t process, const v1::FragmentHead& head,
+                    const Contents& contents, uint64_t window,
+                    uint64_t trained) {
+  const Commit* const commit = Find(head);
+  if (commit == nullptr) return;
+  if (contents != commit->contents) {
+    Fail("process ", process, " holds another ", NameOf(head),
+         " than was committed");
+  }
+  const uint64_t merged = StepsOf(contents, process);
+  if (merged + window != trained) {
+    Fail("process ", process, " has trained ", trained, " steps, but fragment ",
+         head.fragment(), " contains ", merged, " of them and ", window,
+         " are yet to be sent: some will ",
+         merged + window < trained ? "be lost" : "count twice");
+  }
+}
+
+void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
+  members_.clear();
+  for (const auto& [name, member] : disk.members()) {
+    members_[name] = {.incarnation = member.incarnation,
+                      .live = member.state == MemberState::kLive,
+                      .heard_surely = now,
+                      .heard_at_most = now};
+  }
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    rounds_[fragment] = {};
+    const v1::FragmentHead& head = core.heads()[fragment].head;
+    if (head.version() + 1 != commits_[fragment].size()) {
+      Fail("after a restart fragment ", fragment, " is at version ",
+           head.version(), ", but ", commits_[fragment].size() - 1,
+           " was committed");
+    }
+  }
+}
+
+bool Checker::MayAct(const v1::IslandIdentity& identity) const {
+  const auto known = members_.find(identity.island_id());
+  return known != members_.end() && known->second.live &&
+         known->second.incarnation == identity.incarnation();
+}
+
+void Checker::Calls(const v1::IslandIdentity& identity, absl::Time now) {
+  if (MayAct(identity)) members_[identity.island_id()].heard_at_most = now;
+}
+
+void Checker::Checked(const v1::IslandIdentity& identity,
+                      const absl::Status& status) {
+  const bool may_act = MayAct(identity);
+  if (status.ok() && !may_act) {
+    Fail(NameOf(identity), " is fenced off, but its call was accepted");
+  }
+  if (absl::IsAborted(status) && may_act) {
+    Fail(NameOf(identity),
+         " is a member, but was turned away: ", status.message());
+  }
+}
+
+void Checker::Called(const v1::IslandIdentity& identity,
+                     const absl::Status& status, absl::Time now) {
+  Checked(identity, status);
+  if (status.ok() && MayAct(identity)) {
+    members_[identity.island_id()].heard_surely = now;
+  }
+}
+
+void Checker::Joined(const v1::JoinRequest& request,
+                     const v1::JoinResponse& response, const Effects& effects,
+                     v1::RunState state_before, absl::Time now) {
+  KnownMember& member = members_[request.island_id()];
+  const v1::IslandIdentity& identity = response.identity();
+  if (member.live) {
+    if (identity.incarnation() != member.incarnation) {
+      Fail(NameOf(identity), " was admitted beside incarnation ",
+           member.incarnation);
+    }
+  } else if (identity.incarnation() <= member.incarnation) {
+    Fail(NameOf(identity), " was admitted after incarnation ",
+         member.incarnation);
+  } else {
+    const bool others =
+        std::any_of(members_.begin(), members_.end(),
+                    [](const auto& known) { return known.second.live; });
+    const bool window_under_way = others && (state_before == v1::RUNNING ||
+                                             state_before == v1::SUSPENDED);
+    for (const v1::FragmentHead& head : response.heads()) {
+      const uint64_t first = response.first_contribution_version(
+          static_cast<int>(head.fragment()));
+      const uint64_t want = head.version() + (window_under_way ? 1 : 0);
+      if (first != want) {
+        Fail(NameOf(identity), " joined while fragment ", head.fragment(),
+             " was at version ", head.version(),
+             "; it is expected from version ", first, " on, not ", want);
+      }
+    }
+    // An answer that a restart would not know must not be given.
+    if (effects.joined.empty()) {
+      Fail(NameOf(identity), " was admitted, but is not to be persisted");
+    }
+  }
+  member = {.incarnation = identity.incarnation(),
+            .live = true,
+            .heard_surely = now,
+            .heard_at_most = now};
+}
+
+void Checker::Answered(const v1::ContributionHeader& header,
+                       const v1::ContributeResponse& response,
+                       const Coordinator& core, absl::Time now) {
+  if (response.verdict() != v1::ContributeResponse::ACCEPTED) return;
+  const v1::IslandIdentity& identity = header.identity();
+  const Round& round = core.round(header.fragment());
+  const bool in_round = std::any_of(
+      round.contributions().begin(), round.contributions().end(),
+      [&](const auto& entry) {
+        return entry.first.island_id == identity.island_id() &&
+               entry.second.object().digest() == header.object().digest();
+      });
+  if (round.base_version() != header.base_version() || !in_round) {
+    Fail("a contribution of ", NameOf(identity), " to version ",
+         header.base_version(), " of fragment ", header.fragment(),
+         " was accepted, but is in no round");
+    return;
+  }
+  OpenRound& open = rounds_[header.fragment()];
+  open.credited.insert({identity.island_id(), identity.incarnation()});
+  const bool added = open.accepted.insert(header.object().digest()).second;
+  if (added &&
+      open.accepted.size() == scenario_->config.membership().quorum()) {
+    open.quorum_at = now;
+  }
+}
+
+void Checker::Saw(const Effects& effects, const Coordinator& core,
+                  absl::Time now) {
+  for (const Member& ended : effects.ended) {
+    KnownMember& member = members_[ended.island_id];
+    if (!member.live || member.incarnation != ended.incarnation) {
+      Fail(ended.island_id, ".", ended.incarnation,
+           " was ended, but is no member");
+    }
+    member.live = false;
+    if (ended.state == MemberState::kEvicted &&
+        now - member.heard_surely <= lease_) {
+      Fail(ended.island_id, ".", ended.incarnation,
+           " was evicted within its lease");
+    }
+  }
+  for (const OuterStepOrder& order : effects.outer_steps) {
+    CheckOrder(order, core, now);
+  }
+}
+
+void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
+                         absl::Time now) {
+  const std::string name = absl::StrCat("round ", order.base_version + 1,
+                                        " of fragment ", order.fragment);
+  const v1::MembershipConfig& config = scenario_->config.membership();
+  OpenRound& open = rounds_[order.fragment];
+  if (open.merging) Fail(name, " is merged while a merge is under way");
+  open.merging = true;
+  if (order.base_version + 1 != commits_[order.fragment].size()) {
+    Fail(name, " was closed, but version ", commits_[order.fragment].size() - 1,
+         " is the newest");
+  }
+  if (order.contributions.size() < config.quorum()) {
+    Fail(name, " was closed with ", order.contributions.size(),
+         " contributions; the quorum is ", config.quorum());
+  }
+  std::set<std::string> merged;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    merged.insert(header.object().digest());
+    if (header.base_version() != order.base_version ||
+        header.fragment() != order.fragment) {
+      Fail(name, " merges a contribution to version ", header.base_version(),
+           " of fragment ", header.fragment());
+    }
+  }
+  if (merged != open.accepted) {
+    Fail(name, " merges ", merged.size(), " contributions, but ",
+         open.accepted.size(), " were accepted");
+  }
+  const std::string awaited = Awaited(order.fragment, core);
+  if (!awaited.empty() &&
+      now < open.quorum_at + absl::Seconds(config.grace_seconds())) {
+    Fail(name, " was closed within its grace window, without ", awaited);
+  }
+}
+
+std::string Checker::Awaited(uint32_t fragment, const Coordinator& core) const {
+  for (const auto& [island, member] : members_) {
+    const Member& known = core.membership().members().at(island);
+    if (member.live &&
+        known.first_contribution_version[fragment] <=
+            core.round(fragment).base_version() &&
+        !rounds_[fragment].credited.contains({island, member.incarnation})) {
+      return island;
+    }
+  }
+  return "";
+}
+
+void Checker::Ticked(const Coordinator& core, absl::Time now) {
+  for (const auto& [island, member] : members_) {
+    if (member.live && now - member.heard_at_most > lease_) {
+      Fail(island, ".", member.incarnation,
+           " is still a member, though its lease has ended");
+    }
+  }
+  const v1::MembershipConfig& config = scenario_->config.membership();
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const OpenRound& open = rounds_[fragment];
+    if (!open.merging && open.accepted.size() >= config.quorum() &&
+        now > open.failed_at + kRetryPause &&
+        (now >= open.quorum_at + absl::Seconds(config.grace_seconds()) ||
+         Awaited(fragment, core).empty())) {
+      Fail("fragment ", fragment, " has what it needs for version ",
+           core.round(fragment).base_version() + 1,
+           ", but its round stays open");
+    }
+  }
+}
+
+void Checker::OuterStepEnds(uint32_t fragment, bool committed, absl::Time now) {
+  if (committed) {
+    rounds_[fragment] = {};
+  } else {
+    rounds_[fragment].merging = false;
+    rounds_[fragment].failed_at = now;
+  }
+}
+
+void Checker::Inspect(const Coordinator& core, const Staging& staging) {
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const Round& round = core.round(fragment);
+    const v1::FragmentHead& head = core.heads()[fragment].head;
+    Find(head);
+    if (round.base_version() != head.version()) {
+      Fail("the open round builds on version ", round.base_version(), ", not ",
+           NameOf(head));
+    }
+    if (round.merging() != rounds_[fragment].merging) {
+      Fail("fragment ", fragment, round.merging() ? " is" : " is not",
+           " being merged, but an outer step was ",
+           round.merging() ? "not ordered" : "ordered");
+    }
+    for (const auto& [key, header] : round.contributions()) {
+      const absl::Status staged = staging.Get(key).status();
+      if (!staged.ok()) {
+        Fail("the bytes of an accepted contribution are gone: ",
+             staged.message());
+      }
+    }
+  }
+}
+
+}  // namespace causeway::simulation

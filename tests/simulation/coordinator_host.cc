@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/coordinator_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "quantization/codec.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway::simulation {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+// A stream that is not heard of for so long is given up.
+constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
+// Enough for a contribution of every island to every fragment, twice.
+constexpr uint64_t kStagingBytes = 1 << 12;
+
+absl::Status Down() { return absl::UnavailableError("connection refused"); }
+
+}  // namespace
+
+CoordinatorHost::CoordinatorHost(const Scenario* scenario, World* world,
+                                 Disk* disk, Checker* checker)
+    : scenario_(scenario), world_(world), disk_(disk), checker_(checker) {}
+
+absl::Time CoordinatorHost::now() const {
+  return clock_at_start_ + (world_->loop.now() - started_at_) * clock_rate_;
+}
+
+void CoordinatorHost::Start() {
+  ++life_;
+  started_at_ = world_->loop.now();
+  clock_at_start_ = started_at_;
+  if (scenario_->Has(kClockSkew)) {
+    // Each process reads the time of day anew, which may have been set.
+    clock_at_start_ +=
+        absl::Seconds(world_->chance.Pick(7200)) - absl::Hours(1);
+    clock_rate_ = 0.9 + 0.01 * static_cast<double>(world_->chance.Pick(21));
+  }
+  std::vector<Coordinator::FragmentState> heads;
+  for (const v1::Fragment& fragment : scenario_->plan.fragments()) {
+    heads.push_back({.head = disk_->commits(fragment.id()).back().head});
+  }
+  std::vector<Member> members;
+  for (const auto& [name, member] : disk_->members()) members.push_back(member);
+  core_.emplace(Coordinator::Options{.run_id = kRunId,
+                                     .config = scenario_->config,
+                                     .plan = scenario_->plan,
+                                     .schedule = *SyncSchedule::Create(
+                                         scenario_->config, scenario_->plan)},
+                std::move(heads), std::move(members), now());
+  staging_.emplace(kStagingBytes);
+  world_->Trace("coordinator starts, ", v1::RunState_Name(core_->run_state()));
+  checker_->Restarted(*core_, *disk_, now());
+  Effects effects;
+  effects.events.push_back({"coordinator_started", "", ""});
+  Enter([this, effects] { Settle(effects, [](const absl::Status&) {}); });
+  Tick();
+}
+
+void CoordinatorHost::Kill() {
+  world_->Trace("coordinator is killed");
+  ++life_;
+  core_.reset();
+  staging_.reset();
+  sessions_.clear();
+  busy_ = false;
+  waiting_.clear();
+  unwritten_ = {};
+  orders_.clear();
+  merging_ = false;
+  disk_->Crash();
+}
+
+void CoordinatorHost::Enter(EventLoop::Action event) {
+  waiting_.push_back(std::move(event));
+  while (!busy_ && !waiting_.empty()) {
+    const EventLoop::Action next = std::move(waiting_.front());
+    waiting_.pop_front();
+    next();
+    if (up()) checker_->Inspect(*core_, *staging_);
+  }
+}
+
+void CoordinatorHost::Settle(Effects effects,
+                             std::function<void(const absl::Status&)> answer) {
+  checker_->Saw(effects, *core_, now());
+  for (const auto* members : {&effects.joined, &effects.ended}) {
+    unwritten_.members.insert(unwritten_.members.end(), members->begin(),
+                              members->end());
+  }
+  for (const CoordinatorEvent& event : effects.events) {
+    if (!event.text.empty()) world_->Trace("event      ", event.text);
+    ++unwritten_.events;
+    effects.view_changed = true;
+  }
+  if (unwritten_.empty()) {
+    CarryOut(effects);
+    answer(absl::OkStatus());
+    return;
+  }
+  busy_ = true;
+  disk_->Write(unwritten_, absl::ZeroDuration(),
+               [this, effects = std::move(effects),
+                answer = std::move(answer)](const absl::Status& written) {
+                 busy_ = false;
+                 if (written.ok()) unwritten_ = {};
+                 CarryOut(effects);
+                 answer(written.ok() ? written
+                                     : absl::UnavailableError(
+                                           "cannot write the commit log"));
+                 Enter([] {});
+               });
+}
+
+void CoordinatorHost::CarryOut(const Effects& effects) {
+  for (const ContributionKey& key : effects.discarded) staging_->Discard(key);
+  orders_.insert(orders_.end(), effects.outer_steps.begin(),
+                 effects.outer_steps.end());
+  if (effects.view_changed) Publish();
+  BeginOuterStep();
+}
+
+void CoordinatorHost::Publish() {
+  for (const auto& [id, session] : sessions_) {
+    if (!session.identity.island_id().empty()) {
+      session.publish(core_->View(session.identity));
+    }
+  }
+}
+
+void CoordinatorHost::Tick() {
+  world_->loop.After(kTick, [this, life = life_] {
+    if (life != life_) return;
+    Tick();
+    // A tick that has to wait is as good as the next one.
+    if (busy_) return;
+    Enter([this] {
+      Effects effects;
+      core_->Tick(now(), effects);
+      Settle(std::move(effects), [](const absl::Status&) {});
+      checker_->Ticked(*core_, now());
+    });
+    std::erase_if(sessions_, [this](const auto& entry) {
+      return world_->loop.now() - entry.second.heard > kSessionTimeout;
+    });
+  });
+}
+
+void CoordinatorHost::Join(const v1::JoinRequest& request,
+                           Reply<v1::JoinResponse> reply) {
+  if (!up()) return reply(Down());
+  Enter([this, request, reply = std::move(reply)] {
+    const v1::RunState before = core_->run_state();
+    Effects effects;
+    absl::StatusOr<v1::JoinResponse> response =
+        core_->Join(request, now(), effects);
+    if (response.ok()) {
+      checker_->Joined(request, *response, effects, before, now());
+    }
+    Settle(std::move(effects), [reply, response](const absl::Status& written) {
+      if (!written.ok()) return reply(written);
+      reply(response);
+    });
+  });
+}
+
+void CoordinatorHost::Leave(const v1::LeaveRequest& request,
+                            Reply<v1::LeaveResponse> reply) {
+  if (!up()) return reply(Down());
+  Enter([this, request, reply = std::move(reply)] {
+    Effects effects;
+    checker_->Calls(request.identity(), now());
+    const absl::Status left = core_->Leave(request, now(), effects);
+    checker_->Called(request.identity(), left, now());
+    if (!left.ok()) return reply(left);
+    Settle(std::move(effects), [reply](const absl::Status& written) {
+      if (!written.ok()) return reply(written);
+      reply(v1::LeaveResponse());
+    });
+  });
+}
+
+uint64_t CoordinatorHost::OpenSession(Reply<v1::SessionResponse> publish) {
+  if (!up()) {
+    publish(Down());
+    return 0;
+  }
+  sessions_[next_session_] = {.publish = std::move(publish),
+                              .heard = world_->loop.now()};
+  return next_session_++;
+}
+
+void CoordinatorHost::Heartbeat(uint64_t session,
+                                const v1::SessionRequest& request) {
+  if (!up()) return;
+  Enter([this, session, request] {
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end()) return;
+    found->second.heard = world_->loop.now();
+    Effects effects;
+    checker_->Calls(request.identity(), now());
+    const absl::Status heard = core_->Heartbeat(
+        request.identity(), request.progress(), now(), effects);
+    checker_->Called(request.identity(), heard, now());
+    if (!heard.ok()) {
+      found->second.publish(heard);
+      sessions_.erase(found);
+      return;
+    }
+    Settle(std::move(effects),
+           [this, session, request](const absl::Status& written) {
+             const auto found = sessions_.find(session);
+             if (found == sessions_.end()) return;
+             if (!written.ok()) {
+               found->second.publish(written);
+               sessions_.erase(found);
+               return;
+             }
+             found->second.identity = request.identity();
+             found->second.publish(core_->View(request.identity()));
+           });
+  });
+}
+
+void CoordinatorHost::Offer(const v1::ContributionHeader& header,
+                            Reply<v1::ContributeResponse> reply) {
+  if (!up()) return reply(Down());
+  Enter([this, header, reply = std::move(reply)] {
+    checker_->Calls(header.identity(), now());
+    absl::StatusOr<v1::ContributeResponse> response =
+        core_->Offer(header, now());
+    checker_->Called(header.identity(), response.status(), now());
+    if (!response.ok()) return reply(response);
+    checker_->Answered(header, *response, *core_, now());
+    if (response->verdict() == v1::ContributeResponse::UPLOAD) {
+      const v1::EncodedObject& object = header.object();
+      const absl::StatusOr<uint64_t> offset =
+          staging_->Begin(KeyOf(header), object,
+                          MaxEncodedBytes(SpecOf(object), object.size()));
+      if (!offset.ok()) return reply(offset.status());
+      response->set_next_offset(*offset);
+      if (!IsOpen(object) && *offset == object.encoded_bytes()) {
+        return Complete(header, reply);
+      }
+    }
+    reply(response);
+  });
+}
+
+void CoordinatorHost::Append(const v1::ContributionHeader& header,
+                             uint64_t offset, const std::string& data,
+                             Reply<v1::ContributeResponse> reply) {
+  if (!up()) return reply(Down());
+  const absl::StatusOr<bool> complete = staging_->Append(
+      KeyOf(header),
+      {.offset = offset, .crc32c = Crc32c(data), .pieces = {data}});
+  if (!complete.ok()) return reply(complete.status());
+  if (*complete) return Complete(header, std::move(reply));
+  v1::ContributeResponse more;
+  more.set_verdict(v1::ContributeResponse::UPLOAD);
+  reply(more);
+}
+
+void CoordinatorHost::Complete(const v1::ContributionHeader& header,
+                               Reply<v1::ContributeResponse> reply) {
+  if (!up()) return reply(Down());
+  const absl::Status verified =
+      staging_->Verify(KeyOf(header), header.object());
+  if (!verified.ok()) return reply(verified);
+  Enter([this, header, reply = std::move(reply)] {
+    checker_->Calls(header.identity(), now());
+    Effects effects;
+    const absl::StatusOr<v1::ContributeResponse> response =
+        core_->Complete(header, now(), effects);
+    checker_->Called(header.identity(), response.status(), now());
+    if (response.ok()) checker_->Answered(header, *response, *core_, now());
+    Settle(std::move(effects), [reply, response](const absl::Status& written) {
+      if (!written.ok()) return reply(written);
+      reply(response);
+    });
+  });
+}
+
+void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
+                                  Reply<FetchedUpdate> reply) {
+  if (!up()) return reply(Down());
+  Enter([this, request, reply = std::move(reply)] {
+    const absl::Status member = core_->Check(request.identity());
+    checker_->Checked(request.identity(), member);
+    if (!member.ok()) return reply(member);
+    const std::vector<Commit>& commits = disk_->commits(request.fragment());
+    const uint64_t version = request.from_version() + 1;
+    if (version >= commits.size() ||
+        version + scenario_->config.storage().update_history() <
+            commits.size()) {
+      return reply(absl::NotFoundError("the update is not kept"));
+    }
+    const Commit& commit = commits[version];
+    FetchedUpdate update{.head = commit.head, .change = commit.intervals};
+    update.includes_island = std::any_of(
+        commit.merged.begin(), commit.merged.end(), [&](const auto& header) {
+          return header.identity().island_id() ==
+                     request.identity().island_id() &&
+                 header.object().digest() == request.contribution_digest();
+        });
+    reply(update);
+  });
+}
+
+void CoordinatorHost::FetchParameters(const v1::FetchParametersRequest& request,
+                                      Reply<FetchedParameters> reply) {
+  if (!up()) return reply(Down());
+  Enter([this, request, reply = std::move(reply)] {
+    const absl::Status member = core_->Check(request.identity());
+    checker_->Checked(request.identity(), member);
+    if (!member.ok()) return reply(member);
+    const std::vector<Commit>& commits = disk_->commits(request.fragment());
+    if (request.version() >= commits.size() ||
+        request.version() + scenario_->config.storage().versions_kept() <
+            commits.size()) {
+      return reply(absl::NotFoundError("the version is not kept"));
+    }
+    const Commit& commit = commits[request.version()];
+    reply(FetchedParameters{.head = commit.head, .contents = commit.contents});
+  });
+}
+
+void CoordinatorHost::BeginOuterStep() {
+  if (merging_ || orders_.empty()) return;
+  const OuterStepOrder order = std::move(orders_.front());
+  orders_.pop_front();
+  merging_ = true;
+  const absl::Duration work = world_->chance.Between(
+      absl::Milliseconds(20),
+      world_->chance.OneIn(8) ? absl::Seconds(4) : absl::Milliseconds(300));
+  const absl::StatusOr<Commit> commit = Merge(order);
+  if (!commit.ok()) {
+    world_->loop.After(work,
+                       [this, life = life_, order, status = commit.status()] {
+                         if (life == life_) EndOuterStep(order, status);
+                       });
+    return;
+  }
+  disk_->Write({.commit = *commit}, work,
+               [this, order, head = commit->head](const absl::Status& written) {
+                 if (!written.ok()) return EndOuterStep(order, written);
+                 EndOuterStep(order, head);
+               });
+}
+
+absl::StatusOr<Commit> CoordinatorHost::Merge(
+    const OuterStepOrder& order) const {
+  const Commit& before = disk_->commits(order.fragment).back();
+  Commit after{.head = before.head,
+               .contents = before.contents,
+               .merged = order.contributions};
+  std::vector<std::string> encodings;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    ASSIGN_OR_RETURN(const StagedEncoding staged, staging_->Get(KeyOf(header)));
+    encodings.emplace_back(staged.bytes);
+    const Interval interval = DecodeInterval(staged.bytes);
+    after.intervals.push_back(interval);
+    after.contents[interval.process] = interval.end;
+  }
+  after.head.set_version(order.base_version + 1);
+  after.head.set_digest(NextDigest(before.head.digest(), encodings));
+  return after;
+}
+
+void CoordinatorHost::EndOuterStep(
+    const OuterStepOrder& order, const absl::StatusOr<v1::FragmentHead>& head) {
+  Enter([this, order, head] {
+    merging_ = false;
+    Effects effects;
+    checker_->OuterStepEnds(order.fragment, head.ok(), now());
+    if (head.ok()) {
+      core_->OuterStepCommitted(order, {.head = *head}, now(), effects);
+      staging_->DiscardBefore(order.fragment, head->version());
+    } else {
+      core_->OuterStepFailed(order, head.status(), now(), effects);
+    }
+    Settle(std::move(effects), [](const absl::Status&) {});
+  });
+}
+
+}  // namespace causeway::simulation

@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/island.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/sync/island_session.h"
+
+namespace causeway::simulation {
+
+Island::Island(const Parts& parts, uint32_t island)
+    : process_(parts, island),
+      schedule_(
+          *SyncSchedule::Create(parts.scenario->config, parts.scenario->plan)),
+      session_(
+          &process_, /*instance=*/process_.number + 1,
+          {.wake = [this] { Wake(); },
+           .fail = [this](const absl::Status& status) { Fail(status); },
+           .progress =
+               [this] {
+                 v1::IslandProgress progress;
+                 progress.set_run_step(step_);
+                 progress.set_tokens(
+                     trained_ *
+                     process_.parts.scenario->tokens_per_step[process_.island]);
+                 return progress;
+               }}),
+      load_backoff_({}, process_.number) {
+  parts.world->Trace("island ", IslandName(island), "   process ",
+                     process_.number, " starts");
+  session_.Join([this](const v1::JoinResponse& joined) {
+    session_.Start();
+    Load(joined);
+  });
+}
+
+void Island::Load(const v1::JoinResponse& joined) {
+  joined_ = joined;
+  anchors_.clear();
+  FetchNext();
+}
+
+void Island::FetchNext() {
+  // Version 0 is made from the run's seed.
+  while (anchors_.size() < static_cast<size_t>(joined_.heads_size()) &&
+         joined_.heads(static_cast<int>(anchors_.size())).version() == 0) {
+    anchors_.emplace_back();
+  }
+  if (anchors_.size() == static_cast<size_t>(joined_.heads_size())) {
+    return MakeLinks();
+  }
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = session_.identity();
+  request.set_fragment(static_cast<uint32_t>(anchors_.size()));
+  request.set_version(
+      joined_.heads(static_cast<int>(anchors_.size())).version());
+  process_.Call<FetchedParameters>(
+      [host = process_.parts.host,
+       request](CoordinatorHost::Reply<FetchedParameters> reply) {
+        host->FetchParameters(request, std::move(reply));
+      },
+      [this](const absl::StatusOr<FetchedParameters>& fetched) {
+        if (fetched.ok()) {
+          anchors_.push_back(fetched->contents);
+          FetchNext();
+        } else if (absl::IsNotFound(fetched.status())) {
+          session_.Join(
+              [this](const v1::JoinResponse& joined) { Load(joined); });
+        } else if (IsRetryable(fetched.status())) {
+          process_.After(load_backoff_.Next(), [this] { FetchNext(); });
+        } else {
+          Fail(fetched.status());
+        }
+      });
+}
+
+void Island::MakeLinks() {
+  step_ = joined_.run_step();
+  for (uint32_t id = 0; id < anchors_.size(); ++id) {
+    fragments_.push_back(
+        {.link = std::make_unique<Link>(
+             &process_, &session_, joined_.heads(static_cast<int>(id)),
+             anchors_[id],
+             Link::Callbacks{
+                 .wake = [this] { Continue(); },
+                 .fail =
+                     [this](const absl::Status& status) { Fail(status); }})});
+    Check(id);
+  }
+  AwaitStart();
+}
+
+void Island::AwaitStart() {
+  if (started_ || fragments_.empty() ||
+      session_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
+    return;
+  }
+  started_ = true;
+  TrainStep();
+}
+
+void Island::TrainStep() {
+  ++step_;
+  process_.After(process_.parts.scenario->step_time[process_.island],
+                 [this] { AfterStep(); });
+}
+
+void Island::AfterStep() {
+  ++trained_;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    Fragment& fragment = fragments_[id];
+    ++fragment.window;
+    if (fragment.link->ready() &&
+        (!fragment.link->in_flight() || step_ >= fragment.apply_step)) {
+      Apply(id);
+    }
+  }
+  synchronizing_ = true;
+  sends_ = schedule_.SendsAt(step_);
+  next_send_ = 0;
+  Continue();
+}
+
+void Island::Continue() {
+  if (!synchronizing_ || finished_ || process_.dead()) return;
+  if (step_ >= schedule_.total_steps()) return Finish();
+  for (; next_send_ < sends_.size(); ++next_send_) {
+    const SyncSchedule::Send& send = sends_[next_send_];
+    Fragment& fragment = fragments_[send.fragment];
+    // A contribution builds on the newest version: catch up first.
+    while (fragment.link->in_flight() ||
+           Newest(send.fragment) > fragment.link->version()) {
+      const Awaited awaited = TryApply(send.fragment);
+      if (awaited == Awaited::kNothingYet) return;
+      if (awaited == Awaited::kNothingToCome) return Leave();
+    }
+    if (fragment.link->version() >= send.version) continue;
+    fragment.apply_step = schedule_.ApplyStep(step_);
+    Send(send.fragment);
+  }
+  const uint64_t further =
+      process_.parts.scenario->config.synchronization().max_overlap_steps();
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    if (!fragment.link->in_flight() || step_ < fragment.apply_step + further) {
+      continue;
+    }
+    const Awaited awaited = TryApply(id);
+    if (awaited == Awaited::kNothingYet) return;
+    if (awaited == Awaited::kNothingToCome) return Leave();
+  }
+  if (std::exchange(rebased_, false)) {
+    std::vector<uint64_t> versions;
+    for (const Fragment& fragment : fragments_) {
+      versions.push_back(fragment.link->version());
+    }
+    step_ = schedule_.ClampToVersions(step_, versions);
+  }
+  if (RunIsOver()) return Leave();
+  synchronizing_ = false;
+  TrainStep();
+}
+
+void Island::Finish() {
+  for (bool settled = false; !settled;) {
+    for (uint32_t id = 0; id < fragments_.size(); ++id) {
+      const Fragment& fragment = fragments_[id];
+      if (!fragment.link->in_flight() && fragment.window > 0 &&
+          fragment.link->version() < schedule_.FinalVersion(id)) {
+        fragments_[id].apply_step = 0;
+        Send(id);
+      }
+    }
+    settled = true;
+    for (uint32_t id = 0; id < fragments_.size(); ++id) {
+      if (fragments_[id].link->version() >= schedule_.FinalVersion(id)) {
+        continue;
+      }
+      settled = false;
+      const Awaited awaited = TryApply(id);
+      if (awaited == Awaited::kNothingYet) return;
+      if (awaited == Awaited::kNothingToCome) break;
+    }
+  }
+  Leave();
+}
+
+void Island::Send(uint32_t id) {
+  Fragment& fragment = fragments_[id];
+  fragment.sent = fragment.window;
+  fragment.link->Send(trained_ - fragment.window, trained_);
+}
+
+Island::Awaited Island::TryApply(uint32_t id) {
+  const Link& link = *fragments_[id].link;
+  if (link.ready()) {
+    Apply(id);
+    return Awaited::kApplied;
+  }
+  const bool over = session_.state().run_state() == v1::FINISHED &&
+                    Newest(id) <= link.version();
+  return over ? Awaited::kNothingToCome : Awaited::kNothingYet;
+}
+
+void Island::Apply(uint32_t id) {
+  Fragment& fragment = fragments_[id];
+  if (fragment.link->Take()) {
+    fragment.window -= fragment.sent;
+  } else {
+    rebased_ = true;
+  }
+  fragment.sent = 0;
+  Check(id);
+  fragment.link->Step();
+}
+
+void Island::Check(uint32_t id) {
+  const Fragment& fragment = fragments_[id];
+  process_.parts.checker->Holds(process_.number, fragment.link->head(),
+                                fragment.link->anchor(), fragment.window,
+                                trained_);
+}
+
+uint64_t Island::Newest(uint32_t id) const {
+  return session_.state().heads(static_cast<int>(id)).version();
+}
+
+bool Island::RunIsOver() const {
+  if (session_.state().run_state() != v1::FINISHED) return false;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    if (fragments_[id].link->version() < Newest(id)) return false;
+  }
+  return true;
+}
+
+void Island::Wake() {
+  AwaitStart();
+  for (Fragment& fragment : fragments_) fragment.link->Step();
+  Continue();
+}
+
+void Island::Leave() {
+  finished_ = session_.state().run_state() == v1::FINISHED;
+  process_.parts.world->Trace("island ", IslandName(process_.island),
+                              "   process ", process_.number,
+                              finished_ ? " is finished" : " leaves");
+  v1::LeaveRequest request;
+  *request.mutable_identity() = session_.identity();
+  request.set_reason(finished_ ? "finished" : "told to");
+  process_.Call<v1::LeaveResponse>(
+      [host = process_.parts.host,
+       request](CoordinatorHost::Reply<v1::LeaveResponse> reply) {
+        host->Leave(request, std::move(reply));
+      },
+      [](const absl::StatusOr<v1::LeaveResponse>&) {});
+  process_.Die();
+}
+
+void Island::Fail(const absl::Status& status) {
+  const CoordinatorHost& host = *process_.parts.host;
+  process_.parts.world->Trace("island ", IslandName(process_.island),
+                              "   process ", process_.number,
+                              " ends: ", status.ToString());
+  finished_ = host.up() && host.core()->run_state() == v1::FINISHED;
+  // A name that is taken, until the lease of its last process ends, is nobody's
+  // fault. With everything else the island has to be able to go on.
+  if (!finished_ && !absl::IsAlreadyExists(status)) {
+    process_.parts.checker->Fail("process ", process_.number, ", island ",
+                                 IslandName(process_.island),
+                                 ", cannot go on: ", status.ToString());
+  }
+  process_.Die();
+}
+
+}  // namespace causeway::simulation

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The deterministic simulation: runs many histories (tests/simulation/
+// history.h), each from a seed of its own, or one of them with its trace.
+// Then shows that it would notice: runs the programs of --planted, which are
+// this one with a bug each, and counts those that find theirs.
+//
+// Exit codes: 0 all is well; 1 a violation, or a planted bug was not found;
+// 2 usage.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "nlohmann/json.hpp"
+#include "tests/simulation/history.h"
+
+ABSL_FLAG(uint64_t, seeds, 1000, "Histories to run, from seed 1 on.");
+ABSL_FLAG(uint64_t, seed, 0, "Run the history of this seed only.");
+ABSL_FLAG(bool, trace, false, "With --seed: print what happens in it.");
+ABSL_FLAG(std::string, json, "", "Write the figures to this file.");
+ABSL_FLAG(int, threads, 0, "Histories at a time; 0 means one per CPU.");
+ABSL_FLAG(std::vector<std::string>, planted, {},
+          "Programs with planted bugs, in this program's directory.");
+ABSL_FLAG(uint64_t, planted_seeds, 2000,
+          "Histories in which a planted bug must show.");
+ABSL_FLAG(bool, until_violation, false, "Stop at the first violation.");
+ABSL_FLAG(uint32_t, islands, 5, "At most so many islands.");
+ABSL_FLAG(uint32_t, fragments, 3, "At most so many fragments.");
+ABSL_FLAG(uint64_t, rounds, 12, "At most so many rounds.");
+ABSL_FLAG(std::vector<std::string>, without, {},
+          "Kinds of faults that are left out, as --trace names them.");
+
+namespace causeway::simulation {
+namespace {
+
+constexpr char kProgram[] = "simulation";
+// Of all violations, so many are looked into.
+constexpr size_t kShown = 3;
+
+struct Totals {
+  uint64_t histories = 0;
+  uint64_t events = 0;
+  uint64_t commits = 0;
+  uint64_t faults = 0;
+  absl::Duration virtual_time;
+  // By seed.
+  std::map<uint64_t, std::string> violations;
+};
+
+// Runs the histories of seeds 1 to `seeds`; with `stop_early`, only until one
+// has failed.
+Totals RunHistories(uint64_t seeds, const Limits& limits, bool stop_early) {
+  absl::Mutex mu;
+  Totals totals;
+  std::atomic<uint64_t> next = 1;
+  std::atomic<bool> failed = false;
+  const auto run = [&] {
+    while (!(stop_early && failed)) {
+      const uint64_t seed = next++;
+      if (seed > seeds) return;
+      const HistoryResult result = RunHistory(seed, limits, /*trace=*/false);
+      absl::MutexLock lock(&mu);
+      ++totals.histories;
+      totals.events += result.events;
+      totals.commits += result.commits;
+      totals.faults += result.faults;
+      totals.virtual_time += result.virtual_time;
+      if (result.violation.empty()) continue;
+      totals.violations[seed] = result.violation;
+      failed = true;
+    }
+  };
+  const int wanted = absl::GetFlag(FLAGS_threads);
+  std::vector<std::thread> threads(
+      wanted > 0 ? static_cast<unsigned>(wanted)
+                 : std::max(1u, std::thread::hardware_concurrency()));
+  for (std::thread& thread : threads) thread = std::thread(run);
+  for (std::thread& thread : threads) thread.join();
+  return totals;
+}
+
+void Explain(const Totals& totals, const Limits& limits) {
+  size_t shown = 0;
+  for (const auto& [seed, violation] : totals.violations) {
+    if (++shown > kShown) {
+      std::cout << "... and " << totals.violations.size() - kShown << " more\n";
+      break;
+    }
+    std::cout << "VIOLATION in the history of seed " << seed << ": "
+              << violation << "\n  replay: --seed " << seed << " --trace "
+              << FlagsOf(Shrink(seed, limits)) << "\n";
+  }
+}
+
+// What the program with a planted bug noticed, or empty.
+std::string RunPlanted(const std::string& program) {
+  const std::filesystem::path directory =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string command = absl::StrCat(
+      "exec '", (directory / program).string(), "' --seeds ",
+      absl::GetFlag(FLAGS_planted_seeds), " --until_violation 2>&1");
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return "";
+  std::string output;
+  char buffer[4096];
+  for (size_t bytes; (bytes = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
+    output.append(buffer, bytes);
+  }
+  const int status = pclose(pipe);
+  const bool aborted = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+  const bool violated = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+  for (absl::string_view line : absl::StrSplit(output, '\n')) {
+    if ((violated && absl::StartsWith(line, "VIOLATION")) ||
+        (aborted && absl::StrContains(line, "Check failed"))) {
+      return std::string(line);
+    }
+  }
+  std::cout << output;
+  return "";
+}
+
+int Main() {
+  Limits limits{.max_islands = absl::GetFlag(FLAGS_islands),
+                .max_fragments = absl::GetFlag(FLAGS_fragments),
+                .max_rounds = absl::GetFlag(FLAGS_rounds)};
+  for (const std::string& name : absl::GetFlag(FLAGS_without)) {
+    uint32_t fault = 0;
+    while (fault < kFaults && FaultName(static_cast<Fault>(fault)) != name) {
+      ++fault;
+    }
+    if (fault == kFaults) {
+      return UsageError(kProgram, absl::StrCat("unknown fault ", name));
+    }
+    limits.without |= 1u << fault;
+  }
+  if (limits.max_islands == 0 || limits.max_fragments == 0 ||
+      limits.max_rounds == 0) {
+    return UsageError(kProgram,
+                      "--islands, --fragments and --rounds must be above 0");
+  }
+  if (const uint64_t seed = absl::GetFlag(FLAGS_seed); seed != 0) {
+    const HistoryResult result =
+        RunHistory(seed, limits, absl::GetFlag(FLAGS_trace));
+    std::cout << (result.violation.empty() ? "no violation"
+                                           : "VIOLATION: " + result.violation)
+              << "\n";
+    return result.violation.empty() ? 0 : 1;
+  }
+
+  const Clock now = SteadyWallClock();
+  const absl::Time begin = now();
+  const Totals totals = RunHistories(absl::GetFlag(FLAGS_seeds), limits,
+                                     absl::GetFlag(FLAGS_until_violation));
+  const double seconds = absl::ToDoubleSeconds(now() - begin);
+  std::cout << absl::StreamFormat(
+      "%d histories in %.1f s: %d events, %d commits, %d faults, %.0f hours "
+      "of virtual time; %d violations\n",
+      totals.histories, seconds, totals.events, totals.commits, totals.faults,
+      absl::ToDoubleHours(totals.virtual_time), totals.violations.size());
+  Explain(totals, limits);
+
+  const std::vector<std::string> planted = absl::GetFlag(FLAGS_planted);
+  uint64_t found = 0;
+  for (const std::string& program : planted) {
+    const std::string noticed = RunPlanted(program);
+    found += !noticed.empty();
+    std::cout << program << ": " << (noticed.empty() ? "NOT FOUND" : noticed)
+              << std::endl;
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_json); !path.empty()) {
+    std::ofstream file(path);
+    file << nlohmann::json{{"histories", totals.histories},
+                           {"violations", totals.violations.size()},
+                           {"planted_found", found},
+                           {"planted_total", planted.size()},
+                           {"seconds", seconds},
+                           {"events", totals.events},
+                           {"commits", totals.commits},
+                           {"faults", totals.faults},
+                           {"virtual_hours",
+                            absl::ToDoubleHours(totals.virtual_time)}}
+                .dump(2)
+         << "\n";
+    if (!file.flush()) {
+      std::cerr << kProgram << ": cannot write " << path << "\n";
+      return 1;
+    }
+  }
+  return totals.violations.empty() && found == planted.size() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway::simulation
+
+int main(int argc, char** argv) {
+  causeway::StartDaemon(argc, argv, "Runs the deterministic simulation.",
+                        "tests/simulation/main.cc");
+  return causeway::simulation::Main();
+}
