@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training speed on device 0: whole inner steps (forward, backward, clipping,
+// AdamW) of two models in the Llama layout, and the attention kernels and AdamW
+// by themselves.
+//
+//   ops_cuda_benchmark [--json FILE] [--peak_tflops N]
+//
+// Model FLOP utilization counts 6 operations for each parameter of a matrix
+// product and token, and causal attention's 6 * layers * width * length for
+// each token; what is computed again is not counted. Figures are of the medians
+// over the repetitions. Exits with 77 if there is no GPU.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "common/model_layout.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "proto/run_config.pb.h"
+#include "worker/model/cuda/ops_cuda.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops.h"
+#include "worker/model/transformer.h"
+#include "worker/optimizer/adamw.h"
+
+ABSL_FLAG(std::string, json, "", "file to write the figures to");
+ABSL_FLAG(double, peak_tflops, 989,
+          "dense bf16 operations of the device in 1e12 per second; the default "
+          "is that of an H100 or H200 SXM");
+
+namespace causeway {
+namespace {
+
+constexpr int kRepetitions = 15;
+constexpr int kSkipped = 77;
+
+struct Model {
+  const char* name;
+  int layers;
+  int hidden;
+  int intermediate;
+  int heads;
+  int length;
+  // Sequences in a micro-batch, and whether activations are recomputed.
+  int micro_batch;
+  bool recompute;
+};
+
+// The sizes of GPT-2 and of the 1.3 billion parameters of GPT-3, in the Llama
+// layout.
+constexpr Model kModels[] = {
+    {"124M", 12, 768, 2048, 12, 1024, 32, false},
+    {"1.3B", 24, 2048, 5504, 16, 2048, 8, false},
+};
+// A multiple of 128 above GPT-2's 50257.
+constexpr int kVocab = 50304;
+
+v1::ModelConfig ConfigOf(const Model& model) {
+  v1::ModelConfig config;
+  config.set_layers(model.layers);
+  config.set_hidden_size(model.hidden);
+  config.set_intermediate_size(model.intermediate);
+  config.set_heads(model.heads);
+  config.set_kv_heads(model.heads);
+  config.set_vocab_size(kVocab);
+  config.set_sequence_length(model.length);
+  config.set_rope_theta(10000);
+  config.set_norm_epsilon(1e-5);
+  config.set_tie_embeddings(true);
+  return config;
+}
+
+// Median seconds of `step`, after two to warm up.
+absl::StatusOr<double> MedianSeconds(
+    const std::function<absl::Status()>& step) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepetitions + 2; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(step());
+    const std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - begin;
+    if (i >= 2) seconds.push_back(elapsed.count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2,
+                   seconds.end());
+  return seconds[kRepetitions / 2];
+}
+
+absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
+  const v1::ModelConfig config = ConfigOf(model);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Transformer> transformer,
+      Transformer::Create(config,
+                          {.micro_batch = model.micro_batch,
+                           .recompute_activations = model.recompute},
+                          ops));
+  const int64_t size = transformer->layout().size;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<AdamW> optimizer,
+      AdamW::Create(v1::TrainingConfig(), transformer->layout(), 0, size, ops));
+  ASSIGN_OR_RETURN(auto parameters, DeviceArray<float>::Create(ops, size));
+  ASSIGN_OR_RETURN(auto gradients, DeviceArray<float>::Create(ops, size));
+  const std::vector<float> initial =
+      InitialParameters(transformer->layout(), 1);
+  ops->CopyToDevice(initial.data(), parameters.size_bytes(), parameters.data());
+  const int64_t tokens = int64_t{model.micro_batch} * model.length;
+  std::vector<int32_t> stream;
+  for (int64_t i = 0; i <= tokens; ++i) {
+    stream.push_back(static_cast<int32_t>((i * i * 31 + i) % kVocab));
+  }
+  const absl::Span<const int32_t> span = stream;
+  double loss = 0;
+  ASSIGN_OR_RETURN(
+      const double seconds, MedianSeconds([&]() -> absl::Status {
+        ASSIGN_OR_RETURN(loss, transformer->ForwardBackward(
+                                   parameters.data(), span.first(tokens),
+                                   span.last(tokens), 1, gradients.data()));
+        const double norm = std::sqrt(optimizer->SquaredNorm(gradients.data()));
+        RETURN_IF_ERROR(optimizer->Step(
+            {.learning_rate = 1e-4, .gradient_scale = ClipScale(norm, 1)},
+            gradients.data(), parameters.data()));
+        ops->Zero(size, gradients.data());
+        return ops->Synchronize();
+      }));
+  // The embedding is looked up, but as the head it is multiplied with.
+  const double of_token =
+      6.0 * static_cast<double>(size) +
+      6.0 * model.layers * model.hidden * static_cast<double>(model.length);
+  const double rate = static_cast<double>(tokens) / seconds;
+  const double utilization =
+      rate * of_token / (1e12 * absl::GetFlag(FLAGS_peak_tflops));
+  std::cout << absl::StrFormat(
+      "training %-5s %5.0f M parameters  %9.0f tokens/s  %5.1f %% of peak  "
+      "%.1f GiB of activations  loss %.3f\n",
+      model.name, static_cast<double>(size) / 1e6, rate, 100 * utilization,
+      static_cast<double>(transformer->activation_bytes()) / (1 << 30), loss);
+  return nlohmann::json{{"model", model.name},
+                        {"parameters", size},
+                        {"tokens_per_second", rate},
+                        {"utilization", utilization},
+                        {"activation_bytes", transformer->activation_bytes()},
+                        {"loss", loss}};
+}
+
+absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
+                                                Ops* ops) {
+  using Activations = DeviceArray<uint16_t>;
+  ASSIGN_OR_RETURN(Activations qkv,
+                   Activations::Create(ops, shape.rows() * shape.qkv_width()));
+  ASSIGN_OR_RETURN(auto d_qkv, Activations::Create(ops, qkv.size()));
+  ASSIGN_OR_RETURN(auto output, Activations::Create(
+                                    ops, shape.rows() * shape.query_width()));
+  ASSIGN_OR_RETURN(auto log_sum_exp,
+                   DeviceArray<float>::Create(ops, shape.rows() * shape.heads));
+  ASSIGN_OR_RETURN(const double forward, MedianSeconds([&] {
+                     ops->Attention(shape, qkv.data(), output.data(),
+                                    log_sum_exp.data());
+                     return ops->Synchronize();
+                   }));
+  ASSIGN_OR_RETURN(const double backward, MedianSeconds([&] {
+                     ops->AttentionBackward(shape, qkv.data(), output.data(),
+                                            log_sum_exp.data(), output.data(),
+                                            d_qkv.data());
+                     return ops->Synchronize();
+                   }));
+  // Two products of length by length, half of which is masked.
+  const double operations =
+      2.0 *
+      static_cast<double>(shape.rows() * shape.length * shape.query_width());
+  std::cout << absl::StrFormat(
+      "attention of %d heads of %d, length %d: forward %.0f TFLOP/s, "
+      "backward %.0f\n",
+      shape.heads, shape.head_dim, shape.length, operations / forward / 1e12,
+      2.5 * operations / backward / 1e12);
+  return nlohmann::json{{"head_size", shape.head_dim},
+                        {"length", shape.length},
+                        {"forward_seconds", forward},
+                        {"backward_seconds", backward},
+                        {"forward_flops", operations / forward},
+                        {"backward_flops", 2.5 * operations / backward}};
+}
+
+// Against a copy that moves as many bytes.
+absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
+  constexpr int64_t kSize = int64_t{256} << 20;
+  std::vector<DeviceArray<float>> arrays;
+  for (int i = 0; i < 4; ++i) {
+    ASSIGN_OR_RETURN(auto array, DeviceArray<float>::Create(ops, kSize));
+    arrays.push_back(std::move(array));
+  }
+  const AdamWCoefficients coefficients = {
+      .beta1 = 0.9f, .beta2 = 0.95f, .step_size = 1e-3f, .epsilon = 1e-8f};
+  ASSIGN_OR_RETURN(const double update, MedianSeconds([&] {
+                     ops->AdamW(coefficients, arrays[0].data(), kSize,
+                                arrays[1].data(), arrays[2].data(),
+                                arrays[3].data());
+                     return ops->Synchronize();
+                   }));
+  ASSIGN_OR_RETURN(const double copy, MedianSeconds([&] {
+                     ops->Copy(arrays[0].data(), kSize, arrays[1].data());
+                     return ops->Synchronize();
+                   }));
+  // 28 bytes a value against 8.
+  const double ratio = 28 * copy / (8 * update);
+  std::cout << absl::StrFormat("AdamW: %.0f GB/s, %.2f of a copy's\n",
+                               28.0 * kSize / update / 1e9, ratio);
+  return nlohmann::json{{"bytes_per_second", 28.0 * kSize / update},
+                        {"ratio_to_copy", ratio}};
+}
+
+absl::Status Run(Ops* ops) {
+  nlohmann::json figures;
+  for (const Model& model : kModels) {
+    ASSIGN_OR_RETURN(nlohmann::json training, MeasureTraining(model, ops));
+    figures["training"].push_back(std::move(training));
+  }
+  for (const AttentionShape& shape : {AttentionShape{32, 1024, 12, 12, 64},
+                                      AttentionShape{8, 2048, 16, 16, 128},
+                                      AttentionShape{8, 4096, 32, 8, 128}}) {
+    ASSIGN_OR_RETURN(nlohmann::json attention, MeasureAttention(shape, ops));
+    figures["attention"].push_back(std::move(attention));
+  }
+  ASSIGN_OR_RETURN(figures["adamw"], MeasureAdamW(ops));
+  if (!absl::GetFlag(FLAGS_json).empty()) {
+    std::ofstream(absl::GetFlag(FLAGS_json)) << figures << "\n";
+  }
+  return absl::OkStatus();
+}
+
+int RunBenchmark() {
+  const absl::StatusOr<std::unique_ptr<Ops>> ops = MakeCudaOps(0);
+  if (absl::IsFailedPrecondition(ops.status())) {
+    std::cout << "skipped: " << ops.status().message() << "\n";
+    return kSkipped;
+  }
+  const absl::Status status = ops.ok() ? Run(ops->get()) : ops.status();
+  if (!status.ok()) std::cerr << status << "\n";
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return causeway::RunBenchmark();
+}
