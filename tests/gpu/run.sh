@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Everything that needs a GPU, on the machine that has one: tests of the CUDA
-# kernels against the CPU, then benchmarks. Needs bash, find and the programs,
-# which may lie in any folder; no compiler and no CUDA toolkit.
+# kernels against the CPU, training (training.sh), then benchmarks. Needs bash,
+# find, awk and the programs, which may lie in any folder, such as an unpacked
+# archive of deploy/bundle.sh --tests; no compiler and no CUDA toolkit.
 
 set -euo pipefail
 
@@ -13,13 +14,14 @@ usage() {
 usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
-*cuda*_benchmark, and prints a table and, as its last line,
+*cuda*_benchmark, and training.sh if causeway-coordinator and causeway-worker
+are there, too; prints a table and, as its last line,
 
   N passed, M failed[, K skipped]
 
 Exits with 1 if a check or a benchmark failed. What needs a GPU is skipped on a
-machine that has none. Without DIRECTORY the programs are built first, which
-needs Bazel and nvcc.
+machine that has none. Without DIRECTORY they are those of the unpacked archive
+that this script is part of, or are built first, which needs Bazel and nvcc.
 
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only
@@ -49,20 +51,25 @@ while (($#)); do
   shift
 done
 
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly root
+
 # Prints the folder that the programs are built in.
 build() {
-  local root targets
-  root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+  local targets
   cd "${root}"
   # shellcheck source=deploy/bazel.sh
   . deploy/bazel.sh
   mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
     'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))')
-  "${BAZEL[@]}" build --config=cuda --symlink_prefix=/ "${targets[@]}" >&2
-  "${BAZEL[@]}" info bazel-bin
+  "${BAZEL[@]}" build --config=cuda --symlink_prefix=/ "${targets[@]}" \
+    //server:causeway-coordinator //worker:causeway-worker >&2
+  "${BAZEL[@]}" info --config=cuda bazel-bin
 }
 
-if [[ -z "${directory}" ]]; then directory="$(build)"; fi
+if [[ -z "${directory}" ]]; then
+  if [[ -d "${root}/bin" ]]; then directory="${root}"; else directory="$(build)"; fi
+fi
 
 # Prints the programs whose names match $1, in the order of their names.
 programs() {
@@ -122,6 +129,32 @@ run_benchmark() {
   esac
 }
 
+# Coordinator and worker may lie in different folders.
+run_training() {
+  local bin="${scratch}/bin" program code=0
+  mkdir "${bin}"
+  for program in causeway-coordinator causeway-worker; do
+    program="$(programs "${program}" | head -n 1)"
+    if [[ -z "${program}" ]]; then return; fi
+    # Not a copy: the libraries are found from where the program lies.
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "${program}" \
+      >"${bin}/$(basename "${program}")"
+  done
+  chmod +x "${bin}"/*
+  "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
+    >"${scratch}/output" 2>&1 || code=$?
+  printf 'training: '
+  cat "${scratch}/output"
+  case "${code}" in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+  printf '%s{"name": "training", "passed": %d, "failed": %d, "skipped": %d}' \
+    "$(separator_after "${scratch}/checks")" $((code == 0)) \
+    $((code != 0 && code != 77)) $((code == 77)) >>"${scratch}/checks"
+}
+
 # Prints what goes between the list's last entry in file $1 and the next one.
 separator_after() {
   if [[ -s "$1" ]]; then printf ', '; fi
@@ -134,6 +167,7 @@ touch "${scratch}/checks" "${scratch}/benchmarks"
 while IFS= read -r program; do
   run_check "${program}"
 done < <(programs '*cuda*_test')
+run_training
 if [[ "${benchmarks}" == true ]]; then
   while IFS= read -r program; do
     run_benchmark "${program}"

@@ -1,0 +1,177 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes one archive with all programs and the libraries they need, for machines
+# without Debian's packages.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: deploy/bundle.sh [--cpu_only] [--tests] [--check] [--bin DIRECTORY] [FILE]
+
+Writes FILE (default: causeway-linux-x86_64.tar.gz), which runs where it is
+unpacked, on any x86-64 Linux with glibc 2.36 or newer:
+
+  causeway/bin    causeway, causeway-coordinator, causeway-worker
+  causeway/lib    shared libraries, found from bin
+  causeway/docs, causeway/tests/gpu    tests/gpu/run.sh is for machines with GPUs
+
+With nvcc, the worker is built for GPUs, too. NVIDIA's driver and cuBLAS are
+taken from the machine where it runs; without them the worker trains on the CPU.
+
+  --cpu_only       build without CUDA even if nvcc is there
+  --tests          add the tests and benchmarks that need a GPU
+  --check          run the programs with no other files than the bundle's and
+                   glibc's; needs root, for chroot
+  --bin DIRECTORY  take the programs from there instead of building them
+USAGE
+}
+
+fail() {
+  printf 'bundle: error: %s\n' "$*" >&2
+  exit 1
+}
+
+# What every Linux has, with its loader.
+is_of_glibc() {
+  case "$1" in
+    linux-vdso.so.* | ld-linux* | libc.so.6 | libm.so.6 | libpthread.so.0 | \
+      libdl.so.2 | librt.so.1 | libresolv.so.2 | libutil.so.1 | \
+      libnss_*.so.2 | libanl.so.1) return 0 ;;
+  esac
+  return 1
+}
+
+cuda=true
+tests=false
+check=false
+bin=
+archive=
+while (($#)); do
+  case "$1" in
+    --cpu_only) cuda=false ;;
+    --tests) tests=true ;;
+    --check) check=true ;;
+    --bin)
+      bin="${2:?--bin needs a directory}"
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) archive="$1" ;;
+  esac
+  shift
+done
+archive="$(realpath -m "${archive:-causeway-linux-x86_64.tar.gz}")"
+if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then cuda=false; fi
+for tool in patchelf strip readelf; do
+  command -v "${tool}" >/dev/null ||
+    fail "there is no ${tool}; run deploy/install_deps.sh build"
+done
+
+readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
+  cli/causeway)
+
+# Prints the GPU's tests and benchmarks as labels.
+gpu_programs() {
+  "${BAZEL[@]}" query --noshow_progress \
+    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))'
+}
+
+cd "${ROOT}"
+if "${cuda}"; then options=(--config=cuda); else options=(); fi
+labels=()
+for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
+if "${tests}" && "${cuda}"; then
+  mapfile -t test_labels < <(gpu_programs)
+else
+  test_labels=()
+fi
+if [[ -z "${bin}" ]]; then
+  mapfile -t display < <(bazel_display_options)
+  "${BAZEL[@]}" build "${display[@]}" "${options[@]}" "${labels[@]}" \
+    "${test_labels[@]}"
+  bin="$("${BAZEL[@]}" info "${options[@]}" bazel-bin)"
+fi
+
+stage="$(mktemp -d)"
+readonly stage
+trap 'rm -rf "${stage}"' EXIT
+readonly top="${stage}/causeway"
+mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
+
+# add PROGRAM DIRECTORY: a copy with its libraries, which it finds from there.
+add() {
+  local to name path
+  to="$2/$(basename "$1")"
+  install -m 755 "$1" "${to}"
+  strip "${to}"
+  # Not RUNPATH, which would not hold for what libraries need in turn.
+  patchelf --force-rpath --set-rpath \
+    "\$ORIGIN/$(realpath --relative-to="$2" "${top}/lib")" "${to}"
+  while read -r name path; do
+    if is_of_glibc "$(basename "${name}")"; then continue; fi
+    if [[ "${path}" != /* ]]; then fail "$1 needs ${name}, which is not here"; fi
+    if [[ ! -e "${top}/lib/${name}" ]]; then
+      install -m 644 "${path}" "${top}/lib/${name}"
+      strip --strip-unneeded "${top}/lib/${name}"
+      patchelf --remove-rpath "${top}/lib/${name}"
+    fi
+  done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
+}
+
+for program in "${PROGRAMS[@]}"; do add "${bin}/${program}" "${top}/bin"; done
+for label in "${test_labels[@]}"; do
+  path="${label#//}"
+  add "${bin}/${path/://}" "${top}/tests/gpu"
+done
+install -m 755 tests/gpu/*.sh "${top}/tests/gpu"
+install -m 644 docs/*.md "${top}/docs"
+install -m 644 LICENSE README.md "${top}"
+
+# The newest symbol version of glibc that anything asks for.
+needed="$(readelf --version-info "${top}"/bin/* "${top}"/lib/* |
+  grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1)"
+printf 'bundle: needs glibc %s\n' "${needed#GLIBC_}"
+
+# Runs the programs where there is nothing else.
+run_alone() {
+  local file program
+  local alone="${stage}/alone"
+  mkdir -p "${alone}/lib64" "${alone}/lib/x86_64-linux-gnu" "${alone}/tmp"
+  cp -L /lib64/ld-linux-x86-64.so.2 "${alone}/lib64"
+  for file in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 \
+    libresolv.so.2; do
+    cp -L "/lib/x86_64-linux-gnu/${file}" "${alone}/lib/x86_64-linux-gnu"
+  done
+  cp -a "${top}" "${alone}/causeway"
+  for program in "${PROGRAMS[@]}"; do
+    program="/causeway/bin/$(basename "${program}")"
+    env -i "$(command -v chroot)" "${alone}" "${program}" --help >"${stage}/output" 2>&1 ||
+      true
+    # absl's --help exits with 1.
+    grep -qiE 'causeway|usage' "${stage}/output" || {
+      cat "${stage}/output" >&2
+      fail "${program} does not run by itself"
+    }
+  done
+  printf 'bundle: the programs run with glibc and the bundle alone\n'
+}
+if "${check}"; then run_alone; fi
+
+tar -C "${stage}" --owner=0 --group=0 --sort=name -cf - causeway |
+  gzip -9 >"${archive}"
+printf 'bundle: %s, %d bytes\n' "${archive}" "$(stat -c %s "${archive}")"

@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Training on a GPU against training on the CPU: the same small model from the
+# same seed on the same data, alone; then two islands that share the GPU, with
+# Streaming DiLoCo, ACCO and E3M0. Needs bash, awk and the three programs.
+
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: tests/gpu/training.sh [--device DEVICE] [--steps N] BIN TEXT...
+
+BIN is the directory with causeway-coordinator and causeway-worker; the model
+learns the bytes of TEXT. Exits with 0 if the losses of the two lone runs differ
+by at most 1 % over the last half of the steps, and that of the two islands is
+at most 5 % above the CPU's; with 77 if DEVICE (default: cuda) is not there.
+USAGE
+}
+
+device=cuda
+steps=200
+while [[ "${1:-}" == -* ]]; do
+  case "$1" in
+    --device) device="${2:?}" ;;
+    --steps) steps="${2:?}" ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+  shift 2
+done
+if (($# < 2)); then
+  usage >&2
+  exit 2
+fi
+readonly bin="$1" device steps
+shift
+
+work="$(mktemp -d)"
+pids=()
+finish() {
+  local code=$?
+  if ((${#pids[@]})); then kill "${pids[@]}" 2>/dev/null || true; fi
+  rm -rf "${work}"
+  exit "${code}"
+}
+trap finish EXIT
+cat -- "$@" >"${work}/text"
+
+# config ISLANDS TRAINING SYNCHRONIZATION
+config() {
+  cat <<CONFIG
+name: "gpu-check"
+seed: 1
+model { layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 128 }
+data { tokenizer: BYTES shards: $1 }
+training { total_steps: ${steps} batch_size: 16 micro_batch_size: 8 learning_rate: 2e-3 warmup_steps: 20 $2 }
+synchronization { inner_steps_per_round: 20 $3 }
+membership { min_islands: $1 max_islands: $1 }
+CONFIG
+}
+
+# train NAME DEVICE ISLANDS: a whole run of work/NAME.config; the lines of its
+# islands are in work/NAME-I.log.
+train() {
+  local name="$1" address i code=0
+  "${bin}/causeway-coordinator" --config "${work}/${name}.config" \
+    --state_dir "${work}/${name}" --listen 127.0.0.1:0 \
+    --port_file "${work}/${name}.port" >"${work}/${name}.log" 2>&1 &
+  pids=($!)
+  for ((i = 0; i < 300; ++i)); do
+    if [[ -s "${work}/${name}.port" ]]; then break; fi
+    sleep 0.1
+  done
+  address="127.0.0.1:$(<"${work}/${name}.port")"
+  for ((i = 0; i < $3; ++i)); do
+    "${bin}/causeway-worker" --coordinator "${address}" --island "${name}-${i}" \
+      --data "${work}/text" --device "$2" --log_seconds 0 \
+      >"${work}/${name}-${i}.log" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]:1}"; do wait "${pid}" || code=$?; done
+  kill "${pids[0]}" 2>/dev/null || true
+  wait "${pids[0]}" 2>/dev/null || true
+  pids=()
+  if ((code != 0)); then
+    tail -n 5 "${work}/${name}"*.log >&2
+    if grep -qE 'looking for CUDA devices|built without CUDA' \
+      "${work}/${name}"*.log; then
+      exit 77
+    fi
+    exit 1
+  fi
+}
+
+# Prints the mean loss of the last half of a run's steps.
+late_loss() {
+  awk -v half=$((steps / 2)) '
+    match($0, /step [0-9]+\/[0-9]+  loss [0-9.]+/) {
+      split(substr($0, RSTART, RLENGTH), word, /[ \/]+/)
+      if (word[2] > half) { sum += word[5]; ++count }
+    }
+    END { if (count) printf "%.4f", sum / count; else print "none" }
+  ' "${work}/$1"-*.log
+}
+
+config 1 '' '' >"${work}/device.config"
+train device "${device}" 1
+cp "${work}/device.config" "${work}/cpu.config"
+train cpu cpu 1
+config 2 'inner_algorithm: ACCO' 'fragments: 3 overlap_steps: 4
+  uplink_format: E3M0 downlink_format: E3M0' >"${work}/islands.config"
+train islands "${device}" 2
+
+cpu="$(late_loss cpu)"
+alone="$(late_loss device)"
+islands="$(late_loss islands)"
+printf 'mean training loss of steps %d to %d: %s on the CPU, %s on %s, ' \
+  $((steps / 2 + 1)) "${steps}" "${cpu}" "${alone}" "${device}"
+printf '%s on two islands that share it\n' "${islands}"
+awk -v cpu="${cpu}" -v alone="${alone}" -v islands="${islands}" 'BEGIN {
+  difference = alone - cpu
+  if (difference < 0) difference = -difference
+  exit !(cpu > 0 && alone > 0 && islands > 0 && difference <= 0.01 * cpu &&
+         islands <= 1.05 * cpu)
+}'
