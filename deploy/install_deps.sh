@@ -33,6 +33,7 @@ build       libgtest-dev            unit tests
 build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
 build       libzstd-dev             zstd, which a benchmark compares with
+build       patchelf                lets programs of an archive find its libraries (deploy/bundle.sh)
 build       patch                   plants the bugs that tests/simulation must find
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts

@@ -91,11 +91,11 @@ train() {
   wait "${pids[0]}" 2>/dev/null || true
   pids=()
   if ((code != 0)); then
-    tail -n 5 "${work}/${name}"*.log >&2
-    if grep -qE 'looking for CUDA devices|built without CUDA' \
-      "${work}/${name}"*.log; then
+    if grep -hE 'looking for CUDA devices|built without CUDA' \
+      "${work}/${name}"-*.log; then
       exit 77
     fi
+    tail -n 5 "${work}/${name}"*.log >&2
     exit 1
   fi
 }
