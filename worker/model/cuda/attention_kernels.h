@@ -98,14 +98,15 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
   constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
 
   const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
-  const int64_t first_query =
-      int64_t{GridBlocks().x - 1 - BlockIndex().x} * Tiles::kQueries;
+  const int length = static_cast<int>(shape.length);
+  const int first_query =
+      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kQueries;
   const TileSource key = QkvSource(shape, qkv, at.key);
   const TileSource value = QkvSource(shape, qkv, at.value);
-  const int64_t end_query = first_query + Tiles::kQueries < shape.length
-                                ? first_query + Tiles::kQueries
-                                : shape.length;
-  const int steps = static_cast<int>((end_query + kKeys - 1) / kKeys);
+  const int end_query = first_query + Tiles::kQueries < length
+                            ? first_query + Tiles::kQueries
+                            : length;
+  const int steps = (end_query + kKeys - 1) / kKeys;
   const auto load = [&](int step) {
     Bf16* const to = passing + step % 2 * 2 * kPassing;
     LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
@@ -139,13 +140,13 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
     float scores[kTiles][kKeys / 8][4] = {};
     MultiplyTransposed<kHeadDim, kTiles, kKeys>(
         queries + warp_row * kTileStride<kHeadDim>, keys, scores);
-    const int64_t first_key = int64_t{step} * kKeys;
+    const int first_key = step * kKeys;
     const bool masked = first_key + kKeys > first_query + warp_row;
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int64_t query = first_query + warp_row + RowOf(tile, 2 * half);
+        const int query = first_query + warp_row + RowOf(tile, 2 * half);
         float most = largest[tile][half];
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) {
@@ -193,8 +194,8 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
         sums[tile][n][2 * half] /= sum;
         sums[tile][n][2 * half + 1] /= sum;
       }
-      const int64_t query = first_query + warp_row + RowOf(tile, 2 * half);
-      if (LaneIndex() % 4 == 0 && query < shape.length) {
+      const int query = first_query + warp_row + RowOf(tile, 2 * half);
+      if (LaneIndex() % 4 == 0 && query < length) {
         log_sum_exp[at.statistics + query] =
             (largest[tile][half] + Log2(sum)) * kLn2;
       }

@@ -31,8 +31,9 @@ namespace causeway {
 class KernelOps : public Ops {
  public:
   int64_t activation_bytes() const override { return sizeof(Bf16); }
-  // 256 MiB: all of them, for most micro-batches.
-  int64_t logits_at_a_time() const override { return int64_t{1} << 27; }
+  // 512 MiB: thousands of rows, so that the last tiles of a product, which are
+  // not full, do not count.
+  int64_t logits_at_a_time() const override { return int64_t{1} << 28; }
 
   void RoundToActivations(const float* from, int64_t size, void* to) override {
     Launch("rounding", RoundKernel, BlocksFor(size / kVector + kVector),
