@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/human.h"
+#include "cli/link_report.h"
 #include "cli/table.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/json_util.h"
@@ -139,6 +140,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   PrintFact("coordinator", CoordinatorFact(run, now), out);
   out << "\n";
   PrintIslands(snapshot.islands, out);
+  PrintLinks(snapshot.islands, out);
   out << "\n";
   PrintFragments(snapshot.fragments, now, out);
 }

@@ -10,11 +10,14 @@
 
 #include "grpcpp/grpcpp.h"
 #include "server/engine.h"
+#include "server/island_links.h"
 
 namespace causeway {
 
-// `engine` outlives the service and the server it is registered with.
-std::unique_ptr<grpc::Service> NewCoordinatorService(Engine* engine);
+// `engine` and `links` outlive the service and the server it is registered
+// with.
+std::unique_ptr<grpc::Service> NewCoordinatorService(Engine* engine,
+                                                     IslandLinks* links);
 
 }  // namespace causeway
 

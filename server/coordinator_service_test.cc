@@ -16,6 +16,7 @@
 #include "common/grpc_status.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -89,6 +90,12 @@ class CoordinatorServiceTest : public testing::Test {
   v1::ContributeRequest Trailer() const {
     v1::ContributeRequest request;
     *request.mutable_trailer() = contribution_.header.object();
+    return request;
+  }
+  // The beginning of a further stream.
+  v1::ContributeRequest Lane() const {
+    v1::ContributeRequest request;
+    *request.mutable_lane()->mutable_identity() = identity_;
     return request;
   }
   uint64_t bytes() const { return contribution_.bytes.size(); }
@@ -250,6 +257,115 @@ TEST_F(CoordinatorServiceTest, OnlyChunksAndATrailerFollowTheHeader) {
   upload.stream->Write(ChunkOf(contribution_.bytes, 0, 100));
   EXPECT_THAT(upload.End(), StatusIs(StatusCode::kInvalidArgument,
                                      HasSubstr("must be the header")));
+}
+
+TEST_F(CoordinatorServiceTest, StreamsThatShareAnUploadTakeTurns) {
+  v1::ContributionHeader header = open_header_;
+  header.set_streams(2);
+  Upload main(*stub_);
+  EXPECT_EQ(main.Offer(header).verdict(), v1::ContributeResponse::UPLOAD);
+  // All that comes over the first stream has to wait for the second.
+  const uint64_t third = bytes() / 3;
+  main.stream->Write(ChunkOf(contribution_.bytes, 0, third));
+  main.stream->Write(ChunkOf(contribution_.bytes, 2 * third, bytes()));
+  main.stream->Write(Trailer());
+  Upload further(*stub_);
+  further.stream->Write(Lane());
+  further.stream->Write(ChunkOf(contribution_.bytes, third, third));
+  v1::ContributeResponse response;
+  ASSERT_TRUE(main.stream->Read(&response));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_OK(further.End());
+  EXPECT_OK(main.End());
+  EXPECT_TRUE(driver_.AwaitVersion(0, 1));
+}
+
+TEST_F(CoordinatorServiceTest, WhenAStreamOfAnUploadBreaksItGoesOnFromTheGap) {
+  v1::ContributionHeader header = open_header_;
+  header.set_streams(2);
+  Upload main(*stub_);
+  main.Offer(header);
+  main.stream->Write(ChunkOf(contribution_.bytes, 0, 100));
+  main.stream->Write(ChunkOf(contribution_.bytes, 200, 100));
+  {
+    Upload further(*stub_);
+    further.stream->Write(Lane());
+    further.stream->Write(ChunkOf(contribution_.bytes, 100, 50));
+    ASSERT_TRUE(driver_.Await(
+        [&] { return driver_.engine().GetRun().bytes_received() == 150; }));
+    further.context.TryCancel();
+    further.stream->Finish();
+  }
+  v1::ContributeResponse response;
+  EXPECT_FALSE(main.stream->Read(&response));
+  EXPECT_THAT(main.End(), StatusIs(StatusCode::kCancelled));
+  EXPECT_EQ(ResumesAt(), 150u);
+}
+
+TEST_F(CoordinatorServiceTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
+  v1::ContributionHeader header = open_header_;
+  header.set_streams(3);
+  Upload main(*stub_);
+  main.Offer(header);
+  main.stream->Write(ChunkOf(contribution_.bytes, 200, 100));
+  Upload further(*stub_);
+  further.stream->Write(Lane());
+  v1::ContributeRequest damaged = ChunkOf(contribution_.bytes, 0, 200);
+  (*damaged.mutable_chunk()->mutable_data())[7] ^= 1;
+  further.stream->Write(damaged);
+  EXPECT_THAT(further.End(), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(main.End(), StatusIs(StatusCode::kDataLoss));
+  EXPECT_EQ(ResumesAt(), 0u);
+}
+
+TEST_F(CoordinatorServiceTest, AStreamCannotJoinWhatIsNotOpen) {
+  const auto join = [&](const v1::ContributeRequest& lane) {
+    Upload further(*stub_);
+    further.stream->Write(lane);
+    return further.End();
+  };
+  EXPECT_THAT(join(Lane()), StatusIs(StatusCode::kUnavailable));
+  v1::ContributionHeader header = open_header_;
+  header.set_streams(65);
+  Upload upload(*stub_);
+  v1::ContributeRequest request;
+  *request.mutable_header() = header;
+  upload.stream->Write(request);
+  EXPECT_THAT(upload.End(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("at most 64")));
+  v1::ContributeRequest foreign = Lane();
+  foreign.mutable_lane()->mutable_identity()->set_run_id("other");
+  EXPECT_THAT(join(foreign), StatusIs(StatusCode::kFailedPrecondition));
+}
+
+TEST_F(CoordinatorServiceTest, DownloadsCheckHowTheyAreToBeSent) {
+  const auto fetch = [&](const char* options) {
+    v1::FetchParametersRequest request;
+    *request.mutable_identity() = identity_;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        options, request.mutable_stream()));
+    grpc::ClientContext context;
+    const auto stream = stub_->FetchParameters(&context, request);
+    v1::FetchParametersResponse message;
+    std::string received;
+    while (stream->Read(&message)) received += message.chunk().data();
+    const absl::Status status = FromGrpcStatus(stream->Finish());
+    return status.ok() ? absl::StatusOr<std::string>(received) : status;
+  };
+  ASSERT_OK_AND_ASSIGN(const std::string all, fetch(""));
+  // Chunks 1 and 4 of those of 40 bytes.
+  ASSERT_GT(all.size(), 200u);
+  ASSERT_OK_AND_ASSIGN(const std::string striped,
+                       fetch("index: 1 count: 3 chunk_bytes: 40"));
+  EXPECT_EQ(striped.substr(0, 80), all.substr(40, 40) + all.substr(160, 40));
+  EXPECT_THAT(fetch("index: 63 count: 64 chunk_bytes: 1048576"),
+              IsOkAndHolds(""));
+  for (const char* const wrong :
+       {"index: 1", "index: 3 count: 3", "count: 65", "chunk_bytes: 1048577",
+        "pace_bytes_per_second: 1", "pace_bytes_per_second: -1",
+        "pace_bytes_per_second: nan"}) {
+    EXPECT_THAT(fetch(wrong), StatusIs(StatusCode::kInvalidArgument)) << wrong;
+  }
 }
 
 TEST_F(CoordinatorServiceTest,

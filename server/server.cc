@@ -19,8 +19,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     Engine* engine, const std::string& address,
     std::shared_ptr<grpc::ServerCredentials> credentials) {
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer);
-  server->coordinator_ = NewCoordinatorService(engine);
-  server->status_ = NewStatusService(engine);
+  server->coordinator_ = NewCoordinatorService(engine, &server->links_);
+  server->status_ = NewStatusService(engine, &server->links_);
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -17,8 +17,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "grpcpp/grpcpp.h"
 #include "server/engine.h"
+#include "server/island_links.h"
 
 namespace causeway {
 
@@ -43,6 +45,7 @@ class CoordinatorServer {
  private:
   CoordinatorServer() = default;
 
+  IslandLinks links_{SteadyWallClock()};
   std::unique_ptr<grpc::Service> coordinator_;
   std::unique_ptr<grpc::Service> status_;
   std::unique_ptr<grpc::Server> server_;

@@ -90,7 +90,8 @@ class WatchEventsReactor : public grpc::ServerWriteReactor<v1::Event> {
 
 class StatusService : public v1::Status::CallbackService {
  public:
-  explicit StatusService(Engine* engine) : engine_(engine) {}
+  StatusService(Engine* engine, const IslandLinks* links)
+      : engine_(engine), links_(links) {}
 
   grpc::ServerUnaryReactor* GetRun(grpc::CallbackServerContext* context,
                                    const v1::GetRunRequest*,
@@ -104,6 +105,7 @@ class StatusService : public v1::Status::CallbackService {
       const v1::ListIslandsRequest* request,
       v1::ListIslandsResponse* response) override {
     *response = engine_->ListIslands(request->include_departed());
+    links_->Describe(*response);
     return Done(context);
   }
 
@@ -128,12 +130,14 @@ class StatusService : public v1::Status::CallbackService {
   }
 
   Engine* const engine_;
+  const IslandLinks* const links_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewStatusService(Engine* engine) {
-  return std::make_unique<StatusService>(engine);
+std::unique_ptr<grpc::Service> NewStatusService(Engine* engine,
+                                                const IslandLinks* links) {
+  return std::make_unique<StatusService>(engine, links);
 }
 
 }  // namespace causeway

@@ -9,11 +9,14 @@
 
 #include "grpcpp/grpcpp.h"
 #include "server/engine.h"
+#include "server/island_links.h"
 
 namespace causeway {
 
-// `engine` outlives the service and the server it is registered with.
-std::unique_ptr<grpc::Service> NewStatusService(Engine* engine);
+// `engine` and `links` outlive the service and the server it is registered
+// with.
+std::unique_ptr<grpc::Service> NewStatusService(Engine* engine,
+                                                const IslandLinks* links);
 
 }  // namespace causeway
 

@@ -251,6 +251,7 @@ v1::IslandProgress Island::Progress() {
   }
   progress_.set_bytes_up(client_->bytes_up());
   progress_.set_bytes_down(client_->bytes_down());
+  client_->ReportLinks(progress_);
   progress_.set_memory_bytes(ResidentBytes());
   return progress_;
 }

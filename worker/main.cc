@@ -31,8 +31,10 @@
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/grpc_rendezvous.h"
+#include "worker/inner_trainer.h"
 #include "worker/island.h"
 #include "worker/model/device.h"
+#include "worker/paced_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/training/island_trainer.h"
 
@@ -72,6 +74,17 @@ ABSL_FLAG(std::string, tls_ca, "",
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: this island's certificate, if the coordinator wants one.");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
+ABSL_FLAG(int, bulk_connections, 1,
+          "Connections to the coordinator that share bulk data, beside the one "
+          "for control: 1 to 64. More are for links that lose packets.");
+ABSL_FLAG(double, uplink_mbit_s, 0,
+          "Rate, in 1e6 bits per second, to which contributions are paced. 0 "
+          "does not pace.");
+ABSL_FLAG(double, downlink_mbit_s, 0,
+          "The same for what the coordinator sends to this island.");
+ABSL_FLAG(double, simulated_step_seconds, 0,
+          "Makes every inner step last at least so long, for experiments in "
+          "which this machine's small model stands for a large one.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 
 namespace causeway {
@@ -142,6 +155,8 @@ class Terminator {
   std::thread thread_;
 };
 
+double BytesPerSecond(double mbit_s) { return mbit_s * 1e6 / 8; }
+
 // The island, from its rank 0.
 absl::Status Lead() {
   // Before all else, so that the other ranks find it.
@@ -161,17 +176,23 @@ absl::Status Lead() {
   options.join.set_instance_id(instance);
   ASSIGN_OR_RETURN(*options.join.mutable_description(), Description());
   options.make_trainer = [&](const v1::JoinResponse& joined,
-                             std::vector<float> parameters) {
-    IslandTrainerOptions trainer = TrainerOptions();
-    trainer.shard = joined.shard();
-    if (rendezvous != nullptr) {
-      return MakeLeadingRank(joined.config(), trainer,
-                             RankOptions(rendezvous->table()),
-                             std::move(parameters));
-    }
-    return MakeThreadedIsland(joined.config(), trainer,
-                              absl::GetFlag(FLAGS_ranks),
-                              std::move(parameters));
+                             std::vector<float> parameters)
+      -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+    IslandTrainerOptions options = TrainerOptions();
+    options.shard = joined.shard();
+    ASSIGN_OR_RETURN(std::unique_ptr<InnerTrainer> trainer,
+                     rendezvous != nullptr
+                         ? MakeLeadingRank(joined.config(), options,
+                                           RankOptions(rendezvous->table()),
+                                           std::move(parameters))
+                         : MakeThreadedIsland(joined.config(), options,
+                                              absl::GetFlag(FLAGS_ranks),
+                                              std::move(parameters)));
+    const absl::Duration step_time =
+        absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds));
+    if (step_time == absl::ZeroDuration()) return trainer;
+    return std::make_unique<PacedTrainer>(std::move(trainer), step_time,
+                                          options.now, absl::SleepFor);
   };
   ASSIGN_OR_RETURN(
       const std::shared_ptr<grpc::ChannelCredentials> credentials,
@@ -179,9 +200,14 @@ absl::Status Lead() {
                               .tls_cert = absl::GetFlag(FLAGS_tls_cert),
                               .tls_key = absl::GetFlag(FLAGS_tls_key)},
                              options.now()));
-  const std::unique_ptr<CoordinatorClient> client =
-      NewGrpcCoordinatorClient({.address = absl::GetFlag(FLAGS_coordinator),
-                                .credentials = credentials});
+  const std::unique_ptr<CoordinatorClient> client = NewGrpcCoordinatorClient(
+      {.address = absl::GetFlag(FLAGS_coordinator),
+       .credentials = credentials,
+       .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
+       .uplink_bytes_per_second =
+           BytesPerSecond(absl::GetFlag(FLAGS_uplink_mbit_s)),
+       .downlink_bytes_per_second =
+           BytesPerSecond(absl::GetFlag(FLAGS_downlink_mbit_s))});
   Island island(std::move(options), client.get());
   absl::Status status;
   {
@@ -243,7 +269,21 @@ std::string UsageProblem() {
     return "--threads must be 0 to 1024";
   }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
+  if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {
+    return "--simulated_step_seconds must be 0 or more";
+  }
   if (rank > 0) return "";
+  const int connections = absl::GetFlag(FLAGS_bulk_connections);
+  if (connections < 1 || connections > kMaxBulkConnections) {
+    return absl::StrCat("--bulk_connections must be 1 to ",
+                        kMaxBulkConnections);
+  }
+  for (const double rate : {absl::GetFlag(FLAGS_uplink_mbit_s),
+                            absl::GetFlag(FLAGS_downlink_mbit_s)}) {
+    if (rate != 0 && !(rate >= 0.2)) {
+      return "--uplink_mbit_s and --downlink_mbit_s must be 0, or 0.2 or more";
+    }
+  }
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator, --island and --data are needed";
   }

@@ -86,6 +86,9 @@ class CoordinatorClient {
   // Payload bytes sent and received, framing not counted.
   virtual uint64_t bytes_up() const = 0;
   virtual uint64_t bytes_down() const = 0;
+
+  // Fills in what `progress` says of the links.
+  virtual void ReportLinks(v1::IslandProgress& progress) const = 0;
 };
 
 }  // namespace causeway

@@ -117,6 +117,9 @@ class BreakingClient : public CoordinatorClient {
   void Shutdown() override { client_->Shutdown(); }
   uint64_t bytes_up() const override { return client_->bytes_up(); }
   uint64_t bytes_down() const override { return client_->bytes_down(); }
+  void ReportLinks(v1::IslandProgress& progress) const override {
+    client_->ReportLinks(progress);
+  }
 
  private:
   const std::unique_ptr<CoordinatorClient> client_;

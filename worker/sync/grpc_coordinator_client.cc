@@ -2,25 +2,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sync/grpc_coordinator_client.h"
 
-#include <atomic>
-#include <set>
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
-#include "grpcpp/generic/generic_stub.h"
+#include "common/transport/grpc_time.h"
+#include "common/transport/link_meter.h"
+#include "common/transport/pacer.h"
+#include "common/transport/tcp_connections.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "quantization/encoded_object.h"
+#include "worker/sync/bulk_lanes.h"
 #include "worker/sync/bulk_stream.h"
+#include "worker/sync/call_group.h"
 
 namespace causeway {
 namespace {
@@ -41,16 +46,6 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetMaxReceiveMessageSize(16 << 20);
   return grpc::CreateCustomChannel(options.address, options.credentials,
                                    arguments);
-}
-
-// How long a call waits for its connection before it fails and says why.
-constexpr absl::Duration kConnectWait = absl::Seconds(2);
-
-// gRPC notices that a connection is up only while somebody waits on its
-// channel. Our pauses between tries wait on nothing, so without this a
-// coordinator that is back would be found seconds later, by chance.
-void AwaitConnection(grpc::Channel& channel) {
-  channel.WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectWait));
 }
 
 std::string MethodName(absl::string_view method) {
@@ -83,18 +78,22 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
       : options_(options),
         control_channel_(NewChannel(options)),
-        bulk_channel_(NewChannel(options)),
         control_(v1::Coordinator::NewStub(control_channel_)),
-        bulk_(bulk_channel_) {}
+        bulk_(NewChannels(options), &calls_),
+        up_(options.now),
+        down_(options.now) {
+    pacer_.SetRate(options.uplink_bytes_per_second);
+  }
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
     AwaitConnection(*control_channel_);
-    Call call(*this, 0);
-    RETURN_IF_ERROR(call.status());
+    GroupedCall call(&calls_, Timeout(0));
     v1::JoinResponse response;
     RETURN_IF_ERROR(
         Explain(control_->Join(&call.context(), request, &response)));
+    absl::MutexLock lock(&mu_);
+    coordinator_ = PeerAddress(call.context().peer());
     return response;
   }
 
@@ -105,30 +104,48 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding) override {
-    AwaitConnection(*bulk_channel_);
-    Call call(*this, encoding.max_bytes());
-    RETURN_IF_ERROR(call.status());
-    BulkStream stream(bulk_, MethodName("Contribute"), &call.context());
+    const LinkMeter::Transfer transfer(&up_);
+    const absl::Duration timeout = Timeout(encoding.max_bytes());
+    const int count = bulk_.LanesFor(
+        encoding.max_bytes(), ChunkBytes(options_.uplink_bytes_per_second));
+    const std::unique_ptr<BulkLane> first =
+        bulk_.Open(MethodName("Contribute"), timeout);
+    BulkStream& main = first->stream();
     const bool open = !encoding.complete();
     v1::ContributeRequest request;
-    *request.mutable_header() = std::move(header);
+    *request.mutable_header() = header;
     *request.mutable_header()->mutable_object() = encoding.object();
-    if (!stream.Write(ToByteBuffer(request))) return Broken(stream.Finish());
+    request.mutable_header()->set_streams(count);
+    if (!main.Write(ToByteBuffer(request))) return Broken(main.Finish());
     // The beginning can be encoded while the answer is on its way.
     encoding.Await(kMaxChunkBytes);
-    ASSIGN_OR_RETURN(v1::ContributeResponse response, ReadVerdict(stream));
+    ASSIGN_OR_RETURN(v1::ContributeResponse response, ReadVerdict(main));
     if (response.verdict() != v1::ContributeResponse::UPLOAD) {
-      RETURN_IF_ERROR(Explain(stream.Finish()));
+      RETURN_IF_ERROR(Explain(main.Finish()));
       return response;
     }
-    if (SendChunks(stream, encoding, response.next_offset()) && open) {
+    Lanes further;
+    RETURN_IF_ERROR(SendChunks(
+        main, count - 1,
+        [&] {
+          further.push_back(OpenUploadLane(header, timeout));
+          return &further.back()->stream();
+        },
+        encoding, response.next_offset()));
+    if (open || count > 1) {
       v1::ContributeRequest trailer;
       *trailer.mutable_trailer() = encoding.object();
-      stream.Write(ToByteBuffer(trailer));
+      main.Write(ToByteBuffer(trailer));
     }
-    stream.WritesDone();
-    ASSIGN_OR_RETURN(response, ReadVerdict(stream));
-    RETURN_IF_ERROR(Explain(stream.Finish()));
+    main.WritesDone();
+    for (const auto& lane : further) lane->stream().WritesDone();
+    // They end as soon as their chunks are there; one that does not would keep
+    // the verdict from coming.
+    for (const auto& lane : further) {
+      RETURN_IF_ERROR(Explain(lane->stream().Finish()));
+    }
+    ASSIGN_OR_RETURN(response, ReadVerdict(main));
+    RETURN_IF_ERROR(Explain(main.Finish()));
     return response;
   }
 
@@ -183,47 +200,64 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   absl::Status Leave(const v1::LeaveRequest& request) override {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+    context.set_deadline(FromNow(absl::Seconds(5)));
     v1::LeaveResponse response;
     return Explain(control_->Leave(&context, request, &response));
   }
 
-  void Shutdown() override {
-    absl::MutexLock lock(&mu_);
-    shut_down_ = true;
-    for (grpc::ClientContext* context : active_) context->TryCancel();
+  void Shutdown() override { calls_.Cancel(); }
+
+  uint64_t bytes_up() const override { return up_.bytes(); }
+  uint64_t bytes_down() const override { return down_.bytes(); }
+
+  void ReportLinks(v1::IslandProgress& progress) const override {
+    v1::LinkUse& up = *progress.mutable_uplink();
+    up = up_.Use();
+    up.set_pace_bytes_per_second(options_.uplink_bytes_per_second);
+    *progress.mutable_downlink() = down_.Use();
+    std::string coordinator;
+    {
+      absl::MutexLock lock(&mu_);
+      coordinator = coordinator_;
+    }
+    absl::Duration round_trip = absl::InfiniteDuration();
+    uint64_t retransmitted = 0;
+    for (const TcpConnection& connection : OpenTcpConnections()) {
+      if (connection.peer != coordinator) continue;
+      retransmitted += connection.bytes_retransmitted;
+      round_trip = std::min(round_trip, connection.round_trip);
+    }
+    up.set_tcp_bytes_retransmitted(retransmitted);
+    if (round_trip < absl::InfiniteDuration()) {
+      progress.set_round_trip_seconds(absl::ToDoubleSeconds(round_trip));
+    }
   }
 
-  uint64_t bytes_up() const override { return bytes_up_; }
-  uint64_t bytes_down() const override { return bytes_down_; }
-
  private:
-  // A call that Shutdown can cancel, with a deadline for `bulk_bytes`.
-  class Call {
-   public:
-    Call(GrpcCoordinatorClient& client, uint64_t bulk_bytes) : client_(client) {
-      context_.set_deadline(absl::ToChronoTime(
-          absl::Now() + client.options_.call_deadline +
-          absl::Seconds(static_cast<double>(bulk_bytes) /
-                        client.options_.slowest_bytes_per_second)));
-      absl::MutexLock lock(&client_.mu_);
-      if (client_.shut_down_) {
-        status_ = absl::CancelledError("the client is shut down");
-      }
-      client_.active_.insert(&context_);
-    }
-    ~Call() {
-      absl::MutexLock lock(&client_.mu_);
-      client_.active_.erase(&context_);
-    }
-    grpc::ClientContext& context() { return context_; }
-    const absl::Status& status() const { return status_; }
+  using Lanes = std::vector<std::unique_ptr<BulkLane>>;
 
-   private:
-    GrpcCoordinatorClient& client_;
-    grpc::ClientContext context_;
-    absl::Status status_;
-  };
+  static std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
+      const GrpcCoordinatorClientOptions& options) {
+    std::vector<std::shared_ptr<grpc::Channel>> channels;
+    for (int i = 0; i < options.bulk_connections; ++i) {
+      channels.push_back(NewChannel(options));
+    }
+    return channels;
+  }
+
+  // Of a call that carries at most `bulk_bytes`.
+  absl::Duration Timeout(uint64_t bulk_bytes) const {
+    return options_.call_deadline +
+           absl::Seconds(static_cast<double>(bulk_bytes) /
+                         options_.slowest_bytes_per_second);
+  }
+
+  // Smaller where lanes take turns, so that a small object, too, uses several.
+  uint64_t ChunkBytes(double bytes_per_second) const {
+    constexpr uint64_t kStriped = 256 << 10;
+    return std::min(PacedChunkBytes(bytes_per_second),
+                    bulk_.connections() > 1 ? kStriped : kMaxChunkBytes);
+  }
 
   absl::Status Explain(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
@@ -253,52 +287,101 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     return response;
   }
 
-  // Sends the encoding from `offset` on as it becomes ready. False if the
-  // stream broke; then its Finish says why.
-  bool SendChunks(BulkStream& stream, StreamedEncoding& encoding,
-                  uint64_t offset) {
-    while (true) {
-      const absl::string_view ready = encoding.Await(offset + kMaxChunkBytes);
-      if (offset >= ready.size()) return true;
-      const Chunk chunk = CutChunk(ready, offset);
-      if (!stream.Write(ToByteBuffer(v1::ContributeRequest(),
-                                     v1::ContributeRequest::kChunkFieldNumber,
-                                     chunk, encoding.owner()))) {
-        return false;
+  // A further stream for the upload that `header` has begun.
+  std::unique_ptr<BulkLane> OpenUploadLane(const v1::ContributionHeader& header,
+                                           absl::Duration timeout) {
+    v1::ContributeRequest request;
+    v1::UploadLane& lane = *request.mutable_lane();
+    *lane.mutable_identity() = header.identity();
+    lane.set_fragment(header.fragment());
+    lane.set_base_version(header.base_version());
+    auto opened = bulk_.Open(MethodName("Contribute"), timeout);
+    opened->stream().Write(ToByteBuffer(request));
+    return opened;
+  }
+
+  // Sends the encoding from `offset` on as it becomes ready, a chunk over each
+  // stream in turn: over `main` and at most `further` others, which are opened
+  // when the first chunk is there for them.
+  absl::Status SendChunks(BulkStream& main, int further,
+                          absl::FunctionRef<BulkStream*()> open,
+                          StreamedEncoding& encoding, uint64_t offset) {
+    const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
+    std::vector<BulkStream*> streams = {&main};
+    for (int turn = 0;; turn = (turn + 1) % (further + 1)) {
+      const absl::string_view ready = encoding.Await(offset + chunk_bytes);
+      if (offset >= ready.size()) return absl::OkStatus();
+      const Chunk chunk = CutChunk(ready, offset, chunk_bytes);
+      Pace(chunk.size());
+      if (turn == static_cast<int>(streams.size())) streams.push_back(open());
+      if (!streams[turn]->Write(ToByteBuffer(
+              v1::ContributeRequest(), v1::ContributeRequest::kChunkFieldNumber,
+              chunk, encoding.owner()))) {
+        return Broken(streams[turn]->Finish());
       }
+      up_.Add(chunk.size(), /*again=*/offset < encoding.sent());
       offset += chunk.size();
-      bytes_up_ += chunk.size();
+      encoding.set_sent(std::max(encoding.sent(), offset));
     }
   }
 
+  // Waits until so many bytes may be sent.
+  void Pace(uint64_t bytes) {
+    const absl::Time now = options_.now();
+    const absl::Duration wait = pacer_.Take(now, bytes) - now;
+    if (wait <= absl::ZeroDuration()) return;
+    up_.AddPaced(wait);
+    calls_.Sleep(wait);
+  }
+
   // One try of a download of at most `max_bytes` into `bytes`, which `describe`
-  // makes room in when the first response has come.
+  // makes room in when the first response has come. `request.offset` is what
+  // has come so far.
   template <typename Response, typename Request>
   absl::Status Download(
-      absl::string_view method, const Request& request, uint64_t max_bytes,
+      absl::string_view method, Request request, uint64_t max_bytes,
       IncomingBytes& bytes,
       absl::FunctionRef<absl::Status(const Response&)> describe,
       absl::FunctionRef<absl::Status()> progress) {
-    AwaitConnection(*bulk_channel_);
-    Call call(*this, max_bytes);
-    RETURN_IF_ERROR(call.status());
-    BulkStream stream(bulk_, MethodName(method), &call.context());
-    stream.Write(ToByteBuffer(request));
-    stream.WritesDone();
-    grpc::ByteBuffer message;
+    const LinkMeter::Transfer transfer(&down_);
+    const double pace = options_.downlink_bytes_per_second;
+    const int count = bulk_.LanesFor(
+        max_bytes - std::min(max_bytes, request.offset()), ChunkBytes(pace));
+    v1::StreamOptions& stream = *request.mutable_stream();
+    stream.set_count(count);
+    stream.set_chunk_bytes(static_cast<uint32_t>(ChunkBytes(pace)));
+    stream.set_pace_bytes_per_second(pace);
+    Lanes lanes;
+    for (int i = 0; i < count; ++i) {
+      stream.set_index(i);
+      lanes.push_back(bulk_.Open(MethodName(method), Timeout(max_bytes)));
+      lanes[i]->stream().Write(ToByteBuffer(request));
+      lanes[i]->stream().WritesDone();
+    }
+    // The next chunk comes over the next lane, until one has no more.
     Response response;
-    Chunk chunk;
-    while (stream.Read(&message)) {
-      ASSIGN_OR_RETURN(const bool has_chunk,
-                       ParseByteBuffer(message, Response::kChunkFieldNumber,
-                                       response, chunk));
-      if (response.has_head()) RETURN_IF_ERROR(describe(response));
-      if (!has_chunk) continue;
+    for (size_t turn = 0;; ++turn) {
+      BulkStream& from = lanes[turn % count]->stream();
+      bool has_chunk = false;
+      grpc::ByteBuffer message;
+      Chunk chunk;
+      while (!has_chunk && from.Read(&message)) {
+        ASSIGN_OR_RETURN(has_chunk,
+                         ParseByteBuffer(message, Response::kChunkFieldNumber,
+                                         response, chunk));
+        // Each lane describes the object; one will do.
+        if (response.has_head() && turn == 0) {
+          RETURN_IF_ERROR(describe(response));
+        }
+      }
+      if (!has_chunk) break;
       RETURN_IF_ERROR(bytes.Add(chunk));
-      bytes_down_ += chunk.size();
+      down_.Add(chunk.size());
       RETURN_IF_ERROR(progress());
     }
-    RETURN_IF_ERROR(Explain(stream.Finish()));
+    for (const std::unique_ptr<BulkLane>& lane : lanes) {
+      RETURN_IF_ERROR(Explain(lane->stream().Finish()));
+    }
     return bytes.received().size() < bytes.size() ? Incomplete()
                                                   : absl::OkStatus();
   }
@@ -318,14 +401,16 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   const GrpcCoordinatorClientOptions options_;
   const std::shared_ptr<grpc::Channel> control_channel_;
-  const std::shared_ptr<grpc::Channel> bulk_channel_;
   const std::unique_ptr<v1::Coordinator::Stub> control_;
-  grpc::GenericStub bulk_;
-  std::atomic<uint64_t> bytes_up_ = 0;
-  std::atomic<uint64_t> bytes_down_ = 0;
-  absl::Mutex mu_;
-  bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mu_);
+  CallGroup calls_;
+  BulkLanes bulk_;
+  Pacer pacer_;
+  LinkMeter up_;
+  LinkMeter down_;
+
+  mutable absl::Mutex mu_;
+  // The other end of the connections; empty before the join.
+  std::string coordinator_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

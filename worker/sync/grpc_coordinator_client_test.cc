@@ -4,6 +4,7 @@
 // The client against a real coordinator over loopback.
 #include "worker/sync/grpc_coordinator_client.h"
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,9 +59,29 @@ class GrpcCoordinatorClientTest : public testing::Test {
                                           server_credentials));
     ASSERT_OK_AND_ASSIGN(const auto client_credentials,
                          MakeChannelCredentials(client_files, absl::Now()));
-    client_ = NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port()),
-         .credentials = client_credentials});
+    client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
+    client_options_.credentials = client_credentials;
+    client_ = NewGrpcCoordinatorClient(client_options_);
+  }
+  void Stripe(int bulk_connections) {
+    client_options_.bulk_connections = bulk_connections;
+    client_ = NewGrpcCoordinatorClient(client_options_);
+  }
+
+  // The committed values, by way of the client.
+  std::vector<float> FetchAll(uint64_t version) {
+    v1::FetchParametersRequest request;
+    *request.mutable_identity() = identity_;
+    request.set_version(version);
+    ParametersDownload download;
+    EXPECT_OK(client_->FetchParameters(request, anchor_.size() * sizeof(float),
+                                       download));
+    std::vector<float> values(anchor_.size());
+    if (download.bytes.received().size() == values.size() * sizeof(float)) {
+      std::memcpy(values.data(), download.bytes.received().data(),
+                  values.size() * sizeof(float));
+    }
+    return values;
   }
 
   StreamedEncoding Encoding() const {
@@ -81,6 +102,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
   std::vector<float> anchor_;
   TestContribution contribution_;
   std::unique_ptr<CoordinatorServer> server_;
+  GrpcCoordinatorClientOptions client_options_;
   std::unique_ptr<CoordinatorClient> client_;
 };
 
@@ -186,6 +208,90 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   EXPECT_EQ(
       parameters.bytes.received(),
       absl::string_view(reinterpret_cast<const char*>(stored.data()), bytes));
+}
+
+TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
+  for (const int connections : {2, 3, 64}) {
+    SCOPED_TRACE(connections);
+    Stripe(connections);
+    const uint64_t version = driver_.Head(0).version();
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         driver_.Fetch(identity_, 0, version));
+    EXPECT_EQ(FetchAll(version), anchor);
+    const uint64_t before = client_->bytes_down();
+
+    StreamedEncoding encoding = Encoding();
+    v1::ContributionHeader header = contribution_.header;
+    header.set_base_version(version);
+    // Sent while it is encoded, and with the whole description known.
+    if (connections == 3) encoding.Await(encoding.max_bytes());
+    ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                         client_->Contribute(header, encoding));
+    EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+    EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
+    ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
+
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = identity_;
+    request.set_from_version(version);
+    request.set_contribution_digest(encoding.object().digest());
+    UpdateDownload download;
+    // The first try ends in the middle, by us; the next goes on from there.
+    int pieces = 0;
+    const auto enough = [&]() -> absl::Status {
+      return ++pieces < 4 ? absl::OkStatus() : absl::UnavailableError("enough");
+    };
+    const uint64_t bytes = anchor_.size() * sizeof(float);
+    EXPECT_THAT(client_->FetchUpdate(request, bytes, download, enough),
+                StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
+    EXPECT_OK(client_->FetchUpdate(request, bytes, download,
+                                   [] { return absl::OkStatus(); }));
+    EXPECT_TRUE(download.includes_island);
+    EXPECT_EQ(client_->bytes_down() - before, bytes);
+  }
+}
+
+TEST_F(GrpcCoordinatorClientTest, StripedUploadsGoOnWhereTheyBrokeOff) {
+  v1::ContributionHeader open = contribution_.header;
+  *open.mutable_object() = DescribeOpen({}, anchor_.size());
+  ASSERT_OK(driver_.engine().Offer(open));
+  const Chunk first = CutChunk(contribution_.bytes, 0, 100'000);
+  ASSERT_OK(driver_.engine().Append(KeyOf(open), first));
+
+  Stripe(4);
+  StreamedEncoding encoding = Encoding();
+  encoding.set_sent(300'000);
+  encoding.Await(encoding.max_bytes());
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute(contribution_.header, encoding));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
+  v1::IslandProgress progress;
+  client_->ReportLinks(progress);
+  // The chunk that the sent part ends in counts as a whole.
+  EXPECT_EQ(progress.uplink().bytes_sent_again(), 256u << 10);
+  EXPECT_GT(progress.uplink().bytes_per_second(), 0);
+  EXPECT_GT(progress.uplink().busy_seconds(), 0);
+}
+
+TEST_F(GrpcCoordinatorClientTest, KeepsToItsRateBothWays) {
+  client_options_.uplink_bytes_per_second = 20e6;
+  client_options_.downlink_bytes_per_second = 20e6;
+  Stripe(2);
+  const double seconds = static_cast<double>(contribution_.bytes.size()) / 20e6;
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(FetchAll(0), anchor_);
+  const absl::Time fetched = absl::Now();
+  StreamedEncoding encoding = Encoding();
+  EXPECT_EQ(ContributeAll(encoding).verdict(),
+            v1::ContributeResponse::ACCEPTED);
+  // All but the first burst and the last chunk had to wait.
+  EXPECT_GT(fetched - start, absl::Seconds(seconds - 0.05));
+  EXPECT_GT(absl::Now() - fetched, absl::Seconds(seconds - 0.05));
+  v1::IslandProgress progress;
+  client_->ReportLinks(progress);
+  EXPECT_EQ(progress.uplink().pace_bytes_per_second(), 20e6);
+  EXPECT_GT(progress.uplink().paced_seconds(), 0);
 }
 
 TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {

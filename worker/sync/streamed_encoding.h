@@ -50,6 +50,10 @@ class StreamedEncoding {
 
   std::shared_ptr<const void> owner() const { return buffer_; }
 
+  // For the sender's own use: how far the bytes have been sent once.
+  uint64_t sent() const { return sent_; }
+  void set_sent(uint64_t end) { sent_ = end; }
+
   // Once it is complete, with feedback: the error to set when what was encoded
   // has been merged. Can be taken once.
   std::vector<float> TakeError() { return std::move(values_); }
@@ -67,6 +71,7 @@ class StreamedEncoding {
   // Null once all is encoded.
   std::unique_ptr<Encoder> encoder_;
   uint64_t ready_ = 0;
+  uint64_t sent_ = 0;
   // Of the first ready_ bytes.
   Digest128Stream digest_;
 };

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Measures one direction of a link while transfers, perhaps several at once, go
+// over it:
+//
+//   LinkMeter meter(now);
+//   {
+//     LinkMeter::Transfer transfer(&meter);
+//     meter.Add(chunk.size());  // for each chunk
+//   }
+//   meter.Use();
+#ifndef COMMON_TRANSPORT_LINK_METER_H_
+#define COMMON_TRANSPORT_LINK_METER_H_
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "proto/coordinator.pb.h"
+
+namespace causeway {
+
+// Thread-safe.
+class LinkMeter {
+ public:
+  // Time with transfers under way over which the rate is measured.
+  static constexpr absl::Duration kWindow = absl::Seconds(10);
+
+  explicit LinkMeter(Clock now) : now_(std::move(now)) {}
+
+  // A transfer that is under way for as long as this lives.
+  class Transfer {
+   public:
+    explicit Transfer(LinkMeter* meter) : meter_(meter) { meter_->Begin(); }
+    ~Transfer() { meter_->End(); }
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+
+   private:
+    LinkMeter* const meter_;
+  };
+
+  // Encoded bytes of a chunk; `again` if they were sent before.
+  void Add(uint64_t bytes, bool again = false);
+  // Pacing holds a chunk back for so long.
+  void AddPaced(absl::Duration wait);
+
+  // All bytes that were added.
+  uint64_t bytes() const;
+
+  // As of now. What the meter does not know (the pace's rate, TCP's
+  // retransmissions) is left out.
+  v1::LinkUse Use() const;
+
+ private:
+  // A point of the curve of bytes over busy time.
+  struct Point {
+    absl::Duration busy;
+    uint64_t bytes = 0;
+  };
+
+  void Begin();
+  void End();
+  absl::Duration BusyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Clock now_;
+
+  mutable absl::Mutex mu_;
+  int under_way_ ABSL_GUARDED_BY(mu_) = 0;
+  // Since when there is a transfer, if there is one, and the time before.
+  absl::Time busy_since_ ABSL_GUARDED_BY(mu_);
+  absl::Duration busy_ ABSL_GUARDED_BY(mu_);
+  absl::Duration paced_ ABSL_GUARDED_BY(mu_);
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of the last kWindow of busy time, at most one in a hundredth of it.
+  std::deque<Point> points_ ABSL_GUARDED_BY(mu_) = {Point()};
+};
+
+}  // namespace causeway
+
+#endif  // COMMON_TRANSPORT_LINK_METER_H_

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/tcp_connections.h"
+
+#include <arpa/inet.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace causeway {
+namespace {
+
+std::string AddressText(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN];
+  if (address.ss_family == AF_INET) {
+    sockaddr_in in;
+    std::memcpy(&in, &address, sizeof(in));
+    inet_ntop(AF_INET, &in.sin_addr, text, sizeof(text));
+    return absl::StrCat(text, ":", ntohs(in.sin_port));
+  }
+  sockaddr_in6 in6;
+  std::memcpy(&in6, &address, sizeof(in6));
+  const uint16_t port = ntohs(in6.sin6_port);
+  if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
+    inet_ntop(AF_INET, &in6.sin6_addr.s6_addr[12], text, sizeof(text));
+    return absl::StrCat(text, ":", port);
+  }
+  inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text));
+  return absl::StrCat("[", text, "]:", port);
+}
+
+// If `file` is an established TCP connection. It may have been closed, and its
+// number given to another file, since it was seen: then it is asked the same.
+std::optional<TcpConnection> AskFile(int file) {
+  sockaddr_storage address = {};
+  socklen_t address_size = sizeof(address);
+  if (getpeername(file, reinterpret_cast<sockaddr*>(&address), &address_size) !=
+          0 ||
+      (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
+    return std::nullopt;
+  }
+  // An older kernel fills less of it.
+  tcp_info info = {};
+  socklen_t info_size = sizeof(info);
+  if (getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0 ||
+      info_size < offsetof(tcp_info, tcpi_rttvar)) {
+    return std::nullopt;
+  }
+  return TcpConnection{.peer = AddressText(address),
+                       .bytes_retransmitted = info.tcpi_bytes_retrans,
+                       .round_trip = absl::Microseconds(info.tcpi_rtt)};
+}
+
+}  // namespace
+
+std::vector<TcpConnection> OpenTcpConnections() {
+  std::vector<TcpConnection> connections;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+       !error && entry != end; entry.increment(error)) {
+    int file;
+    if (!absl::SimpleAtoi(entry->path().filename().string(), &file)) continue;
+    if (std::optional<TcpConnection> connection = AskFile(file)) {
+      connections.push_back(*std::move(connection));
+    }
+  }
+  return connections;
+}
+
+std::string PeerAddress(absl::string_view grpc_peer) {
+  if (!absl::ConsumePrefix(&grpc_peer, "ipv4:") &&
+      !absl::ConsumePrefix(&grpc_peer, "ipv6:")) {
+    return "";
+  }
+  return absl::StrReplaceAll(grpc_peer, {{"%5B", "["}, {"%5D", "]"}});
+}
+
+}  // namespace causeway

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/tcp_connections.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::Contains;
+using testing::Field;
+using testing::Not;
+
+// A connection over loopback: both ends, and the port that was connected to.
+class TcpConnectionsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(bind(listener, generic, size), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+    ASSERT_EQ(getsockname(listener, generic, &size), 0);
+    near_ = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(connect(near_, generic, size), 0);
+    far_ = accept(listener, nullptr, nullptr);
+    ASSERT_GE(far_, 0);
+    close(listener);
+    peer_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  }
+  void TearDown() override {
+    close(near_);
+    close(far_);
+  }
+
+  int near_ = -1;
+  int far_ = -1;
+  std::string peer_;
+};
+
+TEST_F(TcpConnectionsTest, FindsAConnectionUntilItIsClosed) {
+  EXPECT_THAT(OpenTcpConnections(),
+              Contains(Field(&TcpConnection::peer, peer_)));
+  close(near_);
+  EXPECT_THAT(OpenTcpConnections(),
+              Not(Contains(Field(&TcpConnection::peer, peer_))));
+}
+
+TEST_F(TcpConnectionsTest, MeasuresTheRoundTrip) {
+  // Answered, so that there is something to measure.
+  char byte = 1;
+  for (const auto& [from, to] : {std::pair(near_, far_), {far_, near_}}) {
+    ASSERT_EQ(send(from, &byte, 1, 0), 1);
+    ASSERT_EQ(recv(to, &byte, 1, 0), 1);
+  }
+  for (const TcpConnection& connection : OpenTcpConnections()) {
+    if (connection.peer != peer_) continue;
+    EXPECT_GT(connection.round_trip, absl::ZeroDuration());
+    EXPECT_LT(connection.round_trip, absl::Seconds(5));
+    EXPECT_EQ(connection.bytes_retransmitted, 0u);
+  }
+}
+
+TEST(PeerAddressTest, ReadsWhatGrpcWrites) {
+  EXPECT_EQ(PeerAddress("ipv4:10.77.0.2:40312"), "10.77.0.2:40312");
+  EXPECT_EQ(PeerAddress("ipv6:%5B::1%5D:7070"), "[::1]:7070");
+  EXPECT_EQ(PeerAddress("ipv6:[fe80::2]:7070"), "[fe80::2]:7070");
+  EXPECT_EQ(PeerAddress("unix:/run/causeway"), "");
+  EXPECT_EQ(PeerAddress(""), "");
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server's side of one stream of a download: stored bytes, from an offset
+// on, in chunks, paced.
+#ifndef SERVER_DOWNLOAD_REACTOR_H_
+#define SERVER_DOWNLOAD_REACTOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/message_lite.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/coordinator.pb.h"
+#include "server/engine.h"
+#include "server/island_links.h"
+
+namespace causeway {
+
+struct Download {
+  // The first response, without a chunk; the others are of the same type, with
+  // a chunk (v1::Chunk, in `chunk_field`) and nothing else.
+  std::unique_ptr<google::protobuf::MessageLite> description;
+  int chunk_field = 0;
+  // What is stored; `owner` keeps it alive.
+  absl::string_view bytes;
+  std::shared_ptr<const void> owner;
+  // Where the island goes on from.
+  uint64_t offset = 0;
+  v1::StreamOptions stream;
+  std::shared_ptr<IslandLink> link;
+};
+
+// INVALID_ARGUMENT says what in a request for `size` stored bytes is out of
+// range.
+absl::Status CheckDownload(uint64_t size, uint64_t offset,
+                           const v1::StreamOptions& stream);
+
+// Sends a checked download, or ends with the error. Deletes itself when the
+// stream is done.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* NewDownloadReactor(
+    Engine* engine, absl::StatusOr<Download> download);
+
+}  // namespace causeway
+
+#endif  // SERVER_DOWNLOAD_REACTOR_H_

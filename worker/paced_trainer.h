@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trainer whose steps take a simulated time: it waits after each real step
+// until that time is over. So a small model stands for a large one where only
+// the ratio of step time to transfer time counts, as in experiments on slow
+// links (tests/wan), and islands on one machine do not take processors from one
+// another. Parameters are those of the trainer inside.
+#ifndef WORKER_PACED_TRAINER_H_
+#define WORKER_PACED_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "worker/inner_trainer.h"
+
+namespace causeway {
+
+class PacedTrainer : public InnerTrainer {
+ public:
+  // A step that takes longer than `step_time` is not made up for by later ones.
+  // `sleep` waits for so long.
+  PacedTrainer(std::unique_ptr<InnerTrainer> trainer, absl::Duration step_time,
+               Clock now, std::function<void(absl::Duration)> sleep)
+      : trainer_(std::move(trainer)),
+        step_time_(step_time),
+        now_(std::move(now)),
+        sleep_(std::move(sleep)) {}
+
+  absl::Span<float> parameters() override { return trainer_->parameters(); }
+  void ParametersChanged() override { trainer_->ParametersChanged(); }
+
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    const absl::Time end = now_() + step_time_;
+    absl::StatusOr<InnerStepResult> result = trainer_->Step(run_step);
+    if (const absl::Duration left = end - now_(); left > absl::ZeroDuration()) {
+      sleep_(left);
+    }
+    return result;
+  }
+
+ private:
+  const std::unique_ptr<InnerTrainer> trainer_;
+  const absl::Duration step_time_;
+  const Clock now_;
+  const std::function<void(absl::Duration)> sleep_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_PACED_TRAINER_H_

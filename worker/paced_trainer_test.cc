@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/paced_trainer.h"
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+// A trainer whose steps take as long as the test says.
+class TimedTrainer : public InnerTrainer {
+ public:
+  TimedTrainer(absl::Time* now, const absl::Duration* step_time)
+      : now_(now), step_time_(step_time) {}
+  absl::Span<float> parameters() override { return absl::MakeSpan(values_); }
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    *now_ += *step_time_;
+    return InnerStepResult{.loss = static_cast<double>(run_step)};
+  }
+
+ private:
+  absl::Time* const now_;
+  const absl::Duration* const step_time_;
+  std::vector<float> values_ = {1, 2};
+};
+
+TEST(PacedTrainerTest, AStepLastsAtLeastTheSimulatedTime) {
+  absl::Time now = absl::UnixEpoch();
+  absl::Duration real = absl::Milliseconds(3);
+  PacedTrainer trainer(
+      std::make_unique<TimedTrainer>(&now, &real), absl::Milliseconds(10),
+      [&] { return now; }, [&](absl::Duration time) { now += time; });
+  ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer.Step(7));
+  EXPECT_EQ(result.loss, 7);
+  EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(10));
+  // A slow step, and what the outer loop does in between, shorten none.
+  real = absl::Milliseconds(25);
+  EXPECT_OK(trainer.Step(8));
+  EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(35));
+  now += absl::Milliseconds(100);
+  real = absl::Milliseconds(1);
+  EXPECT_OK(trainer.Step(9));
+  EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(145));
+  EXPECT_EQ(trainer.parameters()[1], 2);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls that can be cancelled together, with their deadlines.
+//
+//   CallGroup group;
+//   GroupedCall call(&group, timeout);
+//   stub.Join(&call.context(), request, &response);
+//   group.Cancel();  // from any thread: this call and all later ones
+#ifndef WORKER_SYNC_CALL_GROUP_H_
+#define WORKER_SYNC_CALL_GROUP_H_
+
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/transport/grpc_time.h"
+#include "grpcpp/client_context.h"
+
+namespace causeway {
+
+// Thread-safe.
+class CallGroup {
+ public:
+  void Cancel() {
+    absl::MutexLock lock(&mu_);
+    cancelled_ = true;
+    for (grpc::ClientContext* context : active_) context->TryCancel();
+  }
+
+  // Waits for so long, or until the group is cancelled.
+  void Sleep(absl::Duration duration) {
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(&cancelled_), duration);
+  }
+
+ private:
+  friend class GroupedCall;
+
+  absl::Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mu_);
+};
+
+// The context of one call; fails at once if the group was cancelled.
+class GroupedCall {
+ public:
+  // `timeout` from now. `group` outlives the call.
+  GroupedCall(CallGroup* group, absl::Duration timeout) : group_(group) {
+    context_.set_deadline(FromNow(timeout));
+    absl::MutexLock lock(&group->mu_);
+    if (group->cancelled_) context_.TryCancel();
+    group->active_.insert(&context_);
+  }
+  ~GroupedCall() {
+    absl::MutexLock lock(&group_->mu_);
+    group_->active_.erase(&context_);
+  }
+  GroupedCall(const GroupedCall&) = delete;
+  GroupedCall& operator=(const GroupedCall&) = delete;
+
+  grpc::ClientContext& context() { return context_; }
+
+ private:
+  CallGroup* const group_;
+  grpc::ClientContext context_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_CALL_GROUP_H_
