@@ -11,8 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_format.h"
+#include "cli/plan/peak_meter.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -62,69 +61,6 @@ std::vector<Point> MakePoints(const Simulation& simulation) {
         return std::tie(a.position, a.kind) < std::tie(b.position, b.kind);
       });
   return points;
-}
-
-// The most bits in any second, counted from 0.
-class PeakMeter {
- public:
-  // `bits`, evenly from `begin` to `end`. Times do not fall from call to call.
-  void Add(double begin, double end, double bits) {
-    if (std::floor(begin) > second_) StartSecond(std::floor(begin));
-    if (const double ended = std::floor(end) - second_; ended > 0) {
-      const double rate = bits / (end - begin);
-      Count(rate * (second_ + 1 - begin));
-      if (ended > 1) peak_ = std::max(peak_, rate);
-      StartSecond(std::floor(end));
-      bits = rate * (end - second_);
-    }
-    Count(bits);
-  }
-
-  double peak() const { return peak_; }
-
- private:
-  void StartSecond(double second) {
-    second_ = second;
-    bits_ = 0;
-  }
-
-  void Count(double bits) {
-    bits_ += bits;
-    peak_ = std::max(peak_, bits_);
-  }
-
-  // When the second that is being counted began, and what it has so far.
-  double second_ = 0;
-  double bits_ = 0;
-  double peak_ = 0;
-};
-
-PeriodTimes TimesOf(const Simulation& simulation) {
-  double up_bits = 0;
-  double down_bits = 0;
-  PeriodTimes times;
-  for (const Exchange& exchange : simulation.exchanges) {
-    up_bits += exchange.up_bits;
-    down_bits += exchange.down_bits;
-    times.merge += exchange.merge_seconds;
-  }
-  for (const SimulatedIsland& island : simulation.islands) {
-    times.training =
-        std::max(times.training, simulation.period_steps * island.step_seconds);
-    times.uplink = std::max(times.uplink, up_bits / island.link.up);
-    times.downlink = std::max(times.downlink, down_bits / island.link.down);
-    times.coordinator_in += up_bits / simulation.coordinator.up;
-    times.coordinator_out += down_bits / simulation.coordinator.down;
-  }
-  return times;
-}
-
-// What is busiest sets the pace of all, unless nothing binds them together.
-double LongRunPeriod(const Simulation& simulation) {
-  if (simulation.exchanges.empty()) return 0;
-  const PeriodTimes times = TimesOf(simulation);
-  return std::max({times.training, times.uplink, times.downlink,
-                   times.coordinator_in, times.coordinator_out, times.merge});
 }
 
 class Simulator {
@@ -401,53 +337,10 @@ class Simulator {
   PeakMeter coordinator_meters_[2];
 };
 
-absl::Status CheckPositive(double value, const char* what) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s is %g; it must be above 0", what, value));
-}
-
-absl::Status CheckNotNegative(double value, const char* what) {
-  if (value >= 0 && value < kUnlimited) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s is %g; it must be finite and at least 0", what, value));
-}
-
-absl::Status CheckLink(const LinkRates& link) {
-  RETURN_IF_ERROR(CheckPositive(link.up, "the rate of an uplink"));
-  return CheckPositive(link.down, "the rate of a downlink");
-}
-
-absl::Status Check(const Simulation& simulation) {
-  RETURN_IF_ERROR(CheckPositive(simulation.period_steps, "the period"));
-  if (simulation.islands.empty()) {
-    return absl::InvalidArgumentError("there are no islands");
-  }
-  RETURN_IF_ERROR(CheckLink(simulation.coordinator));
-  for (const SimulatedIsland& island : simulation.islands) {
-    RETURN_IF_ERROR(
-        CheckPositive(island.step_seconds, "the time of an inner step"));
-    RETURN_IF_ERROR(
-        CheckNotNegative(island.step_seconds, "the time of an inner step"));
-    RETURN_IF_ERROR(CheckLink(island.link));
-    RETURN_IF_ERROR(
-        CheckNotNegative(island.round_trip_seconds, "a round trip"));
-  }
-  for (const Exchange& exchange : simulation.exchanges) {
-    RETURN_IF_ERROR(CheckNotNegative(exchange.ready_at, "ready_at"));
-    RETURN_IF_ERROR(CheckNotNegative(exchange.needed_at - exchange.ready_at,
-                                     "needed_at - ready_at"));
-    RETURN_IF_ERROR(CheckNotNegative(exchange.up_bits, "up_bits"));
-    RETURN_IF_ERROR(CheckNotNegative(exchange.down_bits, "down_bits"));
-    RETURN_IF_ERROR(CheckNotNegative(exchange.merge_seconds, "merge_seconds"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<SimulatedRun> Simulate(const Simulation& simulation) {
-  RETURN_IF_ERROR(Check(simulation));
+  RETURN_IF_ERROR(CheckSimulation(simulation));
   return Simulator(simulation).Run();
 }
 

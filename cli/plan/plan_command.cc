@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
+#include "cli/plan/comparison_report.h"
 #include "cli/plan/plan_report.h"
 #include "cli/plan/plan_settings.h"
 #include "cli/plan/published_table.h"
@@ -77,8 +78,8 @@ absl::Status RunCompare(const PlanFlags& flags,
   ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
   PrintComparison(assumptions, prediction, measured, out);
   if (flags.settings.up_mbit.empty()) {
-    out << "A status does not tell what links carry: they are taken as "
-           "unlimited. Give\n--up_mbit, --down_mbit and --rtt_ms.\n";
+    out << "Links are taken to carry what their transfers reached; --up_mbit, "
+           "--down_mbit and\n--rtt_ms say better.\n";
   }
   return WriteJson(flags.json,
                    ComparisonJson(assumptions, prediction, measured));

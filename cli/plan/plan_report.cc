@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cli/human.h"
+#include "cli/plan/percent.h"
 #include "cli/table.h"
 #include "nlohmann/json.hpp"
 
@@ -22,12 +23,6 @@ namespace {
 using nlohmann::json;
 
 constexpr auto kRight = Table::kRight;
-
-std::string Percent(double share) {
-  // 99.99 % is not all of it.
-  const double percent = std::floor(share * 10000 + 1e-6) / 100;
-  return absl::StrFormat("%.2f %%", percent);
-}
 
 std::string Megabits(double bits_per_second) {
   if (bits_per_second == kUnlimited) return "unlimited";
@@ -40,11 +35,18 @@ std::string Seconds(double seconds) {
   return HumanDuration(absl::Seconds(seconds));
 }
 
-std::string FormatName(v1::Format format) { return v1::Format_Name(format); }
+// ECQ with the rate that it is set to.
+std::string FormatName(const v1::SynchronizationConfig& sync,
+                       v1::Format format) {
+  const std::string name = v1::Format_Name(format);
+  return format == v1::ECQ && sync.ecq_bits() > 0
+             ? absl::StrFormat("%s %.3g", name, sync.ecq_bits())
+             : name;
+}
 
 std::string Formats(const v1::SynchronizationConfig& sync) {
-  const std::string up = FormatName(sync.uplink_format());
-  const std::string down = FormatName(sync.downlink_format());
+  const std::string up = FormatName(sync, sync.uplink_format());
+  const std::string down = FormatName(sync, sync.downlink_format());
   return up == down ? absl::StrCat(up, " both ways")
                     : absl::StrCat(up, " up, ", down, " down");
 }
@@ -127,12 +129,14 @@ json LinkJson(const LinkRates& link, const TrafficBothWays& traffic) {
 }
 
 json SynchronizationJson(const v1::SynchronizationConfig& sync) {
-  return {{"inner_steps_per_round", sync.inner_steps_per_round()},
-          {"fragments", sync.fragments()},
-          {"overlap_steps", sync.overlap_steps()},
-          {"max_overlap_steps", sync.max_overlap_steps()},
-          {"uplink_format", FormatName(sync.uplink_format())},
-          {"downlink_format", FormatName(sync.downlink_format())}};
+  json result = {{"inner_steps_per_round", sync.inner_steps_per_round()},
+                 {"fragments", sync.fragments()},
+                 {"overlap_steps", sync.overlap_steps()},
+                 {"max_overlap_steps", sync.max_overlap_steps()},
+                 {"uplink_format", v1::Format_Name(sync.uplink_format())},
+                 {"downlink_format", v1::Format_Name(sync.downlink_format())}};
+  if (sync.ecq_bits() > 0) result["ecq_bits"] = sync.ecq_bits();
+  return result;
 }
 
 json RoundJson(const PeriodTimes& round) {
@@ -160,47 +164,6 @@ int64_t CellsWithin(absl::Span<const PublishedCell> cells, int grid_steps) {
                        [&](const PublishedCell& cell) {
                          return std::abs(cell.grid_steps) <= grid_steps;
                        });
-}
-
-// A quantity of a run that was predicted and measured.
-struct ComparedQuantity {
-  std::string subject;
-  // For people, and for programs.
-  const char* name;
-  const char* key;
-  std::string (*text)(double);
-  double predicted = 0;
-  double measured = 0;
-};
-
-std::vector<ComparedQuantity> Compare(const RunAssumptions& assumptions,
-                                      const RunPrediction& prediction,
-                                      const MeasuredRun& measured) {
-  const double round_steps =
-      assumptions.config.synchronization().inner_steps_per_round();
-  std::vector<ComparedQuantity> quantities;
-  for (size_t i = 0; i < measured.islands.size(); ++i) {
-    const MeasuredIsland& island = measured.islands[i];
-    const auto add = [&](const char* name, const char* key,
-                         std::string (*text)(double), double predicted,
-                         double value) {
-      quantities.push_back({island.name, name, key, text, predicted, value});
-    };
-    add("utilization", "compute_utilization", Percent,
-        prediction.simulated.islands[i].utilization, island.utilization());
-    add("sent per step", "up_bytes_per_step", HumanBytes,
-        prediction.up_bytes_per_round / round_steps,
-        island.up_bytes / island.steps);
-    add("received per step", "down_bytes_per_step", HumanBytes,
-        prediction.down_bytes_per_round / round_steps,
-        island.down_bytes / island.steps);
-    add("memory", "memory_bytes", HumanBytes, prediction.island_bytes,
-        island.memory_bytes);
-  }
-  quantities.push_back({"coordinator", "memory", "memory_bytes", HumanBytes,
-                        prediction.coordinator_bytes,
-                        measured.coordinator_bytes});
-  return quantities;
 }
 
 }  // namespace
@@ -293,7 +256,7 @@ void PrintSettings(double utilization, const FoundSettings& found,
     table.AddRow({absl::StrCat(sync.inner_steps_per_round()),
                   absl::StrCat(sync.fragments()),
                   absl::StrCat(sync.overlap_steps()),
-                  FormatName(sync.uplink_format()),
+                  FormatName(sync, sync.uplink_format()),
                   Percent(simulated.utilization), Megabits(up.mean),
                   Megabits(up.peak), Megabits(simulated.coordinator.up.mean),
                   Megabits(simulated.coordinator.up.peak),
@@ -365,42 +328,6 @@ json PublishedTableJson(absl::Span<const PublishedCell> cells) {
           {"cells_exact", CellsWithin(cells, 0)},
           {"cells_within_one", CellsWithin(cells, 1)},
           {"table", table}};
-}
-
-void PrintComparison(const RunAssumptions& assumptions,
-                     const RunPrediction& prediction,
-                     const MeasuredRun& measured, std::ostream& out) {
-  Table table({{"OF"},
-               {"QUANTITY"},
-               {"PREDICTED", kRight},
-               {"MEASURED", kRight},
-               {"RATIO", kRight}});
-  for (const ComparedQuantity& quantity :
-       Compare(assumptions, prediction, measured)) {
-    table.AddRow(
-        {quantity.subject, quantity.name, quantity.text(quantity.predicted),
-         quantity.text(quantity.measured),
-         absl::StrFormat("%.3f", quantity.measured / quantity.predicted)});
-  }
-  table.Print(out);
-  out << "\nStep times and outer steps are as measured. Predicted memory is "
-         "without\nactivations and the program itself. Measured traffic is up "
-         "to the last heartbeat,\nwhich misses the end of what an island that "
-         "has left moved, and has parameters\nthat were fetched. A status does "
-         "not tell peaks.\n";
-}
-
-json ComparisonJson(const RunAssumptions& assumptions,
-                    const RunPrediction& prediction,
-                    const MeasuredRun& measured) {
-  json result = {{"prediction", PredictionJson(assumptions, prediction)},
-                 {"compared", json::object()}};
-  for (const ComparedQuantity& quantity :
-       Compare(assumptions, prediction, measured)) {
-    result["compared"][quantity.subject][quantity.key] = {
-        {"predicted", quantity.predicted}, {"measured", quantity.measured}};
-  }
-  return result;
 }
 
 }  // namespace causeway

@@ -13,7 +13,6 @@
 
 #include "absl/types/span.h"
 #include "cli/plan/published_table.h"
-#include "cli/plan/run_comparison.h"
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
 #include "nlohmann/json_fwd.hpp"
@@ -36,14 +35,6 @@ nlohmann::json SettingsJson(double utilization, const FoundSettings& found);
 void PrintPublishedTable(absl::Span<const PublishedCell> cells,
                          std::ostream& out);
 nlohmann::json PublishedTableJson(absl::Span<const PublishedCell> cells);
-
-// `prediction` is of the islands of `measured`, in their order.
-void PrintComparison(const RunAssumptions& assumptions,
-                     const RunPrediction& prediction,
-                     const MeasuredRun& measured, std::ostream& out);
-nlohmann::json ComparisonJson(const RunAssumptions& assumptions,
-                              const RunPrediction& prediction,
-                              const MeasuredRun& measured);
 
 }  // namespace causeway
 

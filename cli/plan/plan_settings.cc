@@ -47,6 +47,8 @@ constexpr SynchronizationFlag kSynchronizationFlags[] = {
     {"uplink_format", "FORMAT", "Format of contributions."},
     {"downlink_format", "FORMAT", "Format of updates."},
     {"block_size", "N", "Values that share a scale."},
+    {"entropy_coding", "BOOL", "Whether codes are entropy coded."},
+    {"ecq_bits", "BITS", "Bits per value of ECQ."},
 };
 
 class LastError : public google::protobuf::io::ErrorCollector {

@@ -52,6 +52,11 @@ absl::Time StartOfRun(const StatusSnapshot& status) {
   return joined.size() < needed ? absl::InfiniteFuture() : joined[needed - 1];
 }
 
+// Bits per second.
+double RateOf(const v1::LinkUse& use) {
+  return use.bytes_per_second() > 0 ? 8 * use.bytes_per_second() : kUnlimited;
+}
+
 }  // namespace
 
 absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json) {
@@ -105,7 +110,10 @@ absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
         .steps = static_cast<double>(progress.tokens()) / step_tokens,
         .up_bytes = static_cast<double>(progress.bytes_up()),
         .down_bytes = static_cast<double>(progress.bytes_down()),
-        .memory_bytes = static_cast<double>(progress.memory_bytes())};
+        .memory_bytes = static_cast<double>(progress.memory_bytes()),
+        .link = {.up = RateOf(progress.uplink()),
+                 .down = RateOf(progress.downlink())},
+        .round_trip_seconds = progress.round_trip_seconds()};
     if (measured.steps > 0 && measured.seconds > measured.wait_seconds) {
       run.islands.push_back(measured);
     }
@@ -125,7 +133,10 @@ RunAssumptions AssumptionsOf(const StatusSnapshot& status,
       .config = status.run.config(),
       .merge_rate = measured.merge_rate};
   for (const MeasuredIsland& island : measured.islands) {
-    assumptions.islands.push_back({.step_seconds = island.step_seconds()});
+    assumptions.islands.push_back(
+        {.step_seconds = island.step_seconds(),
+         .link = island.link,
+         .round_trip_seconds = island.round_trip_seconds});
   }
   return assumptions;
 }

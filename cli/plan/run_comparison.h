@@ -28,6 +28,9 @@ struct MeasuredIsland {
   double up_bytes = 0;
   double down_bytes = 0;
   double memory_bytes = 0;
+  // What its transfers reached; kUnlimited if it has made none.
+  LinkRates link;
+  double round_trip_seconds = 0;
 
   double utilization() const { return 1 - wait_seconds / seconds; }
   double step_seconds() const { return (seconds - wait_seconds) / steps; }
@@ -53,9 +56,10 @@ absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json);
 absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
                                     std::optional<absl::Time> now);
 
-// The run that `status` is about with the islands' measured step times and the
-// coordinator's measured outer steps; links are unlimited, since a status does
-// not tell what they carry.
+// The run that `status` is about with the islands' measured step times, links
+// and round trips and the coordinator's measured outer steps. A link's rate is
+// what its transfers reached, their own round trips included: less than it
+// carries where transfers are short.
 RunAssumptions AssumptionsOf(const StatusSnapshot& status,
                              const MeasuredRun& measured);
 

@@ -58,7 +58,15 @@ StatusSnapshot Status() {
           state: LIVE
           joined_at { seconds: 150 }
           heartbeat_age_seconds: 2
-          progress { tokens: 2560 wait_seconds: 8 bytes_up: 300 bytes_down: 40 }
+          progress {
+            tokens: 2560
+            wait_seconds: 8
+            bytes_up: 300
+            bytes_down: 40
+            uplink { bytes_per_second: 1e6 }
+            downlink { bytes_per_second: 5e5 }
+            round_trip_seconds: 0.15
+          }
         }
         islands {
           island_id: "north"
@@ -137,7 +145,11 @@ TEST(AssumptionsOfTest, AreTheRunsOwn) {
   EXPECT_EQ(assumptions.config.synchronization().fragments(), 2);
   ASSERT_EQ(assumptions.islands.size(), 2);
   EXPECT_NEAR(assumptions.islands[0].step_seconds, 3, kExact);
-  EXPECT_EQ(assumptions.islands[0].link.up, kUnlimited);
+  EXPECT_EQ(assumptions.islands[0].link.up, 8e6);
+  EXPECT_EQ(assumptions.islands[0].link.down, 4e6);
+  EXPECT_EQ(assumptions.islands[0].round_trip_seconds, 0.15);
+  // It has moved nothing.
+  EXPECT_EQ(assumptions.islands[1].link.up, kUnlimited);
   const absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions);
   ASSERT_OK(prediction);
   EXPECT_LT(prediction->simulated.islands[1].utilization, 0.67);

@@ -18,9 +18,47 @@ namespace causeway {
 namespace {
 
 constexpr double kBytesPerFloat = 4;
-// Parameters, gradients and AdamW's two moments.
-constexpr double kTrainerFloats = 4;
 constexpr double kDataParallelBytesPerValue = 2;
+
+// What entropy coding leaves of a format, scales of 16 bits for blocks of 256
+// values included: measured on pseudo-gradients (docs/benchmarks.md, "Rate and
+// distortion"). 0 for formats that it is not used with.
+double EntropyCodedBits(v1::Format format) {
+  switch (format) {
+    case v1::FP8_E4M3:
+      return 6.54;
+    case v1::INT8:
+      return 7.57;
+    case v1::INT4:
+      return 3.41;
+    case v1::NF4:
+      return 3.85;
+    case v1::E2M1:
+      return 3.80;
+    case v1::E3M0:
+      return 3.54;
+    case v1::INT2:
+      return 2.00;
+    default:
+      return 0;
+  }
+}
+
+// Vectors of the size of the model that a trainer of one rank holds:
+// parameters, gradients and AdamW's two moments; trainers that communicate
+// meanwhile also have the vector that is exchanged and the master, and WP the
+// committed parameters beside the predicted ones.
+double TrainerFloats(v1::TrainingConfig::InnerAlgorithm algorithm) {
+  switch (algorithm) {
+    case v1::TrainingConfig::ACCO:
+    case v1::TrainingConfig::DPU:
+      return 6;
+    case v1::TrainingConfig::WP:
+      return 7;
+    default:
+      return 4;
+  }
+}
 
 absl::StatusOr<double> BitsPerValue(double assumed, v1::Format format,
                                     const v1::SynchronizationConfig& sync,
@@ -35,6 +73,11 @@ absl::StatusOr<double> BitsPerValue(double assumed, v1::Format format,
   }
   const CodecSpec spec{.format = format, .block_size = sync.block_size()};
   RETURN_IF_ERROR(CheckCodecSpec(spec));
+  if (const double bits = EntropyCodedBits(format);
+      sync.entropy_coding() && bits > 0) {
+    constexpr double kScaleBits = 16;
+    return bits + kScaleBits / sync.block_size() - kScaleBits / 256;
+  }
   // Of a vector so long that a last block that is not full does not count.
   constexpr uint64_t kValues = 1 << 20;
   return 8.0 * static_cast<double>(MaxEncodedBytes(spec, kValues)) / kValues;
@@ -101,13 +144,14 @@ void PredictMemory(const RunAssumptions& assumptions,
   // anchor.
   prediction.island_bytes =
       values * kBytesPerFloat *
-          (kTrainerFloats + 1 + (error_feedback ? 1 : 0)) +
+          (TrainerFloats(config.training().inner_algorithm()) + 1 +
+           (error_feedback ? 1 : 0)) +
       in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
   const double state = OuterStateBytes(config);
   const double largest = LargestFragments(plan, 1);
   prediction.coordinator_bytes =
       in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +
-      largest * (state + wire.down);
+      largest * (2 * state + wire.down);
   const v1::StorageConfig& storage = config.storage();
   prediction.coordinator_disk_bytes =
       (values * storage.versions_kept() + largest) * state +

@@ -24,7 +24,8 @@ struct RunAssumptions {
   // `storage` what the coordinator holds. `model` is not read: the layout is.
   v1::RunConfig config;
   // Bits that a value takes on the wire, scales and all. 0 takes what the
-  // format needs at most, which is exact unless it is entropy coded.
+  // format needs: exactly, or if it is entropy coded what was measured on
+  // pseudo-gradients of another model.
   double uplink_bits = 0;
   double downlink_bits = 0;
   std::vector<SimulatedIsland> islands;
@@ -44,7 +45,8 @@ struct RunPrediction {
   // Parameters, gradients, AdamW's moments, anchors, and what exchanges hold.
   // Activations come on top.
   double island_bytes = 0;
-  // Contributions under way and one outer step.
+  // Contributions under way and one outer step, whose files before and after
+  // are mapped.
   double coordinator_bytes = 0;
   // Versions and updates kept.
   double coordinator_disk_bytes = 0;

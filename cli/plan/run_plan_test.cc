@@ -101,6 +101,7 @@ TEST(PredictRunTest, CountsBytesAsTheFormatsDo) {
       *assumptions.config.mutable_synchronization();
   sync.set_uplink_format(v1::E3M0);
   sync.set_block_size(256);
+  sync.set_entropy_coding(false);
   const RunPrediction prediction = Predicted(assumptions);
   // 4 bits and a scale of 16 for each 256 values.
   EXPECT_NEAR(prediction.up_bytes_per_round, 1000 * (4 + 16.0 / 256) / 8,
@@ -108,6 +109,13 @@ TEST(PredictRunTest, CountsBytesAsTheFormatsDo) {
   EXPECT_NEAR(prediction.down_bytes_per_round, 2000, kExact);
   EXPECT_NEAR(prediction.data_parallel_ratio, 100 * 32 / (4 + 16.0 / 256 + 16),
               kExact);
+  // Entropy coding leaves less of the codes, nothing of the scales.
+  sync.set_entropy_coding(true);
+  EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round, 1000 * 3.54 / 8,
+              kExact);
+  sync.set_block_size(64);
+  EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round,
+              1000 * (3.54 + 3 * 16.0 / 256) / 8, kExact);
   assumptions.uplink_bits = 3;
   EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round, 375, kExact);
 }
@@ -119,17 +127,23 @@ TEST(PredictRunTest, AddsUpMemory) {
   // 16 bytes of the trainer, 4 of the anchor, 8 for the change and the next
   // anchor, 2 + 2 for encodings.
   EXPECT_NEAR(prediction.island_bytes, 1000 * (16 + 4 + 8 + 4), kExact);
-  // Two contributions; parameters, momentum and residual of the outer step, and
-  // the update.
-  EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 12 + 2), kExact);
+  // Two contributions; parameters, momentum and residual before and after the
+  // outer step, and the update.
+  EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
   // Two versions and the one being made, eight updates and the one being made.
   EXPECT_NEAR(prediction.coordinator_disk_bytes, 1000 * (3 * 12 + 9 * 2),
               kExact);
   assumptions.config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);
   assumptions.config.mutable_synchronization()->set_downlink_format(v1::FP32);
-  EXPECT_NEAR(Predicted(assumptions).coordinator_bytes, 1000 * (2 * 2 + 4 + 4),
+  EXPECT_NEAR(Predicted(assumptions).coordinator_bytes, 1000 * (2 * 2 + 8 + 4),
               kExact);
+  // Trainers that communicate meanwhile have two vectors more.
+  assumptions = Assumptions();
+  assumptions.config.mutable_training()->set_inner_algorithm(
+      v1::TrainingConfig::ACCO);
+  EXPECT_NEAR(Predicted(assumptions).island_bytes - prediction.island_bytes,
+              1000 * 8, kExact);
 }
 
 TEST(PredictRunTest, RefusesWhatARunWouldRefuse) {

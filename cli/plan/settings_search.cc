@@ -18,8 +18,12 @@ namespace {
 constexpr uint32_t kRoundSteps[] = {1,   2,   5,    10,   20,   50,   100,
                                     200, 500, 1000, 2000, 5000, 10000};
 constexpr uint32_t kOverlapSteps[] = {0, 1, 2, 5, 10, 20};
-// From the most bits to the fewest.
-constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::E3M0};
+// From the most bits to the fewest. The other formats take as many bits as one
+// of these and lose more (docs/benchmarks.md).
+constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::INT4,
+                                   v1::ECQ};
+// Of ECQ where the configuration has no rate.
+constexpr double kEcqBits = 2;
 constexpr uint32_t kLayersPerFragment = 3;
 // Sums of many times are not exact; a millionth of the time is nobody's loss.
 constexpr double kTolerance = 1e-6;
@@ -87,6 +91,7 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
   tried.uplink_bits = 0;
   tried.downlink_bits = 0;
   v1::SynchronizationConfig& sync = *tried.config.mutable_synchronization();
+  if (sync.ecq_bits() == 0) sync.set_ecq_bits(kEcqBits);
   FoundSettings found;
   for (const v1::Format format : kFormats) {
     sync.set_uplink_format(format);

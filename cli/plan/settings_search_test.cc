@@ -59,7 +59,7 @@ TEST(FindSettingsTest, NothingIsEnoughForALinkThatCarriesNothing) {
   const FoundSettings found = Found(1, 0.5);
   EXPECT_TRUE(found.reaching.empty());
   EXPECT_EQ(found.closest.synchronization.inner_steps_per_round(), 10000);
-  EXPECT_EQ(found.closest.synchronization.uplink_format(), v1::E3M0);
+  EXPECT_EQ(found.closest.synchronization.uplink_format(), v1::ECQ);
   EXPECT_GT(found.closest.prediction.simulated.utilization, 0);
 }
 
