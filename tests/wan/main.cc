@@ -11,10 +11,12 @@
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/daemon.h"
@@ -28,7 +30,11 @@
 
 ABSL_FLAG(std::string, scenario, "", "The scenario, a text-format protobuf.");
 ABSL_FLAG(std::string, json, "",
-          "Where to write the report. Written anew after each run.");
+          "Where to write the report, anew after each run. If it is there, "
+          "the runs that it has are not made again.");
+ABSL_FLAG(uint32_t, repeats, 0, "Repeats; 0 leaves them to the scenario.");
+ABSL_FLAG(std::string, only, "",
+          "Make only runs whose \"SETTING; NETWORK\" contains this.");
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator, "
           "worker/causeway-worker and cli/causeway.");
@@ -46,34 +52,51 @@ constexpr int kSkipped = 77;
 
 class Lab {
  public:
-  Lab(const wan::Scenario& scenario, std::string directory)
-      : scenario_(scenario), directory_(std::move(directory)) {}
+  Lab(const wan::Scenario& scenario, std::string directory, Report report)
+      : scenario_(scenario),
+        directory_(std::move(directory)),
+        report_(std::move(report)) {}
 
   absl::Status Run() {
     for (uint64_t repeat = 0; repeat < scenario_.repeats(); ++repeat) {
-      if (scenario_.baseline()) {
-        wan::Scenario undisturbed = scenario_;
-        undisturbed.clear_events();
-        ASSIGN_OR_RETURN(TrialResult result,
-                         RunOne(undisturbed, BaselineSetting(scenario_),
-                                BaselineNetwork(), repeat));
-        baselines_.push_back(std::move(result));
-      }
       for (const wan::Network& network : scenario_.networks()) {
         for (const wan::Setting& setting : scenario_.settings()) {
-          ASSIGN_OR_RETURN(TrialResult result,
+          if (!IsWanted(setting, network) ||
+              report_.Has(setting.name(), network.name(), repeat)) {
+            continue;
+          }
+          RETURN_IF_ERROR(NeedBaseline(repeat));
+          ASSIGN_OR_RETURN(const TrialResult result,
                            RunOne(scenario_, setting, network, repeat));
-          records_.push_back(
-              {setting.name(), network.name(), repeat, std::move(result)});
+          report_.Add(setting.name(), network.name(), repeat, result);
           RETURN_IF_ERROR(WriteReport());
         }
       }
     }
-    PrintReport(MakeReport(scenario_.name(), records_, baselines_), std::cout);
+    PrintReport(report_.ToJson(), std::cout);
     return absl::OkStatus();
   }
 
  private:
+  static bool IsWanted(const wan::Setting& setting,
+                       const wan::Network& network) {
+    return absl::StrContains(absl::StrCat(setting.name(), "; ", network.name()),
+                             absl::GetFlag(FLAGS_only));
+  }
+
+  absl::Status NeedBaseline(uint64_t repeat) {
+    if (!scenario_.baseline() || report_.HasBaseline(repeat)) {
+      return absl::OkStatus();
+    }
+    wan::Scenario undisturbed = scenario_;
+    undisturbed.clear_events();
+    ASSIGN_OR_RETURN(const TrialResult result,
+                     RunOne(undisturbed, BaselineSetting(scenario_),
+                            BaselineNetwork(), repeat));
+    report_.AddBaseline(repeat, result);
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<TrialResult> RunOne(const wan::Scenario& scenario,
                                      const wan::Setting& setting,
                                      const wan::Network& network,
@@ -97,18 +120,23 @@ class Lab {
   absl::Status WriteReport() const {
     const std::string path = absl::GetFlag(FLAGS_json);
     if (path.empty()) return absl::OkStatus();
-    const std::string text = absl::StrCat(
-        MakeReport(scenario_.name(), records_, baselines_).dump(2), "\n");
+    const std::string text = absl::StrCat(report_.ToJson().dump(2), "\n");
     return WriteFileAtomically(path, {absl::string_view(text)});
   }
 
   const wan::Scenario& scenario_;
   const std::string directory_;
   int trials_ = 0;
-  std::vector<TrialRecord> records_;
-  // By repeat.
-  std::vector<TrialResult> baselines_;
+  Report report_;
 };
+
+// What --json has already, if it is there.
+absl::StatusOr<Report> EarlierReport(const std::string& scenario) {
+  const std::string path = absl::GetFlag(FLAGS_json);
+  if (path.empty() || !std::filesystem::exists(path)) return Report(scenario);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return Report::Parse(scenario, text);
+}
 
 absl::StatusOr<std::string> MakeDirectory() {
   const std::string wanted = absl::GetFlag(FLAGS_directory);
@@ -125,8 +153,12 @@ absl::StatusOr<std::string> MakeDirectory() {
 }
 
 absl::Status Run() {
-  ASSIGN_OR_RETURN(const wan::Scenario scenario,
+  ASSIGN_OR_RETURN(wan::Scenario scenario,
                    LoadScenario(absl::GetFlag(FLAGS_scenario)));
+  if (const uint32_t repeats = absl::GetFlag(FLAGS_repeats); repeats > 0) {
+    scenario.set_repeats(repeats);
+  }
+  ASSIGN_OR_RETURN(Report report, EarlierReport(scenario.name()));
   // This process goes where the coordinators will be, before it has other
   // threads, so that none of them is left outside.
   ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
@@ -139,7 +171,7 @@ absl::Status Run() {
       std::filesystem::remove_all(directory, ignored);
     }
   };
-  return Lab(scenario, directory).Run();
+  return Lab(scenario, directory, std::move(report)).Run();
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ absl::StatusOr<IslandSpeed> MeasureSpeed(const std::vector<LoggedStep>& steps,
   }
   const double seconds = absl::ToDoubleSeconds(last->time - first->time);
   return IslandSpeed{
-      .utilization =
+      .training_share =
           1 - absl::ToDoubleSeconds(last->waited - first->waited) / seconds,
       .steps_per_second =
           static_cast<double>(last->step - first->step) / seconds};

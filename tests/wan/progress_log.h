@@ -31,7 +31,7 @@ std::vector<LoggedStep> ParseProgressLog(absl::string_view log);
 
 struct IslandSpeed {
   // Share of the time that training did not stand still.
-  double utilization = 0;
+  double training_share = 0;
   double steps_per_second = 0;
 };
 

@@ -46,7 +46,7 @@ TEST(ProgressLogTest, SpeedCountsAsManyWaitsAsRounds) {
   const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   // Two rounds of 0.2 s of steps and 0.3 s of waiting.
   ASSERT_OK_AND_ASSIGN(const IslandSpeed speed, MeasureSpeed(steps, 2));
-  EXPECT_NEAR(speed.utilization, 0.4, 1e-9);
+  EXPECT_NEAR(speed.training_share, 0.4, 1e-9);
   EXPECT_NEAR(speed.steps_per_second, 4, 1e-9);
 }
 
@@ -56,7 +56,7 @@ TEST(ProgressLogTest, AnUnfinishedRoundIsLeftOut) {
                        MeasureSpeed({steps.begin(), steps.begin() + 4}, 2));
   ASSERT_OK_AND_ASSIGN(const IslandSpeed cut,
                        MeasureSpeed({steps.begin(), steps.begin() + 5}, 2));
-  EXPECT_EQ(cut.utilization, whole.utilization);
+  EXPECT_EQ(cut.training_share, whole.training_share);
   EXPECT_EQ(cut.steps_per_second, whole.steps_per_second);
 }
 

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "cli/table.h"
-#include "glog/logging.h"
 
 namespace causeway {
 namespace {
@@ -39,18 +38,18 @@ double MeanOverIslands(
   return sum / static_cast<double>(result.islands.size());
 }
 
-double Utilization(const TrialResult& result) {
+double TrainingShare(const TrialResult& result) {
   return MeanOverIslands(result, [](const IslandResult& island) {
-    return island.speed.utilization;
+    return island.speed.training_share;
   });
 }
 
-double RelativeSpeed(const TrialResult& result, const TrialResult& baseline) {
-  CHECK_EQ(result.islands.size(), baseline.islands.size());
+// `baseline` is the run without synchronization.
+double Utilization(const TrialResult& result, const ordered_json& baseline) {
   double sum = 0;
   for (size_t i = 0; i < result.islands.size(); ++i) {
     sum += result.islands[i].speed.steps_per_second /
-           baseline.islands[i].speed.steps_per_second;
+           baseline["islands"][i]["steps_per_second"].get<double>();
   }
   return sum / static_cast<double>(result.islands.size());
 }
@@ -97,10 +96,12 @@ ordered_json DirectionJson(const ShaperSettings& settings,
 
 ordered_json IslandJson(const IslandResult& island) {
   return {{"name", island.name},
-          {"compute_utilization", island.speed.utilization},
+          {"training_share", island.speed.training_share},
           {"steps_per_second", island.speed.steps_per_second},
           {"measured_round_trip_ms",
            absl::ToDoubleMilliseconds(island.measured.round_trip)},
+          {"achieved_up_mbit_s", island.achieved_up * 8 / 1e6},
+          {"achieved_down_mbit_s", island.achieved_down * 8 / 1e6},
           {"up", DirectionJson(island.settings.up, island.measured.up,
                                island.counters.up)},
           {"down", DirectionJson(island.settings.down, island.measured.down,
@@ -108,19 +109,33 @@ ordered_json IslandJson(const IslandResult& island) {
 }
 
 // `baseline` may be null.
-ordered_json RunJson(const TrialResult& result, const TrialResult* baseline) {
+ordered_json RunJson(uint64_t repeat, const TrialResult& result,
+                     const ordered_json* baseline) {
   const Traffic traffic = TrafficOf(result);
-  ordered_json run = {{"compute_utilization", Utilization(result)}};
+  ordered_json run = {{"repeat", repeat}};
   if (baseline != nullptr) {
-    run["relative_speed"] = RelativeSpeed(result, *baseline);
+    run["compute_utilization"] = Utilization(result, *baseline);
   }
+  run["training_share"] = TrainingShare(result);
   run["bytes_up"] = result.bytes_up;
   run["bytes_down"] = result.bytes_down;
   run["bytes_data_parallel"] = result.bytes_data_parallel;
+  if (const uint64_t moved = result.bytes_up + result.bytes_down; moved > 0) {
+    run["data_parallel_ratio"] =
+        static_cast<double>(result.bytes_data_parallel) /
+        static_cast<double>(moved);
+  }
   run["wire_bytes_up"] = traffic.bytes_up;
   run["wire_bytes_down"] = traffic.bytes_down;
   run["peak_mbit_s"] = traffic.peak_megabits;
   run["coordinator_peak_mbit_s"] = traffic.coordinator_peak_megabits;
+  run["achieved_up_mbit_s"] = MeanOverIslands(
+      result,
+      [](const IslandResult& island) { return island.achieved_up * 8 / 1e6; });
+  run["achieved_down_mbit_s"] =
+      MeanOverIslands(result, [](const IslandResult& island) {
+        return island.achieved_down * 8 / 1e6;
+      });
   run["val_loss"] = result.validation_loss;
   run["seconds"] = absl::ToDoubleSeconds(result.duration);
   // Processors that all links together kept busy.
@@ -146,7 +161,7 @@ double Median(std::vector<double> values) {
 // Adds the medians and the extremes of the numbers that all `runs` have.
 void Summarize(const ordered_json& runs, ordered_json& summary) {
   for (const auto& [name, first] : runs[0].items()) {
-    if (!first.is_number()) continue;
+    if (!first.is_number() || name == "repeat") continue;
     std::vector<double> values;
     for (const ordered_json& run : runs) values.push_back(run[name]);
     if (name == "false_evictions" || name == "evictions") {
@@ -163,30 +178,82 @@ void Summarize(const ordered_json& runs, ordered_json& summary) {
 
 }  // namespace
 
-ordered_json MakeReport(const std::string& scenario,
-                        const std::vector<TrialRecord>& records,
-                        const std::vector<TrialResult>& baselines) {
-  std::vector<std::pair<std::string, std::string>> order;
-  std::map<std::pair<std::string, std::string>, ordered_json> runs;
-  for (const TrialRecord& record : records) {
-    const auto key = std::pair(record.setting, record.network);
-    const auto [group, is_new] = runs.try_emplace(key, ordered_json::array());
-    if (is_new) order.push_back(key);
-    group->second.push_back(
-        RunJson(record.result,
-                baselines.empty() ? nullptr : &baselines.at(record.repeat)));
+absl::StatusOr<Report> Report::Parse(std::string scenario,
+                                     const std::string& text) {
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the report to go on with is none of scenario \"", scenario, "\" (",
+        what, "); remove it, or name another file"));
+  };
+  Report report(scenario);
+  // The library throws at what is not there or of another type.
+  try {
+    const ordered_json json = ordered_json::parse(text);
+    if (json.at("scenario") != scenario) {
+      return wrong(absl::StrCat("but of ", json.at("scenario").dump()));
+    }
+    for (const ordered_json& run : json.at("baselines")) {
+      report.baselines_[run.at("repeat").get<uint64_t>()] = run;
+    }
+    for (const ordered_json& group : json.at("settings")) {
+      Group& added = report.GroupOf(group.at("setting").get<std::string>(),
+                                    group.at("network").get<std::string>());
+      for (const ordered_json& run : group.at("runs")) {
+        added.runs[run.at("repeat").get<uint64_t>()] = run;
+      }
+    }
+  } catch (const ordered_json::exception& error) {
+    return wrong(error.what());
   }
-  ordered_json report = {{"scenario", scenario},
+  return report;
+}
+
+bool Report::Has(const std::string& setting, const std::string& network,
+                 uint64_t repeat) const {
+  for (const Group& group : groups_) {
+    if (group.setting == setting && group.network == network) {
+      return group.runs.count(repeat) > 0;
+    }
+  }
+  return false;
+}
+
+Report::Group& Report::GroupOf(const std::string& setting,
+                               const std::string& network) {
+  for (Group& group : groups_) {
+    if (group.setting == setting && group.network == network) return group;
+  }
+  groups_.push_back({.setting = setting, .network = network, .runs = {}});
+  return groups_.back();
+}
+
+void Report::AddBaseline(uint64_t repeat, const TrialResult& result) {
+  baselines_[repeat] = RunJson(repeat, result, nullptr);
+}
+
+void Report::Add(const std::string& setting, const std::string& network,
+                 uint64_t repeat, const TrialResult& result) {
+  const auto baseline = baselines_.find(repeat);
+  GroupOf(setting, network).runs[repeat] =
+      RunJson(repeat, result,
+              baseline == baselines_.end() ? nullptr : &baseline->second);
+}
+
+ordered_json Report::ToJson() const {
+  ordered_json report = {{"scenario", scenario_},
                          {"baselines", ordered_json::array()},
                          {"settings", ordered_json::array()}};
-  for (const TrialResult& baseline : baselines) {
-    report["baselines"].push_back(RunJson(baseline, nullptr));
+  for (const auto& [repeat, baseline] : baselines_) {
+    report["baselines"].push_back(baseline);
   }
-  for (const auto& key : order) {
-    ordered_json group = {{"setting", key.first}, {"network", key.second}};
-    Summarize(runs[key], group);
-    group["runs"] = std::move(runs[key]);
-    report["settings"].push_back(std::move(group));
+  for (const Group& group : groups_) {
+    ordered_json runs = ordered_json::array();
+    for (const auto& [repeat, run] : group.runs) runs.push_back(run);
+    ordered_json json = {{"setting", group.setting},
+                         {"network", group.network}};
+    Summarize(runs, json);
+    json["runs"] = std::move(runs);
+    report["settings"].push_back(std::move(json));
   }
   return report;
 }
@@ -195,7 +262,7 @@ void PrintReport(const ordered_json& report, std::ostream& out) {
   Table table({{"SETTING"},
                {"NETWORK"},
                {"UTILIZATION", Table::kRight},
-               {"SPEED", Table::kRight},
+               {"TRAINING", Table::kRight},
                {"UP MB", Table::kRight},
                {"DOWN MB", Table::kRight},
                {"PEAK MBIT/S", Table::kRight},
@@ -207,10 +274,10 @@ void PrintReport(const ordered_json& report, std::ostream& out) {
     };
     table.AddRow(
         {group["setting"], group["network"],
-         absl::StrFormat("%.2f %%", 100 * figure("compute_utilization")),
-         group.contains("relative_speed")
-             ? absl::StrFormat("%.2f %%", 100 * figure("relative_speed"))
+         group.contains("compute_utilization")
+             ? absl::StrFormat("%.2f %%", 100 * figure("compute_utilization"))
              : "-",
+         absl::StrFormat("%.2f %%", 100 * figure("training_share")),
          absl::StrFormat("%.1f", figure("bytes_up") / 1e6),
          absl::StrFormat("%.1f", figure("bytes_down") / 1e6),
          absl::StrFormat("%.1f", figure("peak_mbit_s")),

@@ -3,7 +3,10 @@
 #include "tests/wan/report.h"
 
 #include <sstream>
+#include <string>
+#include <utility>
 
+#include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -12,63 +15,90 @@ namespace {
 
 using testing::HasSubstr;
 
-IslandResult Island(const char* name, double utilization,
+IslandResult Island(const char* name, double training_share,
                     double steps_per_second) {
   IslandResult island;
   island.name = name;
-  island.speed = {.utilization = utilization,
+  island.speed = {.training_share = training_share,
                   .steps_per_second = steps_per_second};
   return island;
 }
 
-TrialResult Result(double utilization, double steps_per_second) {
+TrialResult Result(double training_share, double steps_per_second) {
   TrialResult result;
-  result.islands = {Island("north", utilization, steps_per_second),
-                    Island("south", utilization, steps_per_second)};
+  result.islands = {Island("north", training_share, steps_per_second),
+                    Island("south", training_share, steps_per_second)};
   result.duration = absl::Seconds(10);
   return result;
 }
 
 TEST(ReportTest, HasTheMedianAndTheSpreadOfTheRuns) {
-  const nlohmann::ordered_json report =
-      MakeReport("test",
-                 {{"plain", "slow", 0, Result(0.5, 2)},
-                  {"plain", "slow", 1, Result(0.9, 3)},
-                  {"plain", "slow", 2, Result(0.6, 4)}},
-                 {Result(1, 4), Result(1, 6), Result(1, 5)});
-  ASSERT_EQ(report["settings"].size(), 1);
-  const auto& plain = report["settings"][0];
+  Report report("test");
+  for (const auto& [repeat, speed] : {std::pair(0, 4), {1, 6}, {2, 5}}) {
+    report.AddBaseline(repeat, Result(1, speed));
+  }
+  report.Add("plain", "slow", 0, Result(0.5, 2));
+  report.Add("plain", "slow", 1, Result(0.9, 3));
+  report.Add("plain", "slow", 2, Result(0.6, 4));
+  const nlohmann::ordered_json json = report.ToJson();
+  ASSERT_EQ(json["settings"].size(), 1);
+  const auto& plain = json["settings"][0];
   EXPECT_EQ(plain["setting"], "plain");
   EXPECT_EQ(plain["network"], "slow");
-  EXPECT_DOUBLE_EQ(plain["compute_utilization"], 0.6);
-  EXPECT_DOUBLE_EQ(plain["compute_utilization_min"], 0.5);
-  EXPECT_DOUBLE_EQ(plain["compute_utilization_max"], 0.9);
+  EXPECT_DOUBLE_EQ(plain["training_share"], 0.6);
+  EXPECT_DOUBLE_EQ(plain["training_share_min"], 0.5);
+  EXPECT_DOUBLE_EQ(plain["training_share_max"], 0.9);
   // Each against its own baseline: 1/2, 1/2, 4/5.
-  EXPECT_DOUBLE_EQ(plain["relative_speed"], 0.5);
-  EXPECT_DOUBLE_EQ(plain["relative_speed_max"], 0.8);
+  EXPECT_DOUBLE_EQ(plain["compute_utilization"], 0.5);
+  EXPECT_DOUBLE_EQ(plain["compute_utilization_max"], 0.8);
   EXPECT_EQ(plain["runs"].size(), 3);
-  EXPECT_EQ(report["baselines"].size(), 3);
+  EXPECT_EQ(json["baselines"].size(), 3);
 }
 
 TEST(ReportTest, AnEvenNumberOfRunsHasTheMeanOfTheMiddleTwo) {
-  const nlohmann::ordered_json report =
-      MakeReport("test",
-                 {{"plain", "slow", 0, Result(0.5, 2)},
-                  {"plain", "slow", 1, Result(0.7, 2)}},
-                 {});
-  EXPECT_DOUBLE_EQ(report["settings"][0]["compute_utilization"], 0.6);
-  EXPECT_FALSE(report["settings"][0].contains("relative_speed"));
+  Report report("test");
+  report.Add("plain", "slow", 0, Result(0.5, 2));
+  report.Add("plain", "slow", 1, Result(0.7, 2));
+  const nlohmann::ordered_json json = report.ToJson();
+  EXPECT_DOUBLE_EQ(json["settings"][0]["training_share"], 0.6);
+  EXPECT_FALSE(json["settings"][0].contains("compute_utilization"));
+}
+
+TEST(ReportTest, IsGoneOnWithFromItsJson) {
+  Report first("test");
+  first.AddBaseline(0, Result(1, 4));
+  first.Add("plain", "slow", 0, Result(0.5, 2));
+  const std::string text = first.ToJson().dump();
+  ASSERT_OK_AND_ASSIGN(Report second, Report::Parse("test", text));
+  EXPECT_EQ(second.ToJson().dump(), text);
+  EXPECT_TRUE(second.HasBaseline(0));
+  EXPECT_FALSE(second.HasBaseline(1));
+  EXPECT_TRUE(second.Has("plain", "slow", 0));
+  EXPECT_FALSE(second.Has("plain", "slow", 1));
+  EXPECT_FALSE(second.Has("plain", "fast", 0));
+  second.Add("plain", "fast", 0, Result(0.5, 3));
+  EXPECT_DOUBLE_EQ(second.ToJson()["settings"][1]["compute_utilization"], 0.75);
+
+  EXPECT_THAT(Report::Parse("other", text),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Report::Parse("test", "{"),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(
+      Report::Parse("test", R"({"scenario": "test", "baselines": [1]})"),
+      StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(ReportTest, FiguresOfIslandsAreMeansAndEvictionsAreSums) {
   TrialResult result = Result(0.5, 2);
-  result.islands[1].speed.utilization = 1;
+  result.islands[1].speed.training_share = 1;
   result.evictions = 3;
   result.false_evictions = 2;
-  const nlohmann::ordered_json report = MakeReport(
-      "test", {{"plain", "slow", 0, result}, {"plain", "slow", 1, result}}, {});
-  const auto& plain = report["settings"][0];
-  EXPECT_DOUBLE_EQ(plain["compute_utilization"], 0.75);
+  Report report("test");
+  report.Add("plain", "slow", 0, result);
+  report.Add("plain", "slow", 1, result);
+  const nlohmann::ordered_json json = report.ToJson();
+  const auto& plain = json["settings"][0];
+  EXPECT_DOUBLE_EQ(plain["training_share"], 0.75);
   EXPECT_EQ(plain["evictions"], 6);
   EXPECT_EQ(plain["false_evictions"], 4);
 }
@@ -84,9 +114,10 @@ TEST(ReportTest, PeaksAreOfTheBusiestSecond) {
     island.counters.up.bytes = 1'500'000;
     island.counters.down.bytes = 800'000;
   }
-  const nlohmann::ordered_json report =
-      MakeReport("test", {{"plain", "slow", 0, result}}, {});
-  const auto& plain = report["settings"][0];
+  Report report("test");
+  report.Add("plain", "slow", 0, result);
+  const nlohmann::ordered_json json = report.ToJson();
+  const auto& plain = json["settings"][0];
   EXPECT_DOUBLE_EQ(plain["peak_mbit_s"], 8);
   EXPECT_DOUBLE_EQ(plain["coordinator_peak_mbit_s"], 12);
   EXPECT_EQ(plain["wire_bytes_up"], 3'000'000);
@@ -94,14 +125,12 @@ TEST(ReportTest, PeaksAreOfTheBusiestSecond) {
 }
 
 TEST(ReportTest, PrintsALinePerSettingAndNetworkInTheirOrder) {
-  const nlohmann::ordered_json report =
-      MakeReport("test",
-                 {{"vanilla", "slow", 0, Result(0.5, 2)},
-                  {"streaming", "slow", 0, Result(0.995, 2)},
-                  {"vanilla", "slow", 1, Result(0.5, 2)}},
-                 {});
+  Report report("test");
+  report.Add("vanilla", "slow", 0, Result(0.5, 2));
+  report.Add("streaming", "slow", 0, Result(0.995, 2));
+  report.Add("vanilla", "slow", 1, Result(0.5, 2));
   std::ostringstream out;
-  PrintReport(report, out);
+  PrintReport(report.ToJson(), out);
   const std::string text = out.str();
   EXPECT_THAT(text, HasSubstr("99.50 %"));
   EXPECT_LT(text.find("vanilla"), text.find("streaming"));

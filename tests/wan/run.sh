@@ -15,14 +15,17 @@ readonly ROOT
 
 usage() {
   cat <<'USAGE'
-usage: tests/wan/run.sh --scenario FILE [--json FILE] [--data FILE,FILE...]
-                        [--directory DIR]
+usage: tests/wan/run.sh --scenario NAME|FILE [--json FILE] [--repeats N]
+                        [--only TEXT] [--data FILE,FILE...] [--directory DIR]
 
 Needs root, outside of most containers. Exits with 0 if all runs were made, with
 77 where network namespaces are not permitted.
 
-  --scenario FILE   what to run; tests/wan/scenarios has some
-  --json FILE       write the report there, anew after each run
+  --scenario NAME   what to run: one of tests/wan/scenarios, or a file
+  --json FILE       write the report there, anew after each run; if it is there,
+                    the runs that it has are not made again
+  --repeats N       runs of each setting (default: the scenario's)
+  --only TEXT       only runs whose "SETTING; NETWORK" contains TEXT
   --data FILES      text to train on (default: the GNU GPL)
   --directory DIR   keep states and logs in DIR, which must not exist
 USAGE
@@ -32,13 +35,16 @@ scenario=
 options=()
 while (($#)); do
   case "$1" in
-    --scenario | --json | --data | --directory)
+    --scenario | --json | --repeats | --only | --data | --directory)
       if (($# < 2)); then
         echo "run.sh: $1 needs a value" >&2
         exit 2
       fi
-      if [[ "$1" == --scenario ]]; then scenario="$2"; fi
-      options+=("$1" "$2")
+      if [[ "$1" == --scenario ]]; then
+        scenario="$2"
+      else
+        options+=("$1" "$2")
+      fi
       shift
       ;;
     -h | --help)
@@ -58,6 +64,12 @@ if [[ -z "${scenario}" ]]; then
   echo "run.sh: --scenario is needed" >&2
   exit 2
 fi
+
+# A name stands for a file of ours.
+if [[ ! -f "${scenario}" ]]; then
+  scenario="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
+fi
+options+=(--scenario "${scenario}")
 
 # In the source tree, where Bazel wants to be called.
 bazel() {

@@ -113,13 +113,23 @@ class Trial {
       const Network::Island& island = network.islands()[i];
       ASSIGN_OR_RETURN(const NetworkNamespace::Scope scope,
                        island.inside.Enter());
-      islands_.push_back(
-          Start({Program("worker/causeway-worker"), "--coordinator",
-                 absl::StrCat(island.coordinator_address, ":", port_),
-                 "--island", island.name, "--data", options_.data, "--threads",
-                 absl::StrCat(options_.scenario.islands(i).threads()),
-                 "--log_seconds", "0"},
-                island.name));
+      std::vector<std::string> arguments = {
+          Program("worker/causeway-worker"),
+          "--coordinator",
+          absl::StrCat(island.coordinator_address, ":", port_),
+          "--island",
+          island.name,
+          "--data",
+          options_.data,
+          "--threads",
+          absl::StrCat(options_.scenario.islands(i).threads()),
+          "--log_seconds",
+          "0"};
+      for (const auto* flags : {&options_.scenario.worker_flags(),
+                                &options_.setting.worker_flags()}) {
+        arguments.insert(arguments.end(), flags->begin(), flags->end());
+      }
+      islands_.push_back(Start(std::move(arguments), island.name));
     }
     return absl::OkStatus();
   }
@@ -221,6 +231,13 @@ class Trial {
     if (snapshot.run.state() != v1::FINISHED) {
       return absl::InternalError(
           "all islands have ended, but the run is not finished");
+    }
+    for (const v1::IslandStatus& status : snapshot.islands.islands()) {
+      for (IslandResult& island : result.islands) {
+        if (island.name != status.island_id()) continue;
+        island.achieved_up = status.progress().uplink().bytes_per_second();
+        island.achieved_down = status.progress().downlink().bytes_per_second();
+      }
     }
     result.bytes_up = snapshot.run.bytes_received();
     result.bytes_down = snapshot.run.bytes_sent();

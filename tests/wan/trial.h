@@ -45,6 +45,10 @@ struct IslandResult {
   // What went over the link while the island ran, headers included.
   LinkCounters counters;
   IslandSpeed speed;
+  // Encoded bytes per second while transfers were under way, as the island
+  // reported last.
+  double achieved_up = 0;
+  double achieved_down = 0;
 };
 
 struct TrialResult {
