@@ -95,6 +95,16 @@ void Checker::Committed(const Commit& commit) {
   versions.push_back(commit);
 }
 
+bool Checker::AllCommitted(const SyncSchedule& schedule) const {
+  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
+    if (commits_[fragment].back().head.version() <
+        schedule.FinalVersion(fragment)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 uint32_t Checker::NewProcess(uint32_t island) {
   island_of_.push_back(island);
   return static_cast<uint32_t>(island_of_.size() - 1);

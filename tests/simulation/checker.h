@@ -31,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "outer_optimizer/sync_schedule.h"
 #include "server/coordinator.h"
 #include "server/staging.h"
 #include "tests/simulation/disk.h"
@@ -81,6 +82,9 @@ class Checker {
 
   // A commit has become durable.
   void Committed(const Commit& commit);
+
+  // Whether every fragment's last version is.
+  bool AllCommitted(const SyncSchedule& schedule) const;
 
   // --- What islands do. ---
 

@@ -258,11 +258,12 @@ void Island::Leave() {
 }
 
 void Island::Fail(const absl::Status& status) {
-  const CoordinatorHost& host = *process_.parts.host;
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());
-  finished_ = host.up() && host.core()->run_state() == v1::FINISHED;
+  // Who comes after the end is told so, perhaps by a coordinator that is down
+  // again.
+  finished_ = process_.parts.checker->AllCommitted(schedule_);
   // A name that is taken, until the lease of its last process ends, is nobody's
   // fault. With everything else the island has to be able to go on.
   if (!finished_ && !absl::IsAlreadyExists(status)) {
