@@ -67,13 +67,18 @@ absl::Status Rank::Allocate(const Options& options) {
                    MakeTransformerGradients(options.config, options.dataset,
                                             options.shard, ops_.get()));
   ASSIGN_OR_RETURN(
-      trainer_, MakeRankTrainer({.training = options.config.training(),
-                                 .layout = &layout_,
-                                 .communicator = communicator_.get(),
-                                 .gradients = gradients_.get(),
-                                 .ops = ops_.get(),
-                                 .communication_ops = communication_ops_.get(),
-                                 .now = options.now}));
+      trainer_,
+      MakeRankTrainer(
+          {.training = options.config.training(),
+           .layout = &layout_,
+           .communicator = communicator_.get(),
+           .gradients = gradients_.get(),
+           .ops = ops_.get(),
+           .communication_ops = communication_ops_.get(),
+           .accumulate = options.config.training().fixed_micro_batches()
+                             ? AccumulateShare
+                             : AccumulateWhileCommunicating,
+           .now = options.now}));
   return absl::OkStatus();
 }
 

@@ -12,7 +12,11 @@ namespace causeway {
 
 bool AccumulateWhileCommunicating(int64_t count, int64_t share,
                                   bool communicating) {
-  return count < std::max<int64_t>(1, share) || communicating;
+  return AccumulateShare(count, share, communicating) || communicating;
+}
+
+bool AccumulateShare(int64_t count, int64_t share, bool /*communicating*/) {
+  return count < std::max<int64_t>(1, share);
 }
 
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(

@@ -55,6 +55,8 @@ using AccumulationRule =
 // Its share, at least one, and more while communication lasts.
 bool AccumulateWhileCommunicating(int64_t count, int64_t share,
                                   bool communicating);
+// Its share, at least one: training.fixed_micro_batches.
+bool AccumulateShare(int64_t count, int64_t share, bool communicating);
 
 // Everything pointed to outlives the trainer.
 struct RankTrainerOptions {
