@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -119,6 +120,11 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
                                     absl::Time now, Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
   member->last_heartbeat = now;
+  if (std::optional<CoordinatorEvent> event =
+          RankEvent(member->island_id, member->progress.rank_trouble(),
+                    progress.rank_trouble())) {
+    effects.events.push_back(*std::move(event));
+  }
   member->progress = progress;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     RefreshExpectations(fragment, effects);
@@ -225,6 +231,10 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
 absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
                                 Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
+  if (std::optional<CoordinatorEvent> event = RankEvent(
+          member->island_id, v1::RankTrouble(), request.rank_trouble())) {
+    effects.events.push_back(*std::move(event));
+  }
   EndMember(*member, MemberState::kLeft,
             request.reason().empty() ? "left" : request.reason(), now, effects);
   return absl::OkStatus();

@@ -27,17 +27,11 @@
 #include "proto/coordinator.pb.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
+#include "server/coordinator_events.h"
 #include "server/membership.h"
 #include "server/round.h"
 
 namespace causeway {
-
-// Something worth telling people about; kinds as in proto/status.proto.
-struct CoordinatorEvent {
-  std::string kind;
-  std::string island_id;
-  std::string text;
-};
 
 // Merge these contributions into the fragment's next version.
 struct OuterStepOrder {

@@ -87,16 +87,22 @@ class CoordinatorDriver {
                          uint64_t run_step = 0) {
     v1::IslandProgress progress;
     progress.set_run_step(run_step);
+    return Heartbeat(identity, progress);
+  }
+  absl::Status Heartbeat(const v1::IslandIdentity& identity,
+                         const v1::IslandProgress& progress) {
     const absl::Status status =
         core_.Heartbeat(identity, progress, now_, effects_);
     TakeOrders();
     return status;
   }
 
-  absl::Status Leave(const v1::IslandIdentity& identity) {
+  absl::Status Leave(const v1::IslandIdentity& identity,
+                     const v1::RankTrouble& trouble = {}) {
     v1::LeaveRequest request;
     *request.mutable_identity() = identity;
     request.set_reason("finished");
+    *request.mutable_rank_trouble() = trouble;
     const absl::Status status = core_.Leave(request, now_, effects_);
     TakeOrders();
     return status;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status_matchers.h"
@@ -330,6 +331,49 @@ TEST(CoordinatorTest, AMemberThatWasAwayTooLongAfterARestartIsEvicted) {
   after.Tick();
   EXPECT_EQ(after.CountEvents("island_evicted"), 1);
   EXPECT_EQ(after.core().run_state(), v1::RUNNING);
+}
+
+// --- What ails the ranks of an island. ---
+
+TEST(CoordinatorTest, ATroubleOfRanksIsRecordedWhenItChanges) {
+  CoordinatorDriver run({.min_islands = 1});
+  const v1::IslandIdentity a = run.Join("a");
+  v1::IslandProgress progress;
+  ASSERT_OK(run.Heartbeat(a, progress));
+  v1::RankTrouble& trouble = *progress.mutable_rank_trouble();
+  trouble.set_kind(v1::RankTrouble::SLOW_RANK);
+  trouble.set_rank(1);
+  trouble.set_share(0.5);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  trouble.set_share(0.6);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("rank_slow"), 1);
+  trouble.set_rank(2);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("rank_slow"), 2);
+  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("link_slow"), 1);
+  EXPECT_EQ(run.CountEvents("ranks_even"), 0);
+  progress.clear_rank_trouble();
+  ASSERT_OK(run.Heartbeat(a, progress));
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("ranks_even"), 1);
+}
+
+TEST(CoordinatorTest, ARankThatEndsItsIslandIsRecorded) {
+  for (const auto& [kind, event] :
+       {std::pair(v1::RankTrouble::STUCK_RANK, "rank_stuck"),
+        std::pair(v1::RankTrouble::DEAD_RANK, "rank_dead")}) {
+    CoordinatorDriver run({.min_islands = 1});
+    const v1::IslandIdentity a = run.Join("a");
+    v1::RankTrouble trouble;
+    trouble.set_kind(kind);
+    trouble.set_rank(3);
+    ASSERT_OK(run.Leave(a, trouble));
+    EXPECT_EQ(run.CountEvents(event), 1);
+    EXPECT_EQ(run.CountEvents("island_left"), 1);
+  }
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 #define WORKER_INNER_TRAINER_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "proto/coordinator.pb.h"
 
 namespace causeway {
 
@@ -31,8 +31,9 @@ struct InnerStepResult {
   // rank had nothing to compute. Zero where one follows the other (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;
-  // What slows the ranks down at present, for people; empty if nothing does.
-  std::string slowdown;
+  // What slows the ranks down at present; its kind is unspecified if nothing
+  // does.
+  v1::RankTrouble trouble;
 };
 
 // For one thread.

@@ -3,6 +3,7 @@
 #include "worker/island.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/sync_schedule.h"
+#include "worker/collective/culprit.h"
 
 namespace causeway {
 namespace {
@@ -209,16 +211,17 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                    v1::TrainingConfig::InnerAlgorithm_Name(
                        joined.config().training().inner_algorithm()),
                    ")");
-  std::string slowdown;
+  v1::RankTrouble trouble;
   while (!outcome.finished) {
     if (session_.view().stopping) {
       return absl::CancelledError("stopped");
     }
-    SetActivity(slowdown.empty() ? training
-                                 : absl::StrCat(training, "; ", slowdown));
+    SetActivity(trouble.text().empty()
+                    ? training
+                    : absl::StrCat(training, "; ", trouble.text()));
     const uint64_t step = outcome.step + 1;
     ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
-    slowdown = result.slowdown;
+    trouble = result.trouble;
     Record(step, total_steps, result, synchronizer.waited());
     SetActivity("synchronizing");
     ASSIGN_OR_RETURN(outcome, synchronizer.AfterStep(step, result.tokens,
@@ -237,6 +240,9 @@ void Island::Leave(const absl::Status& status) {
   v1::LeaveRequest request;
   *request.mutable_identity() = session_.view().identity;
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
+  if (std::optional<v1::RankTrouble> trouble = RankTroubleOf(status)) {
+    *request.mutable_rank_trouble() = *std::move(trouble);
+  }
   session_.Stop();
   const absl::Status left = client_->Leave(request);
   LOG_IF(WARNING, !left.ok()) << "could not leave: " << left.message();
@@ -261,6 +267,32 @@ void Island::SetActivity(std::string activity) {
   progress_.set_activity(std::move(activity));
 }
 
+void Island::RecordRanks(const InnerStepResult& result) {
+  uint64_t micro_batches = 0;
+  for (const int64_t count : result.rank_micro_batches) micro_batches += count;
+  for (size_t rank = 0; rank < result.rank_micro_batches.size(); ++rank) {
+    while (progress_.ranks_size() <= static_cast<int>(rank)) {
+      progress_.add_ranks();
+    }
+    v1::RankProgress& done = *progress_.mutable_ranks(static_cast<int>(rank));
+    const uint64_t count = result.rank_micro_batches[rank];
+    done.set_micro_batches(done.micro_batches() + count);
+    // All micro-batches are of the same size.
+    done.set_tokens(done.tokens() + result.tokens / micro_batches * count);
+  }
+  progress_.set_communication_seconds(
+      progress_.communication_seconds() +
+      absl::ToDoubleSeconds(result.communication));
+  progress_.set_exposed_communication_seconds(
+      progress_.exposed_communication_seconds() +
+      absl::ToDoubleSeconds(result.exposed_communication));
+  if (result.trouble.kind() == v1::RankTrouble::KIND_UNSPECIFIED) {
+    progress_.clear_rank_trouble();
+  } else {
+    *progress_.mutable_rank_trouble() = result.trouble;
+  }
+}
+
 void Island::Record(uint64_t step, uint64_t total_steps,
                     const InnerStepResult& result, absl::Duration waited) {
   const absl::Time now = options_.now();
@@ -268,6 +300,7 @@ void Island::Record(uint64_t step, uint64_t total_steps,
   progress_.set_run_step(step);
   progress_.set_tokens(progress_.tokens() + result.tokens);
   progress_.set_wait_seconds(absl::ToDoubleSeconds(waited));
+  RecordRanks(result);
   loss_sum_ += result.loss;
   ++loss_count_;
   rate_tokens_ += result.tokens;

@@ -74,6 +74,9 @@ class Island {
 
   v1::IslandProgress Progress();
   void SetActivity(std::string activity);
+  // Books what a step says of the ranks.
+  void RecordRanks(const InnerStepResult& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Books a step, and logs now and then.
   void Record(uint64_t step, uint64_t total_steps,
               const InnerStepResult& result, absl::Duration waited);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An island of two worker processes in a run with the outer loop.
+#include <sched.h>
 #include <signal.h>
 
 #include <cstdlib>
@@ -9,12 +10,15 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
@@ -27,7 +31,7 @@ using testing::HasSubstr;
 // English text that every Debian system has.
 constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 
-// $0: inner steps.
+// $0: inner steps. $1: inner algorithm.
 constexpr char kConfig[] = R"pb(
   name: "ranks"
   model {
@@ -43,7 +47,7 @@ constexpr char kConfig[] = R"pb(
     micro_batch_size: 2
     learning_rate: 5e-3
     warmup_steps: 10
-    inner_algorithm: ACCO
+    inner_algorithm: $1
   }
   synchronization {
     inner_steps_per_round: 20
@@ -66,9 +70,12 @@ class RanksTest : public testing::Test {
     if (!HasFailure()) std::filesystem::remove_all(directory_);
   }
 
-  // Starts a run of `steps` steps, and both ranks of its only island.
-  void Start(int steps) {
-    std::ofstream(Path("run.textproto")) << absl::Substitute(kConfig, steps);
+  // Starts a run of `steps` steps, and both ranks of its only island; the
+  // command of rank 1 comes after `prefix`.
+  void Start(int steps, absl::string_view algorithm = "ACCO",
+             std::vector<std::string> prefix = {}) {
+    std::ofstream(Path("run.textproto"))
+        << absl::Substitute(kConfig, steps, algorithm);
     coordinator_ = Run(
         "coordinator",
         {ProgramPath("server/causeway-coordinator"),
@@ -90,10 +97,20 @@ class RanksTest : public testing::Test {
     std::vector<std::string> leader = common;
     leader.push_back(absl::StrCat("--coordinator=127.0.0.1:", port));
     leader.push_back("--island=pair");
-    std::vector<std::string> follower = common;
+    std::vector<std::string> follower = std::move(prefix);
+    follower.insert(follower.end(), common.begin(), common.end());
     follower.push_back("--island_rank=1");
     leader_ = Run("leader", leader);
     follower_ = Run("follower", follower);
+    events_ = Run("events", {ProgramPath("cli/causeway"), "events", "--follow",
+                             absl::StrCat("--coordinator=127.0.0.1:", port)});
+  }
+
+  // Whether status and log say that rank 1 is slow, and an event does.
+  void ExpectRank1IsCalledSlow() {
+    EXPECT_TRUE(events_->AwaitOutput("rank_slow")) << leader_->Output();
+    EXPECT_THAT(events_->Output(), HasSubstr("rank 1 is slow"));
+    EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is slow"));
   }
 
   std::string Path(absl::string_view name) const {
@@ -109,6 +126,7 @@ class RanksTest : public testing::Test {
   std::unique_ptr<Process> coordinator_;
   std::unique_ptr<Process> leader_;
   std::unique_ptr<Process> follower_;
+  std::unique_ptr<Process> events_;
 };
 
 TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
@@ -126,6 +144,51 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {
   follower_->Signal(SIGKILL);
   EXPECT_EQ(leader_->Wait(), 1);
   EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is dead"));
+  EXPECT_TRUE(events_->AwaitOutput("rank_dead")) << events_->Output();
+}
+
+TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
+  Start(1'000'000);
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  follower_->Signal(SIGSTOP);
+  EXPECT_EQ(leader_->Wait(), 1);
+  EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is stuck"));
+  EXPECT_TRUE(events_->AwaitOutput("rank_stuck")) << events_->Output();
+}
+
+TEST_F(RanksTest, ARankThatIsStoppedNowAndThenIsSlow) {
+  Start(1'000'000, "DDP");
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  absl::Notification done;
+  std::thread brake([&] {
+    while (!done.HasBeenNotified()) {
+      follower_->Signal(SIGSTOP);
+      done.WaitForNotificationWithTimeout(absl::Milliseconds(60));
+      follower_->Signal(SIGCONT);
+      done.WaitForNotificationWithTimeout(absl::Milliseconds(20));
+    }
+  });
+  ExpectRank1IsCalledSlow();
+  done.Notify();
+  brake.join();
+  EXPECT_TRUE(events_->AwaitOutput("ranks_even")) << leader_->Output();
+}
+
+// It runs all the time, but has a processor for itself a tenth of it.
+TEST_F(RanksTest, ARankWithLittleProcessorTimeIsSlow) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &allowed)) ++processor;
+  const std::vector<std::string> on_one = {"/usr/bin/taskset", "-c",
+                                           absl::StrCat(processor)};
+  std::vector<std::string> prefix = on_one;
+  prefix.insert(prefix.end(), {"/usr/bin/nice", "-n", "10"});
+  std::vector<std::string> busy = on_one;
+  busy.insert(busy.end(), {"/bin/sh", "-c", "while :; do :; done"});
+  const std::unique_ptr<Process> rival = Run("rival", busy);
+  Start(1'000'000, "DDP", prefix);
+  ExpectRank1IsCalledSlow();
 }
 
 TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {

@@ -3,12 +3,14 @@
 #include "worker/collective/collective_diagnosis.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "common/status_macros.h"
 
 namespace causeway {
 namespace {
@@ -85,9 +87,6 @@ CollectiveDiagnosis DiagnoseCollectives(
     diagnosis.kind = CollectiveDiagnosis::Kind::kSlowRank;
     diagnosis.rank = static_cast<int>(latest - totals.late.begin());
     diagnosis.share = late_share;
-    diagnosis.text = absl::StrFormat(
-        "rank %d is slow: the others wait for it %.0f %% of the time",
-        diagnosis.rank, 100 * late_share);
     return diagnosis;
   }
   const size_t peer = static_cast<size_t>(slowest - totals.transfer.begin());
@@ -96,14 +95,65 @@ CollectiveDiagnosis DiagnoseCollectives(
   if (others > 0 && speed > others / 2) return diagnosis;
   diagnosis.kind = CollectiveDiagnosis::Kind::kSlowLink;
   diagnosis.rank = static_cast<int>(peer);
+  diagnosis.to_rank = rank;
   diagnosis.share = link_share;
-  diagnosis.text = absl::StrFormat(
+  diagnosis.speed = speed;
+  diagnosis.other_speed = others;
+  return diagnosis;
+}
+
+absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
+                                            Communicator* communicator) {
+  // The sum over ranks of vectors in which each fills in its own part.
+  constexpr int kFields = 6;
+  std::vector<double> fields(kFields * communicator->size());
+  const std::array<double, kFields> mine = {static_cast<double>(own.kind),
+                                            static_cast<double>(own.rank),
+                                            static_cast<double>(own.to_rank),
+                                            own.share,
+                                            own.speed,
+                                            own.other_speed};
+  std::copy(mine.begin(), mine.end(),
+            fields.begin() + kFields * communicator->rank());
+  RETURN_IF_ERROR(communicator->AllReduce(absl::MakeSpan(fields)).Wait());
+
+  CollectiveDiagnosis worst;
+  for (int rank = 0; rank < communicator->size(); ++rank) {
+    const double* const seen = fields.data() + kFields * rank;
+    if (seen[3] <= worst.share) continue;
+    worst = {.kind = static_cast<CollectiveDiagnosis::Kind>(seen[0]),
+             .rank = static_cast<int>(seen[1]),
+             .to_rank = static_cast<int>(seen[2]),
+             .share = seen[3],
+             .speed = seen[4],
+             .other_speed = seen[5]};
+  }
+  return worst;
+}
+
+v1::RankTrouble ToRankTrouble(const CollectiveDiagnosis& diagnosis) {
+  v1::RankTrouble trouble;
+  if (diagnosis.kind == CollectiveDiagnosis::Kind::kEven) return trouble;
+  trouble.set_rank(static_cast<uint32_t>(diagnosis.rank));
+  trouble.set_share(diagnosis.share);
+  if (diagnosis.kind == CollectiveDiagnosis::Kind::kSlowRank) {
+    trouble.set_kind(v1::RankTrouble::SLOW_RANK);
+    trouble.set_text(absl::StrFormat(
+        "rank %d is slow: the others wait for it %.0f %% of the time",
+        diagnosis.rank, 100 * diagnosis.share));
+    return trouble;
+  }
+  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
+  trouble.set_to_rank(static_cast<uint32_t>(diagnosis.to_rank));
+  trouble.set_text(absl::StrFormat(
       "the link from rank %d to rank %d is slow: %.1f MB/s, %.0f %% of the "
       "time%s",
-      peer, rank, speed / 1e6, 100 * link_share,
-      others > 0 ? absl::StrFormat(" (other links %.1f MB/s)", others / 1e6)
-                 : "");
-  return diagnosis;
+      diagnosis.rank, diagnosis.to_rank, diagnosis.speed / 1e6,
+      100 * diagnosis.share,
+      diagnosis.other_speed > 0 ? absl::StrFormat(" (other links %.1f MB/s)",
+                                                  diagnosis.other_speed / 1e6)
+                                : ""));
+  return trouble;
 }
 
 }  // namespace causeway

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -80,8 +81,19 @@ struct Island {
   int slow_peer = 0;
 };
 
-// What each rank sees after some operations.
-std::vector<CollectiveDiagnosis> Observe(const Island& island) {
+std::string Text(const CollectiveDiagnosis& diagnosis) {
+  return ToRankTrouble(diagnosis).text();
+}
+
+struct Observation {
+  // By each rank.
+  std::vector<CollectiveDiagnosis> seen;
+  // By all.
+  CollectiveDiagnosis agreed;
+};
+
+// What the ranks see after some operations.
+Observation Observe(const Island& island) {
   LocalRendezvous rendezvous;
   std::vector<std::unique_ptr<Transport>> transports =
       MakeLocalTransports(island.ranks);
@@ -91,6 +103,7 @@ std::vector<CollectiveDiagnosis> Observe(const Island& island) {
         std::move(transport), island.slow_peer, absl::Milliseconds(20));
   }
   std::vector<CollectiveDiagnosis> seen(island.ranks);
+  std::vector<CollectiveDiagnosis> agreed(island.ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < island.ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -104,10 +117,17 @@ std::vector<CollectiveDiagnosis> Observe(const Island& island) {
         EXPECT_OK(communicator->AllGather(absl::MakeSpan(values)).Wait());
       }
       seen[rank] = DiagnoseCollectives(rank, communicator->TakeTimes());
+      const auto worst = WorstOf(seen[rank], communicator.get());
+      ASSERT_OK(worst.status());
+      EXPECT_GE(worst->share, seen[rank].share);
+      agreed[rank] = *worst;
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return seen;
+  for (const CollectiveDiagnosis& worst : agreed) {
+    EXPECT_EQ(Text(worst), Text(agreed[0]));
+  }
+  return {.seen = std::move(seen), .agreed = agreed[0]};
 }
 
 constexpr absl::Duration kQuick = absl::Milliseconds(10);
@@ -118,11 +138,11 @@ TEST(CollectiveDiagnosisTest, EveryRankSeesTheSlowOne) {
     Island island = {.ranks = ranks,
                      .computing = std::vector<absl::Duration>(ranks, kQuick)};
     island.computing[1] = kSlow;
-    for (const CollectiveDiagnosis& seen : Observe(island)) {
-      EXPECT_EQ(seen.kind, Kind::kSlowRank) << seen.text;
+    for (const CollectiveDiagnosis& seen : Observe(island).seen) {
+      EXPECT_EQ(seen.kind, Kind::kSlowRank) << Text(seen);
       EXPECT_EQ(seen.rank, 1);
       EXPECT_GT(seen.share, 0.4);
-      EXPECT_THAT(seen.text, HasSubstr("rank 1 is slow"));
+      EXPECT_THAT(Text(seen), HasSubstr("rank 1 is slow"));
     }
   }
 }
@@ -132,21 +152,26 @@ TEST(CollectiveDiagnosisTest, ASlowLinkIsNotASlowRank) {
     const Island island = {
         .ranks = ranks,
         .computing = std::vector<absl::Duration>(ranks, kQuick),
-        .slow_receiver = 0,
+        .slow_receiver = ranks == 2 ? 0 : 2,
         .slow_peer = 1};
-    const CollectiveDiagnosis seen = Observe(island)[0];
-    EXPECT_EQ(seen.kind, Kind::kSlowLink) << seen.text;
-    EXPECT_EQ(seen.rank, 1);
-    EXPECT_THAT(seen.text, AllOf(HasSubstr("from rank 1 to rank 0 is slow"),
-                                 HasSubstr("MB/s")));
+    // Only the receiver sees it, and tells the others.
+    const CollectiveDiagnosis agreed = Observe(island).agreed;
+    EXPECT_EQ(agreed.kind, Kind::kSlowLink) << Text(agreed);
+    EXPECT_EQ(agreed.rank, 1);
+    EXPECT_EQ(agreed.to_rank, island.slow_receiver);
+    EXPECT_THAT(Text(agreed),
+                AllOf(HasSubstr(absl::StrCat("from rank 1 to rank ",
+                                             agreed.to_rank, " is slow")),
+                      HasSubstr("MB/s")));
   }
 }
 
 TEST(CollectiveDiagnosisTest, NothingStandsOutAmongEquals) {
   const Island island = {.computing = {kSlow, kSlow, kSlow}};
-  for (const CollectiveDiagnosis& seen : Observe(island)) {
-    EXPECT_EQ(seen.kind, Kind::kEven) << seen.text;
+  for (const CollectiveDiagnosis& seen : Observe(island).seen) {
+    EXPECT_EQ(seen.kind, Kind::kEven) << Text(seen);
   }
+  EXPECT_EQ(ToRankTrouble({}).kind(), v1::RankTrouble::KIND_UNSPECIFIED);
 }
 
 // An hour in which rank 0 waited for the outer loop.

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/culprit.h"
 
+#include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
@@ -51,13 +54,37 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
   return report;
 }
 
+// Under which a status carries a RankTrouble.
+constexpr char kTroubleUrl[] = "type.googleapis.com/causeway.v1.RankTrouble";
+
+absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
+  absl::Status status(code, trouble.text());
+  status.SetPayload(kTroubleUrl, absl::Cord(trouble.SerializeAsString()));
+  return status;
+}
+
 absl::Status Verdict(int culprit, absl::StatusCode code,
                      absl::string_view what) {
-  return absl::Status(
-      code, absl::StrCat("rank ", culprit,
-                         code == absl::StatusCode::kUnavailable ? " is dead: "
-                                                                : " is stuck: ",
-                         what));
+  const bool dead = code == absl::StatusCode::kUnavailable;
+  v1::RankTrouble trouble;
+  trouble.set_kind(dead ? v1::RankTrouble::DEAD_RANK
+                        : v1::RankTrouble::STUCK_RANK);
+  trouble.set_rank(static_cast<uint32_t>(culprit));
+  trouble.set_text(absl::StrCat("rank ", culprit,
+                                dead ? " is dead: " : " is stuck: ", what));
+  return Blame(code, std::move(trouble));
+}
+
+absl::Status BlameLink(int rank, int other, absl::string_view what) {
+  v1::RankTrouble trouble;
+  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
+  trouble.set_rank(static_cast<uint32_t>(rank));
+  trouble.set_to_rank(static_cast<uint32_t>(other));
+  trouble.set_share(1);
+  trouble.set_text(
+      absl::StrCat("ranks ", rank, " and ", other,
+                   " do not reach one another, though both run: ", what));
+  return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
 }
 
 }  // namespace
@@ -86,9 +113,7 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
   std::set<int> reporters = {rank};
   while (report.rank() != reporter) {
     if (reporters.count(report.rank()) > 0) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "ranks ", reporter, " and ", report.rank(),
-          " do not reach one another, though both run: ", report.message()));
+      return BlameLink(reporter, report.rank(), report.message());
     }
     const absl::StatusOr<v1::RankFailure> next =
         ReportOf(report.rank(), rendezvous);
@@ -103,6 +128,15 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
   }
   return absl::AbortedError(absl::StrCat("rank ", report.rank(),
                                          " has given up: ", report.message()));
+}
+
+std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kTroubleUrl);
+  v1::RankTrouble trouble;
+  if (!payload.has_value() || !trouble.ParseFromString(std::string(*payload))) {
+    return std::nullopt;
+  }
+  return trouble;
 }
 
 }  // namespace causeway

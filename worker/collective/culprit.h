@@ -7,8 +7,11 @@
 #ifndef WORKER_COLLECTIVE_CULPRIT_H_
 #define WORKER_COLLECTIVE_CULPRIT_H_
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
 #include "worker/collective/rendezvous.h"
 
 namespace causeway {
@@ -28,6 +31,12 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 // for each rank that has to be asked, and a few if rank 0 is stuck.
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous);
+
+// Which rank `status`, from FindCulprit, blames and for what: STUCK_RANK or
+// DEAD_RANK, or SLOW_LINK with a share of 1 where two ranks do not reach one
+// another. Nothing if it blames none: a rank has given up for a reason of its
+// own.
+std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status);
 
 }  // namespace causeway
 

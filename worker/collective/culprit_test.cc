@@ -34,6 +34,22 @@ TEST(CulpritTest, OneThatSaysNothingIsTheCulprit) {
                        "rank 2 is dead: lost the connection"));
 }
 
+TEST(CulpritTest, AStatusCarriesWhomItBlames) {
+  LocalRendezvous rendezvous;
+  const auto stuck = RankTroubleOf(FindCulprit(0, 2, kWaited, &rendezvous));
+  ASSERT_TRUE(stuck.has_value());
+  EXPECT_EQ(stuck->kind(), v1::RankTrouble::STUCK_RANK);
+  EXPECT_EQ(stuck->rank(), 2);
+  const auto dead = RankTroubleOf(FindCulprit(1, 2, kLost, &rendezvous));
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->kind(), v1::RankTrouble::DEAD_RANK);
+  EXPECT_EQ(dead->text(), "rank 2 is dead: lost the connection");
+  ReportOwnFailure(3, absl::OutOfRangeError("training diverged"), &rendezvous);
+  EXPECT_FALSE(
+      RankTroubleOf(FindCulprit(4, 3, kLost, &rendezvous)).has_value());
+  EXPECT_FALSE(RankTroubleOf(absl::OkStatus()).has_value());
+}
+
 TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
   LocalRendezvous rendezvous;
   // Rank 0 waits for 1, which waits for 2, which has lost 3.
@@ -100,7 +116,9 @@ TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {
       [&] { EXPECT_THAT(FindCulprit(1, 0, kWaited, &rendezvous), broken); });
   EXPECT_THAT(FindCulprit(0, 1, kWaited, &rendezvous), broken);
   rank1.join();
-  EXPECT_THAT(FindCulprit(2, 1, kWaited, &rendezvous), broken);
+  const absl::Status third = FindCulprit(2, 1, kWaited, &rendezvous);
+  EXPECT_THAT(third, broken);
+  EXPECT_EQ(RankTroubleOf(third)->kind(), v1::RankTrouble::SLOW_LINK);
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/collective_diagnosis.h"
@@ -25,6 +27,8 @@ struct Rank::Order {
     // The parameters follow in a broadcast of their own.
     kParameters,
     kStep,
+    // Compare what is seen of the communication.
+    kDiagnose,
     // Go on waiting.
     kWait,
     kEnd,
@@ -101,7 +105,16 @@ absl::Status Rank::ShareParameters() {
 absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
   Order order = {.what = Order::What::kStep, .run_step = run_step};
   RETURN_IF_ERROR(Exchange(order));
-  return StepOrAbort(run_step);
+  ASSIGN_OR_RETURN(InnerStepResult result, StepOrAbort(run_step));
+  const absl::Time now = now_();
+  if (now - diagnosed_at_ >= kDiagnosisPeriod) {
+    diagnosed_at_ = now;
+    order = {.what = Order::What::kDiagnose};
+    RETURN_IF_ERROR(Exchange(order));
+    RETURN_IF_ERROR(Diagnose());
+  }
+  result.trouble = trouble_;
+  return result;
 }
 
 absl::Status Rank::ShowLife() {
@@ -124,6 +137,9 @@ absl::Status Rank::Follow() {
         break;
       case Order::What::kStep:
         RETURN_IF_ERROR(StepOrAbort(order.run_step).status());
+        break;
+      case Order::What::kDiagnose:
+        RETURN_IF_ERROR(Diagnose());
         break;
       case Order::What::kWait:
         break;
@@ -158,30 +174,33 @@ absl::Status Rank::ExchangeParameters() {
 absl::StatusOr<InnerStepResult> Rank::StepOrAbort(uint64_t run_step) {
   device_is_newer_ = true;
   absl::StatusOr<InnerStepResult> result = trainer_->Step(run_step);
-  if (result.ok()) {
-    Diagnose();
-    result->slowdown = slowdown_;
-    return result;
-  }
+  if (result.ok()) return result;
   communicator_->Abort(result.status());
-  return absl::Status(
+  absl::Status status(
       result.status().code(),
       absl::StrCat("step ", run_step, ": ", result.status().message()));
+  // Whom it blames.
+  result.status().ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) {
+        status.SetPayload(type, payload);
+      });
+  return status;
 }
 
-void Rank::Diagnose() {
-  const absl::Time now = now_();
-  if (now - diagnosed_at_ < kDiagnosisPeriod) return;
-  diagnosed_at_ = now;
-  std::string slowdown =
-      DiagnoseCollectives(communicator_->rank(), communicator_->TakeTimes())
-          .text;
-  if (slowdown.empty() != slowdown_.empty()) {
+absl::Status Rank::Diagnose() {
+  const CollectiveDiagnosis own =
+      DiagnoseCollectives(communicator_->rank(), communicator_->TakeTimes());
+  ASSIGN_OR_RETURN(const CollectiveDiagnosis worst,
+                   WorstOf(own, communicator_.get()));
+  v1::RankTrouble trouble = ToRankTrouble(worst);
+  if (trouble.kind() != trouble_.kind() || trouble.rank() != trouble_.rank()) {
     LOG(INFO) << "rank " << communicator_->rank() << ": "
-              << (slowdown.empty() ? "no rank and no link is slow any more"
-                                   : slowdown);
+              << (trouble.text().empty()
+                      ? "no rank and no link is slow any more"
+                      : trouble.text());
   }
-  slowdown_ = std::move(slowdown);
+  trouble_ = std::move(trouble);
+  return absl::OkStatus();
 }
 
 }  // namespace causeway

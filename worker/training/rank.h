@@ -16,7 +16,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +24,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/model_layout.h"
+#include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/communicator.h"
 #include "worker/data/dataset.h"
@@ -87,8 +87,8 @@ class Rank {
   absl::Status Exchange(Order& order);
   absl::Status ExchangeParameters();
   absl::StatusOr<InnerStepResult> StepOrAbort(uint64_t run_step);
-  // Looks at the times of the communication, now and then.
-  void Diagnose();
+  // With all ranks: what the times of their communication say.
+  absl::Status Diagnose();
 
   const Device device_;
   const ModelLayout layout_;
@@ -102,8 +102,9 @@ class Rank {
   bool device_is_newer_ = true;
 
   const Clock now_;
+  // On rank 0.
   absl::Time diagnosed_at_;
-  std::string slowdown_;
+  v1::RankTrouble trouble_;
 };
 
 }  // namespace causeway
