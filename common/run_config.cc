@@ -243,8 +243,6 @@ void CheckTraining(const v1::TrainingConfig& training, Checker& check) {
              *v1::TrainingConfig::Schedule_descriptor());
   check.Enum("training.inner_algorithm", training.inner_algorithm(),
              *v1::TrainingConfig::InnerAlgorithm_descriptor());
-  check.Enum("training.rank_precision", training.rank_precision(),
-             *v1::TrainingConfig::RankPrecision_descriptor());
   check.Range("training.min_learning_rate_ratio",
               training.min_learning_rate_ratio(), 0, 1);
   check.Range("training.beta1", training.beta1(), 0, 0.999999);

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compares the inner algorithms on an island of two ranks: what they learn from
-# the same number of tokens, how much communication they hide on a slow link,
-# and what a slow rank costs them. Real processes, Gloo over TCP, real text.
+# the same tokens, how much communication they hide on a slow link, and what a
+# slow rank costs them. Real processes, Gloo over TCP, real text.
 
 set -euo pipefail
 
@@ -18,27 +18,31 @@ readonly ROOT
 usage() {
   cat <<'USAGE'
 usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
-                             [--steps N] [--keep]
+                             [--steps N] [--rate R] [--keep]
 
   --json FILE   write the figures as JSON
   --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
   --seeds LIST  of the convergence (default: 1,2,3)
-  --steps N     inner steps of a convergence run (default: 400)
+  --steps N     inner steps of a convergence run (default: 1000)
+  --rate R      its peak learning rate (default: 4e-4, that of a run)
   --keep        keep the working directory
 
-Overlap needs root, for two network namespaces with a shaped link; without it
-that part is skipped and says so. Times mean something only on a machine that
-has nothing else to do.
+Convergence gives the same losses on a machine of any speed and load: each rank
+computes a fixed number of micro-batches. The times of the other parts mean
+something only on a machine that has nothing else to do. Overlap needs root, for
+two network namespaces with a shaped link; without it that part is skipped and
+says so.
 USAGE
 }
 
 json=
 parts=convergence,overlap,heterogeneity
 seeds=1,2,3
-steps=400
+steps=1000
+rate=4e-4
 while (($#)); do
   case "$1" in
-    --json | --parts | --seeds | --steps)
+    --json | --parts | --seeds | --steps | --rate)
       if (($# < 2)); then
         echo "compare: $1 needs a value" >&2
         exit 2
@@ -68,8 +72,8 @@ readonly sequence_length=128 micro_batch=4 batch=16
 figures=()
 figure() { figures+=("$1" "$2"); }
 
-# configure FILE ALGORITHM SEED STEPS: one island whose parameters the outer
-# step takes over as they are.
+# configure FILE ALGORITHM SEED STEPS FIXED: one island whose parameters the
+# outer step takes over as they are; FIXED is training.fixed_micro_batches.
 configure() {
   cat >"$1" <<CONFIG
 name: "compare"
@@ -85,9 +89,10 @@ training {
   total_steps: $4
   batch_size: ${batch}
   micro_batch_size: ${micro_batch}
-  learning_rate: 6e-4
+  learning_rate: ${rate}
   warmup_steps: $(($4 / 10))
   inner_algorithm: $2
+  fixed_micro_batches: $5
 }
 outer_optimizer { algorithm: SGD learning_rate: 1 }
 synchronization {
@@ -113,16 +118,28 @@ start_rank() {
     --island_leader "${leader_host}:7177" --rank_host "${host}"
 }
 
-# run_island NAME ALGORITHM SEED STEPS: both ranks on this host.
+# run_island NAME ALGORITHM STEPS: both ranks on this host, the second one slow.
 run_island() {
   local name="$1"
-  configure "${work}/${name}.textproto" "$2" "$3" "$4"
+  configure "${work}/${name}.textproto" "$2" 1 "$3" false
   start_coordinator "${name}" "${work}/${name}.textproto"
   leader_host=127.0.0.1
   start_rank "${name}" 0 127.0.0.1
   start_rank "${name}" 1 127.0.0.1
-  if [[ "${5:-}" == slow ]]; then slow_down "${pids[-1]}"; fi
+  slow_down "${pids[-1]}"
   await_ranks
+}
+
+# run_threads NAME ALGORITHM SEED: both ranks in one process, which gives the
+# same bits as two.
+run_threads() {
+  local name="$1"
+  configure "${work}/${name}.textproto" "$2" "$3" "${steps}" true
+  start_coordinator "${name}" "${work}/${name}.textproto"
+  start "${name}-rank0" "${worker}" --coordinator "${address}" \
+    --island compare --ranks 2 --threads 2 --log_seconds 0 --data "${data[0]}"
+  await_islands
+  stop_processes
 }
 
 # The coordinator is the first process, the ranks are the next two.
@@ -171,24 +188,19 @@ calculate() {
   awk "${assignments[@]}" "BEGIN { printf \"%.6g\", (${expression}) }"
 }
 
-# ---- Convergence: ACCO first; the others get as many tokens, to a step.
+# ---- Convergence: as many steps of as many micro-batches, the same ones.
 
 convergence() {
-  local algorithm seed tokens count name losses rest
-  for algorithm in ACCO DDP DPU; do
+  local algorithm seed name losses tokens
+  for algorithm in DDP ACCO DPU; do
     losses=
     for seed in ${seeds//,/ }; do
       name="${algorithm,,}-${seed}"
-      count="${steps}"
-      if [[ "${algorithm}" != ACCO ]]; then
-        read -r _ _ _ _ tokens < <(measure "acco-${seed}")
-        count=$((tokens / (batch * sequence_length)))
-      fi
-      run_island "${name}" "${algorithm}" "${seed}" "${count}"
-      read -r _ _ _ _ rest < <(measure "${name}")
+      run_threads "${name}" "${algorithm}" "${seed}"
+      read -r _ _ _ _ tokens < <(measure "${name}")
       losses+="${losses:+, }$(evaluate "${name}")"
       say "convergence, ${algorithm}, seed ${seed}:" \
-        "  ${rest} tokens, validation loss ${losses##*, }"
+        "  ${tokens} tokens, validation loss ${losses##*, }"
     done
     figure "val_loss_${algorithm,,}" "[${losses}]"
   done
@@ -229,7 +241,7 @@ remove_network() {
 # run_apart NAME ALGORITHM STEPS: coordinator and rank 0 on one side of the
 # link, rank 1 on the other.
 run_apart() {
-  configure "${work}/$1.textproto" "$2" 1 "$3"
+  configure "${work}/$1.textproto" "$2" 1 "$3" false
   start "$1-coordinator" ip netns exec "${zone}-0" "${coordinator}" \
     --config "${work}/$1.textproto" --state_dir "${work}/$1" \
     --listen 127.0.0.1:7070
@@ -245,10 +257,10 @@ overlap() {
     say "overlap: skipped, it needs root: $(<"${work}/network.log")"
     return
   fi
-  local ratio step rate bare busy ddp hidden=() over=() speedup=() bytes limit
+  local ratio step unhindered bare busy ddp hidden=() over=() speedup=() bytes limit
   # Computing alone, as far as there is such a thing: with ACCO nobody waits.
   run_apart computing ACCO 25
-  read -r _ rate _ < <(measure computing)
+  read -r _ unhindered _ < <(measure computing)
   run_apart unshaped DDP 25
   read -r step _ < <(measure unshaped)
   bytes="$(exchanged_bytes)"
@@ -264,7 +276,7 @@ overlap() {
     # ACCO communicates twice in a step. Neither that nor computing can be
     # faster than the link and the processors.
     limit="$(calculate 'c > k ? c : k' \
-      "k=$(calculate '1 / rate' "rate=${rate}")" \
+      "k=$(calculate '1 / r' "r=${unhindered}")" \
       "c=$(calculate '2 * ratio * step / (speed * time)' "ratio=${ratio}" \
         "step=${step}" "speed=${acco}" "time=${acco_step}")")"
     over+=("$(calculate '1 / speed / limit' "speed=${acco}" \
@@ -305,9 +317,9 @@ slow_down() {
 
 heterogeneity() {
   local ddp acco
-  run_island slow-ddp DDP 1 25 slow
+  run_island slow-ddp DDP 25
   read -r _ ddp _ < <(measure slow-ddp)
-  run_island slow-acco ACCO 1 25 slow
+  run_island slow-acco ACCO 25
   read -r _ acco _ < <(measure slow-acco)
   figure heterogeneous_speedup "$(calculate 'a / d' "a=${acco}" "d=${ddp}")"
   say "heterogeneity: ACCO ${acco} tokens/s, DDP ${ddp}"

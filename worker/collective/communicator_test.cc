@@ -15,16 +15,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/device_collectives.h"
 #include "worker/collective/gloo_transport.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/shared_device_collectives.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -34,7 +38,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-enum class Kind { kLocal, kGloo };
+enum class Kind { kLocal, kGloo, kSharedDevice };
 
 // Runs `body` once for each rank, each on a thread of its own.
 void ForEachRank(int size, const std::function<void(int rank)>& body) {
@@ -55,7 +59,7 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
       const std::function<Clock(int rank)>& clock = nullptr) {
     auto island = std::make_unique<Island>();
     std::vector<std::unique_ptr<Transport>> transports;
-    if (GetParam() == Kind::kLocal) {
+    if (GetParam() != Kind::kGloo) {
       transports = MakeLocalTransports(size);
     } else {
       transports.resize(size);
@@ -71,16 +75,28 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
       island->ranks.push_back(MakeMessageCommunicator(
           {.timeout = timeout,
            .now = clock == nullptr ? SteadyWallClock() : clock(rank)},
-          std::move(transports[rank]), &island->rendezvous));
+          std::move(transports[rank]), &island->rendezvous,
+          GetParam() == Kind::kSharedDevice
+              ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
+              : nullptr));
     }
     return island;
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(, CommunicatorTest,
-                         testing::Values(Kind::kLocal, Kind::kGloo),
+                         testing::Values(Kind::kLocal, Kind::kGloo,
+                                         Kind::kSharedDevice),
                          [](const auto& info) {
-                           return info.param == Kind::kLocal ? "Local" : "Gloo";
+                           switch (info.param) {
+                             case Kind::kLocal:
+                               return "Local";
+                             case Kind::kGloo:
+                               return "Gloo";
+                             case Kind::kSharedDevice:
+                               return "SharedDevice";
+                           }
+                           return "";
                          });
 
 // Small whole numbers, so that sums are exact in any order.
@@ -320,6 +336,93 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
     EXPECT_GE(times[1].duration, times[1].peers[1 - rank].wait +
                                      times[1].peers[1 - rank].transfer);
     EXPECT_TRUE(island->ranks[rank]->TakeTimes().empty());
+  }
+}
+
+// --- Devices that fail.
+
+// Like NCCL with a peer that is gone: ends by its deadline, or when told to.
+class FakeDevice : public DeviceCollectives {
+ public:
+  using Body = std::function<absl::Status(absl::Time deadline)>;
+  explicit FakeDevice(Body body) : body_(std::move(body)) {}
+  absl::Status ReduceScatter(const DeviceVectors&,
+                             absl::Time deadline) override {
+    return body_(deadline);
+  }
+  absl::Status AllGather(const DeviceVectors&, absl::Time deadline) override {
+    return body_(deadline);
+  }
+  void Abort() override {}
+
+ private:
+  const Body body_;
+};
+
+// What the ranks say when `bodies` are their devices. Each rank's thread ends
+// when all others have.
+std::vector<absl::Status> WithDevices(
+    const std::vector<FakeDevice::Body>& bodies) {
+  const int size = static_cast<int>(bodies.size());
+  LocalRendezvous rendezvous;
+  auto transports = MakeLocalTransports(size);
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.push_back(MakeMessageCommunicator(
+        {.timeout = absl::Seconds(1), .now = SteadyWallClock()},
+        std::move(transports[rank]), &rendezvous,
+        std::make_unique<FakeDevice>(bodies[rank])));
+  }
+  std::vector<absl::Status> statuses(size);
+  ForEachRank(size, [&](int rank) {
+    std::vector<float> values(100);
+    statuses[rank] = ranks[rank]->ReduceScatter(absl::MakeSpan(values)).Wait();
+  });
+  return statuses;
+}
+
+TEST(DeviceCollectivesTest, ADeviceThatFailsIsNamedWithItsReason) {
+  const auto works = [](absl::Time) { return absl::OkStatus(); };
+  const std::vector<absl::Status> statuses = WithDevices(
+      {works, [](absl::Time) { return absl::InternalError("xid 79"); }, works});
+  EXPECT_THAT(statuses[1],
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("xid 79")));
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(statuses[rank],
+                StatusIs(absl::StatusCode::kAborted,
+                         HasSubstr("rank 1 has given up: xid 79")));
+  }
+}
+
+TEST(DeviceCollectivesTest, ARankThatIsStuckInADeviceIsNamed) {
+  absl::BlockingCounter others(2);
+  const auto waits = [&](absl::Time deadline) -> absl::Status {
+    absl::SleepFor(deadline - SteadyWallClock()());
+    others.DecrementCount();
+    return absl::DeadlineExceededError("the device did not finish");
+  };
+  const std::vector<absl::Status> statuses = WithDevices(
+      {waits,
+       [&](absl::Time) {
+         others.Wait();
+         absl::SleepFor(absl::Seconds(4));  // Longer than outcomes take.
+         return absl::OkStatus();
+       },
+       waits});
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(statuses[rank], StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                         HasSubstr("rank 1 is stuck")));
+  }
+  EXPECT_FALSE(statuses[1].ok());
+}
+
+TEST(DeviceCollectivesTest, WithEveryRankThereItIsTheDevices) {
+  const auto fails = [](absl::Time) {
+    return absl::DeadlineExceededError("NCCL did not finish");
+  };
+  for (const absl::Status& status : WithDevices({fails, fails})) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 HasSubstr("NCCL did not finish")));
   }
 }
 

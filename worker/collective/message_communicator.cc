@@ -23,6 +23,11 @@ constexpr int kPiecesAhead = 2;
 
 constexpr size_t kTimesKept = 1024;
 
+// How long ranks wait to hear what became of an operation of the devices, when
+// it has used up all its time: a rank that fails says so a little later than
+// another one.
+constexpr absl::Duration kOutcomeTime = absl::Seconds(2);
+
 // Messages of one operation are numbered from 0, the header.
 constexpr int kTagBits = 24;
 
@@ -34,6 +39,8 @@ struct Header {
   int64_t away_nanoseconds = 0;
   int32_t collective = 0;
   int32_t root = 0;
+  // Where the memory is, for ranks of one process.
+  uint64_t address = 0;
 };
 
 template <typename T>
@@ -50,9 +57,11 @@ class MessageCommunicator : public Communicator {
  public:
   MessageCommunicator(const MessageCommunicatorOptions& options,
                       std::unique_ptr<Transport> transport,
-                      Rendezvous* rendezvous)
+                      Rendezvous* rendezvous,
+                      std::unique_ptr<DeviceCollectives> device)
       : options_(options),
         transport_(std::move(transport)),
+        device_(std::move(device)),
         rendezvous_(rendezvous),
         idle_since_(options.now()),
         thread_([this] { Run(); }) {}
@@ -71,12 +80,20 @@ class MessageCommunicator : public Communicator {
   Pending ReduceScatter(absl::Span<float> values) override {
     return Start(
         {.collective = Collective::kReduceScatter, .memory = AsBytes(values)},
-        [this, values] { return RunReduceScatter(values); });
+        [this, values] {
+          return device_ == nullptr
+                     ? RunReduceScatter(values)
+                     : RunOnDevice(values, &DeviceCollectives::ReduceScatter);
+        });
   }
   Pending AllGather(absl::Span<float> values) override {
     return Start(
         {.collective = Collective::kAllGather, .memory = AsBytes(values)},
-        [this, values] { return RunAllGather(values); });
+        [this, values] {
+          return device_ == nullptr
+                     ? RunAllGather(values)
+                     : RunOnDevice(values, &DeviceCollectives::AllGather);
+        });
   }
   Pending AllReduce(absl::Span<double> values) override {
     return Start(
@@ -91,6 +108,7 @@ class MessageCommunicator : public Communicator {
 
   void Abort(const absl::Status& reason) override {
     ReportOwnFailure(rank(), reason, rendezvous_);
+    if (device_ != nullptr) device_->Abort();
     transport_->Close();
   }
 
@@ -245,12 +263,14 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status ExchangeHeaders(const Operation& operation) {
-    own_header_ = {.sequence = sequence_,
-                   .bytes = static_cast<int64_t>(operation.memory.size()),
-                   .away_nanoseconds = absl::ToInt64Nanoseconds(
-                       times_of_operation_.peers[rank()].away),
-                   .collective = static_cast<int32_t>(operation.collective),
-                   .root = operation.root};
+    own_header_ = {
+        .sequence = sequence_,
+        .bytes = static_cast<int64_t>(operation.memory.size()),
+        .away_nanoseconds =
+            absl::ToInt64Nanoseconds(times_of_operation_.peers[rank()].away),
+        .collective = static_cast<int32_t>(operation.collective),
+        .root = operation.root,
+        .address = reinterpret_cast<uintptr_t>(operation.memory.data())};
     headers_.resize(size());
     std::vector<std::unique_ptr<Transfer>> receives(size());
     ForPeers([&](int peer) {
@@ -381,8 +401,57 @@ class MessageCommunicator : public Communicator {
     return AwaitData(receive.get(), root);
   }
 
+  // Everybody is there, so what fails now is a device, what connects devices,
+  // or a rank that ends in the middle: that one does not tell its outcome.
+  absl::Status RunOnDevice(absl::Span<float> values,
+                           absl::Status (DeviceCollectives::*run)(
+                               const DeviceVectors&, absl::Time)) {
+    DeviceVectors vectors = {.own = values};
+    for (int peer = 0; peer < size(); ++peer) {
+      vectors.shards.push_back(
+          shard(static_cast<int64_t>(values.size()), peer));
+      vectors.addresses.push_back(
+          peer == rank() ? values.data()
+                         : reinterpret_cast<float*>(headers_[peer].address));
+    }
+    const absl::Time begin = options_.now();
+    const absl::Status own = (device_.get()->*run)(vectors, deadline_);
+    const absl::Time end = options_.now();
+    if (!own.ok()) device_->Abort();
+    ForPeers([&](int peer) {
+      times_of_operation_.peers[peer].transfer += end - begin;
+      times_of_operation_.peers[peer].bytes +=
+          vectors.shards[peer].size() * static_cast<int64_t>(sizeof(float));
+    });
+    // Also nobody may touch its memory before all have read it.
+    deadline_ = std::max(deadline_, end + kOutcomeTime);
+    return ExchangeOutcomes(own);
+  }
+
+  absl::Status ExchangeOutcomes(const absl::Status& own) {
+    own_outcome_ = static_cast<int32_t>(own.code());
+    outcomes_.resize(size());
+    std::vector<std::unique_ptr<Transfer>> receives(size());
+    ForPeers([&](int peer) {
+      receives[peer] = transport_->Receive(
+          peer, Tag(1), AsBytes(absl::MakeSpan(&outcomes_[peer], 1)));
+      Send(peer, 1, AsBytes(absl::MakeSpan(&own_outcome_, 1)));
+    });
+    absl::Duration waited;
+    RETURN_IF_ERROR(ForEachPeer(
+        [&](int peer) { return Await(receives[peer].get(), peer, waited); }));
+    RETURN_IF_ERROR(own);
+    return ForEachPeer([&](int peer) -> absl::Status {
+      if (outcomes_[peer] == 0) return absl::OkStatus();
+      suspect_ = peer;
+      return absl::UnavailableError("its device has failed");
+    });
+  }
+
   const MessageCommunicatorOptions options_;
   const std::unique_ptr<Transport> transport_;
+  // Null if vectors are moved by messages.
+  const std::unique_ptr<DeviceCollectives> device_;
   Rendezvous* const rendezvous_;
 
   // Of the thread.
@@ -397,6 +466,9 @@ class MessageCommunicator : public Communicator {
   std::vector<Header> headers_;
   std::vector<float> staging_;
   std::vector<double> gathered_;
+  // Status codes of an operation of the devices.
+  int32_t own_outcome_ = 0;
+  std::vector<int32_t> outcomes_;
   // They read from the members above, and are gone before them.
   std::vector<Outgoing> sends_;
 
@@ -412,9 +484,10 @@ class MessageCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> MakeMessageCommunicator(
     const MessageCommunicatorOptions& options,
-    std::unique_ptr<Transport> transport, Rendezvous* rendezvous) {
+    std::unique_ptr<Transport> transport, Rendezvous* rendezvous,
+    std::unique_ptr<DeviceCollectives> device) {
   return std::make_unique<MessageCommunicator>(options, std::move(transport),
-                                               rendezvous);
+                                               rendezvous, std::move(device));
 }
 
 }  // namespace causeway

@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/collective/communicator.h"
+#include "worker/collective/device_collectives.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/transport.h"
 
@@ -38,9 +39,15 @@ struct MessageCommunicatorOptions {
 
 // Takes the connected transport. `rendezvous` is common to its ranks, for this
 // communicator alone, and outlives it.
+//
+// With `device`, the memory of ReduceScatter and AllGather is that device's,
+// and `device` moves it; what is written there must be complete before the
+// operation is started. Messages then carry headers and outcomes only. All
+// ranks have one or none.
 std::unique_ptr<Communicator> MakeMessageCommunicator(
     const MessageCommunicatorOptions& options,
-    std::unique_ptr<Transport> transport, Rendezvous* rendezvous);
+    std::unique_ptr<Transport> transport, Rendezvous* rendezvous,
+    std::unique_ptr<DeviceCollectives> device = nullptr);
 
 }  // namespace causeway
 
