@@ -37,8 +37,7 @@ class CudaDeviceMemory : public DeviceMemory {
     VectorsToSum vectors;
     vectors.count = static_cast<int>(from.size());
     std::copy(from.begin(), from.end(), vectors.from);
-    RETURN_IF_ERROR(CudaStatus(SumVectors(vectors, size, to, stream_),
-                               "starting a reduce-scatter on the GPU"));
+    RETURN_IF_ERROR(SumVectors(vectors, size, to, stream_));
     return Await("a reduce-scatter on the GPU");
   }
 

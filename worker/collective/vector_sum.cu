@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
+#include "common/cuda_status.h"
 #include "worker/collective/vector_sum.h"
 
 namespace causeway {
@@ -21,14 +22,14 @@ __global__ void SumKernel(VectorsToSum vectors, int64_t size, float* to) {
 
 }  // namespace
 
-cudaError_t SumVectors(const VectorsToSum& vectors, int64_t size, float* to,
-                       cudaStream_t stream) {
-  if (size == 0) return cudaSuccess;
+absl::Status SumVectors(const VectorsToSum& vectors, int64_t size, float* to,
+                        cudaStream_t stream) {
+  if (size == 0) return absl::OkStatus();
   const int64_t needed = (size + kThreads - 1) / kThreads;
   const int blocks =
       static_cast<int>(needed < kMaxBlocks ? needed : kMaxBlocks);
   SumKernel<<<blocks, kThreads, 0, stream>>>(vectors, size, to);
-  return cudaGetLastError();
+  return CudaStatus(cudaGetLastError(), "starting a reduce-scatter on the GPU");
 }
 
 }  // namespace causeway

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace causeway {
 
 inline constexpr int kMaxVectorsSummed = 64;
@@ -20,9 +22,10 @@ struct VectorsToSum {
 };
 
 // to[i] <- from[0][i] + from[1][i] + ..., added in this order; device memory.
-// `to` may be one of the vectors. Asynchronous on `stream`.
-cudaError_t SumVectors(const VectorsToSum& vectors, int64_t size, float* to,
-                       cudaStream_t stream);
+// `to` may be one of the vectors. Asynchronous on `stream`. Errors of
+// CudaStatus.
+absl::Status SumVectors(const VectorsToSum& vectors, int64_t size, float* to,
+                        cudaStream_t stream);
 
 }  // namespace causeway
 
