@@ -42,6 +42,15 @@ std::string Loss(double loss) {
   return OrDash(loss > 0, absl::StrFormat("%.4f", loss));
 }
 
+// Late updates, and the steps that were trained while they were.
+std::string Lateness(const v1::IslandProgress& progress) {
+  if (progress.overrun_steps() == 0) {
+    return absl::StrCat(progress.late_updates());
+  }
+  return absl::StrFormat("%d (+%d)", progress.late_updates(),
+                         progress.overrun_steps());
+}
+
 std::string Ratio(uint64_t part, uint64_t whole) {
   const double percent =
       whole == 0 ? 0
@@ -155,6 +164,8 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
                {"MERGED", kRight},
                {"UP", kRight},
                {"DOWN", kRight},
+               {"TAU", kRight},
+               {"LATE", kRight},
                {"WAITED", kRight},
                {"MEMORY", kRight},
                {"HEARD", kRight},
@@ -169,6 +180,7 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
                   HumanCount(static_cast<double>(island.tokens_merged())),
                   HumanBytes(static_cast<double>(progress.bytes_up())),
                   HumanBytes(static_cast<double>(progress.bytes_down())),
+                  absl::StrCat(progress.overlap_steps()), Lateness(progress),
                   HumanDuration(absl::Seconds(progress.wait_seconds())),
                   HumanBytes(static_cast<double>(progress.memory_bytes())),
                   OrDash(live, HumanDuration(absl::Seconds(

@@ -65,6 +65,9 @@ StatusSnapshot TestSnapshot() {
             wait_seconds: 3.25
             activity: "training"
             memory_bytes: 104857600
+            overlap_steps: 5
+            late_updates: 2
+            overrun_steps: 7
           }
           tokens_merged: 615000
         }
@@ -113,11 +116,11 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "coordinator up 3 min 20 s, memory 45.0 MiB, outer step 0.12 s\n"
       "\n"
       "ISLAND  INC  STATE    STEP    LOSS  TOKENS/S  MERGED        UP      "
-      "DOWN  WAITED   MEMORY  HEARD  ACTIVITY\n"
+      "DOWN  TAU    LATE  WAITED   MEMORY  HEARD  ACTIVITY\n"
       "north     1  live      240  2.3100     2.05k    615k  5.72 MiB  11.4 "
-      "MiB   3.2 s  100 MiB  0.4 s  training\n"
+      "MiB    5  2 (+7)   3.2 s  100 MiB  0.4 s  training\n"
       "south     3  evicted   200       -         -       0       0 B       "
-      "0 B     0 s      0 B      -  silent for 10 s\n"
+      "0 B    0       0     0 s      0 B      -  silent for 10 s\n"
       "\n"
       "LINK   DIRECTION  ROUND TRIP  MBIT/S  PACED TO  BUSY  HELD BACK  "
       "SENT AGAIN  TCP AGAIN\n"

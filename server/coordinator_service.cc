@@ -81,6 +81,7 @@ class CoordinatorService : public RawCoordinatorService {
               *response.mutable_head() = stored.head;
               *response.mutable_object() = stored.object;
               response.set_includes_island(stored.includes_island);
+              response.set_island_share(stored.island_share);
             }));
   }
 

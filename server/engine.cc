@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -187,11 +186,12 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
                    state_->log().MergedContributions(request.fragment(),
                                                      request.from_version()));
   OpenedUpdate opened{.head = commit.head};
-  opened.includes_island = std::any_of(
-      merged.begin(), merged.end(), [&](const ContributionRecord& record) {
-        return record.island_id == request.identity().island_id() &&
-               record.digest == request.contribution_digest();
-      });
+  for (const ContributionRecord& record : merged) {
+    if (record.island_id != request.identity().island_id()) continue;
+    if (record.digest != request.contribution_digest()) continue;
+    opened.includes_island = true;
+    opened.island_share = record.weight;
+  }
   auto owner = std::make_shared<const StoredUpdate>(std::move(stored));
   opened.object = owner->contents().object;
   opened.bytes = owner->contents().encoding;

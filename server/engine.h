@@ -49,6 +49,8 @@ struct OpenedUpdate {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
+  // Of the named contribution in the merge; 0 if it is not part of it.
+  double island_share = 0;
   absl::string_view bytes;
   std::shared_ptr<const void> owner;
 };

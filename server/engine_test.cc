@@ -148,7 +148,10 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     request.set_contribution_digest(digest);
     const auto update = run_.engine().OpenUpdate(request);
     EXPECT_OK(update);
-    return update.ok() && update->includes_island;
+    if (!update.ok()) return false;
+    // The tests' contributions have as many tokens each.
+    EXPECT_EQ(update->island_share, update->includes_island ? 0.5 : 0);
+    return update->includes_island;
   };
   EXPECT_TRUE(includes(from_a.header.object().digest()));
   EXPECT_FALSE(includes(""));

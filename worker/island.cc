@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -95,8 +96,14 @@ absl::Status Island::Run() {
     const ModelLayout layout = MakeModelLayout(joined.config().model());
     ASSIGN_OR_RETURN(FragmentMap map,
                      FragmentMap::Create(layout, joined.plan()));
+    v1::RunConfig config = joined.config();
+    if (options_.overlap_steps.has_value()) {
+      config.mutable_synchronization()->set_overlap_steps(
+          *options_.overlap_steps);
+    }
     ASSIGN_OR_RETURN(SyncSchedule schedule,
-                     SyncSchedule::Create(joined.config(), joined.plan()));
+                     SyncSchedule::Create(config, joined.plan()));
+    SetOverlap(schedule);
     // From here on the lease must be kept.
     session_.Start();
     SetActivity("loading parameters");
@@ -107,7 +114,8 @@ absl::Status Island::Run() {
     const std::vector<v1::FragmentHead> heads(joined.heads().begin(),
                                               joined.heads().end());
     FragmentSynchronizer synchronizer(
-        {.config = joined.config().synchronization(),
+        {.config = config.synchronization(),
+         .outer_optimizer = config.outer_optimizer(),
          .map = std::move(map),
          .schedule = std::move(schedule),
          .seed = options_.seed,
@@ -204,6 +212,8 @@ absl::Status Island::AwaitStart() {
 absl::Status Island::Train(const v1::JoinResponse& joined,
                            InnerTrainer& trainer,
                            FragmentSynchronizer& synchronizer) {
+  SetSynchronizer(&synchronizer);
+  const absl::Cleanup forget = [this] { SetSynchronizer(nullptr); };
   const uint64_t total_steps = joined.config().training().total_steps();
   FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
   const std::string training =
@@ -222,7 +232,7 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
     const uint64_t step = outcome.step + 1;
     ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
     trouble = result.trouble;
-    Record(step, total_steps, result, synchronizer.waited());
+    Record(step, total_steps, result, synchronizer);
     SetActivity("synchronizing");
     ASSIGN_OR_RETURN(outcome, synchronizer.AfterStep(step, result.tokens,
                                                      trainer.parameters()));
@@ -259,7 +269,24 @@ v1::IslandProgress Island::Progress() {
   progress_.set_bytes_down(client_->bytes_down());
   client_->ReportLinks(progress_);
   progress_.set_memory_bytes(ResidentBytes());
+  UpdateWait();
   return progress_;
+}
+
+void Island::SetOverlap(const SyncSchedule& schedule) {
+  absl::MutexLock lock(&mu_);
+  progress_.set_overlap_steps(static_cast<uint32_t>(schedule.overlap_steps()));
+}
+
+void Island::UpdateWait() {
+  if (synchronizer_ == nullptr) return;
+  progress_.set_wait_seconds(absl::ToDoubleSeconds(synchronizer_->waited()));
+}
+
+void Island::SetSynchronizer(const FragmentSynchronizer* synchronizer) {
+  absl::MutexLock lock(&mu_);
+  UpdateWait();
+  synchronizer_ = synchronizer;
 }
 
 void Island::SetActivity(std::string activity) {
@@ -294,12 +321,15 @@ void Island::RecordRanks(const InnerStepResult& result) {
 }
 
 void Island::Record(uint64_t step, uint64_t total_steps,
-                    const InnerStepResult& result, absl::Duration waited) {
+                    const InnerStepResult& result,
+                    const FragmentSynchronizer& synchronizer) {
   const absl::Time now = options_.now();
   absl::MutexLock lock(&mu_);
   progress_.set_run_step(step);
   progress_.set_tokens(progress_.tokens() + result.tokens);
-  progress_.set_wait_seconds(absl::ToDoubleSeconds(waited));
+  UpdateWait();
+  progress_.set_late_updates(synchronizer.lateness().updates);
+  progress_.set_overrun_steps(synchronizer.lateness().steps);
   RecordRanks(result);
   loss_sum_ += result.loss;
   ++loss_count_;

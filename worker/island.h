@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "outer_optimizer/fragment_plan.h"
+#include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/sync/coordinator_client.h"
@@ -43,6 +45,9 @@ class Island {
   struct Options {
     v1::JoinRequest join;
     TrainerFactory make_trainer;
+    // tau of this island, instead of the run's overlap_steps: what its own link
+    // needs. Less than the run's inner_steps_per_round.
+    std::optional<uint32_t> overlap_steps;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
     Clock now;
@@ -73,13 +78,18 @@ class Island {
   void Leave(const absl::Status& status);
 
   v1::IslandProgress Progress();
+  // What Progress reads waits from, as they go on; null for none.
+  void SetSynchronizer(const FragmentSynchronizer* synchronizer);
+  void UpdateWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetOverlap(const SyncSchedule& schedule);
   void SetActivity(std::string activity);
   // Books what a step says of the ranks.
   void RecordRanks(const InnerStepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Books a step, and logs now and then.
   void Record(uint64_t step, uint64_t total_steps,
-              const InnerStepResult& result, absl::Duration waited);
+              const InnerStepResult& result,
+              const FragmentSynchronizer& synchronizer);
 
   const Options options_;
   CoordinatorClient* const client_;
@@ -87,6 +97,7 @@ class Island {
 
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
+  const FragmentSynchronizer* synchronizer_ ABSL_GUARDED_BY(mu_) = nullptr;
   // Since the last heartbeat.
   double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;

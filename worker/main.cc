@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -85,6 +86,10 @@ ABSL_FLAG(double, downlink_mbit_s, 0,
 ABSL_FLAG(double, simulated_step_seconds, 0,
           "Makes every inner step last at least so long, for experiments in "
           "which this machine's small model stands for a large one.");
+ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
+          "tau of this island: inner steps from the send of a contribution to "
+          "the use of its update, less than the run's inner_steps_per_round. "
+          "What a slower link needs. Default: the run's overlap_steps.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 
 namespace causeway {
@@ -169,6 +174,7 @@ absl::Status Lead() {
   const uint64_t instance =
       (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
   Island::Options options{
+      .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
       .seed = instance,
       .now = SteadyWallClock(),
       .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};

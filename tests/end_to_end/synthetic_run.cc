@@ -10,7 +10,9 @@
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
+#include "common/status_matchers.h"
 #include "glog/logging.h"
+#include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/sync/grpc_coordinator_client.h"
 
@@ -120,7 +122,8 @@ absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
 
 IslandUnderTest::IslandUnderTest(Options options)
     : client_(NewGrpcCoordinatorClient({.address = options.address})) {
-  Island::Options island{.seed = options.instance_id,
+  Island::Options island{.overlap_steps = options.overlap_steps,
+                         .seed = options.instance_id,
                          .now = [] { return absl::Now(); }};
   island.join.set_island_id(options.name);
   island.join.set_instance_id(options.instance_id);
@@ -143,6 +146,42 @@ IslandUnderTest::~IslandUnderTest() {
 absl::Status IslandUnderTest::Join() {
   if (thread_.joinable()) thread_.join();
   return status_;
+}
+
+std::string NewStateDir() {
+  static int count = 0;
+  return absl::StrCat(testing::TempDir(), "/state-", ++count, "-",
+                      absl::ToUnixMicros(absl::Now()));
+}
+
+SyntheticResult RunIslands(const v1::RunConfig& config,
+                           const std::string& state_dir,
+                           std::vector<IslandUnderTest::Options> islands) {
+  SyntheticResult result;
+  auto coordinator = CoordinatorUnderTest::Start(config, state_dir);
+  EXPECT_OK(coordinator);
+  if (!coordinator.ok()) return result;
+  std::vector<std::unique_ptr<IslandUnderTest>> running;
+  for (IslandUnderTest::Options& options : islands) {
+    options.address = (*coordinator)->address();
+    running.push_back(std::make_unique<IslandUnderTest>(std::move(options)));
+  }
+  for (const std::unique_ptr<IslandUnderTest>& island : running) {
+    EXPECT_OK(island->Join());
+    result.locals.push_back(island->parameters());
+  }
+  EXPECT_EQ((*coordinator)->engine().run_state(), v1::FINISHED);
+  result.islands = (*coordinator)->engine().ListIslands(true);
+  absl::StatusOr<std::vector<float>> global = (*coordinator)->Parameters();
+  EXPECT_OK(global);
+  if (global.ok()) result.global = *std::move(global);
+  return result;
+}
+
+SyntheticResult RunTwoIslands(const v1::RunConfig& config) {
+  return RunIslands(config, NewStateDir(),
+                    {{.name = "east", .target = 1, .instance_id = 1},
+                     {.name = "west", .target = -3, .instance_id = 2}});
 }
 
 }  // namespace causeway

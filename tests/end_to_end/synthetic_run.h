@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/run_config.pb.h"
+#include "proto/status.pb.h"
 #include "server/engine.h"
 #include "server/server.h"
 #include "worker/inner_trainer.h"
@@ -76,6 +78,8 @@ class IslandUnderTest {
     std::string address;
     float target = 0;
     uint64_t instance_id = 0;
+    // As Island's.
+    std::optional<uint32_t> overlap_steps = std::nullopt;
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
@@ -96,6 +100,27 @@ class IslandUnderTest {
   absl::Status status_;
   std::thread thread_;
 };
+
+// An empty directory of the test's own.
+std::string NewStateDir();
+
+struct SyntheticResult {
+  // The coordinator's last parameters.
+  std::vector<float> global;
+  // Those of each island.
+  std::vector<std::vector<float>> locals;
+  // What became of the islands.
+  v1::ListIslandsResponse islands;
+};
+
+// A whole run with these islands, which need no address. Its failures are the
+// test's.
+SyntheticResult RunIslands(const v1::RunConfig& config,
+                           const std::string& state_dir,
+                           std::vector<IslandUnderTest::Options> islands);
+
+// The same with two of them, "east" and "west", that descend to 1 and to -3.
+SyntheticResult RunTwoIslands(const v1::RunConfig& config);
 
 }  // namespace causeway
 

@@ -18,8 +18,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "outer_optimizer/fragment_plan.h"
-#include "outer_optimizer/sync_schedule.h"
+#include "tests/end_to_end/reference_run.h"
 
 namespace causeway {
 namespace {
@@ -28,106 +27,8 @@ using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
 
-std::string NewStateDir() {
-  static int count = 0;
-  return absl::StrCat(testing::TempDir(), "/state-", ++count, "-",
-                      absl::ToUnixMicros(absl::Now()));
-}
-
-std::vector<float> Descend(std::vector<float> values, float target,
-                           uint64_t steps) {
-  for (uint64_t step = 0; step < steps; ++step) {
-    for (float& value : values) {
-      value -= QuadraticTrainer::kRate * (value - target);
-    }
-  }
-  return values;
-}
-
-// (Streaming) DiLoCo on the quadratics, one fragment at a time, written
-// straight from the papers' equations, in double. Islands are alike in tokens.
-std::vector<double> SimulateFragment(const v1::RunConfig& config,
-                                     const SyncSchedule& schedule,
-                                     uint32_t fragment,
-                                     std::vector<double> theta,
-                                     const std::vector<float>& targets) {
-  const double lr = config.outer_optimizer().learning_rate();
-  const double mu = config.outer_optimizer().momentum();
-  const double alpha = config.synchronization().mixing();
-  std::vector<std::vector<double>> local(targets.size(), theta);
-  std::vector<double> momentum(theta.size(), 0);
-  std::vector<double> next;
-  uint64_t apply_at = 0;
-  for (uint64_t step = 1; step <= schedule.total_steps(); ++step) {
-    for (size_t i = 0; i < targets.size(); ++i) {
-      for (double& value : local[i]) {
-        value -= QuadraticTrainer::kRate * (value - targets[i]);
-      }
-    }
-    const auto apply = [&] {
-      theta = next;
-      for (std::vector<double>& values : local) {
-        for (size_t k = 0; k < values.size(); ++k) {
-          values[k] = alpha * values[k] + (1 - alpha) * theta[k];
-        }
-      }
-      apply_at = 0;
-    };
-    if (apply_at != 0 && (step == apply_at || step == schedule.total_steps())) {
-      apply();
-    }
-    if (!schedule.IsSentAt(fragment, step)) continue;
-    next = theta;
-    for (size_t k = 0; k < theta.size(); ++k) {
-      double gradient = 0;
-      for (const std::vector<double>& values : local) {
-        gradient += (theta[k] - values[k]) / static_cast<double>(local.size());
-      }
-      momentum[k] = mu * momentum[k] + gradient;
-      next[k] = theta[k] - lr * (gradient + mu * momentum[k]);
-    }
-    apply_at = schedule.ApplyStep(step);
-    if (apply_at == step) apply();
-  }
-  return theta;
-}
-
-std::vector<float> Simulate(const v1::RunConfig& config,
-                            const std::vector<float>& targets) {
-  const ModelLayout layout = MakeModelLayout(config.model());
-  const v1::FragmentPlan plan = *MakeFragmentPlan(layout, config);
-  const FragmentMap map = *FragmentMap::Create(layout, plan);
-  const SyncSchedule schedule = *SyncSchedule::Create(config, plan);
-  std::vector<float> parameters = InitialParameters(layout, config.seed());
-  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
-    std::vector<float> values(map.size(fragment));
-    map.Gather(fragment, parameters, absl::MakeSpan(values));
-    const std::vector<double> result = SimulateFragment(
-        config, schedule, fragment, {values.begin(), values.end()}, targets);
-    values.assign(result.begin(), result.end());
-    map.Scatter(fragment, values, absl::MakeSpan(parameters));
-  }
-  return parameters;
-}
-
-std::vector<float> RunTwoIslands(const v1::RunConfig& config,
-                                 std::vector<std::vector<float>>* locals) {
-  auto coordinator = CoordinatorUnderTest::Start(config, NewStateDir());
-  EXPECT_OK(coordinator);
-  IslandUnderTest east({.name = "east",
-                        .address = (*coordinator)->address(),
-                        .target = 1,
-                        .instance_id = 1});
-  IslandUnderTest west({.name = "west",
-                        .address = (*coordinator)->address(),
-                        .target = -3,
-                        .instance_id = 2});
-  EXPECT_OK(east.Join());
-  EXPECT_OK(west.Join());
-  EXPECT_EQ((*coordinator)->engine().run_state(), v1::FINISHED);
-  if (locals != nullptr) *locals = {east.parameters(), west.parameters()};
-  return *(*coordinator)->Parameters();
-}
+// Of east and west.
+const std::vector<ReferenceIsland> kTargets = {{.target = 1}, {.target = -3}};
 
 struct Setting {
   const char* name;
@@ -145,8 +46,8 @@ TEST_P(AlgorithmTest, GivesWhatTheEquationsSay) {
   config.mutable_synchronization()->set_overlap_steps(GetParam().overlap);
   config.mutable_synchronization()->set_mixing(GetParam().mixing);
   config.mutable_training()->set_total_steps(GetParam().total_steps);
-  EXPECT_THAT(RunTwoIslands(config, nullptr),
-              Pointwise(FloatNear(2e-5f), Simulate(config, {1, -3})));
+  EXPECT_THAT(RunTwoIslands(config).global,
+              Pointwise(FloatNear(2e-5f), ReferenceRun(config, kTargets)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -160,25 +61,13 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(SyntheticRunTest, IslandsEndOnTheCoordinatorsBits) {
-  std::vector<std::vector<float>> locals;
-  const std::vector<float> merged = RunTwoIslands(SyntheticConfig(), &locals);
-  for (const std::vector<float>& local : locals) {
-    ASSERT_EQ(local.size(), merged.size());
-    EXPECT_EQ(
-        std::memcmp(local.data(), merged.data(), merged.size() * sizeof(float)),
-        0);
+  const SyntheticResult run = RunTwoIslands(SyntheticConfig());
+  for (const std::vector<float>& local : run.locals) {
+    ASSERT_EQ(local.size(), run.global.size());
+    EXPECT_EQ(std::memcmp(local.data(), run.global.data(),
+                          run.global.size() * sizeof(float)),
+              0);
   }
-}
-
-TEST(SyntheticRunTest, MixingOneIsTrainingAlone) {
-  v1::RunConfig config = SyntheticConfig();
-  config.mutable_synchronization()->set_mixing(1);
-  std::vector<std::vector<float>> locals;
-  RunTwoIslands(config, &locals);
-  const std::vector<float> initial =
-      InitialParameters(MakeModelLayout(config.model()), config.seed());
-  EXPECT_EQ(locals[0], Descend(initial, 1, 30));
-  EXPECT_EQ(locals[1], Descend(initial, -3, 30));
 }
 
 TEST(SyntheticRunTest, OneIslandWithPlainAveragingTrainsAsIfAlone) {
@@ -253,7 +142,7 @@ TEST(SyntheticRunTest, ARestartedCoordinatorContinuesTheRun) {
   EXPECT_OK(east.Join());
   EXPECT_OK(west.Join());
   EXPECT_THAT(*coordinator->Parameters(),
-              Pointwise(FloatNear(2e-5f), Simulate(config, {1, -3})));
+              Pointwise(FloatNear(2e-5f), ReferenceRun(config, kTargets)));
 }
 
 struct Wire {
@@ -283,15 +172,14 @@ TEST_P(WireTest, EverybodyHoldsTheSameBits) {
   v1::RunConfig config = exact;
   ASSERT_TRUE(google::protobuf::TextFormat::MergeFromString(
       GetParam().fields, config.mutable_synchronization()));
-  std::vector<std::vector<float>> locals;
-  const std::vector<float> global = RunTwoIslands(config, &locals);
-  EXPECT_EQ(locals[0], global);
-  EXPECT_EQ(locals[1], global);
-  const std::vector<float> expected = Simulate(exact, {1, -3});
+  const SyntheticResult run = RunTwoIslands(config);
+  EXPECT_EQ(run.locals[0], run.global);
+  EXPECT_EQ(run.locals[1], run.global);
+  const std::vector<float> expected = ReferenceRun(exact, kTargets);
   const std::vector<float> start =
       InitialParameters(MakeModelLayout(config.model()), config.seed());
-  EXPECT_NE(global, expected);
-  EXPECT_LT(Distance(global, expected),
+  EXPECT_NE(run.global, expected);
+  EXPECT_LT(Distance(run.global, expected),
             GetParam().tolerance * Distance(start, expected));
 }
 

@@ -28,6 +28,8 @@ struct UpdateDownload {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
+  // Of the island's contribution in the merge.
+  double island_share = 0;
   IncomingBytes encoded;
 };
 

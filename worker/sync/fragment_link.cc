@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/backoff.h"
 #include "common/status_macros.h"
+#include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/encoded_object.h"
@@ -36,13 +37,13 @@ FragmentLink::~FragmentLink() {
   thread_.join();
 }
 
-void FragmentLink::Send(PseudoGradientJob job) {
+void FragmentLink::Send(FragmentSnapshot snapshot) {
   {
     absl::MutexLock lock(&mu_);
     CHECK(!in_flight_) << "fragment " << options_.fragment
                        << " has a contribution in flight";
     in_flight_ = true;
-    to_send_ = std::move(job);
+    to_send_ = std::move(snapshot);
   }
   session_->Wake();
 }
@@ -91,6 +92,10 @@ absl::Status FragmentLink::status() const {
 }
 
 void FragmentLink::Run() {
+  const absl::Status lowered = LowerThreadPriority();
+  LOG_IF(WARNING, !lowered.ok())
+      << "fragment " << options_.fragment << " is encoded and decoded at the "
+      << "same priority as training: " << lowered.message();
   Backoff backoff({}, options_.seed + options_.fragment);
   IslandView view = session_->view();
   while (true) {
@@ -121,20 +126,37 @@ void FragmentLink::Run() {
   }
 }
 
-void FragmentLink::Begin(PseudoGradientJob job) {
+void FragmentLink::Begin(FragmentSnapshot snapshot) {
+  const absl::Span<float> values = absl::MakeSpan(snapshot.parameters);
+  PseudoGradient(anchor_, values, values);
   EncodeOptions options = options_.uplink_options;
   options.seed ^= version_ * 0x9e3779b97f4a7c15;
-  contribution_.emplace(Contribution{
-      .encoding =
-          StreamedEncoding(options_.uplink, options, std::move(job.values),
-                           feedback_.has_value() ? &*feedback_ : nullptr),
-      .tokens = job.tokens,
-      .inner_steps = job.inner_steps});
+  contribution_.emplace(
+      Contribution{.encoding = StreamedEncoding(
+                       options_.uplink, options, std::move(snapshot.parameters),
+                       feedback_.has_value() ? &*feedback_ : nullptr),
+                   .tokens = snapshot.tokens,
+                   .inner_steps = snapshot.inner_steps});
   offered_on_connection_.reset();
 }
 
+void FragmentLink::End(bool merged) {
+  if (!contribution_.has_value()) return;
+  if (feedback_.has_value() && merged) {
+    feedback_->SetError(contribution_->encoding.TakeValues());
+  }
+  ReleaseSnapshot();
+  contribution_.reset();
+}
+
+void FragmentLink::ReleaseSnapshot() {
+  if (options_.snapshots == nullptr) return;
+  std::vector<float> memory = contribution_->encoding.TakeValues();
+  if (!memory.empty()) options_.snapshots->Return(std::move(memory));
+}
+
 absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
-  std::optional<PseudoGradientJob> to_send;
+  std::optional<FragmentSnapshot> to_send;
   {
     absl::MutexLock lock(&mu_);
     if (ready_.has_value()) return false;
@@ -151,11 +173,7 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
   }
   if (view.state.heads(options_.fragment).version() > version_) {
     ASSIGN_OR_RETURN(FragmentUpdate update, DownloadUpdate(view));
-    if (feedback_.has_value() && contribution_.has_value() &&
-        update.includes_island) {
-      feedback_->SetError(contribution_->encoding.TakeError());
-    }
-    contribution_.reset();
+    End(update.includes_island);
     update_download_ = {};
     update_decoder_.reset();
     parameters_download_ = {};
@@ -194,6 +212,7 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   header.set_inner_steps(contribution_->inner_steps);
   ASSIGN_OR_RETURN(const v1::ContributeResponse response,
                    client_->Contribute(std::move(header), encoding));
+  if (encoding.complete() && !feedback_.has_value()) ReleaseSnapshot();
   if (response.verdict() == v1::ContributeResponse::LATE) {
     LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
               << " closed without this island; its progress "
@@ -227,15 +246,16 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
   FragmentUpdate update{.from_version = version_,
                         .head = update_download_.head,
                         .includes_island = update_download_.includes_island,
+                        .island_share = update_download_.island_share,
                         .change = std::move(decoded.change),
                         .new_anchor = std::move(decoded.new_anchor)};
   if (decoded.digest != update.head.digest()) {
     LOG(ERROR) << "fragment " << options_.fragment
                << ": the anchor differs from the coordinator's after version "
                << update.head.version() << "; fetching the parameters";
-    const bool includes_island = update.includes_island;
     ASSIGN_OR_RETURN(update, DownloadParameters(view));
-    update.includes_island |= includes_island;
+    update.includes_island = update_download_.includes_island;
+    update.island_share = update_download_.island_share;
   }
   return update;
 }

@@ -21,7 +21,8 @@
 // Bulk data is worked on while it moves: the beginning of a contribution is
 // sent while the rest is encoded, and an update is decoded while it comes in.
 //
-// The training thread calls Send, ready and Take; see each for when.
+// The training thread calls Send, ready and Take; see each for when. The link's
+// thread has a low priority, so that it takes what training leaves.
 #ifndef WORKER_SYNC_FRAGMENT_LINK_H_
 #define WORKER_SYNC_FRAGMENT_LINK_H_
 
@@ -41,14 +42,16 @@
 #include "quantization/error_feedback.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/island_session.h"
+#include "worker/sync/snapshot_pool.h"
 #include "worker/sync/streamed_encoding.h"
 #include "worker/sync/update_decoder.h"
 
 namespace causeway {
 
-// One pseudo-gradient (anchor - local), with its weight.
-struct PseudoGradientJob {
-  std::vector<float> values;
+// A fragment's local parameters at a send, and what they have learnt since the
+// anchor. The link takes the pseudo-gradient: training is held up by one copy.
+struct FragmentSnapshot {
+  std::vector<float> parameters;
   uint64_t tokens = 0;
   uint64_t inner_steps = 0;
 };
@@ -59,6 +62,8 @@ struct FragmentUpdate {
   v1::FragmentHead head;
   // Whether a contribution of this island is part of it.
   bool includes_island = false;
+  // Of that contribution in the merge; 0 if there is none.
+  double island_share = 0;
   // new anchor - old anchor, as decoded.
   std::vector<float> change;
   // Swapped into the anchor by Take.
@@ -78,6 +83,8 @@ class FragmentLink {
     CodecSpec downlink;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
+    // Gets the memory of snapshots back; outlives the link. May be null.
+    SnapshotPool* snapshots = nullptr;
   };
 
   // `anchor` are the values at `head`. client and session outlive the link.
@@ -95,7 +102,7 @@ class FragmentLink {
 
   // Hands over a contribution against the anchor; nothing else of this
   // fragment may be under way (in_flight() is false).
-  void Send(PseudoGradientJob job);
+  void Send(FragmentSnapshot snapshot);
 
   // Whether a contribution was handed over and its update not yet taken.
   bool in_flight() const;
@@ -121,7 +128,11 @@ class FragmentLink {
   };
 
   void Run();
-  void Begin(PseudoGradientJob job);
+  void Begin(FragmentSnapshot snapshot);
+  // Ends the contribution under way, if there is one.
+  void End(bool merged);
+  // Gives the snapshot's memory back, as soon as it is not needed any more.
+  void ReleaseSnapshot();
   // Does one thing that is due; false if nothing is.
   absl::StatusOr<bool> Step(const IslandView& view);
   bool MayOffer(const IslandView& view) const;
@@ -151,7 +162,7 @@ class FragmentLink {
   ParametersDownload parameters_download_;
 
   mutable absl::Mutex mu_;
-  std::optional<PseudoGradientJob> to_send_ ABSL_GUARDED_BY(mu_);
+  std::optional<FragmentSnapshot> to_send_ ABSL_GUARDED_BY(mu_);
   bool in_flight_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<FragmentUpdate> ready_ ABSL_GUARDED_BY(mu_);
   absl::Status status_ ABSL_GUARDED_BY(mu_);

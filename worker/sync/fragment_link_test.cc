@@ -24,6 +24,7 @@
 #include "server/server.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/sync/island_session.h"
+#include "worker/sync/snapshot_pool.h"
 
 namespace causeway {
 namespace {
@@ -147,9 +148,9 @@ class FragmentLinkTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, session_->Join());
     ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(joined.identity(), 0, 0));
     ASSERT_GT(anchor_.size(), 4 * kStripValues);
-    link_ =
-        std::make_unique<FragmentLink>(FragmentLink::Options{}, joined.heads(0),
-                                       anchor_, client_.get(), session_.get());
+    link_ = std::make_unique<FragmentLink>(
+        FragmentLink::Options{.snapshots = &snapshots_}, joined.heads(0),
+        anchor_, client_.get(), session_.get());
     session_->Start();
   }
   void TearDown() override {
@@ -161,10 +162,9 @@ class FragmentLinkTest : public testing::Test {
   }
 
   void Send() {
-    PseudoGradientJob job{.tokens = 100, .inner_steps = 10};
-    job.values.resize(anchor_.size());
-    PseudoGradient(anchor_, Shifted(anchor_, 0.5f), absl::MakeSpan(job.values));
-    link_->Send(std::move(job));
+    link_->Send({.parameters = Shifted(anchor_, 0.5f),
+                 .tokens = 100,
+                 .inner_steps = 10});
   }
 
   // The update that comes of it, checked against the coordinator's values.
@@ -185,6 +185,7 @@ class FragmentLinkTest : public testing::Test {
   std::unique_ptr<BreakingClient> client_;
   std::unique_ptr<IslandSession> session_;
   std::vector<float> anchor_;
+  SnapshotPool snapshots_;
   std::unique_ptr<FragmentLink> link_;
 };
 
@@ -194,6 +195,15 @@ TEST_F(FragmentLinkTest, SendsWhileItEncodesAndMixesWhatComesBack) {
   EXPECT_EQ(client_->complete_offers, std::vector<bool>({false}));
   EXPECT_EQ(client_->bytes_up(), anchor_.size() * sizeof(float));
   EXPECT_EQ(client_->parameter_fetches, 0);
+}
+
+TEST_F(FragmentLinkTest, TheMemoryOfASnapshotIsUsedForTheNext) {
+  FragmentSnapshot snapshot{
+      .parameters = Shifted(anchor_, 0.5f), .tokens = 100, .inner_steps = 10};
+  const float* const memory = snapshot.parameters.data();
+  link_->Send(std::move(snapshot));
+  Receive();
+  EXPECT_EQ(snapshots_.Take(anchor_.size()).data(), memory);
 }
 
 TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {

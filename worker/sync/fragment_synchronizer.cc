@@ -3,6 +3,7 @@
 #include "worker/sync/fragment_synchronizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -22,7 +23,12 @@ FragmentSynchronizer::FragmentSynchronizer(
   for (uint32_t fragment = 0; fragment < options_.map.fragments(); ++fragment) {
     std::vector<float> anchor(options_.map.size(fragment));
     options_.map.Gather(fragment, parameters, absl::MakeSpan(anchor));
-    fragments_.emplace_back().link = std::make_unique<FragmentLink>(
+    Fragment& added = fragments_.emplace_back();
+    if (config.eager_updates() && options_.schedule.overlap_steps() > 0) {
+      added.eager.emplace(options_.outer_optimizer, config.mixing(),
+                          anchor.size());
+    }
+    added.link = std::make_unique<FragmentLink>(
         FragmentLink::Options{
             .fragment = fragment,
             .uplink = UplinkSpec(config),
@@ -30,7 +36,8 @@ FragmentSynchronizer::FragmentSynchronizer(
                 UplinkOptions(config, options_.rounding_seed + fragment),
             .error_feedback = static_cast<float>(config.error_feedback()),
             .downlink = DownlinkSpec(config),
-            .seed = options_.seed},
+            .seed = options_.seed,
+            .snapshots = &snapshots_},
         heads[fragment], std::move(anchor), client, session);
   }
 }
@@ -67,13 +74,14 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     if (fragment.link->version() >= send.version) continue;
     Send(send.fragment, parameters);
     fragment.apply_step = schedule.ApplyStep(step);
+    if (fragment.eager.has_value()) {
+      fragment.eager->Begin(fragment.link->anchor(),
+                            options_.map.segments(send.fragment), parameters);
+      changed_ = true;
+    }
   }
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    const Fragment& fragment = fragments_[id];
-    if (!fragment.link->in_flight() ||
-        step < fragment.apply_step + options_.config.max_overlap_steps()) {
-      continue;
-    }
+    if (!IsOverdue(fragments_[id], step)) continue;
     ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id, parameters));
     if (!applied) return Outcome{.step = step, .finished = true};
   }
@@ -117,20 +125,24 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish(
 void FragmentSynchronizer::Send(uint32_t id,
                                 absl::Span<const float> parameters) {
   Fragment& fragment = fragments_[id];
-  const absl::Span<const float> anchor = fragment.link->anchor();
-  PseudoGradientJob job;
-  job.values.resize(anchor.size());
-  for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
-    PseudoGradient(anchor.subspan(segment.fragment_offset, segment.size),
-                   parameters.subspan(segment.model_offset, segment.size),
-                   absl::MakeSpan(job.values)
-                       .subspan(segment.fragment_offset, segment.size));
-  }
-  job.tokens = fragment.window.tokens;
-  job.inner_steps = fragment.window.inner_steps;
+  FragmentSnapshot snapshot{
+      .parameters = snapshots_.Take(options_.map.size(id)),
+      .tokens = fragment.window.tokens,
+      .inner_steps = fragment.window.inner_steps};
+  options_.map.Gather(id, parameters, absl::MakeSpan(snapshot.parameters));
   fragment.sent = fragment.window;
   fragment.apply_step = 0;
-  fragment.link->Send(std::move(job));
+  fragment.late = false;
+  fragment.link->Send(std::move(snapshot));
+}
+
+bool FragmentSynchronizer::IsOverdue(Fragment& fragment, uint64_t step) {
+  if (!fragment.link->in_flight() || step < fragment.apply_step) return false;
+  if (!fragment.link->ready()) {
+    if (!std::exchange(fragment.late, true)) ++lateness_.updates;
+    if (step > fragment.apply_step) ++lateness_.steps;
+  }
+  return step >= fragment.apply_step + options_.config.max_overlap_steps();
 }
 
 absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
@@ -159,11 +171,28 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
   return true;
 }
 
-void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
-  changed_ = true;
-  Fragment& fragment = fragments_[id];
-  const FragmentUpdate update = fragment.link->Take();
-  const absl::Span<const float> anchor = fragment.link->anchor();
+bool FragmentSynchronizer::CorrectEagerStep(uint32_t id,
+                                            const FragmentUpdate& update,
+                                            absl::Span<float> parameters) {
+  std::optional<EagerUpdate>& eager = fragments_[id].eager;
+  if (!eager.has_value()) return false;
+  const bool expected = eager->under_way();
+  if (expected) {
+    eager->Correct(update.change, update.island_share,
+                   options_.map.segments(id), parameters);
+  }
+  if (update.head.version() == update.from_version + 1) {
+    eager->Observe(update.change, update.island_share);
+  } else {
+    eager->Forget();
+  }
+  return expected;
+}
+
+void FragmentSynchronizer::MixOrRebase(uint32_t id,
+                                       const FragmentUpdate& update,
+                                       absl::Span<float> parameters) {
+  const absl::Span<const float> anchor = fragments_[id].link->anchor();
   const float mixing = static_cast<float>(options_.config.mixing());
   for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
     const absl::Span<float> local =
@@ -175,6 +204,15 @@ void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
                  .subspan(segment.fragment_offset, segment.size),
              local);
     }
+  }
+}
+
+void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
+  changed_ = true;
+  Fragment& fragment = fragments_[id];
+  const FragmentUpdate update = fragment.link->Take();
+  if (!CorrectEagerStep(id, update, parameters)) {
+    MixOrRebase(id, update, parameters);
   }
   if (update.includes_island) {
     fragment.window.tokens -= fragment.sent.tokens;

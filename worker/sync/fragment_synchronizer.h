@@ -6,6 +6,10 @@
 // where the schedule says that training may not run ahead any further
 // (outer_optimizer/sync_schedule.h).
 //
+// Training is held up by: one copy of a fragment when it is sent (two passes
+// over it more with eager updates), and one pass over it when its update is
+// applied. The links' threads do the rest.
+//
 //   while (!outcome.finished) {
 //     tokens = TrainOneStep(step, parameters);
 //     ASSIGN_OR_RETURN(outcome, sync.AfterStep(step + 1, tokens, parameters));
@@ -18,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,12 +33,14 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "outer_optimizer/eager_update.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_link.h"
 #include "worker/sync/island_session.h"
+#include "worker/sync/snapshot_pool.h"
 
 namespace causeway {
 
@@ -41,7 +48,10 @@ class FragmentSynchronizer {
  public:
   struct Options {
     v1::SynchronizationConfig config;
+    // For eager updates.
+    v1::OuterOptimizerConfig outer_optimizer;
     FragmentMap map;
+    // Its overlap_steps are the island's own and count, not those of `config`.
     SyncSchedule schedule;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
@@ -76,6 +86,15 @@ class FragmentSynchronizer {
   // Whether parameters were changed since the last call.
   bool TakeChanged() { return std::exchange(changed_, false); }
 
+  // Of updates of own contributions, up to now. For the training thread.
+  struct Lateness {
+    // That had not come at the step at which they were meant to be applied.
+    uint64_t updates = 0;
+    // Inner steps trained beyond that step.
+    uint64_t steps = 0;
+  };
+  Lateness lateness() const { return lateness_; }
+
   // Time training stood still for synchronization, a wait that is under way
   // included. Thread-safe.
   absl::Duration waited() const;
@@ -88,19 +107,32 @@ class FragmentSynchronizer {
   };
   struct Fragment {
     std::unique_ptr<FragmentLink> link;
+    // With eager updates, where updates come after their send.
+    std::optional<EagerUpdate> eager;
     Window window;
     // The part of `window` that is in the contribution in flight.
     Window sent;
     // When its update is to be applied.
     uint64_t apply_step = 0;
+    // That step has come, and the update had not.
+    bool late = false;
   };
 
   void Send(uint32_t fragment, absl::Span<const float> parameters);
+  // Whether the fragment's update may not be waited for any longer, after
+  // `step`. Books what is late.
+  bool IsOverdue(Fragment& fragment, uint64_t step);
   // Waits for the fragment's next update and applies it. False if the run is
   // over and there is none to come.
   absl::StatusOr<bool> AwaitAndApply(uint32_t fragment,
                                      absl::Span<float> parameters);
   void Apply(uint32_t fragment, absl::Span<float> parameters);
+  // Corrects the step that was made eagerly at the send; false if there was
+  // none. Learns from the update in either case.
+  bool CorrectEagerStep(uint32_t fragment, const FragmentUpdate& update,
+                        absl::Span<float> parameters);
+  void MixOrRebase(uint32_t fragment, const FragmentUpdate& update,
+                   absl::Span<float> parameters);
   // At the last step: until every fragment has its last version.
   absl::StatusOr<Outcome> Finish(absl::Span<float> parameters);
   uint64_t NewestVersion(const IslandView& view, uint32_t fragment) const;
@@ -108,7 +140,9 @@ class FragmentSynchronizer {
 
   const Options options_;
   IslandSession* const session_;
+  SnapshotPool snapshots_;
   std::vector<Fragment> fragments_;
+  Lateness lateness_;
   // Whether an update was applied as a rebase since the last AfterStep.
   bool rebased_ = false;
   bool changed_ = false;

@@ -166,6 +166,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
           download.head = response.head();
           download.object = response.object();
           download.includes_island = response.includes_island();
+          download.island_share = response.island_share();
           return MakeRoom(response.object().encoded_bytes(), max_bytes,
                           download.encoded);
         },

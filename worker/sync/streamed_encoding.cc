@@ -45,7 +45,6 @@ void StreamedEncoding::EncodeStrip() {
   object_.set_encoded_bytes(ready);
   object_.set_digest(digest_.Finish());
   encoder_.reset();
-  if (feedback_ == nullptr) values_ = {};
 }
 
 }  // namespace causeway

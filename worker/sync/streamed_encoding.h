@@ -54,9 +54,9 @@ class StreamedEncoding {
   uint64_t sent() const { return sent_; }
   void set_sent(uint64_t end) { sent_ = end; }
 
-  // Once it is complete, with feedback: the error to set when what was encoded
-  // has been merged. Can be taken once.
-  std::vector<float> TakeError() { return std::move(values_); }
+  // Once it is complete: with feedback the error to set when what was encoded
+  // has been merged, else memory to be used again. Can be taken once.
+  std::vector<float> TakeValues() { return std::move(values_); }
 
  private:
   void EncodeStrip();

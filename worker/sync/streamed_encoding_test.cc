@@ -73,7 +73,7 @@ TEST(StreamedEncodingFeedbackTest, LeavesTheErrorOfTheWholeVector) {
   const absl::string_view encoded = encoding.Await(encoding.max_bytes());
   std::vector<float> decoded(kCount);
   ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(decoded)));
-  const std::vector<float> error = encoding.TakeError();
+  const std::vector<float> error = encoding.TakeValues();
   ASSERT_EQ(error.size(), kCount);
   const std::vector<float> values = Values(kCount);
   for (size_t i = 0; i < kCount; ++i) {

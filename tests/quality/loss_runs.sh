@@ -1,0 +1,222 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a choice costs in loss, for scripts that source this file: trains the
+# model of deploy/quickstart.textproto once for every variant and seed and
+# compares bits per parameter and validation loss. A script sets
+#
+#   VARIANTS   a line for each: its name, then fields of the configuration as
+#              "field: value", of `synchronization` unless written
+#              "section.field: value". The first one is the reference.
+#   BASE       such fields that hold for all variants that do not set them
+#   SUMMARY    what it is, for the help text
+#
+# and calls compare_losses "$@". A variant for one island gets two ranks, so
+# that all variants compute alike.
+
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/run_processes.sh
+. "${ROOT}/deploy/run_processes.sh"
+
+# What is set here is for the functions below.
+json=
+results=
+seeds=3
+rounds=12
+chosen=()
+
+usage() {
+  cat <<USAGE
+usage: tests/quality/${program}.sh [--json FILE] [--results FILE] [--seeds N]
+                                   [--rounds N] [--variants NAME,...] [--keep]
+
+${SUMMARY}
+
+  --json FILE          write the figures as JSON, too
+  --results FILE       go on with the results in FILE, if there are any, and add
+                       the new ones
+  --seeds N            seeds 1 .. N (default: 3)
+  --rounds N           rounds of 40 inner steps (default: 12)
+  --variants NAME,...  only these (default: all; the first one is the reference)
+  --keep               keep the working directory: logs, models
+USAGE
+}
+
+wrong_usage() {
+  echo "${program}: $1" >&2
+  exit 2
+}
+
+# Of all there are, in a line.
+variant_names() {
+  # shellcheck disable=SC2153  # of the script that sources this
+  awk 'NF { print $1 }' <<<"${VARIANTS}" | paste -sd ' '
+}
+
+parse_arguments() {
+  while (($#)); do
+    case "$1" in
+      --json | --results | --seeds | --rounds | --variants)
+        if (($# < 2)); then wrong_usage "$1 needs a value"; fi
+        case "$1" in
+          --json | --results) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
+          --variants) IFS=, read -ra chosen <<<"$2" ;;
+          *) printf -v "${1#--}" '%s' "$2" ;;
+        esac
+        shift
+        ;;
+      --keep) keep=true ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *)
+        usage >&2
+        wrong_usage "unknown argument '$1'"
+        ;;
+    esac
+    shift
+  done
+  local number name
+  for number in "${seeds}" "${rounds}"; do
+    if [[ ! "${number}" =~ ^[1-9][0-9]{0,3}$ ]]; then
+      wrong_usage "'${number}' is not a number of 1 or more"
+    fi
+  done
+  if ((${#chosen[@]} == 0)); then read -ra chosen <<<"$(variant_names)"; fi
+  for name in "${chosen[@]}"; do
+    if [[ " $(variant_names) " != *" ${name} "* ]]; then
+      wrong_usage "there is no variant '${name}'; there are $(variant_names)"
+    fi
+  done
+}
+
+# configure NAME SEED: prints the configuration of a run.
+configure() {
+  local fields
+  # shellcheck disable=SC2153  # of the script that sources this
+  fields="${BASE} $(awk -v name="$1" '$1 == name { $1 = ""; print }' \
+    <<<"${VARIANTS}")"
+  perl -e '
+    my ($fields, $seed, $rounds) = @ARGV;
+    local $/;
+    my $text = <STDIN>;
+    $text =~ /inner_steps_per_round:\s*(\d+)/ or die "no round length\n";
+    my $steps = $rounds * $1;
+    $text =~ s/^seed:.*$/seed: $seed/m or die "no seed\n";
+    $fields .= " training.total_steps: $steps";
+    while ($fields =~ /(?:(\w+)\.)?(\w+):\s*(\S+)/g) {
+      my ($section, $field, $value) = ($1 // "synchronization", $2, $3);
+      $text =~ /^$section \{\n(.*?)^\}/ms or die "no section $section\n";
+      my ($begin, $body) = ($-[1], $1);
+      my $length = length $body;
+      $body =~ s/^(\s*$field:).*$/$1 $value/m or $body .= "  $field: $value\n";
+      substr($text, $begin, $length) = $body;
+    }
+    print $text;' "${fields}" "$2" "${rounds}" <deploy/quickstart.textproto
+}
+
+# train NAME SEED: prints bits per parameter and contribution, the same for an
+# update, and the validation loss.
+train() {
+  local run="$1-$2" island islands=(north south) ranks=1
+  configure "$1" "$2" >"${work}/${run}.textproto"
+  if grep -q 'min_islands: 1$' "${work}/${run}.textproto"; then
+    islands=(north)
+    ranks=2
+  fi
+  start_coordinator "${run}" "${work}/${run}.textproto"
+  for island in "${islands[@]}"; do
+    start "${run}-${island}" "${worker}" --coordinator "${address}" \
+      --island "${island}" --ranks "${ranks}" --threads "${ranks}" \
+      --data "${data[0]}"
+  done
+  await_islands
+  read_status || fail_of "${run}-coordinator" "does not answer"
+  stop_processes
+  # Of the whole model: its fragments have as many rounds each as the model has
+  # with one.
+  awk -v up="${up}" -v down="${down}" -v transfers="$((${#islands[@]} * rounds))" \
+    -v parameters="${parameters}" -v loss="$(evaluate "${run}")" 'BEGIN {
+      printf "%.4f %.4f %.6f\n", 8 * up / transfers / parameters,
+        8 * down / transfers / parameters, loss
+    }'
+  rm -rf "${work:?}/${run}"
+}
+
+# Reads lines "NAME SEED BITS_UP BITS_DOWN LOSS"; prints the table, and the JSON
+# to the file $1 unless that is empty. The losses are compared seed by seed.
+report() {
+  perl -MJSON::PP -e '
+    my ($file, @names) = @ARGV;
+    my %runs;
+    while (<STDIN>) {
+      my ($name, $seed, @figures) = split;
+      $runs{$name}{$seed} = \@figures;
+    }
+    sub mean { my $sum = 0; $sum += $_ for @_; $sum / @_ }
+    printf "%-14s %8s %9s  %-24s %8s  %s\n", "", "bits up", "bits down",
+      "validation loss by seed", "mean", "relative to $names[0], by seed";
+    my %json;
+    for my $name (grep { $runs{$_} } @names) {
+      my $own = $runs{$name};
+      my @seeds = sort { $a <=> $b } keys %$own;
+      my ($up, $down) =
+        map { my $i = $_; mean(map { $own->{$_}[$i] } @seeds) } 0, 1;
+      my @loss = map { $own->{$_}[2] } @seeds;
+      my @relative = map { $own->{$_}[2] / $runs{$names[0]}{$_}[2] - 1 }
+        grep { $runs{$names[0]}{$_} } @seeds;
+      printf "%-14s %8.3f %9.3f  %-24s %8.4f  %s\n", $name, $up, $down,
+        join(" ", map { sprintf "%.4f", $_ } @loss), mean(@loss),
+        join(" ", map { sprintf "%+.3f %%", 100 * $_ } @relative);
+      $json{$name} = {bits_per_parameter => 0 + sprintf("%.4f", $up),
+        bits_per_parameter_down => 0 + sprintf("%.4f", $down),
+        val_loss => [map { 0 + $_ } @loss],
+        relative => [map { 0 + sprintf("%.6f", $_) } @relative]};
+    }
+    exit unless $file ne "";
+    open my $out, ">", $file or die "$file: $!\n";
+    print $out JSON::PP->new->canonical->pretty->encode(\%json);' "$1" \
+    "${chosen[@]}"
+}
+
+# left DONE TOTAL SECONDS: how long the rest will take, at the speed so far.
+left() {
+  local seconds=$(($3 * ($2 - $1) / $1))
+  printf '%d of %d runs, %d:%02d left' "$1" "$2" \
+    $((seconds / 60)) $((seconds % 60))
+}
+
+compare_losses() {
+  parse_arguments "$@"
+  cd "${ROOT}" || exit
+  finish_on_exit
+  deploy/install_deps.sh build quickstart
+  say "" "Building..."
+  build_programs
+  work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-${program}.XXXXXX")"
+  : "${results:=${work}/results}"
+  touch "${results}"
+  use_perl_manual
+  say ""
+  local name seed began=${SECONDS} done=0 missing=()
+  for ((seed = 1; seed <= seeds; ++seed)); do
+    for name in "${chosen[@]}"; do
+      if ! grep -q "^${name} ${seed} " "${results}"; then
+        missing+=("${name} ${seed}")
+      fi
+    done
+  done
+  for run in ${missing[@]+"${missing[@]}"}; do
+    name="${run% *}" seed="${run#* }"
+    train "${name}" "${seed}" >"${work}/figures"
+    say "${run} $(<"${work}/figures")" >>"${results}"
+    done=$((done + 1))
+    say "${run} $(<"${work}/figures")   $(left "${done}" "${#missing[@]}" \
+      $((SECONDS - began)))"
+  done
+  say ""
+  report "${json}" <"${results}"
+}

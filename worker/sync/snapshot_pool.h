@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_SYNC_SNAPSHOT_POOL_H_
+#define WORKER_SYNC_SNAPSHOT_POOL_H_
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace causeway {
+
+// Memory for snapshots of fragments, used again and again: memory fresh from
+// the system costs the training thread more than the copy into it. Grows to the
+// snapshots that exist at one time. Thread-safe.
+class SnapshotPool {
+ public:
+  // `size` values, whichever.
+  std::vector<float> Take(size_t size) {
+    std::vector<float> memory;
+    {
+      absl::MutexLock lock(&mu_);
+      if (!spare_.empty()) {
+        memory = std::move(spare_.back());
+        spare_.pop_back();
+      }
+    }
+    memory.resize(size);
+    return memory;
+  }
+
+  void Return(std::vector<float> memory) {
+    absl::MutexLock lock(&mu_);
+    spare_.push_back(std::move(memory));
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<std::vector<float>> spare_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_SNAPSHOT_POOL_H_
