@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/command_line.h"
+#include "cli/control_commands.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
 #include "cli/plan/plan_command.h"
@@ -41,6 +42,9 @@ std::vector<Command> AllCommands() {
                           },
                       .time_zone = absl::LocalTimeZone(),
                       .terminal = out_is_terminal});
+  for (Command& command : ControlCommands([] { return absl::Now(); })) {
+    commands.push_back(std::move(command));
+  }
   commands.push_back(ValidateCommand());
   commands.push_back(PlanCommand(
       {.fetch =
@@ -70,7 +74,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   return causeway::RunCommandLine(
       "causeway",
-      "Looks at the training runs of Causeway and at what they have learnt.",
+      "Looks at the training runs of Causeway and at what they have learnt, "
+      "and "
+      "steers them.",
       causeway::AllCommands(), std::vector<std::string>(argv + 1, argv + argc),
       std::cout, std::cerr);
 }

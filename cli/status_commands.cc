@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/coordinator_connection.h"
 #include "cli/human.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
@@ -18,8 +19,6 @@
 
 namespace causeway {
 namespace {
-
-constexpr char kDefaultAddress[] = "127.0.0.1:7070";
 
 // How long `events --follow` waits before it asks a lost coordinator again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
@@ -33,8 +32,7 @@ constexpr char kCutLines[] = "\x1b[?7l";
 constexpr char kWrapLines[] = "\x1b[?7h";
 
 struct StatusFlags {
-  std::string coordinator = kDefaultAddress;
-  ClientTlsFiles tls;
+  ConnectionFlags connection;
   bool json = false;
   bool all = false;
   bool follow = false;
@@ -44,26 +42,17 @@ struct StatusFlags {
 
 Command NewCommand(std::string name, std::string summary, StatusFlags& flags) {
   Command command{.name = std::move(name), .summary = std::move(summary)};
-  command.flags.Add("coordinator", "ADDRESS",
-                    "The coordinator to ask, as HOST:PORT.",
-                    &flags.coordinator);
-  command.flags.Add("tls_ca", "FILE",
-                    "Authorities of the coordinator's certificate, PEM. Turns "
-                    "TLS on.",
-                    &flags.tls.tls_ca);
-  command.flags.Add("tls_cert", "FILE",
-                    "A certificate, PEM, if the coordinator wants one.",
-                    &flags.tls.tls_cert);
-  command.flags.Add("tls_key", "FILE", "The key of --tls_cert, PEM.",
-                    &flags.tls.tls_key);
+  AddConnectionFlags(flags.connection, command.flags);
   return command;
 }
 
 absl::StatusOr<std::unique_ptr<StatusClient>> Connect(
     const StatusFlags& flags, const StatusEnvironment& environment) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
-                   MakeChannelCredentials(flags.tls, environment.now()));
-  return std::make_unique<StatusClient>(flags.coordinator, credentials);
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<grpc::ChannelCredentials> credentials,
+      MakeChannelCredentials(flags.connection.tls, environment.now()));
+  return std::make_unique<StatusClient>(flags.connection.coordinator,
+                                        credentials);
 }
 
 void AddJson(Command& command, StatusFlags& flags) {

@@ -92,6 +92,35 @@ std::string TrainingFact(const v1::RunStatus& run) {
       HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
 }
 
+std::string LedgerFact(const v1::TokenLedger& ledger) {
+  const auto share = [&](const char* name, uint64_t tokens) {
+    return tokens == 0
+               ? ""
+               : absl::StrFormat(", %s %.2f %%", name,
+                                 100 * static_cast<double>(tokens) /
+                                     static_cast<double>(ledger.reported()));
+  };
+  return absl::StrCat(HumanCount(static_cast<double>(ledger.reported())),
+                      " reported", share("merged", ledger.merged()),
+                      share("partial", ledger.partial_merged()),
+                      share("pending", ledger.pending()),
+                      share("expired", ledger.expired()),
+                      share("quarantined", ledger.quarantined()),
+                      share("refused", ledger.refused()));
+}
+
+std::string ParticipationFact(const v1::Participation& sum) {
+  return absl::StrCat("merged ", Ratio(sum.merged(), sum.live()),
+                      " live islands; ", sum.contributing(),
+                      " had begun to hand in");
+}
+
+// "2/3/4": merged, of those contributing, of those live.
+std::string Participants(const v1::Participation& round) {
+  return absl::StrCat(round.merged(), "/", round.contributing(), "/",
+                      round.live());
+}
+
 std::string TrafficFact(const v1::RunStatus& run) {
   const double moved =
       static_cast<double>(run.bytes_received() + run.bytes_sent());
@@ -145,6 +174,18 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   PrintFact("model", ModelFact(run), out);
   PrintFact("progress", ProgressFact(run), out);
   PrintFact("training", TrainingFact(run), out);
+  if (run.ledger().reported() > 0) {
+    PrintFact("ledger", LedgerFact(run.ledger()), out);
+  }
+  if (run.participation().live() > 0) {
+    PrintFact("took part", ParticipationFact(run.participation()), out);
+  }
+  if (run.quarantined() > 0) {
+    PrintFact("quarantine",
+              absl::StrCat(run.quarantined(),
+                           " held; see `causeway quarantine list`"),
+              out);
+  }
   PrintFact("traffic", TrafficFact(run), out);
   PrintFact("coordinator", CoordinatorFact(run, now), out);
   out << "\n";
@@ -174,7 +215,9 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
     table.AddRow({island.island_id(), absl::StrCat(island.incarnation()),
-                  StateText(v1::IslandStatus::State_Name(island.state())),
+                  live && island.draining()
+                      ? "draining"
+                      : StateText(v1::IslandStatus::State_Name(island.state())),
                   absl::StrCat(progress.run_step()), Loss(progress.loss()),
                   OrDash(live, HumanCount(progress.tokens_per_second())),
                   HumanCount(static_cast<double>(island.tokens_merged())),
@@ -201,6 +244,7 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
                {"NORM", kRight},
                {"COMMITTED", kRight},
                {"DIGEST"},
+               {"TOOK PART"},
                {"CONTRIBUTED"},
                {"AWAITED"}});
   for (const v1::FragmentStatus& fragment : fragments.fragments()) {
@@ -216,6 +260,7 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
          absl::StrCat(HumanDuration(now - ToTime(fragment.committed_at())),
                       " ago"),
          absl::BytesToHexString(head.digest()).substr(0, 8),
+         OrDash(head.version() > 0, Participants(fragment.participation())),
          OrDash(fragment.contributed_size() > 0,
                 absl::StrJoin(fragment.contributed(), ",")),
          OrDash(fragment.awaited_size() > 0,

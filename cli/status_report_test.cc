@@ -47,6 +47,14 @@ StatusSnapshot TestSnapshot() {
         bytes_data_parallel: 1800000000
         memory_bytes: 47185920
         outer_step_seconds: 0.125
+        ledger {
+          reported: 1000000
+          merged: 900000
+          partial_merged: 2500
+          pending: 97500
+        }
+        participation { live: 24 contributing: 22 merged: 18 }
+        quarantined: 1
       )pb",
       &snapshot.run));
   EXPECT_TRUE(TextFormat::ParseFromString(
@@ -92,6 +100,7 @@ StatusSnapshot TestSnapshot() {
           merged_norm: 1.25
           committed_at { seconds: 1700000160 }
           tensors: 39
+          participation { live: 3 contributing: 2 merged: 1 }
         }
       )pb",
       &snapshot.fragments));
@@ -111,6 +120,12 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "left\n"
       "training    2 islands, 4.10k tokens/s, loss 2.3457, 1.23M tokens "
       "merged\n"
+      "ledger      1.00M reported, merged 90.00 %, partial 0.25 %, pending "
+      "9.75 "
+      "%\n"
+      "took part   merged 18 of 24 (75 %) live islands; 22 had begun to hand "
+      "in\n"
+      "quarantine  1 held; see `causeway quarantine list`\n"
       "traffic     11.4 MiB received, 22.9 MiB sent; data parallel: 1.68 GiB "
       "(50.0 times that)\n"
       "coordinator up 3 min 20 s, memory 45.0 MiB, outer step 0.12 s\n"
@@ -130,9 +145,9 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "       0 B        0 B\n"
       "\n"
       "FRAGMENT  VERSION  OF  VALUES  TENSORS  SENT AT  NORM  COMMITTED  "
-      "DIGEST    CONTRIBUTED  AWAITED\n"
+      "DIGEST    TOOK PART  CONTRIBUTED  AWAITED\n"
       "       0       12  20   1.84M       39       +0  1.25   40 s ago  "
-      "deadbeef  north        east,south\n");
+      "deadbeef  1/2/3      north        east,south\n");
 }
 
 TEST(StatusReportTest, SaysWhyARunIsSuspended) {

@@ -360,8 +360,8 @@ void CheckMembership(const v1::MembershipConfig& membership, Checker& check) {
     check.Range("membership.outlier_factor", membership.outlier_factor(), 1.5,
                 1e6);
   }
-  check.Range("membership.drop_contributions",
-              membership.drop_contributions(), 0, 1);
+  check.Range("membership.drop_contributions", membership.drop_contributions(),
+              0, 1);
 }
 
 void CheckStorage(const v1::StorageConfig& storage, Checker& check) {

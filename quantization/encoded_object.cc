@@ -128,7 +128,8 @@ absl::Status VerifyEncoding(const v1::EncodedObject& object,
   RETURN_IF_ERROR(CheckArrival(object, encoded.size(), digest));
   ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                    OpenDecoder(SpecOf(object), encoded, object.size()));
-  return decoder->CheckFinite();
+  const absl::Status finite = decoder->CheckFinite();
+  return finite.ok() ? finite : absl::OutOfRangeError(finite.message());
 }
 
 }  // namespace causeway

@@ -61,8 +61,8 @@ absl::Status CheckTrailer(const v1::EncodedObject& trailer,
 // Whether `encoded`, whose Digest128 is `digest`, is the object that was
 // described, and can be merged.
 //   DATA_LOSS         length or digest differ: send it again.
-//   INVALID_ARGUMENT  the bytes arrived as sent, but do not decode to finite
-//                     values: sending them again is no use.
+//   INVALID_ARGUMENT  the bytes arrived as sent, but are no encoding.
+//   OUT_OF_RANGE      they are, but a value is not finite.
 absl::Status VerifyEncoding(const v1::EncodedObject& object,
                             absl::string_view encoded,
                             absl::string_view digest);

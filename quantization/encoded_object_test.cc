@@ -91,7 +91,7 @@ TEST_F(EncodedObjectTest, FindsEveryFlippedBit) {
 TEST_F(EncodedObjectTest, TellsDivergedTrainingFromABadLine) {
   ASSERT_OK_AND_ASSIGN(encoded_, Encode(kSpec, {1.0f, NAN, 3.0f}));
   object_ = DescribeEncoding(kSpec, 3, encoded_);
-  EXPECT_THAT(Verify(encoded_), StatusIs(StatusCode::kInvalidArgument,
+  EXPECT_THAT(Verify(encoded_), StatusIs(StatusCode::kOutOfRange,
                                          HasSubstr("value 1 of 3 is nan")));
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/commit_log.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,12 +29,10 @@ absl::string_view ContributionFateName(ContributionFate fate) {
   switch (fate) {
     case ContributionFate::kMerged:
       return "merged";
+    case ContributionFate::kPartial:
+      return "partial";
     case ContributionFate::kLate:
       return "late";
-    case ContributionFate::kRefused:
-      return "refused";
-    case ContributionFate::kExpired:
-      return "expired";
   }
   return "";
 }
@@ -71,10 +70,10 @@ absl::Status CommitLog::PrepareSchema() {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, " is the database of another program"));
   }
-  if (version > kCommitLogSchemaVersion) {
+  if (!empty && version != kCommitLogSchemaVersion) {
     return absl::FailedPreconditionError(absl::Substitute(
-        "$0 was written by a newer version of Causeway (schema $1, this one "
-        "knows up to $2): use that version",
+        "$0 was written by another version of Causeway (schema $1, this one "
+        "has $2): use that version",
         path_, version, kCommitLogSchemaVersion));
   }
   if (read_only_) {
@@ -144,7 +143,8 @@ absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
     ASSIGN_OR_RETURN(
         SqliteStatement insert,
         database_.Prepare("INSERT INTO run (id, run_id, config, plan,"
-                          " created_at) VALUES (1, ?, ?, ?, ?)"));
+                          " created_at, started, paused)"
+                          " VALUES (1, ?, ?, ?, ?, 0, NULL)"));
     insert.Bind(run.run_id, PrintText(run.config), PrintText(run.plan),
                 absl::ToUnixMicros(run.created_at));
     absl::Status inserted = insert.Run();
@@ -174,6 +174,14 @@ absl::Status CommitLog::WriteBatch(LogBatch& batch) {
   for (const ContributionRecord& contribution : batch.contributions) {
     RETURN_IF_ERROR(WriteContribution(contribution));
   }
+  for (const AccountRecord& account : batch.accounts) {
+    RETURN_IF_ERROR(WriteAccount(account));
+  }
+  for (const QuarantineEntry& entry : batch.quarantine) {
+    RETURN_IF_ERROR(WriteQuarantine(entry));
+  }
+  for (const uint64_t id : batch.admitted) RETURN_IF_ERROR(WriteAdmitted(id));
+  if (batch.flags.has_value()) RETURN_IF_ERROR(WriteFlags(*batch.flags));
   for (EventRecord& event : batch.events) RETURN_IF_ERROR(WriteEvent(event));
   return absl::OkStatus();
 }
@@ -194,10 +202,12 @@ absl::Status CommitLog::WriteCommit(const CommitRecord& commit) {
   ASSIGN_OR_RETURN(SqliteStatement insert,
                    database_.Prepare(absl::StrCat(
                        "INSERT INTO commits (", kCommitLogCommitColumns,
-                       ") VALUES (?, ?, ?, ?, ?, ?, ?)")));
+                       ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")));
   insert.Bind(head.fragment(), head.version(), DigestToHex(head.digest()),
               commit.file, commit.update_file, commit.merged_norm,
-              absl::ToUnixMicros(commit.committed_at));
+              absl::ToUnixMicros(commit.committed_at),
+              commit.participation.live(), commit.participation.contributing(),
+              commit.participation.merged());
   return insert.Run();
 }
 
@@ -206,17 +216,19 @@ absl::Status CommitLog::WriteMember(const Member& member) {
       SqliteStatement insert,
       database_.Prepare(
           "INSERT INTO members (island_id, incarnation, instance_id, state,"
-          " description, joined_at, ended_at, reason, shard, first_versions)"
-          " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+          " description, joined_at, ended_at, reason, shard, first_versions,"
+          " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
           " ON CONFLICT DO UPDATE SET state = excluded.state,"
           " ended_at = excluded.ended_at, reason = excluded.reason,"
-          " first_versions = excluded.first_versions"));
+          " first_versions = excluded.first_versions,"
+          " draining = excluded.draining"));
   const auto bind = [&](const auto& ended_at) {
     insert.Bind(member.island_id, member.incarnation, member.instance_id,
                 CommitLogStateName(member.state), member.description,
                 absl::ToUnixMicros(member.joined_at), ended_at, member.reason,
                 member.shard,
-                absl::StrJoin(member.first_contribution_version, ","));
+                absl::StrJoin(member.first_contribution_version, ","),
+                static_cast<int>(member.draining));
   };
   if (member.state == MemberState::kLive) {
     bind(nullptr);
@@ -230,16 +242,17 @@ absl::Status CommitLog::WriteContribution(
     const ContributionRecord& contribution) {
   std::string sql =
       "INSERT INTO contributions (fragment, base_version, island_id,"
-      " incarnation, fate, tokens, inner_steps, weight, digest, at)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-  const bool merged = contribution.fate == ContributionFate::kMerged;
+      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  const bool merged = contribution.fate != ContributionFate::kLate;
   if (!merged) sql += " ON CONFLICT DO NOTHING";
   ASSIGN_OR_RETURN(SqliteStatement insert, database_.Prepare(sql));
-  insert.Bind(
-      contribution.fragment, contribution.base_version, contribution.island_id,
-      contribution.incarnation, ContributionFateName(contribution.fate),
-      contribution.tokens, contribution.inner_steps, contribution.weight,
-      DigestToHex(contribution.digest), absl::ToUnixMicros(contribution.at));
+  insert.Bind(contribution.fragment, contribution.base_version,
+              contribution.island_id, contribution.incarnation,
+              ContributionFateName(contribution.fate), contribution.tokens,
+              contribution.inner_steps, contribution.weight, contribution.norm,
+              DigestToHex(contribution.digest),
+              absl::ToUnixMicros(contribution.at));
   absl::Status status = insert.Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::Substitute(
@@ -249,6 +262,61 @@ absl::Status CommitLog::WriteContribution(
         contribution.base_version));
   }
   return status;
+}
+
+absl::Status CommitLog::WriteAccount(const AccountRecord& account) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          "INSERT INTO accounts (island_id, incarnation, process_tokens,"
+          " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+          " process_tokens = excluded.process_tokens,"
+          " reported = excluded.reported"));
+  insert.Bind(account.key.island_id, account.key.incarnation,
+              account.process_tokens, absl::StrJoin(account.reported, ","));
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteQuarantine(const QuarantineEntry& entry) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
+          " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+          " ON CONFLICT DO UPDATE SET state = excluded.state,"
+          " reason = excluded.reason, admissible = excluded.admissible"));
+  const auto bind = [&](const auto& norm) {
+    insert.Bind(entry.id, CommitLogStateName(entry.state),
+                PrintText(entry.header), norm, entry.reason,
+                static_cast<int>(entry.admissible),
+                absl::ToUnixMicros(entry.quarantined_at));
+  };
+  if (std::isfinite(entry.norm)) {
+    bind(entry.norm);
+  } else {
+    bind(nullptr);
+  }
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteAdmitted(uint64_t id) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement update,
+      database_.Prepare(
+          "UPDATE quarantine SET state = 'admitted' WHERE id = ?"));
+  update.Bind(id);
+  return update.Run();
+}
+
+absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
+  ASSIGN_OR_RETURN(SqliteStatement update,
+                   database_.Prepare("UPDATE run SET started = ?, paused = ?"));
+  if (flags.paused) {
+    update.Bind(static_cast<int>(flags.started), flags.pause_reason);
+  } else {
+    update.Bind(static_cast<int>(flags.started), nullptr);
+  }
+  return update.Run();
 }
 
 absl::Status CommitLog::WriteEvent(EventRecord& event) {

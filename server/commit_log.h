@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The durable history of a run, in one SQLite database: its configuration, the
-// committed versions of every fragment, the members, the token ledger and the
-// events. The fragments' values lie in files (server/fragment_store.h) that
-// this log names; a file that it does not name was never committed.
+// committed versions of every fragment, the members, the token ledger, the
+// quarantine and the events. The fragments' values lie in files
+// (server/fragment_store.h) that this log names; a file that it does not name
+// was never committed.
 //
 // Everything is written by Apply(), one batch in one transaction. When Apply
 // has returned OK, the batch survives a power loss (WAL, synchronous=FULL).
@@ -41,6 +42,9 @@
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
 #include "server/membership.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/quarantine.h"
+#include "server/rules/token_ledger.h"
 #include "server/sqlite.h"
 
 namespace causeway {
@@ -64,18 +68,20 @@ struct CommitRecord {
   // Norm of the merged pseudo-gradient; 0 for version 0.
   double merged_norm = 0;
   absl::Time committed_at;
+  // In the round that made it.
+  v1::Participation participation;
 };
 
-// What became of a contribution. The values are stored.
+// What became of a contribution. What was quarantined is noted there
+// (QuarantineEntry), and what is lost with its incarnation follows from its
+// account (server/token_ledger.h).
 enum class ContributionFate {
   // Part of the version after its base version.
-  kMerged = 1,
+  kMerged,
+  // The same, cut short because the island left.
+  kPartial,
   // Came after its round had closed; the island keeps its progress.
-  kLate = 2,
-  // Not acceptable: damaged, not finite, quarantined.
-  kRefused = 3,
-  // Accepted, then dropped with the incarnation it came from.
-  kExpired = 4,
+  kLate,
 };
 
 absl::string_view ContributionFateName(ContributionFate fate);
@@ -90,6 +96,8 @@ struct ContributionRecord {
   uint64_t inner_steps = 0;
   // Share of the merge, 0 to 1; 0 unless merged.
   double weight = 0;
+  // Euclidean norm; 0 unless merged.
+  double norm = 0;
   // XXH3-128 of the encoded contribution; empty if it never came that far.
   std::string digest;
   ContributionFate fate = ContributionFate::kMerged;
@@ -125,14 +133,27 @@ struct LogBatch {
   // (fragment, base version, island, incarnation) can be merged only once.
   // Other fates may be noted again; the first note stays.
   std::vector<ContributionRecord> contributions;
+  // New states of accounts.
+  std::vector<AccountRecord> accounts;
+  // New entries, and new states of known ones.
+  std::vector<QuarantineEntry> quarantine;
+  // Ids of entries that are admitted from now on.
+  std::vector<uint64_t> admitted;
+  std::optional<RunFlags> flags;
   std::vector<EventRecord> events;
+
+  bool empty() const {
+    return commits.empty() && members.empty() && contributions.empty() &&
+           accounts.empty() && quarantine.empty() && admitted.empty() &&
+           !flags.has_value() && events.empty();
+  }
 };
 
 class CommitLog {
  public:
   // Opens the database or makes it. For the one coordinator of the run.
-  //   FAILED_PRECONDITION  it was written by a newer version of Causeway, or
-  //                        is another program's.
+  //   FAILED_PRECONDITION  it was written by another version of Causeway that
+  //                        has another schema, or is another program's.
   //   DATA_LOSS            it is damaged or not a database.
   static absl::StatusOr<std::unique_ptr<CommitLog>> Open(
       const std::string& path);
@@ -173,6 +194,11 @@ class CommitLog {
   // merged contributions.
   absl::StatusOr<std::vector<Member>> Members();
 
+  // Flags, ledger, quarantine and usual norms of a run of so many fragments;
+  // `norms` of the last contributions of each.
+  absl::StatusOr<CoordinatorHistory> LoadHistory(uint32_t fragments,
+                                                 uint64_t norms);
+
   // Contributions that were merged into the version after `base_version`, in
   // the order of island and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
@@ -208,6 +234,20 @@ class CommitLog {
   absl::Status WriteMember(const Member& member)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteContribution(const ContributionRecord& contribution)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteAccount(const AccountRecord& account)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteQuarantine(const QuarantineEntry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteAdmitted(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteFlags(const RunFlags& flags)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadFlags(RunFlags& flags) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadAccounts(CoordinatorHistory& history)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadQuarantine(CoordinatorHistory& history)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadRounds(uint64_t norms, CoordinatorHistory& history)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(EventRecord& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -19,16 +19,22 @@
 #include "google/protobuf/text_format.h"
 #include "server/commit_log.h"
 #include "server/commit_log_schema.h"
+#include "server/rules/norm_guard.h"
 
 namespace causeway {
 namespace {
 
-constexpr ContributionFate kFates[] = {
-    ContributionFate::kMerged, ContributionFate::kLate,
-    ContributionFate::kRefused, ContributionFate::kExpired};
+constexpr ContributionFate kFates[] = {ContributionFate::kMerged,
+                                       ContributionFate::kPartial,
+                                       ContributionFate::kLate};
 
 constexpr MemberState kMemberStates[] = {MemberState::kLive, MemberState::kLeft,
-                                         MemberState::kEvicted};
+                                         MemberState::kEvicted,
+                                         MemberState::kDiverged};
+
+constexpr QuarantineState kQuarantineStates[] = {QuarantineState::kHeld,
+                                                 QuarantineState::kAdmitted,
+                                                 QuarantineState::kDropped};
 
 // The schema's CHECKs leave no other names.
 MemberState MemberStateOf(absl::string_view name) {
@@ -36,6 +42,24 @@ MemberState MemberStateOf(absl::string_view name) {
     if (name == CommitLogStateName(state)) return state;
   }
   LOG(FATAL) << "member state " << name;
+}
+
+QuarantineState QuarantineStateOf(absl::string_view name) {
+  for (const QuarantineState state : kQuarantineStates) {
+    if (name == CommitLogStateName(state)) return state;
+  }
+  LOG(FATAL) << "quarantine state " << name;
+}
+
+// Numbers separated by commas, as absl::StrJoin wrote them.
+template <typename Number>
+std::vector<Number> NumbersOf(absl::string_view text) {
+  std::vector<Number> numbers;
+  for (const absl::string_view number :
+       absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    CHECK(absl::SimpleAtoi(number, &numbers.emplace_back())) << text;
+  }
+  return numbers;
 }
 
 ContributionFate FateOf(absl::string_view name) {
@@ -60,6 +84,9 @@ CommitRecord CommitOf(const SqliteStatement& row) {
   commit.update_file = row.Text(4);
   commit.merged_norm = row.Double(5);
   commit.committed_at = absl::FromUnixMicros(row.Int(6));
+  commit.participation.set_live(static_cast<uint64_t>(row.Int(7)));
+  commit.participation.set_contributing(static_cast<uint64_t>(row.Int(8)));
+  commit.participation.set_merged(static_cast<uint64_t>(row.Int(9)));
   return commit;
 }
 
@@ -148,11 +175,11 @@ absl::StatusOr<std::vector<Member>> CommitLog::Members() {
           " description, joined_at, ended_at, reason, shard, first_versions,"
           " (SELECT count(*) FROM contributions AS c"
           "  WHERE c.island_id = m.island_id"
-          "  AND c.incarnation = m.incarnation AND c.fate = 'merged'),"
+          "  AND c.incarnation = m.incarnation AND c.fate <> 'late'),"
           " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
           "  WHERE c.island_id = m.island_id"
-          "  AND c.incarnation = m.incarnation AND c.fate = 'merged')"
-          " FROM members AS m WHERE incarnation ="
+          "  AND c.incarnation = m.incarnation AND c.fate <> 'late')"
+          ", draining FROM members AS m WHERE incarnation ="
           " (SELECT max(incarnation) FROM members"
           "  WHERE island_id = m.island_id) ORDER BY island_id"));
   std::vector<Member> members;
@@ -169,14 +196,10 @@ absl::StatusOr<std::vector<Member>> CommitLog::Members() {
     if (!query.IsNull(6)) member.ended_at = absl::FromUnixMicros(query.Int(6));
     member.reason = query.Text(7);
     member.shard = static_cast<uint32_t>(query.Int(8));
-    for (const absl::string_view version :
-         absl::StrSplit(query.Text(9), ',', absl::SkipEmpty())) {
-      CHECK(absl::SimpleAtoi(version,
-                             &member.first_contribution_version.emplace_back()))
-          << version;
-    }
+    member.first_contribution_version = NumbersOf<uint64_t>(query.Text(9));
     member.contributions_merged = static_cast<uint64_t>(query.Int(10));
     member.tokens_merged = static_cast<uint64_t>(query.Int(11));
+    member.draining = query.Int(12) != 0;
     members.push_back(std::move(member));
   }
 }
@@ -188,9 +211,9 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
       SqliteStatement query,
       database_.Prepare(
           "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
-          "at"
+          "at, fate, norm"
           " FROM contributions WHERE fragment = ? AND base_version = ?"
-          " AND fate = 'merged' ORDER BY island_id, incarnation"));
+          " AND fate <> 'late' ORDER BY island_id, incarnation"));
   query.Bind(fragment, base_version);
   std::vector<ContributionRecord> contributions;
   while (true) {
@@ -203,8 +226,9 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
                              .tokens = static_cast<uint64_t>(query.Int(2)),
                              .inner_steps = static_cast<uint64_t>(query.Int(3)),
                              .weight = query.Double(4),
+                             .norm = query.Double(8),
                              .digest = absl::HexStringToBytes(query.Text(5)),
-                             .fate = ContributionFate::kMerged,
+                             .fate = FateOf(query.Text(7)),
                              .at = absl::FromUnixMicros(query.Int(6))});
   }
 }
@@ -227,6 +251,131 @@ absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
                     .tokens = static_cast<uint64_t>(query.Int(3)),
                     .inner_steps = static_cast<uint64_t>(query.Int(4))});
   }
+}
+
+absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
+                                                          uint64_t norms) {
+  CoordinatorHistory history;
+  history.merged_norms.resize(fragments);
+  history.last_rounds.resize(fragments);
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(ReadFlags(history.flags));
+  RETURN_IF_ERROR(ReadQuarantine(history));
+  RETURN_IF_ERROR(ReadAccounts(history));
+  RETURN_IF_ERROR(ReadRounds(norms, history));
+  return history;
+}
+
+absl::Status CommitLog::ReadFlags(RunFlags& flags) {
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare("SELECT started, paused FROM run"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
+  flags.started = query.Int(0) != 0;
+  flags.paused = !query.IsNull(1);
+  if (flags.paused) flags.pause_reason = query.Text(1);
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement accounts,
+      database_.Prepare("SELECT island_id, incarnation, process_tokens,"
+                        " reported FROM accounts"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, accounts.Step());
+    if (!row) break;
+    history.accounts.push_back(
+        {.key = {accounts.Text(0), static_cast<uint64_t>(accounts.Int(1))},
+         .process_tokens = static_cast<uint64_t>(accounts.Int(2)),
+         .reported = NumbersOf<int64_t>(accounts.Text(3))});
+  }
+  ASSIGN_OR_RETURN(
+      SqliteStatement sums,
+      database_.Prepare("SELECT island_id, incarnation, fragment, fate,"
+                        " sum(tokens) FROM contributions WHERE fate <> 'late'"
+                        " GROUP BY island_id, incarnation, fragment, fate"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, sums.Step());
+    if (!row) break;
+    history.settled.push_back(
+        {.key = {sums.Text(0), static_cast<uint64_t>(sums.Int(1))},
+         .fragment = static_cast<uint32_t>(sums.Int(2)),
+         .fate = FateOf(sums.Text(3)) == ContributionFate::kPartial
+                     ? TokenLedger::Fate::kPartial
+                     : TokenLedger::Fate::kMerged,
+         .tokens = static_cast<uint64_t>(sums.Int(4))});
+  }
+  // What was admitted is among the merged ones.
+  for (const QuarantineEntry& entry : history.quarantine) {
+    if (entry.state == QuarantineState::kAdmitted) continue;
+    history.settled.push_back({.key = {entry.header.identity().island_id(),
+                                       entry.header.identity().incarnation()},
+                               .fragment = entry.header.fragment(),
+                               .fate = entry.state == QuarantineState::kHeld
+                                           ? TokenLedger::Fate::kQuarantined
+                                           : TokenLedger::Fate::kRefused,
+                               .tokens = entry.header.tokens()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::ReadQuarantine(CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT id, state, header, norm, reason, admissible,"
+                        " quarantined_at FROM quarantine ORDER BY id"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return absl::OkStatus();
+    QuarantineEntry& entry = history.quarantine.emplace_back();
+    entry.id = static_cast<uint64_t>(query.Int(0));
+    entry.state = QuarantineStateOf(query.Text(1));
+    RETURN_IF_ERROR(
+        ParseText(query.Text(2), "quarantined contribution", entry.header));
+    entry.norm = query.IsNull(3) ? std::numeric_limits<double>::quiet_NaN()
+                                 : query.Double(3);
+    entry.reason = query.Text(4);
+    entry.admissible = query.Int(5) != 0;
+    entry.quarantined_at = absl::FromUnixMicros(query.Int(6));
+  }
+}
+
+absl::Status CommitLog::ReadRounds(uint64_t norms,
+                                   CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement rounds,
+      database_.Prepare("SELECT fragment, live, contributing, merged"
+                        " FROM commits ORDER BY fragment, version"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rounds.Step());
+    if (!row) break;
+    v1::Participation& last =
+        history.last_rounds[static_cast<size_t>(rounds.Int(0))];
+    last.set_live(static_cast<uint64_t>(rounds.Int(1)));
+    last.set_contributing(static_cast<uint64_t>(rounds.Int(2)));
+    last.set_merged(static_cast<uint64_t>(rounds.Int(3)));
+    AddTo(last, history.participation);
+  }
+  for (size_t fragment = 0; fragment < history.merged_norms.size();
+       ++fragment) {
+    std::vector<NormGuard::Sample>& merged = history.merged_norms[fragment];
+    ASSIGN_OR_RETURN(
+        SqliteStatement query,
+        database_.Prepare("SELECT norm, inner_steps FROM contributions"
+                          " WHERE fragment = ?"
+                          " AND fate <> 'late'"
+                          " ORDER BY base_version DESC LIMIT ?"));
+    query.Bind(static_cast<uint64_t>(fragment), Limit(norms));
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      merged.push_back({.norm = query.Double(0),
+                        .inner_steps = static_cast<uint64_t>(query.Int(1))});
+    }
+    std::reverse(merged.begin(), merged.end());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(

@@ -10,11 +10,12 @@
 
 #include "absl/strings/string_view.h"
 #include "server/membership.h"
+#include "server/rules/quarantine.h"
 
 namespace causeway {
 
-// Raised with every change of the schema that an older binary would misread.
-inline constexpr int64_t kCommitLogSchemaVersion = 1;
+// Raised with every change of the schema.
+inline constexpr int64_t kCommitLogSchemaVersion = 2;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
@@ -24,7 +25,9 @@ CREATE TABLE run (
   run_id TEXT NOT NULL,
   config TEXT NOT NULL,      -- causeway.v1.RunConfig, text format
   plan TEXT NOT NULL,        -- causeway.v1.FragmentPlan, text format
-  created_at INTEGER NOT NULL
+  created_at INTEGER NOT NULL,
+  started INTEGER NOT NULL,  -- 1 once min_islands have joined
+  paused TEXT                -- why, while an operator holds the run
 ) STRICT;
 
 CREATE TABLE commits (
@@ -35,6 +38,9 @@ CREATE TABLE commits (
   update_file TEXT NOT NULL,
   merged_norm REAL NOT NULL,
   committed_at INTEGER NOT NULL,
+  live INTEGER NOT NULL,     -- islands when the round closed: live,
+  contributing INTEGER NOT NULL,  -- that had begun to hand in
+  merged INTEGER NOT NULL,   -- and whose contribution was merged
   PRIMARY KEY (fragment, version)
 ) STRICT, WITHOUT ROWID;
 
@@ -42,13 +48,14 @@ CREATE TABLE members (
   island_id TEXT NOT NULL,
   incarnation INTEGER NOT NULL,
   instance_id INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('live', 'left', 'evicted')),
+  state TEXT NOT NULL CHECK (state IN ('live', 'left', 'evicted', 'diverged')),
   description TEXT NOT NULL,
   joined_at INTEGER NOT NULL,
   ended_at INTEGER,          -- null while live
   reason TEXT NOT NULL,
   shard INTEGER NOT NULL,
   first_versions TEXT NOT NULL,  -- by fragment, separated by commas
+  draining INTEGER NOT NULL,
   PRIMARY KEY (island_id, incarnation)
 ) STRICT, WITHOUT ROWID;
 
@@ -58,17 +65,40 @@ CREATE TABLE contributions (
   island_id TEXT NOT NULL,
   incarnation INTEGER NOT NULL,
   fate TEXT NOT NULL
-    CHECK (fate IN ('merged', 'late', 'refused', 'expired')),
+    CHECK (fate IN ('merged', 'partial', 'late')),
   tokens INTEGER NOT NULL,
   inner_steps INTEGER NOT NULL,
   weight REAL NOT NULL,
+  norm REAL NOT NULL,
   digest TEXT NOT NULL,      -- XXH3-128 of the encoding, hexadecimal
   at INTEGER NOT NULL,
   PRIMARY KEY (fragment, base_version, island_id, incarnation, fate)
 ) STRICT, WITHOUT ROWID;
 
+CREATE UNIQUE INDEX merged_once
+  ON contributions (fragment, base_version, island_id, incarnation)
+  WHERE fate <> 'late';
+
 CREATE INDEX contributions_of_islands
   ON contributions (island_id, incarnation, fate, tokens);
+
+CREATE TABLE accounts (
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  process_tokens INTEGER NOT NULL,
+  reported TEXT NOT NULL,    -- by fragment, separated by commas
+  PRIMARY KEY (island_id, incarnation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE quarantine (
+  id INTEGER PRIMARY KEY,
+  state TEXT NOT NULL CHECK (state IN ('held', 'admitted', 'dropped')),
+  header TEXT NOT NULL,      -- causeway.v1.ContributionHeader, text format
+  norm REAL,                 -- null if it is not finite
+  reason TEXT NOT NULL,
+  admissible INTEGER NOT NULL,
+  quarantined_at INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE events (
   id INTEGER PRIMARY KEY,
@@ -81,7 +111,8 @@ CREATE TABLE events (
 
 // Columns of `commits`, in the order of CommitRecord.
 inline constexpr char kCommitLogCommitColumns[] =
-    "fragment, version, digest, file, update_file, merged_norm, committed_at";
+    "fragment, version, digest, file, update_file, merged_norm, committed_at,"
+    " live, contributing, merged";
 
 // Values of members.state.
 inline absl::string_view CommitLogStateName(MemberState state) {
@@ -92,6 +123,21 @@ inline absl::string_view CommitLogStateName(MemberState state) {
       return "left";
     case MemberState::kEvicted:
       return "evicted";
+    case MemberState::kDiverged:
+      return "diverged";
+  }
+  return "";
+}
+
+// Values of quarantine.state.
+inline absl::string_view CommitLogStateName(QuarantineState state) {
+  switch (state) {
+    case QuarantineState::kHeld:
+      return "held";
+    case QuarantineState::kAdmitted:
+      return "admitted";
+    case QuarantineState::kDropped:
+      return "dropped";
   }
   return "";
 }

@@ -230,8 +230,8 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
                         TestContribution("c", 1, ContributionFate::kLate),
                         // The island asks again: the same lateness, noted once.
                         TestContribution("c", 1, ContributionFate::kLate),
-                        TestContribution("c", 1, ContributionFate::kRefused),
-                        TestContribution("c", 2, ContributionFate::kExpired)}};
+                        TestContribution("c", 1, ContributionFate::kPartial),
+                        TestContribution("c", 2, ContributionFate::kLate)}};
   ASSERT_OK(log->Apply(batch));
   const auto sum = [](ContributionFate fate, uint64_t contributions,
                       uint64_t tokens, uint64_t inner_steps) {
@@ -242,10 +242,9 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
   };
   EXPECT_THAT(
       log->LedgerSums(),
-      IsOkAndHolds(ElementsAre(sum(ContributionFate::kExpired, 1, 1002, 10),
-                               sum(ContributionFate::kLate, 1, 1001, 10),
+      IsOkAndHolds(ElementsAre(sum(ContributionFate::kLate, 2, 2003, 20),
                                sum(ContributionFate::kMerged, 3, 3001, 30),
-                               sum(ContributionFate::kRefused, 1, 1001, 10))));
+                               sum(ContributionFate::kPartial, 1, 1001, 10))));
   ASSERT_OK_AND_ASSIGN(const std::vector<ContributionRecord> merged,
                        log->MergedContributions(1, 0));
   ASSERT_THAT(merged, SizeIs(2));
@@ -387,7 +386,7 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
   }
   EXPECT_THAT(CommitLog::Open(path_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("newer version of Causeway (schema 99")));
+                       HasSubstr("another version of Causeway (schema 99")));
 
   ASSERT_OK(WriteFileAtomically(path_, {std::string(8192, 'x')}));
   EXPECT_THAT(CommitLog::Open(path_),

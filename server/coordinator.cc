@@ -3,42 +3,55 @@
 #include "server/coordinator.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 
 namespace causeway {
-namespace {
-
-// A failed outer step is tried again after this pause: long enough that a full
-// disk is not hammered, short enough that space is used soon after it is back.
-constexpr absl::Duration kRetryPause = absl::Seconds(5);
-
-}  // namespace
-
 Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
-                         std::vector<Member> members, absl::Time now)
+                         std::vector<Member> members, absl::Time now,
+                         CoordinatorHistory history)
     : options_(std::move(options)),
       heads_(std::move(heads)),
       membership_({.run_id = options_.run_id,
                    .max_islands = options_.config.membership().max_islands(),
                    .shards = options_.config.data().shards(),
                    .lease = absl::Seconds(
-                       options_.config.membership().lease_seconds())}) {
+                       options_.config.membership().lease_seconds())}),
+      ledger_(static_cast<uint32_t>(heads_.size())),
+      participation_(std::move(history.participation)),
+      last_rounds_(std::move(history.last_rounds)),
+      flags_(std::move(history.flags)) {
   CHECK_EQ(heads_.size(), static_cast<size_t>(options_.plan.fragments_size()));
   std::vector<uint64_t> versions;
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     rounds_.push_back(NewRound(fragment));
+    guards_.emplace_back(options_.config.membership().outlier_factor());
     versions.push_back(heads_[fragment].head.version());
-    started_ |= heads_[fragment].head.version() > 0;
+    flags_.started |= heads_[fragment].head.version() > 0;
+  }
+  history.merged_norms.resize(heads_.size());
+  last_rounds_.resize(heads_.size());
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    for (const NormGuard::Sample& sample : history.merged_norms[fragment]) {
+      guards_[fragment].Merged(sample);
+    }
+  }
+  for (const AccountRecord& account : history.accounts) {
+    ledger_.Restore(account);
+  }
+  for (const CoordinatorHistory::Settled& sum : history.settled) {
+    ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens);
+  }
+  for (QuarantineEntry& entry : history.quarantine) {
+    quarantine_.emplace(entry.id, std::move(entry));
   }
   for (Member& member : members) {
     if (member.first_contribution_version.size() != versions.size()) {
@@ -46,7 +59,7 @@ Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
     }
     membership_.Restore(std::move(member), now);
   }
-  started_ |=
+  flags_.started |=
       membership_.live_count() >= options_.config.membership().min_islands();
 }
 
@@ -66,8 +79,12 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   }
   // Others that are live have a window under way that the joiner has no share
   // in; it is expected from the round after.
-  const bool window_under_way = started_ && membership_.live_count() > 0;
+  const bool window_under_way = flags_.started && membership_.live_count() > 0;
   const uint64_t run_step = RunStep();
+  const auto known = membership_.members().find(request.island_id());
+  const std::optional<Member> before = known == membership_.members().end()
+                                           ? std::nullopt
+                                           : std::optional(known->second);
   ASSIGN_OR_RETURN(const Membership::JoinResult joined,
                    membership_.Join(request, now));
   Member& member = *joined.member;
@@ -78,14 +95,23 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     }
     member.progress.set_run_step(run_step);
     effects.joined.push_back(member);
+    const IncarnationKey key{member.island_id, member.incarnation};
+    ledger_.Open(key);
+    if (before.has_value() && before->instance_id == request.instance_id()) {
+      const IncarnationKey old{before->island_id, before->incarnation};
+      ledger_.TakeOver(old, key, OpenTokens(old));
+      effects.accounts.push_back(ledger_.Record(old));
+    }
+    effects.accounts.push_back(ledger_.Record(key));
     effects.events.push_back(
         {"island_joined", member.island_id,
          absl::StrCat("island ", member.island_id, " joined (incarnation ",
                       member.incarnation, ", shard ", member.shard,
                       ") at step ", run_step)});
     const uint32_t min_islands = options_.config.membership().min_islands();
-    if (!started_ && membership_.live_count() >= min_islands) {
-      started_ = true;
+    if (!flags_.started && membership_.live_count() >= min_islands) {
+      flags_.started = true;
+      effects.flags = flags_;
       effects.events.push_back(
           {"run_started", "",
            absl::StrCat(
@@ -126,6 +152,7 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
     effects.events.push_back(*std::move(event));
   }
   member->progress = progress;
+  ledger_.Report({member->island_id, member->incarnation}, progress.tokens());
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     RefreshExpectations(fragment, effects);
   }
@@ -187,7 +214,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   // An island that acts on a view from before a restart is told so too: it
   // tries again, and by then has heard better.
-  if (!started_) {
+  if (!flags_.started) {
     return absl::UnavailableError(absl::StrCat(
         "the run waits for ", options_.config.membership().min_islands(),
         " islands and takes no contributions yet"));
@@ -201,30 +228,46 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
         "fragment ",
         fragment, " builds on version ", first));
   }
+  round.NoteOffer(member->island_id, now);
   response.set_verdict(v1::ContributeResponse::UPLOAD);
   return response;
 }
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
-    const v1::ContributionHeader& header, absl::Time now, Effects& effects) {
+    const v1::ContributionHeader& header, double norm, absl::Time now,
+    Effects& effects) {
   // The round may have closed, or the island been fenced off, while the bytes
   // were on their way.
   ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(header, now));
+  Round& round = rounds_[header.fragment()];
+  if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    const std::string objection = guards_[header.fragment()].Objection(
+        {.norm = norm, .inner_steps = header.inner_steps()});
+    if (!objection.empty()) {
+      Quarantine(header, norm, objection, std::isfinite(norm), now, effects);
+      return Check(header.identity());
+    }
+    if (IsLeftOut(header)) {
+      round.Credit(header.identity().island_id(),
+                   header.identity().incarnation());
+      response.set_verdict(v1::ContributeResponse::LATE);
+      response.set_current_version(header.base_version() + 1);
+    }
+  }
   if (response.verdict() == v1::ContributeResponse::LATE) {
     effects.discarded.push_back(KeyOf(header));
+    effects.late.push_back(header);
     effects.events.push_back(
         {"contribution_late", header.identity().island_id(),
          absl::StrCat("round ", header.base_version() + 1, " of fragment ",
                       header.fragment(), " closed without island ",
                       header.identity().island_id(),
                       "; its progress goes into its next contribution")});
-    return response;
-  }
-  if (response.verdict() == v1::ContributeResponse::UPLOAD) {
-    rounds_[header.fragment()].Add(header, now);
+  } else if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    round.Add(header, norm, now);
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
-    MaybeClose(header.fragment(), now, effects);
   }
+  MaybeClose(header.fragment(), now, effects);
   return response;
 }
 
@@ -259,6 +302,8 @@ void Coordinator::EndMember(Member& member, MemberState state,
                             Effects& effects) {
   membership_.End(member, state, reason, now);
   effects.ended.push_back(member);
+  effects.accounts.push_back(
+      ledger_.Record({member.island_id, member.incarnation}));
   const bool left = state == MemberState::kLeft;
   effects.events.push_back(
       {left ? "island_left" : "island_evicted", member.island_id,
@@ -279,141 +324,6 @@ void Coordinator::EndMember(Member& member, MemberState state,
     RefreshExpectations(fragment, effects);
     MaybeClose(fragment, now, effects);
   }
-}
-
-void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
-  const Round& round = rounds_[fragment];
-  if (!started_ || round.merging()) return;
-  const size_t reachable =
-      round.contributions().size() + Awaited(fragment).size();
-  if (reachable >= options_.config.membership().quorum()) return;
-  for (Member* member : membership_.Live()) {
-    uint64_t& first = member->first_contribution_version[fragment];
-    if (first <= round.base_version()) continue;
-    first = round.base_version();
-    effects.view_changed = true;
-  }
-}
-
-void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
-                             Effects& effects) {
-  Round& round = rounds_[fragment];
-  if (!round.MayClose(Awaited(fragment).size(), now)) return;
-  round.Close();
-  OuterStepOrder order{.fragment = fragment,
-                       .base_version = round.base_version()};
-  for (const auto& [key, header] : round.contributions()) {
-    order.contributions.push_back(header);
-  }
-  effects.outer_steps.push_back(std::move(order));
-}
-
-void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
-                                     const OuterStepOutcome& outcome,
-                                     absl::Time now, Effects& effects) {
-  FragmentState& state = heads_[order.fragment];
-  CHECK_EQ(outcome.head.version(), order.base_version + 1);
-  CHECK_EQ(state.head.version(), order.base_version);
-  state.head = outcome.head;
-  state.merged_norm = outcome.merged_norm;
-  state.committed_at = now;
-  suspended_because_.clear();
-  std::vector<std::string> names;
-  for (const v1::ContributionHeader& header : order.contributions) {
-    names.push_back(header.identity().island_id());
-    effects.discarded.push_back(KeyOf(header));
-    const auto member =
-        membership_.Check(header.identity());  // May have left since.
-    if (!member.ok()) continue;
-    ++(*member)->contributions_merged;
-    (*member)->tokens_merged += header.tokens();
-  }
-  effects.events.push_back(
-      {"round_merged", "",
-       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
-                       "%.3f s",
-                       order.fragment, outcome.head.version(),
-                       absl::StrJoin(names, ", "), outcome.merged_norm,
-                       absl::ToDoubleSeconds(outcome.duration))});
-  rounds_[order.fragment] = NewRound(order.fragment);
-  if (IsFinished()) {
-    effects.events.push_back(
-        {"run_finished", "", "every fragment has reached its last version"});
-  }
-  effects.view_changed = true;
-}
-
-void Coordinator::OuterStepFailed(const OuterStepOrder& order,
-                                  const absl::Status& status, absl::Time now,
-                                  Effects& effects) {
-  rounds_[order.fragment].Reopen(now + kRetryPause);
-  if (suspended_because_.empty()) {
-    effects.events.push_back(
-        {"run_suspended", "",
-         absl::StrCat("fragment ", order.fragment, " stays at version ",
-                      order.base_version, ": ", status.ToString())});
-  }
-  suspended_because_ = status.ToString();
-  effects.view_changed = true;
-}
-
-absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
-  return membership_.Check(identity).status();
-}
-
-v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
-  v1::SessionResponse view;
-  view.set_run_state(run_state());
-  view.set_message(suspended_because_);
-  view.set_run_step(RunStep());
-  for (const FragmentState& state : heads_) *view.add_heads() = state.head;
-  const auto member = membership_.Check(identity);
-  if (member.ok()) {
-    for (const uint64_t version : (*member)->first_contribution_version) {
-      view.add_first_contribution_version(version);
-    }
-  }
-  return view;
-}
-
-v1::RunState Coordinator::run_state() const {
-  if (IsFinished()) return v1::FINISHED;
-  if (!suspended_because_.empty()) return v1::SUSPENDED;
-  return started_ ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
-}
-
-uint64_t Coordinator::RunStep() {
-  std::vector<uint64_t> versions;
-  for (const FragmentState& state : heads_) {
-    versions.push_back(state.head.version());
-  }
-  uint64_t reported = 0;
-  for (const Member* member : membership_.Live()) {
-    reported = std::max<uint64_t>(reported, member->progress.run_step());
-  }
-  return schedule().ClampToVersions(reported, versions);
-}
-
-std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
-  std::vector<std::string> awaited;
-  const Round& round = rounds_[fragment];
-  if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
-  for (const Member* member : membership_.Live()) {
-    if (member->first_contribution_version[fragment] <= round.base_version() &&
-        !round.Has(member->island_id, member->incarnation)) {
-      awaited.push_back(member->island_id);
-    }
-  }
-  return awaited;
-}
-
-bool Coordinator::IsFinished() const {
-  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
-    if (heads_[fragment].head.version() < schedule().FinalVersion(fragment)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace causeway

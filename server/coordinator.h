@@ -6,17 +6,20 @@
 // that the same rules run in tests and simulations.
 //
 // An event is a method. It returns what the caller of the event should hear,
-// and appends to `Effects` what must be done about it. `joined`, `ended` and
-// `events` are persisted first, and the caller hears its answer only if they
-// were. Then, whether they were or not, and in any order: drop `discarded`
-// uploads, publish View() if `view_changed`, start `outer_steps` (each is
-// answered by OuterStepCommitted or OuterStepFailed).
+// and appends to `Effects` what must be done about it. The members, accounts,
+// entries and events in them are persisted first, in one transaction, and the
+// caller hears its answer only if they were. Then, whether they were or not:
+// keep the bytes of what was quarantined, drop `discarded` uploads, publish
+// View() if `view_changed`, start `outer_steps` (each is answered by
+// OuterStepCommitted or OuterStepFailed).
 //
 // Not thread-safe.
 #ifndef SERVER_COORDINATOR_H_
 #define SERVER_COORDINATOR_H_
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +30,14 @@
 #include "proto/coordinator.pb.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
+#include "proto/status.pb.h"
 #include "server/coordinator_events.h"
 #include "server/membership.h"
 #include "server/round.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/norm_guard.h"
+#include "server/rules/quarantine.h"
+#include "server/rules/token_ledger.h"
 
 namespace causeway {
 
@@ -39,15 +47,36 @@ struct OuterStepOrder {
   uint64_t base_version = 0;
   // In the order they are to be summed.
   std::vector<v1::ContributionHeader> contributions;
+  // Of each of them.
+  std::vector<double> norms;
+  // Quarantine entries among them; committed, they are admitted.
+  std::vector<uint64_t> admitted;
+  v1::Participation participation;
 };
 
 struct Effects {
+  // To be persisted.
   std::vector<Member> joined;
   std::vector<Member> ended;
+  std::vector<Member> changed;
+  std::vector<AccountRecord> accounts;
+  // Came too late or were left out.
+  std::vector<v1::ContributionHeader> late;
+  // New entries, whose bytes are to be kept, and changed ones.
+  std::vector<QuarantineEntry> quarantine;
+  std::optional<RunFlags> flags;
   std::vector<CoordinatorEvent> events;
+
   std::vector<ContributionKey> discarded;
   bool view_changed = false;
   std::vector<OuterStepOrder> outer_steps;
+
+  // Whether there is anything to be persisted.
+  bool IsDurable() const {
+    return !joined.empty() || !ended.empty() || !changed.empty() ||
+           !accounts.empty() || !late.empty() || !quarantine.empty() ||
+           flags.has_value() || !events.empty();
+  }
 };
 
 // What an outer step committed.
@@ -74,10 +103,11 @@ class Coordinator {
     absl::Time committed_at = absl::InfinitePast();
   };
 
-  // `heads` (one per fragment of the plan) and `members` are what storage
-  // remembers; members that were live get a fresh lease from `now`.
+  // `heads` (one per fragment of the plan), `members` and `history` are what
+  // storage remembers; members that were live get a fresh lease from `now`.
   Coordinator(Options options, std::vector<FragmentState> heads,
-              std::vector<Member> members, absl::Time now);
+              std::vector<Member> members, absl::Time now,
+              CoordinatorHistory history = {});
 
   // --- Events. Errors as documented in proto/coordinator.proto. ---
 
@@ -89,19 +119,37 @@ class Coordinator {
   // How an island should go on with a contribution: UPLOAD, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
-  // The contribution's bytes are here and sound: ACCEPTED or LATE.
+  // The contribution's bytes are here and as they were sent; `norm` is its
+  // Euclidean norm, not finite if a value is not: ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
-      const v1::ContributionHeader& header, absl::Time now, Effects& effects);
+      const v1::ContributionHeader& header, double norm, absl::Time now,
+      Effects& effects);
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);
   void OuterStepCommitted(const OuterStepOrder& order,
                           const OuterStepOutcome& outcome, absl::Time now,
                           Effects& effects);
-  // Commits stop and the message is shown until one succeeds again; the round
-  // is tried anew after a pause.
+  // OUT_OF_RANGE: the result is not finite; the contribution with the largest
+  // norm is quarantined and the round goes on without it. Else commits stop and
+  // the message is shown until one succeeds again; the round is tried anew
+  // after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
+
+  // --- Operators. Errors as documented in proto/control.proto. ---
+
+  absl::Status Pause(absl::string_view reason, Effects& effects);
+  absl::Status Resume(absl::Time now, Effects& effects);
+  absl::Status Drain(const std::string& island_id, absl::string_view reason,
+                     Effects& effects);
+  absl::Status Evict(const std::string& island_id, absl::string_view reason,
+                     absl::Time now, Effects& effects);
+  // Puts a quarantined contribution, whose bytes the caller has, into the open
+  // round of its fragment; returns what it is called there.
+  absl::StatusOr<ContributionKey> Admit(uint64_t id, absl::Time now,
+                                        Effects& effects);
+  absl::Status Drop(uint64_t id, Effects& effects);
 
   // --- Views. ---
 
@@ -112,10 +160,32 @@ class Coordinator {
   v1::RunState run_state() const;
   // Why commits are suspended, or empty.
   const std::string& suspended_because() const { return suspended_because_; }
+  // What people should know about the run's state, or empty.
+  const std::string& message() const {
+    return flags_.paused ? flags_.pause_reason : suspended_because_;
+  }
   // The run's position in inner steps.
   uint64_t RunStep();
   // Live expected islands that have not contributed to the open round.
   std::vector<std::string> Awaited(uint32_t fragment);
+
+  // H_i of a live member, as in SessionResponse.
+  uint64_t InnerStepsPerRound(const Member& member);
+  // The ledger of one fragment, of all incarnations.
+  v1::TokenLedger FragmentLedger(uint32_t fragment) const;
+  // Of one incarnation, all fragments together.
+  v1::TokenLedger IslandLedger(const IncarnationKey& key) const;
+  const v1::Participation& participation() const { return participation_; }
+  // In the round that made the fragment's head.
+  const v1::Participation& last_round(uint32_t fragment) const {
+    return last_rounds_[fragment];
+  }
+  // By id.
+  const std::map<uint64_t, QuarantineEntry>& quarantine() const {
+    return quarantine_;
+  }
+  // Entries that wait for a decision.
+  uint32_t held_count() const;
 
   const Options& options() const { return options_; }
   const SyncSchedule& schedule() const { return options_.schedule; }
@@ -132,13 +202,40 @@ class Coordinator {
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, MemberState state, absl::string_view reason,
                  absl::Time now, Effects& effects);
+  void Quarantine(const v1::ContributionHeader& header, double norm,
+                  absl::string_view reason, bool admissible, absl::Time now,
+                  Effects& effects);
+  void DropEntry(QuarantineEntry& entry, Effects& effects);
+  // The outer step cannot be done with what is in the round.
+  void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
+                       absl::Time now, Effects& effects);
+  // Fault injection: whether the contribution is to be left out.
+  bool IsLeftOut(const v1::ContributionHeader& header);
+  // When the round may close without those that are awaited.
+  void SetGrace(uint32_t fragment);
+  // Books what was merged.
+  void Settle(const v1::ContributionHeader& header, double norm,
+              Effects& effects);
+  bool IsLive(const IncarnationKey& key) const;
+  // Of the incarnation, in the open round, by fragment.
+  std::vector<uint64_t> OpenTokens(const IncarnationKey& key) const;
+  v1::TokenLedger Account(const IncarnationKey& key, uint32_t fragment) const;
 
   const Options options_;
   std::vector<FragmentState> heads_;
   std::vector<Round> rounds_;
+  // By fragment.
+  std::vector<NormGuard> guards_;
   Membership membership_;
-  // Once min_islands have joined, the run goes on with whoever is left.
-  bool started_ = false;
+  TokenLedger ledger_;
+  std::map<uint64_t, QuarantineEntry> quarantine_;
+  // Entries that are in an open round, by what they are called there.
+  std::map<ContributionKey, uint64_t> admitted_;
+  v1::Participation participation_;
+  std::vector<v1::Participation> last_rounds_;
+  // Of the last outer step.
+  absl::Duration outer_step_;
+  RunFlags flags_;
   std::string suspended_because_;
 };
 

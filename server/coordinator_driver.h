@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "proto/coordinator.pb.h"
 #include "server/coordinator.h"
 #include "server/membership.h"
+#include "server/rules/coordinator_history.h"
 
 namespace causeway {
 
@@ -41,15 +43,18 @@ class CoordinatorDriver {
     uint32_t fragments = 1;
     // Versions that every fragment gets.
     uint64_t rounds = 3;
+    // Changes the configuration further.
+    std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
   };
 
   // What a restarted coordinator would read from storage, if any.
   explicit CoordinatorDriver(Options options,
                              std::vector<Coordinator::FragmentState> heads = {},
-                             std::vector<Member> members = {})
+                             std::vector<Member> members = {},
+                             CoordinatorHistory history = {})
       : core_(MakeOptions(options),
               heads.empty() ? InitialHeads(options) : std::move(heads),
-              std::move(members), absl::UnixEpoch()) {}
+              std::move(members), absl::UnixEpoch(), std::move(history)) {}
 
   Coordinator& core() { return core_; }
   absl::Time now() const { return now_; }
@@ -84,9 +89,12 @@ class CoordinatorDriver {
   }
 
   absl::Status Heartbeat(const v1::IslandIdentity& identity,
-                         uint64_t run_step = 0) {
+                         uint64_t run_step = 0, uint64_t tokens = 0,
+                         double step_seconds = 0) {
     v1::IslandProgress progress;
     progress.set_run_step(run_step);
+    progress.set_tokens(tokens);
+    progress.set_step_seconds(step_seconds);
     return Heartbeat(identity, progress);
   }
   absl::Status Heartbeat(const v1::IslandIdentity& identity,
@@ -133,18 +141,18 @@ class CoordinatorDriver {
     return core_.Offer(header, now_);
   }
   absl::StatusOr<v1::ContributeResponse> Complete(
-      const v1::ContributionHeader& header) {
-    auto response = core_.Complete(header, now_, effects_);
+      const v1::ContributionHeader& header, double norm = 1) {
+    auto response = core_.Complete(header, norm, now_, effects_);
     TakeOrders();
     return response;
   }
   // Offers and, when asked to, uploads; returns the last verdict.
   absl::StatusOr<v1::ContributeResponse::Verdict> Contribute(
-      const v1::ContributionHeader& header) {
+      const v1::ContributionHeader& header, double norm = 1) {
     auto response = Offer(header);
     if (response.ok() &&
         response->verdict() == v1::ContributeResponse::UPLOAD) {
-      response = Complete(header);
+      response = Complete(header, norm);
     }
     if (!response.ok()) return response.status();
     return response->verdict();
@@ -185,6 +193,7 @@ class CoordinatorDriver {
     config.mutable_data()->set_shards(2);
     config.mutable_synchronization()->set_uplink_format(v1::FP32);
     config.mutable_synchronization()->set_downlink_format(v1::FP32);
+    options.configure(config);
     v1::FragmentPlan plan;
     std::vector<uint64_t> send_offsets;
     for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {

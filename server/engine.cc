@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
+#include "server/rules/contribution_norm.h"
 
 namespace causeway {
 namespace {
@@ -28,28 +31,43 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
   return options;
 }
 
+ContributionRecord RecordOf(const v1::ContributionHeader& header,
+                            ContributionFate fate, absl::Time at) {
+  return {.fragment = header.fragment(),
+          .base_version = header.base_version(),
+          .island_id = header.identity().island_id(),
+          .incarnation = header.identity().incarnation(),
+          .tokens = header.tokens(),
+          .inner_steps = header.inner_steps(),
+          .digest = header.object().digest(),
+          .fate = fate,
+          .at = at};
+}
+
 }  // namespace
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
                std::vector<Coordinator::FragmentState> heads,
-               std::vector<Member> members, uint64_t staging_bytes)
+               std::vector<Member> members, CoordinatorHistory history,
+               uint64_t staging_bytes)
     : options_(std::move(options)),
       run_id_(rules.run_id),
       started_at_(options_.now()),
       state_(std::move(state)),
+      quarantine_(state_->path()),
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
       merge_pool_(options_.merge_threads),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
-                   started_at_) {}
+                   started_at_, std::move(history)) {}
 
 void Engine::StartThreads(Effects effects,
                           const std::vector<LedgerSum>& ledger) {
   {
     absl::MutexLock lock(&mu_);
     for (const LedgerSum& sum : ledger) {
-      if (sum.fate != ContributionFate::kMerged) continue;
+      if (sum.fate == ContributionFate::kLate) continue;
       merged_token_values_ += static_cast<double>(sum.tokens) *
                               static_cast<double>(FragmentSize(sum.fragment));
     }
@@ -70,30 +88,18 @@ Engine::~Engine() {
 }
 
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
-  Effects effects;
-  absl::StatusOr<v1::JoinResponse> response;
-  absl::Status persisted;
-  {
-    absl::MutexLock lock(&mu_);
-    response = coordinator_.Join(request, options_.now(), effects);
-    persisted = Persist(effects);
-  }
-  CarryOut(effects);
-  RETURN_IF_ERROR(persisted);
-  return response;
+  return Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Join(request, options_.now(), effects);
+  });
 }
 
 absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
-  Effects effects;
-  absl::Status persisted;
-  {
-    absl::MutexLock lock(&mu_);
-    RETURN_IF_ERROR(coordinator_.Heartbeat(
-        request.identity(), request.progress(), options_.now(), effects));
-    persisted = Persist(effects);
-  }
-  CarryOut(effects);
-  return persisted;
+  return Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Heartbeat(request.identity(), request.progress(),
+                                  options_.now(), effects);
+  });
 }
 
 v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {
@@ -127,30 +133,27 @@ absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
 
 absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
-  RETURN_IF_ERROR(staging_.Verify(KeyOf(header), header.object()));
-  Effects effects;
-  absl::StatusOr<v1::ContributeResponse> response;
-  absl::Status persisted;
-  {
-    absl::MutexLock lock(&mu_);
-    response = coordinator_.Complete(header, options_.now(), effects);
-    persisted = Persist(effects);
+  const ContributionKey key = KeyOf(header);
+  double norm = std::numeric_limits<double>::quiet_NaN();
+  const absl::Status verified = staging_.Verify(key, header.object());
+  // The rules decide what is to become of values that are not finite.
+  if (!absl::IsOutOfRange(verified)) {
+    RETURN_IF_ERROR(verified);
+    ASSIGN_OR_RETURN(const StagedEncoding encoding, staging_.Get(key));
+    ASSIGN_OR_RETURN(norm, EncodedNorm(SpecOf(header.object()), encoding.bytes,
+                                       header.object().size()));
   }
-  CarryOut(effects);
-  RETURN_IF_ERROR(persisted);
-  return response;
+  return Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Complete(header, norm, options_.now(), effects);
+  });
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {
-  Effects effects;
-  absl::Status persisted;
-  {
-    absl::MutexLock lock(&mu_);
-    RETURN_IF_ERROR(coordinator_.Leave(request, options_.now(), effects));
-    persisted = Persist(effects);
-  }
-  CarryOut(effects);
-  return persisted;
+  return Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Leave(request, options_.now(), effects);
+  });
 }
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
@@ -201,11 +204,22 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
 
 absl::Status Engine::Persist(Effects& effects) {
   const absl::Time now = options_.now();
-  for (Member& member : effects.joined) {
-    unwritten_.members.push_back(std::move(member));
-  }
-  for (Member& member : effects.ended) {
-    unwritten_.members.push_back(std::move(member));
+  const auto append = [](auto& from, auto& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()),
+              std::make_move_iterator(from.end()));
+  };
+  append(effects.joined, unwritten_.members);
+  append(effects.ended, unwritten_.members);
+  append(effects.changed, unwritten_.members);
+  append(effects.accounts, unwritten_.accounts);
+  // CarryOut needs the entries, too.
+  unwritten_.quarantine.insert(unwritten_.quarantine.end(),
+                               effects.quarantine.begin(),
+                               effects.quarantine.end());
+  if (effects.flags.has_value()) unwritten_.flags = std::move(effects.flags);
+  for (const v1::ContributionHeader& header : effects.late) {
+    unwritten_.contributions.push_back(
+        RecordOf(header, ContributionFate::kLate, now));
   }
   for (CoordinatorEvent& event : effects.events) {
     LOG(INFO) << event.text;
@@ -215,9 +229,7 @@ absl::Status Engine::Persist(Effects& effects) {
                                  .text = std::move(event.text)});
     effects.view_changed = true;
   }
-  if (unwritten_.members.empty() && unwritten_.events.empty()) {
-    return absl::OkStatus();
-  }
+  if (unwritten_.empty()) return absl::OkStatus();
   // What could not be written stays, and goes first the next time: nobody may
   // hear of a membership that a restart would not know.
   const absl::Status written = state_->log().Apply(unwritten_);
@@ -232,9 +244,11 @@ absl::Status Engine::Persist(Effects& effects) {
 }
 
 void Engine::CarryOut(const Effects& effects) {
+  KeepQuarantined(effects);
   for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
-  if (!effects.outer_steps.empty()) {
+  if (!effects.outer_steps.empty() || !effects.discarded.empty()) {
     absl::MutexLock lock(&mu_);
+    for (const ContributionKey& key : effects.discarded) admitted_.erase(key);
     orders_.insert(orders_.end(), effects.outer_steps.begin(),
                    effects.outer_steps.end());
   }
@@ -304,6 +318,15 @@ void Engine::RunOuterStep(const OuterStepOrder& order) {
   CarryOut(effects);
 }
 
+absl::StatusOr<StagedEncoding> Engine::EncodingOf(const ContributionKey& key) {
+  {
+    absl::MutexLock lock(&mu_);
+    const auto admitted = admitted_.find(key);
+    if (admitted != admitted_.end()) return admitted->second;
+  }
+  return staging_.Get(key);
+}
+
 absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   const v1::RunConfig& config = options_.config;
   const v1::SynchronizationConfig& sync = config.synchronization();
@@ -316,7 +339,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   for (const v1::ContributionHeader& header : order.contributions) {
     efforts.push_back(
         {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
-    ASSIGN_OR_RETURN(encodings.emplace_back(), staging_.Get(KeyOf(header)));
+    ASSIGN_OR_RETURN(encodings.emplace_back(), EncodingOf(KeyOf(header)));
   }
   ASSIGN_OR_RETURN(const std::vector<float> shares,
                    MergeShares(config.outer_optimizer().weighting(), efforts));
@@ -327,7 +350,8 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                       .share = shares[i]});
   }
   LogBatch batch;
-  ASSIGN_OR_RETURN(const CommitRecord commit, StepAndStore(before, inputs));
+  ASSIGN_OR_RETURN(CommitRecord commit, StepAndStore(before, inputs));
+  commit.participation = order.participation;
   if (config.storage().record_contributions()) {
     std::vector<absl::string_view> merged;
     for (const StagedEncoding& encoding : encodings) {
@@ -337,18 +361,16 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                                         order.contributions, merged));
   }
   batch.commits.push_back(commit);
+  batch.admitted = order.admitted;
   for (size_t i = 0; i < encodings.size(); ++i) {
     const v1::ContributionHeader& header = order.contributions[i];
-    batch.contributions.push_back(
-        {.fragment = order.fragment,
-         .base_version = order.base_version,
-         .island_id = header.identity().island_id(),
-         .incarnation = header.identity().incarnation(),
-         .tokens = header.tokens(),
-         .inner_steps = header.inner_steps(),
-         .weight = shares[i],
-         .digest = header.object().digest(),
-         .at = commit.committed_at});
+    ContributionRecord& record = batch.contributions.emplace_back(
+        RecordOf(header,
+                 header.partial() ? ContributionFate::kPartial
+                                  : ContributionFate::kMerged,
+                 commit.committed_at));
+    record.weight = shares[i];
+    record.norm = order.norms[i];
   }
   RETURN_IF_ERROR(state_->log().Apply(batch));
 

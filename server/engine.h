@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,9 +32,12 @@
 #include "common/thread_pool.h"
 #include "common/transport/chunk.h"
 #include "outer_optimizer/outer_step.h"
+#include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/coordinator.h"
+#include "server/quarantine_store.h"
+#include "server/rules/coordinator_history.h"
 #include "server/staging.h"
 #include "server/state_directory.h"
 
@@ -106,6 +110,16 @@ class Engine {
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);
 
+  // --- The Control service; errors as in proto/control.proto. ---
+
+  absl::Status Pause(const v1::PauseRunRequest& request);
+  absl::Status Resume();
+  absl::Status Drain(const v1::DrainIslandRequest& request);
+  absl::Status Evict(const v1::EvictIslandRequest& request);
+  v1::ListQuarantineResponse ListQuarantine(bool include_decided);
+  absl::Status Admit(uint64_t id);
+  absl::Status Drop(uint64_t id);
+
   // --- News: something above may have changed. ---
 
   // `listener` is called from any thread, without locks held, must not block
@@ -121,7 +135,8 @@ class Engine {
   Engine(Options options, std::unique_ptr<StateDirectory> state,
          Coordinator::Options rules,
          std::vector<Coordinator::FragmentState> heads,
-         std::vector<Member> members, uint64_t staging_bytes);
+         std::vector<Member> members, CoordinatorHistory history,
+         uint64_t staging_bytes);
 
   // Memory for uploads, or INVALID_ARGUMENT if too little is configured.
   static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
@@ -130,11 +145,26 @@ class Engine {
   void StartThreads(Effects effects, const std::vector<LedgerSum>& ledger);
   uint64_t FragmentSize(uint32_t fragment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // One event: runs `event` on the rules under the lock, makes its effects
+  // durable, and then, without the lock, does the rest. Its refusal is the
+  // answer if it changed nothing; else the caller hears of no change that is
+  // not durable, so that a failure to write comes first.
+  template <typename Event>
+  auto Handle(Event event) -> decltype(event(std::declval<Effects&>()))
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Persists what must be durable before the caller of an event is answered.
   absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Does the rest, also if Persist failed: a round that has closed must be
   // merged. Call without the lock.
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
+  // Saves the bytes of new entries from the staging, removes those of old ones.
+  void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
+  // Bytes of an entry that can be admitted; empty if it is another one.
+  absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Of a contribution that is about to be merged.
+  absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
   void OuterStepLoop();
@@ -149,6 +179,7 @@ class Engine {
   const std::string run_id_;
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
+  const QuarantineStore quarantine_;
   Staging staging_;
   // By fragment.
   const std::vector<OuterStepOptions> step_options_;
@@ -159,6 +190,8 @@ class Engine {
 
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
+  // What operators admitted to open rounds.
+  std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Effects that could not be written yet.
@@ -178,6 +211,23 @@ class Engine {
   std::thread ticker_;
   std::thread merger_;
 };
+
+template <typename Event>
+auto Engine::Handle(Event event) -> decltype(event(std::declval<Effects&>())) {
+  Effects effects;
+  decltype(event(effects)) result = absl::UnknownError("");
+  absl::Status persisted;
+  bool changed = false;
+  {
+    absl::MutexLock lock(&mu_);
+    result = event(effects);
+    changed = effects.IsDurable();
+    persisted = Persist(effects);
+  }
+  CarryOut(effects);
+  if (!persisted.ok() && (changed || result.ok())) return persisted;
+  return result;
+}
 
 }  // namespace causeway
 

@@ -60,21 +60,65 @@ class EngineFaultsTest : public testing::Test {
   }
 };
 
-TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreRefused) {
+TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   StartRun(TestRunConfig());
   std::vector<float> diverged = anchor_;
   diverged[3] = NAN;
   EXPECT_THAT(
       run_.Contribute(run_.MakeContribution(a_, 0, 0, anchor_, diverged)),
-      StatusIs(absl::StatusCode::kInvalidArgument));
+      StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run_.engine().Admit(1),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  // The round goes on without it, also after a restart.
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
   ASSERT_OK(Contribute(b_));
-  EXPECT_EQ(run_.Head(0).version(), 0) << "the round still waits for a";
-  // Its next, sound one is taken.
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response, Contribute(a_));
-  EXPECT_EQ(response.verdict(), kAccepted);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
-  ASSERT_OK_AND_ASSIGN(const std::vector<float> merged, run_.Fetch(a_, 0, 1));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> merged, run_.Fetch(b_, 0, 1));
   for (const float value : merged) ASSERT_TRUE(std::isfinite(value));
+  EXPECT_EQ(run_.engine().GetRun().ledger().quarantined(), 1000);
+  ASSERT_OK(run_.engine().Drop(1));
+  EXPECT_EQ(run_.engine().GetRun().ledger().refused(), 1000);
+}
+
+TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
+  const v1::RunConfig config = TestRunConfig(
+      "training { total_steps: 80 } outer_optimizer { algorithm: SGD }");
+  StartRun(config);
+  const auto contribute = [&](const v1::IslandIdentity& island,
+                              uint64_t version, float amount) {
+    const std::vector<float> anchor = *run_.Fetch(island, 0, version);
+    return run_.Contribute(run_.MakeContribution(island, 0, version, anchor,
+                                                 Shifted(anchor, amount)));
+  };
+  for (const uint64_t version : {0, 1}) {
+    ASSERT_OK(contribute(a_, version, 0.01f));
+    ASSERT_OK(contribute(b_, version, 0.01f));
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+  }
+  EXPECT_THAT(contribute(b_, 2, 1),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("more than 10 times the median")));
+
+  ASSERT_OK(run_.Start(config));
+  const v1::ListQuarantineResponse held = run_.engine().ListQuarantine(false);
+  ASSERT_EQ(held.contributions_size(), 1);
+  EXPECT_TRUE(held.contributions(0).admissible());
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> before, run_.Fetch(a_, 0, 2));
+  ASSERT_OK(run_.engine().Admit(1));
+  ASSERT_OK(run_.engine().Admit(1)) << "asked for twice";
+  ASSERT_OK(contribute(a_, 2, 0.01f));
+  ASSERT_TRUE(run_.AwaitVersion(0, 3));
+  // The mean of both, at the outer learning rate of 0.7.
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> after, run_.Fetch(a_, 0, 3));
+  EXPECT_NEAR(after[0] - before[0], 0.7 * (1 + 0.01) / 2, 1e-4);
+  EXPECT_EQ(run_.engine().ListQuarantine(false).contributions_size(), 0);
+  ASSERT_OK(run_.Start(config));
+  const v1::TokenLedger ledger =
+      run_.engine().ListFragments().fragments(0).ledger();
+  EXPECT_EQ(ledger.merged(), 6000);
+  EXPECT_EQ(ledger.quarantined(), 0);
 }
 
 TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
@@ -123,6 +167,35 @@ TEST_F(EngineFaultsTest, AFailedCommitSuspendsTheRunUntilTheDiskIsBack) {
   run_.AdvanceSeconds(5);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
+}
+
+TEST_F(EngineFaultsTest,
+       WhileTheDiskIsBrokenRefusalsThatChangeNothingAreHeard) {
+  StartRun(TestRunConfig());
+  RefuseInserts("events");
+  // Nothing to write: the refusal is the answer.
+  v1::IslandIdentity stranger = a_;
+  stranger.set_incarnation(9);
+  EXPECT_THAT(run_.Heartbeat(stranger), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(run_.Leave(stranger), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(run_.Join("a", 2), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_OK(run_.Heartbeat(a_));
+  // A refusal that ends a membership is a change, which a restart would not
+  // know.
+  std::vector<float> diverged = anchor_;
+  diverged[3] = NAN;
+  EXPECT_THAT(
+      run_.Contribute(run_.MakeContribution(b_, 0, 0, anchor_, diverged)),
+      StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(run_.engine().Pause({}),
+              StatusIs(absl::StatusCode::kUnavailable));
+  // And as long as that is not written, nobody is told that all is well.
+  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kUnavailable));
+  AllowInserts();
+  EXPECT_OK(run_.Heartbeat(a_));
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  EXPECT_EQ(run_.engine().run_state(), v1::PAUSED);
+  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kOutOfRange));
 }
 
 TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {

@@ -3,6 +3,7 @@
 //
 // How an Engine takes up a run: makes it, or reads what was committed.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,6 +117,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
                                            storage.update_history())
                       .status());
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
+  ASSIGN_OR_RETURN(CoordinatorHistory history,
+                   state->log().LoadHistory(static_cast<uint32_t>(heads.size()),
+                                            NormGuard::kHistory));
+  std::set<uint64_t> held;
+  for (const QuarantineEntry& entry : history.quarantine) {
+    if (entry.state == QuarantineState::kHeld) held.insert(entry.id);
+  }
+  RETURN_IF_ERROR(QuarantineStore(state->path()).RemoveAllBut(held));
   ASSIGN_OR_RETURN(const std::vector<LedgerSum> ledger,
                    state->log().LedgerSums());
   ASSIGN_OR_RETURN(const uint64_t staging_bytes,
@@ -123,13 +132,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run->config, run->plan));
   // The constructor is private, so no make_unique.
-  std::unique_ptr<Engine> engine(new Engine(options, std::move(state),
-                                            {.run_id = run->run_id,
-                                             .config = run->config,
-                                             .plan = run->plan,
-                                             .schedule = std::move(schedule)},
-                                            std::move(heads),
-                                            std::move(members), staging_bytes));
+  std::unique_ptr<Engine> engine(new Engine(
+      options, std::move(state),
+      {.run_id = run->run_id,
+       .config = run->config,
+       .plan = run->plan,
+       .schedule = std::move(schedule)},
+      std::move(heads), std::move(members), std::move(history), staging_bytes));
   engine->StartThreads(std::move(effects), ledger);
   return engine;
 }

@@ -24,6 +24,8 @@ v1::IslandStatus::State StateOf(MemberState state) {
       return v1::IslandStatus::LEFT;
     case MemberState::kEvicted:
       return v1::IslandStatus::EVICTED;
+    case MemberState::kDiverged:
+      return v1::IslandStatus::DIVERGED;
   }
   return v1::IslandStatus::STATE_UNSPECIFIED;
 }
@@ -42,19 +44,22 @@ v1::RunStatus Engine::GetRun() {
   status.set_run_id(run_id_);
   *status.mutable_config() = options.config;
   status.set_state(coordinator_.run_state());
-  status.set_message(coordinator_.suspended_because());
+  status.set_message(coordinator_.message());
   *status.mutable_started_at() = ToTimestamp(started_at_);
   uint64_t parameters = 0;
   uint64_t rounds = 0;
   for (const v1::Fragment& fragment : options.plan.fragments()) {
     parameters += fragment.size();
     rounds += coordinator_.heads()[fragment.id()].head.version();
+    AddTo(coordinator_.FragmentLedger(fragment.id()), *status.mutable_ledger());
   }
   status.set_parameters(parameters);
   status.set_run_step(coordinator_.RunStep());
   status.set_total_steps(schedule.total_steps());
   status.set_rounds(rounds);
   status.set_total_rounds(schedule.TotalRounds());
+  *status.mutable_participation() = coordinator_.participation();
+  status.set_quarantined(coordinator_.held_count());
 
   double loss_sum = 0;
   uint32_t reporting = 0;
@@ -107,6 +112,10 @@ v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
                              coordinator_.heads().size());
     island.set_shard(member.shard);
     island.set_reason(member.reason);
+    *island.mutable_ledger() =
+        coordinator_.IslandLedger({member.island_id, member.incarnation});
+    island.set_draining(member.draining);
+    island.set_inner_steps_per_round(coordinator_.InnerStepsPerRound(member));
   }
   return response;
 }
@@ -132,6 +141,8 @@ v1::ListFragmentsResponse Engine::ListFragments() {
       status.add_awaited(island);
     }
     status.set_merged_norm(state.merged_norm);
+    *status.mutable_participation() = coordinator_.last_round(fragment.id());
+    *status.mutable_ledger() = coordinator_.FragmentLedger(fragment.id());
     *status.mutable_committed_at() = ToTimestamp(state.committed_at);
   }
   return response;

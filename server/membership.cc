@@ -16,6 +16,13 @@ std::string Age(absl::Time then, absl::Time now) {
   return absl::StrCat(absl::ToDoubleSeconds(now - then), " s");
 }
 
+absl::Status Diverged(const Member& member) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "the replica of island \"", member.island_id, "\" (incarnation ",
+      member.incarnation, ") has diverged: ", member.reason,
+      "; start again from the run's parameters"));
+}
+
 }  // namespace
 
 void Membership::Restore(Member member, absl::Time now) {
@@ -59,6 +66,11 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         Age(now, member.last_heartbeat + options_.lease),
         ", when its lease ends"));
   }
+  if (known != members_.end() &&
+      known->second.state == MemberState::kDiverged &&
+      known->second.instance_id == request.instance_id()) {
+    return Diverged(known->second);
+  }
   if (live_count() >= options_.max_islands) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "run ", options_.run_id, " already has ", live_count(),
@@ -96,6 +108,7 @@ absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
         identity.island_id(), "\" is fenced off: the current one is ",
         member.incarnation, "; join again"));
   }
+  if (member.state == MemberState::kDiverged) return Diverged(member);
   if (member.state != MemberState::kLive) {
     return absl::AbortedError(
         absl::StrCat("incarnation ", identity.incarnation(), " of island \"",
@@ -103,6 +116,15 @@ absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
                      member.reason, "); join again"));
   }
   return &member;
+}
+
+absl::StatusOr<Member*> Membership::FindLive(const std::string& island_id) {
+  const auto found = members_.find(island_id);
+  if (found == members_.end() || found->second.state != MemberState::kLive) {
+    return absl::NotFoundError(absl::StrCat(
+        "run ", options_.run_id, " has no live island \"", island_id, "\""));
+  }
+  return &found->second;
 }
 
 void Membership::End(Member& member, MemberState state,

@@ -11,8 +11,10 @@
 //   (none) ------> LIVE(n) -------------------> LEFT(n)
 //                     |  no heartbeat for lease     |
 //                     +---------> EVICTED(n)        | Join
-//                                     | Join        |
-//                                     +----> LIVE(n+1) <+
+//                     | contribution  | Join        |
+//                     | quarantined   +----> LIVE(n+1) <+
+//                     +---------> DIVERGED(n) ----------+
+//                                        Join by another process
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_MEMBERSHIP_H_
@@ -31,7 +33,7 @@
 
 namespace causeway {
 
-enum class MemberState { kLive, kLeft, kEvicted };
+enum class MemberState { kLive, kLeft, kEvicted, kDiverged };
 
 struct Member {
   std::string island_id;
@@ -44,6 +46,8 @@ struct Member {
   absl::Time ended_at = absl::InfiniteFuture();
   // Why it left or was evicted.
   std::string reason;
+  // It was asked to leave.
+  bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
   uint32_t shard = 0;
@@ -79,8 +83,12 @@ class Membership {
                                   absl::Time now);
 
   // The live member that `identity` names, or why it is fenced off
-  // (FAILED_PRECONDITION: other run; ABORTED: other incarnation).
+  // (FAILED_PRECONDITION: other run; ABORTED: other incarnation; OUT_OF_RANGE:
+  // it has diverged).
   absl::StatusOr<Member*> Check(const v1::IslandIdentity& identity);
+
+  // The live member of that name, or NOT_FOUND.
+  absl::StatusOr<Member*> FindLive(const std::string& island_id);
 
   // Ends a membership. The member stays known, so that its name keeps rising.
   void End(Member& member, MemberState state, absl::string_view reason,

@@ -34,11 +34,31 @@ void Round::Credit(const std::string& island_id, uint64_t incarnation) {
   credited_.emplace(island_id, incarnation);
 }
 
-void Round::Add(const v1::ContributionHeader& header, absl::Time now) {
+void Round::NoteOffer(const std::string& island_id, absl::Time now) {
+  offering_.insert(island_id);
+  first_offer_ = std::min(first_offer_, now);
+}
+
+void Round::Add(const v1::ContributionHeader& header, double norm,
+                absl::Time now) {
   CHECK(!merging_) << "a closed round takes no contributions";
   CHECK_EQ(header.base_version(), base_version_);
-  const bool added = contributions_.emplace(KeyOf(header), header).second;
-  if (added && contributions_.size() == options_.quorum) quorum_at_ = now;
+  const ContributionKey key = KeyOf(header);
+  if (!contributions_.emplace(key, header).second) return;
+  norms_[key] = norm;
+  if (contributions_.size() == 1) {
+    first_upload_ = now - std::min(first_offer_, now);
+  }
+  if (contributions_.size() == options_.quorum) quorum_at_ = now;
+}
+
+void Round::Remove(const ContributionKey& key) {
+  CHECK(!merging_) << "a closed round keeps its contributions";
+  contributions_.erase(key);
+  norms_.erase(key);
+  if (contributions_.size() < options_.quorum) {
+    quorum_at_ = absl::InfiniteFuture();
+  }
 }
 
 bool Round::MayClose(size_t awaited, absl::Time now) const {

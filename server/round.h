@@ -44,6 +44,7 @@ class Round {
  public:
   struct Options {
     uint32_t quorum = 1;
+    // From the quorum on; set_grace() changes it for this round.
     absl::Duration grace = absl::Minutes(5);
   };
 
@@ -58,17 +59,33 @@ class Round {
   // Whether these very bytes are, from any incarnation of the island: a process
   // that was evicted and joined again offers what it had already handed in.
   bool HasBytes(const std::string& island_id, const std::string& digest) const;
-  // Counts what HasBytes found as the contribution of `incarnation`.
+  // Nothing more is to come of `incarnation`: HasBytes found it, or its
+  // contribution is left out on purpose.
   void Credit(const std::string& island_id, uint64_t incarnation);
-  // Adds a complete contribution to an open round. Adding one twice changes
-  // nothing.
-  void Add(const v1::ContributionHeader& header, absl::Time now);
+  // The island has begun to hand in a contribution.
+  void NoteOffer(const std::string& island_id, absl::Time now);
+  // Adds a complete contribution of this norm to an open round. Adding one
+  // twice changes nothing.
+  void Add(const v1::ContributionHeader& header, double norm, absl::Time now);
+  // Takes one out of an open round.
+  void Remove(const ContributionKey& key);
 
   // In order of (island id, incarnation): the order they are summed in.
   const std::map<ContributionKey, v1::ContributionHeader>& contributions()
       const {
     return contributions_;
   }
+
+  // Of a contribution that is in the round.
+  double NormOf(const ContributionKey& key) const { return norms_.at(key); }
+  // Islands that have begun to hand in a contribution.
+  size_t offering() const { return offering_.size(); }
+  // When the first of them did, and how long its upload took; unknown before.
+  absl::Time first_offer() const { return first_offer_; }
+  absl::Duration first_upload() const { return first_upload_; }
+  // When there were enough contributions; the infinite future before.
+  absl::Time quorum_at() const { return quorum_at_; }
+  void set_grace(absl::Duration grace) { options_.grace = grace; }
 
   // Whether the round may close now, if `awaited` expected live islands have
   // not contributed yet.
@@ -85,7 +102,11 @@ class Round {
   uint32_t fragment_;
   uint64_t base_version_;
   std::map<ContributionKey, v1::ContributionHeader> contributions_;
+  std::map<ContributionKey, double> norms_;
   std::set<std::pair<std::string, uint64_t>> credited_;
+  std::set<std::string> offering_;
+  absl::Time first_offer_ = absl::InfiniteFuture();
+  absl::Duration first_upload_ = absl::InfiniteDuration();
   bool merging_ = false;
   absl::Time quorum_at_ = absl::InfiniteFuture();
   absl::Time not_before_ = absl::InfinitePast();

@@ -18,6 +18,7 @@ using testing::Pair;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 constexpr absl::Duration kGrace = absl::Seconds(60);
+constexpr double kNorm = 1;
 constexpr uint32_t kFragment = 3;
 constexpr uint64_t kVersion = 8;
 
@@ -40,32 +41,32 @@ Round NewRound(uint32_t quorum) {
 TEST(RoundTest, ClosesAtOnceWhenNobodyIsAwaited) {
   Round round = NewRound(/*quorum=*/2);
   EXPECT_FALSE(round.MayClose(/*awaited=*/0, kStart)) << "nothing to merge";
-  round.Add(Contribution("a", 1), kStart);
+  round.Add(Contribution("a", 1), kNorm, kStart);
   EXPECT_FALSE(round.MayClose(0, absl::InfiniteFuture())) << "below quorum";
-  round.Add(Contribution("b", 1), kStart);
+  round.Add(Contribution("b", 1), kNorm, kStart);
   EXPECT_TRUE(round.MayClose(0, kStart));
 }
 
 TEST(RoundTest, AQuorumWaitsForTheOthersAsLongAsTheGraceWindow) {
   Round round = NewRound(2);
-  round.Add(Contribution("a", 1), kStart);
+  round.Add(Contribution("a", 1), kNorm, kStart);
   const absl::Time quorum_at = kStart + absl::Seconds(5);
-  round.Add(Contribution("b", 1), quorum_at);
+  round.Add(Contribution("b", 1), kNorm, quorum_at);
   EXPECT_FALSE(round.MayClose(1, quorum_at + kGrace - absl::Nanoseconds(1)));
   EXPECT_TRUE(round.MayClose(1, quorum_at + kGrace));
 }
 
 TEST(RoundTest, ContributionsBeyondTheQuorumDoNotRestartTheGraceWindow) {
   Round round = NewRound(1);
-  round.Add(Contribution("a", 1), kStart);
-  round.Add(Contribution("b", 1), kStart + kGrace / 2);
+  round.Add(Contribution("a", 1), kNorm, kStart);
+  round.Add(Contribution("b", 1), kNorm, kStart + kGrace / 2);
   EXPECT_TRUE(round.MayClose(1, kStart + kGrace));
 }
 
 TEST(RoundTest, AddingOneTwiceChangesNothing) {
   Round round = NewRound(1);
-  round.Add(Contribution("a", 1, "first"), kStart);
-  round.Add(Contribution("a", 1, "second"), kStart + kGrace / 2);
+  round.Add(Contribution("a", 1, "first"), kNorm, kStart);
+  round.Add(Contribution("a", 1, "second"), kNorm, kStart + kGrace / 2);
   EXPECT_EQ(round.contributions().size(), 1);
   EXPECT_TRUE(round.HasBytes("a", "first"));
   EXPECT_FALSE(round.HasBytes("a", "second"));
@@ -77,7 +78,7 @@ TEST(RoundTest, SumsInOrderOfIslandAndIncarnationWhateverTheArrival) {
   for (const auto& [island, incarnation] :
        std::vector<std::pair<std::string, uint64_t>>{
            {"b", 2}, {"c", 1}, {"a", 10}, {"b", 1}, {"a", 9}}) {
-    round.Add(Contribution(island, incarnation), kStart);
+    round.Add(Contribution(island, incarnation), kNorm, kStart);
   }
   std::vector<std::pair<std::string, uint64_t>> order;
   for (const auto& [key, header] : round.contributions()) {
@@ -92,7 +93,7 @@ TEST(RoundTest, SumsInOrderOfIslandAndIncarnationWhateverTheArrival) {
 
 TEST(RoundTest, KnowsAContributionByIncarnationAndByBytes) {
   Round round = NewRound(1);
-  round.Add(Contribution("a", 1, "digest"), kStart);
+  round.Add(Contribution("a", 1, "digest"), kNorm, kStart);
   EXPECT_TRUE(round.Has("a", 1));
   EXPECT_FALSE(round.Has("a", 2));
   EXPECT_FALSE(round.Has("b", 1));
@@ -104,7 +105,7 @@ TEST(RoundTest, KnowsAContributionByIncarnationAndByBytes) {
 
 TEST(RoundTest, CreditCountsBytesOnceForALaterIncarnation) {
   Round round = NewRound(2);
-  round.Add(Contribution("a", 1, "digest"), kStart);
+  round.Add(Contribution("a", 1, "digest"), kNorm, kStart);
   round.Credit("a", 2);
   EXPECT_TRUE(round.Has("a", 2));
   EXPECT_FALSE(round.Has("b", 2));
@@ -114,7 +115,7 @@ TEST(RoundTest, CreditCountsBytesOnceForALaterIncarnation) {
 
 TEST(RoundTest, AFailedMergeIsTriedAgainAfterThePause) {
   Round round = NewRound(1);
-  round.Add(Contribution("a", 1), kStart);
+  round.Add(Contribution("a", 1), kNorm, kStart);
   ASSERT_TRUE(round.MayClose(0, kStart));
   round.Close();
   EXPECT_TRUE(round.merging());
@@ -126,15 +127,15 @@ TEST(RoundTest, AFailedMergeIsTriedAgainAfterThePause) {
   EXPECT_FALSE(round.MayClose(0, retry_at - absl::Nanoseconds(1)));
   EXPECT_TRUE(round.MayClose(0, retry_at));
   // What came in is still there, and more may come.
-  round.Add(Contribution("b", 1), kStart);
+  round.Add(Contribution("b", 1), kNorm, kStart);
   EXPECT_EQ(round.contributions().size(), 2);
 }
 
 TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   Round round = NewRound(1);
-  round.Add(Contribution("a", 1), kStart);
+  round.Add(Contribution("a", 1), kNorm, kStart);
   round.Close();
-  EXPECT_DEATH(round.Add(Contribution("b", 1), kStart), "closed round");
+  EXPECT_DEATH(round.Add(Contribution("b", 1), kNorm, kStart), "closed round");
 }
 
 }  // namespace

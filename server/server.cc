@@ -8,8 +8,10 @@
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "proto/control.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
+#include "server/control_service.h"
 #include "server/coordinator_service.h"
 #include "server/status_service.h"
 
@@ -21,6 +23,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer);
   server->coordinator_ = NewCoordinatorService(engine, &server->links_);
   server->status_ = NewStatusService(engine, &server->links_);
+  server->control_ = NewControlService(engine);
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -36,6 +39,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   builder.AddListeningPort(address, std::move(credentials), &server->port_);
   builder.RegisterService(server->coordinator_.get());
   builder.RegisterService(server->status_.get());
+  builder.RegisterService(server->control_.get());
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
     return absl::UnavailableError(absl::StrCat(
@@ -47,6 +51,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       server->server_->GetHealthCheckService();
   health->SetServingStatus(v1::Coordinator::service_full_name(), true);
   health->SetServingStatus(v1::Status::service_full_name(), true);
+  health->SetServingStatus(v1::Control::service_full_name(), true);
   return server;
 }
 

@@ -48,6 +48,7 @@ class CoordinatorServer {
   IslandLinks links_{SteadyWallClock()};
   std::unique_ptr<grpc::Service> coordinator_;
   std::unique_ptr<grpc::Service> status_;
+  std::unique_ptr<grpc::Service> control_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -186,7 +186,7 @@ TEST(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   ASSERT_OK(Begin(staging, Key("a"), encoded.object));
   ASSERT_OK(Upload(staging, Key("a"), encoded));
   EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(staging.used_bytes(), 0);
 }
 

@@ -16,6 +16,7 @@
 #include "common/process_memory.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "outer_optimizer/step_share.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "worker/collective/culprit.h"
 
@@ -132,6 +133,12 @@ absl::Status Island::Run() {
   return status;
 }
 
+void Island::RequestLeave(absl::string_view reason) {
+  session_.RequestLeave(reason);
+  // Before it trains there is nothing to hand in.
+  if (!training_) Stop();
+}
+
 void Island::Stop() {
   client_->Shutdown();
   session_.RequestStop();
@@ -203,10 +210,36 @@ absl::Status Island::AwaitStart() {
     SetActivity("waiting for islands");
     LOG_FIRST_N(INFO, 1) << "waiting for the other islands to join";
     view = session_.AwaitChange(view.generation, absl::Seconds(1));
-    if (view.stopping) return absl::CancelledError("stopped before the start");
+    if (view.stopping || view.must_leave()) {
+      return absl::CancelledError("stopped before the start");
+    }
     RETURN_IF_ERROR(view.failure);
   }
   return absl::OkStatus();
+}
+
+absl::Status Island::AwaitResumption() {
+  IslandView view = session_.view();
+  while (view.state.run_state() == v1::PAUSED && !view.stopping &&
+         !view.must_leave()) {
+    SetActivity("paused");
+    view = session_.AwaitChange(view.generation, absl::Seconds(1));
+    RETURN_IF_ERROR(view.failure);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Island::HandIn(InnerTrainer& trainer,
+                            FragmentSynchronizer& synchronizer) {
+  const IslandView view = session_.view();
+  const std::string reason = view.leaving ? view.leave_reason : "drained";
+  LOG(INFO) << "leaving the run (" << reason << "): handing in what is trained";
+  SetActivity("leaving");
+  const absl::Status handed_in = synchronizer.HandIn(
+      trainer.parameters(), options_.now() + options_.leave_timeout);
+  if (absl::IsOutOfRange(handed_in)) return handed_in;
+  LOG_IF(WARNING, !handed_in.ok()) << handed_in.message();
+  return absl::CancelledError(reason);
 }
 
 absl::Status Island::Train(const v1::JoinResponse& joined,
@@ -215,6 +248,8 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
   SetSynchronizer(&synchronizer);
   const absl::Cleanup forget = [this] { SetSynchronizer(nullptr); };
   const uint64_t total_steps = joined.config().training().total_steps();
+  const uint64_t round_steps =
+      joined.config().synchronization().inner_steps_per_round();
   FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
   const std::string training =
       absl::StrCat("training (",
@@ -222,20 +257,33 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                        joined.config().training().inner_algorithm()),
                    ")");
   v1::RankTrouble trouble;
+  training_ = true;
   while (!outcome.finished) {
-    if (session_.view().stopping) {
-      return absl::CancelledError("stopped");
-    }
+    RETURN_IF_ERROR(AwaitResumption());
+    const IslandView view = session_.view();
+    if (view.stopping) return absl::CancelledError("stopped");
+    if (view.must_leave()) return HandIn(trainer, synchronizer);
     SetActivity(trouble.text().empty()
                     ? training
                     : absl::StrCat(training, "; ", trouble.text()));
     const uint64_t step = outcome.step + 1;
-    ASSIGN_OR_RETURN(const InnerStepResult result, trainer.Step(step));
-    trouble = result.trouble;
-    Record(step, total_steps, result, synchronizer);
+    InnerStepResult result;
+    if (IsTrained(step, view.state.inner_steps_per_round(), round_steps) ||
+        synchronizer.MustTrain(step)) {
+      const absl::Time begin = options_.now();
+      ASSIGN_OR_RETURN(result, trainer.Step(step));
+      trouble = result.trouble;
+      Record(step, total_steps, result, options_.now() - begin, synchronizer);
+    }
     SetActivity("synchronizing");
-    ASSIGN_OR_RETURN(outcome, synchronizer.AfterStep(step, result.tokens,
-                                                     trainer.parameters()));
+    const absl::StatusOr<FragmentSynchronizer::Outcome> synchronized =
+        synchronizer.AfterStep(step, result.tokens, trainer.parameters());
+    if (absl::IsCancelled(synchronized.status()) &&
+        session_.view().must_leave()) {
+      return HandIn(trainer, synchronizer);
+    }
+    RETURN_IF_ERROR(synchronized.status());
+    outcome = *synchronized;
     if (synchronizer.TakeChanged()) trainer.ParametersChanged();
   }
   LOG(INFO) << "the run is finished at step " << outcome.step << "; training "
@@ -321,7 +369,7 @@ void Island::RecordRanks(const InnerStepResult& result) {
 }
 
 void Island::Record(uint64_t step, uint64_t total_steps,
-                    const InnerStepResult& result,
+                    const InnerStepResult& result, absl::Duration duration,
                     const FragmentSynchronizer& synchronizer) {
   const absl::Time now = options_.now();
   absl::MutexLock lock(&mu_);
@@ -334,15 +382,23 @@ void Island::Record(uint64_t step, uint64_t total_steps,
   loss_sum_ += result.loss;
   ++loss_count_;
   rate_tokens_ += result.tokens;
+  rate_step_time_ += duration;
+  ++rate_steps_;
   if (rate_since_ == absl::InfinitePast()) {
     // The first step warms up; the measurement starts behind it.
     rate_since_ = now;
     rate_tokens_ = 0;
+    rate_steps_ = 0;
+    rate_step_time_ = absl::ZeroDuration();
   } else if (now - rate_since_ >= kRateWindow) {
     progress_.set_tokens_per_second(static_cast<double>(rate_tokens_) /
                                     absl::ToDoubleSeconds(now - rate_since_));
+    progress_.set_step_seconds(absl::ToDoubleSeconds(rate_step_time_) /
+                               static_cast<double>(rate_steps_));
     rate_since_ = now;
     rate_tokens_ = 0;
+    rate_steps_ = 0;
+    rate_step_time_ = absl::ZeroDuration();
   }
   if (now - logged_at_ < options_.log_interval && step != total_steps) return;
   logged_at_ = now;

@@ -6,7 +6,8 @@
 //
 //   Island island(options, client);
 //   absl::Status status = island.Run();   // on this thread
-//   island.Stop();                        // from another: after the step
+//   island.RequestLeave("pre-emption");   // from another: in good order
+//   island.Stop();                        // or at once
 #ifndef WORKER_ISLAND_H_
 #define WORKER_ISLAND_H_
 
@@ -21,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -51,6 +53,8 @@ class Island {
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
     Clock now;
+    // What an island that leaves takes at most to hand in what it has trained.
+    absl::Duration leave_timeout = absl::Seconds(30);
     // How often training progress is logged.
     absl::Duration log_interval = absl::Seconds(5);
   };
@@ -58,11 +62,17 @@ class Island {
   // `client` outlives the island.
   Island(Options options, CoordinatorClient* client);
 
-  // Until the run is finished (OK) or Stop is called (CANCELLED; the island has
-  // left). Else why the island cannot take part.
+  // Until the run is finished (OK), or the island has left because it was asked
+  // to by RequestLeave, Stop or an operator (CANCELLED). OUT_OF_RANGE: its
+  // replica has diverged; a new Island, with another instance_id, may start
+  // from the run's parameters. Else why the island cannot take part.
   absl::Status Run();
 
-  // Makes Run return soon. Any thread, once.
+  // Makes Run end the step under way, hand in what was trained as partial
+  // contributions, for at most leave_timeout, and return. Any thread.
+  void RequestLeave(absl::string_view reason);
+
+  // Makes Run return soon, with nothing handed in. Any thread, once.
   void Stop();
 
  private:
@@ -75,6 +85,11 @@ class Island {
   absl::Status AwaitStart();
   absl::Status Train(const v1::JoinResponse& joined, InnerTrainer& trainer,
                      FragmentSynchronizer& synchronizer);
+  // While the run is paused; OK if training is to go on.
+  absl::Status AwaitResumption();
+  // What Train returns when the island is to leave.
+  absl::Status HandIn(InnerTrainer& trainer,
+                      FragmentSynchronizer& synchronizer);
   void Leave(const absl::Status& status);
 
   v1::IslandProgress Progress();
@@ -86,14 +101,15 @@ class Island {
   // Books what a step says of the ranks.
   void RecordRanks(const InnerStepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Books a step, and logs now and then.
+  // Books a step that took so long, and logs now and then.
   void Record(uint64_t step, uint64_t total_steps,
-              const InnerStepResult& result,
+              const InnerStepResult& result, absl::Duration duration,
               const FragmentSynchronizer& synchronizer);
 
   const Options options_;
   CoordinatorClient* const client_;
   IslandSession session_;
+  std::atomic<bool> training_ = false;
 
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
@@ -104,6 +120,8 @@ class Island {
   // Of the running measurement of tokens per second.
   absl::Time rate_since_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   uint64_t rate_tokens_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t rate_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Duration rate_step_time_ ABSL_GUARDED_BY(mu_);
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 

@@ -3,11 +3,16 @@
 //
 // causeway-worker: one island of a run, or one rank of it.
 //
-// Exit codes: 0 the run is finished, or ended by SIGTERM or SIGINT; 1 failure;
-// 2 usage.
+// SIGTERM, SIGINT, SIGUSR1 (which schedulers send ahead of time) and a
+// pre-emption notice make the island hand in what it has trained and leave; a
+// second signal makes it leave at once.
+//
+// Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
+// usage.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,6 +39,7 @@
 #include "worker/collective/grpc_rendezvous.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
+#include "worker/island_runner.h"
 #include "worker/model/device.h"
 #include "worker/paced_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
@@ -90,6 +96,12 @@ ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
           "tau of this island: inner steps from the send of a contribution to "
           "the use of its update, less than the run's inner_steps_per_round. "
           "What a slower link needs. Default: the run's overlap_steps.");
+ABSL_FLAG(
+    double, leave_timeout, 20,
+    "Seconds that an island which is to leave may take to hand in what it "
+    "has trained.");
+ABSL_FLAG(std::string, preemption_notice_file, "",
+          "Leave when this file appears, as on SIGTERM.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 
 namespace causeway {
@@ -137,17 +149,23 @@ ProcessRankOptions RankOptions(Rendezvous* rendezvous) {
           .rendezvous = rendezvous};
 }
 
-// Calls `stop` at the first termination signal, until destroyed.
+// Calls `leave` with the reason at the first termination signal or notice of
+// pre-emption, and `stop` at the second signal, until destroyed.
 class Terminator {
  public:
-  explicit Terminator(std::function<void()> stop)
-      : thread_([this, stop = std::move(stop)] {
+  Terminator(std::function<void(const std::string&)> leave,
+             std::function<void()> stop)
+      : thread_([this, leave = std::move(leave), stop = std::move(stop)] {
+          bool leaving = false;
           while (!done_.HasBeenNotified()) {
             const int signal = AwaitTerminationSignal(absl::Milliseconds(100));
-            if (signal == 0) continue;
-            LOG(INFO) << "signal " << signal << " received; leaving the run";
-            stop();
-            return;
+            if (signal != 0 && leaving) return stop();
+            if (leaving) continue;
+            const std::string reason = Reason(signal);
+            if (reason.empty()) continue;
+            LOG(INFO) << reason << ": leaving the run";
+            leaving = true;
+            leave(reason);
           }
         }) {}
   ~Terminator() {
@@ -156,11 +174,37 @@ class Terminator {
   }
 
  private:
+  // Why the island is to leave; empty if it is not.
+  static std::string Reason(int signal) {
+    if (signal != 0) return absl::StrCat("SIG", sigabbrev_np(signal));
+    const std::string notice = absl::GetFlag(FLAGS_preemption_notice_file);
+    if (notice.empty() || access(notice.c_str(), F_OK) != 0) return "";
+    return absl::StrCat("pre-emption notice ", notice);
+  }
+
   absl::Notification done_;
   std::thread thread_;
 };
 
 double BytesPerSecond(double mbit_s) { return mbit_s * 1e6 / 8; }
+
+Island::Options IslandOptions(const std::string& description,
+                              TrainerFactory make_trainer, Clock now) {
+  std::random_device random;
+  const uint64_t instance =
+      (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
+  Island::Options options{
+      .make_trainer = std::move(make_trainer),
+      .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
+      .seed = instance,
+      .now = std::move(now),
+      .leave_timeout = absl::Seconds(absl::GetFlag(FLAGS_leave_timeout)),
+      .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
+  options.join.set_island_id(absl::GetFlag(FLAGS_island));
+  options.join.set_instance_id(instance);
+  options.join.set_description(description);
+  return options;
+}
 
 // The island, from its rank 0.
 absl::Status Lead() {
@@ -170,19 +214,10 @@ absl::Status Lead() {
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(
                                      absl::GetFlag(FLAGS_island_leader)));
   }
-  std::random_device random;
-  const uint64_t instance =
-      (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
-  Island::Options options{
-      .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
-      .seed = instance,
-      .now = SteadyWallClock(),
-      .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
-  options.join.set_island_id(absl::GetFlag(FLAGS_island));
-  options.join.set_instance_id(instance);
-  ASSIGN_OR_RETURN(*options.join.mutable_description(), Description());
-  options.make_trainer = [&](const v1::JoinResponse& joined,
-                             std::vector<float> parameters)
+  // Before it joins, so that a device that is not there is said at once.
+  ASSIGN_OR_RETURN(const std::string description, Description());
+  const auto make_trainer = [&](const v1::JoinResponse& joined,
+                                std::vector<float> parameters)
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
     IslandTrainerOptions options = TrainerOptions();
     options.shard = joined.shard();
@@ -200,25 +235,35 @@ absl::Status Lead() {
     return std::make_unique<PacedTrainer>(std::move(trainer), step_time,
                                           options.now, absl::SleepFor);
   };
+  const Clock now = SteadyWallClock();
   ASSIGN_OR_RETURN(
       const std::shared_ptr<grpc::ChannelCredentials> credentials,
       MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_tls_ca),
                               .tls_cert = absl::GetFlag(FLAGS_tls_cert),
                               .tls_key = absl::GetFlag(FLAGS_tls_key)},
-                             options.now()));
-  const std::unique_ptr<CoordinatorClient> client = NewGrpcCoordinatorClient(
-      {.address = absl::GetFlag(FLAGS_coordinator),
-       .credentials = credentials,
-       .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
-       .uplink_bytes_per_second =
-           BytesPerSecond(absl::GetFlag(FLAGS_uplink_mbit_s)),
-       .downlink_bytes_per_second =
-           BytesPerSecond(absl::GetFlag(FLAGS_downlink_mbit_s))});
-  Island island(std::move(options), client.get());
+                             now()));
+  IslandRunner runner(
+      {.connect =
+           [&] {
+             return NewGrpcCoordinatorClient(
+                 {.address = absl::GetFlag(FLAGS_coordinator),
+                  .credentials = credentials,
+                  .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
+                  .uplink_bytes_per_second =
+                      BytesPerSecond(absl::GetFlag(FLAGS_uplink_mbit_s)),
+                  .downlink_bytes_per_second =
+                      BytesPerSecond(absl::GetFlag(FLAGS_downlink_mbit_s))});
+           },
+       .island = [&] { return IslandOptions(description, make_trainer, now); },
+       // Ranks in other processes end with the first one's trainer; whoever
+       // started them all starts them again.
+       .restarts = rendezvous == nullptr ? 3 : 0});
   absl::Status status;
   {
-    Terminator terminator([&island] { island.Stop(); });
-    status = island.Run();
+    Terminator terminator(
+        [&](const std::string& reason) { runner.RequestLeave(reason); },
+        [&] { runner.Stop(); });
+    status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   // Stopped on request is not a failure.
@@ -229,8 +274,9 @@ absl::Status Lead() {
 
 // Any other rank of an island of processes.
 absl::Status Follow() {
-  // It has nothing to leave in order; the island ends with it in any case.
-  Terminator terminator([] { _exit(0); });
+  // It ends when rank 0 has led the island out of the run; rank 0 needs it
+  // until then.
+  Terminator terminator([](const std::string&) {}, [] { _exit(0); });
   const ProcessRankOptions without_table = RankOptions(nullptr);
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
                    ConnectRendezvous(absl::GetFlag(FLAGS_island_leader),
@@ -270,6 +316,9 @@ std::string UsageProblem() {
   if (ranks < 1 || ranks > 1024) return "--ranks must be 1 to 1024";
   if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
     return "--rank_timeout must be 1 or more";
+  }
+  if (!(absl::GetFlag(FLAGS_leave_timeout) >= 0)) {
+    return "--leave_timeout must be 0 or more";
   }
   if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
     return "--threads must be 0 to 1024";

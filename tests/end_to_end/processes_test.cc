@@ -91,11 +91,12 @@ class ProcessesTest : public testing::Test {
   std::unique_ptr<Process> Worker(const std::string& island, int port,
                                   const std::string& data = kText) {
     return std::make_unique<Process>(
-        std::vector<std::string>{ProgramPath("worker/causeway-worker"),
-                                 absl::StrCat("--coordinator=127.0.0.1:", port),
-                                 absl::StrCat("--island=", island),
-                                 absl::StrCat("--data=", data), "--threads=1",
-                                 "--log_seconds=0"},
+        std::vector<std::string>{
+            ProgramPath("worker/causeway-worker"),
+            absl::StrCat("--coordinator=127.0.0.1:", port),
+            absl::StrCat("--island=", island), absl::StrCat("--data=", data),
+            "--threads=1", "--log_seconds=0",
+            absl::StrCat("--preemption_notice_file=", Path("notice"))},
         Path(absl::StrCat(island, ".log")));
   }
 
@@ -202,6 +203,27 @@ TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
   east->Signal(SIGTERM);
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_TRUE(coordinator->AwaitOutput("east (incarnation 1) left"));
+}
+
+TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
+  // So long a window that it can only be a partial one.
+  auto coordinator = Coordinator(absl::StrReplaceAll(
+      kConfig,
+      {{"total_steps: 120", "total_steps: 100000"},
+       {"inner_steps_per_round: 20", "inner_steps_per_round: 50000"}}));
+  const int port = Port(*coordinator);
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  ASSERT_TRUE(east->AwaitOutput("step 2/"));
+  ASSERT_TRUE(west->AwaitOutput("step 2/"));
+  std::ofstream(Path("notice")) << "terminate";
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_TRUE(coordinator->AwaitOutput("left: pre-emption notice"));
+  // With nobody left to wait for, what was handed in is merged.
+  EXPECT_TRUE(
+      coordinator->AwaitOutput("fragment 0 is at version 1: merged "
+                               "east, west"));
 }
 
 TEST_F(ProcessesTest, StatusShowsTheRun) {

@@ -3,6 +3,8 @@
 #include "tests/end_to_end/synthetic_run.h"
 
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,12 +29,23 @@ class ObservedTrainer : public QuadraticTrainer {
                   std::vector<float>* last)
       : QuadraticTrainer(std::move(parameters), options.target,
                          options.before_step),
+        poison_(options.poison),
         last_(last) {}
   ~ObservedTrainer() override {
     last_->assign(parameters().begin(), parameters().end());
   }
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    ASSIGN_OR_RETURN(InnerStepResult result, QuadraticTrainer::Step(run_step));
+    if (poison_(run_step)) {
+      for (float& value : parameters()) {
+        value = std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+    return result;
+  }
 
  private:
+  const std::function<bool(uint64_t)> poison_;
   std::vector<float>* const last_;
 };
 
@@ -120,8 +133,7 @@ absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
   return parameters;
 }
 
-IslandUnderTest::IslandUnderTest(Options options)
-    : client_(NewGrpcCoordinatorClient({.address = options.address})) {
+IslandUnderTest::IslandUnderTest(Options options) {
   Island::Options island{.overlap_steps = options.overlap_steps,
                          .seed = options.instance_id,
                          .now = [] { return absl::Now(); }};
@@ -134,12 +146,23 @@ IslandUnderTest::IslandUnderTest(Options options)
     return std::make_unique<ObservedTrainer>(std::move(parameters), options,
                                              &final_parameters_);
   };
-  island_ = std::make_unique<Island>(std::move(island), client_.get());
-  thread_ = std::thread([this] { status_ = island_->Run(); });
+  runner_ = std::make_unique<IslandRunner>(IslandRunner::Options{
+      .connect =
+          [address = options.address] {
+            return NewGrpcCoordinatorClient({.address = address});
+          },
+      // Each start is another process to the coordinator.
+      .island =
+          [island]() mutable {
+            Island::Options next = island;
+            island.join.set_instance_id(island.join.instance_id() + 1000);
+            return next;
+          }});
+  thread_ = std::thread([this] { status_ = runner_->Run(); });
 }
 
 IslandUnderTest::~IslandUnderTest() {
-  island_->Stop();
+  runner_->Stop();
   if (thread_.joinable()) thread_.join();
 }
 

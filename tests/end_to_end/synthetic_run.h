@@ -23,8 +23,7 @@
 #include "server/engine.h"
 #include "server/server.h"
 #include "worker/inner_trainer.h"
-#include "worker/island.h"
-#include "worker/sync/coordinator_client.h"
+#include "worker/island_runner.h"
 
 namespace causeway {
 
@@ -83,19 +82,23 @@ class IslandUnderTest {
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
+    // Whether a step, by its number, leaves values that are not finite.
+    std::function<bool(uint64_t)> poison = [](uint64_t) { return false; };
   };
   explicit IslandUnderTest(Options options);
   ~IslandUnderTest();
 
   // What Run returned.
   absl::Status Join();
-  void Stop() { island_->Stop(); }
+  void Stop() { runner_->Stop(); }
+  void RequestLeave(const std::string& reason) {
+    runner_->RequestLeave(reason);
+  }
   // The trainer's parameters; after Join.
   const std::vector<float>& parameters() const { return final_parameters_; }
 
  private:
-  std::unique_ptr<CoordinatorClient> client_;
-  std::unique_ptr<Island> island_;
+  std::unique_ptr<IslandRunner> runner_;
   std::vector<float> final_parameters_;
   absl::Status status_;
   std::thread thread_;

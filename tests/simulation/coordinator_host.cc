@@ -91,7 +91,8 @@ void CoordinatorHost::Enter(EventLoop::Action event) {
 void CoordinatorHost::Settle(Effects effects,
                              std::function<void(const absl::Status&)> answer) {
   checker_->Saw(effects, *core_, now());
-  for (const auto* members : {&effects.joined, &effects.ended}) {
+  for (const auto* members :
+       {&effects.joined, &effects.ended, &effects.changed}) {
     unwritten_.members.insert(unwritten_.members.end(), members->begin(),
                               members->end());
   }
@@ -278,7 +279,7 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
     checker_->Calls(header.identity(), now());
     Effects effects;
     const absl::StatusOr<v1::ContributeResponse> response =
-        core_->Complete(header, now(), effects);
+        core_->Complete(header, /*norm=*/1, now(), effects);
     checker_->Called(header.identity(), response.status(), now());
     if (response.ok()) checker_->Answered(header, *response, *core_, now());
     Settle(std::move(effects), [reply, response](const absl::Status& written) {

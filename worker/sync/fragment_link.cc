@@ -43,6 +43,7 @@ void FragmentLink::Send(FragmentSnapshot snapshot) {
     CHECK(!in_flight_) << "fragment " << options_.fragment
                        << " has a contribution in flight";
     in_flight_ = true;
+    accepted_ = false;
     to_send_ = std::move(snapshot);
   }
   session_->Wake();
@@ -51,6 +52,11 @@ void FragmentLink::Send(FragmentSnapshot snapshot) {
 bool FragmentLink::in_flight() const {
   absl::MutexLock lock(&mu_);
   return in_flight_;
+}
+
+bool FragmentLink::accepted() const {
+  absl::MutexLock lock(&mu_);
+  return accepted_;
 }
 
 bool FragmentLink::ready() const {
@@ -136,7 +142,8 @@ void FragmentLink::Begin(FragmentSnapshot snapshot) {
                        options_.uplink, options, std::move(snapshot.parameters),
                        feedback_.has_value() ? &*feedback_ : nullptr),
                    .tokens = snapshot.tokens,
-                   .inner_steps = snapshot.inner_steps});
+                   .inner_steps = snapshot.inner_steps,
+                   .partial = snapshot.partial});
   offered_on_connection_.reset();
 }
 
@@ -196,7 +203,8 @@ bool FragmentLink::MayOffer(const IslandView& view) const {
   return contribution_.has_value() && view.connected &&
          offered_on_connection_ != view.connection && expected &&
          (view.state.run_state() == v1::RUNNING ||
-          view.state.run_state() == v1::SUSPENDED);
+          view.state.run_state() == v1::SUSPENDED ||
+          view.state.run_state() == v1::PAUSED);
 }
 
 absl::Status FragmentLink::Contribute(const IslandView& view) {
@@ -210,6 +218,7 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   header.set_base_version(version_);
   header.set_tokens(contribution_->tokens);
   header.set_inner_steps(contribution_->inner_steps);
+  header.set_partial(contribution_->partial);
   ASSIGN_OR_RETURN(const v1::ContributeResponse response,
                    client_->Contribute(std::move(header), encoding));
   if (encoding.complete() && !feedback_.has_value()) ReleaseSnapshot();
@@ -217,7 +226,13 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
     LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
               << " closed without this island; its progress "
               << "goes into the next contribution";
+    return absl::OkStatus();
   }
+  {
+    absl::MutexLock lock(&mu_);
+    accepted_ = true;
+  }
+  session_->Wake();
   return absl::OkStatus();
 }
 

@@ -54,6 +54,8 @@ struct FragmentSnapshot {
   std::vector<float> parameters;
   uint64_t tokens = 0;
   uint64_t inner_steps = 0;
+  // Cut short because the island leaves.
+  bool partial = false;
 };
 
 // The step from one version of the anchor to another.
@@ -106,6 +108,9 @@ class FragmentLink {
 
   // Whether a contribution was handed over and its update not yet taken.
   bool in_flight() const;
+  // Whether the coordinator has what was handed over: nothing is lost if the
+  // island ends now.
+  bool accepted() const;
   // Whether an update waits to be taken.
   bool ready() const;
   // Waits until an update is ready, the link has failed, or the timeout.
@@ -124,6 +129,7 @@ class FragmentLink {
     StreamedEncoding encoding;
     uint64_t tokens = 0;
     uint64_t inner_steps = 0;
+    bool partial = false;
     bool offered = false;
   };
 
@@ -164,6 +170,7 @@ class FragmentLink {
   mutable absl::Mutex mu_;
   std::optional<FragmentSnapshot> to_send_ ABSL_GUARDED_BY(mu_);
   bool in_flight_ ABSL_GUARDED_BY(mu_) = false;
+  bool accepted_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<FragmentUpdate> ready_ ABSL_GUARDED_BY(mu_);
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -49,7 +49,7 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     Fragment& fragment = fragments_[id];
     RETURN_IF_ERROR(fragment.link->status());
     fragment.window.tokens += tokens;
-    ++fragment.window.inner_steps;
+    fragment.window.inner_steps += tokens > 0 ? 1 : 0;
     // An update that none of our contributions waits for is a rebase, which may
     // happen at any step; ours is applied at its step, so that what training
     // sees does not depend on the link's speed.
@@ -122,13 +122,64 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish(
   return Outcome{.step = schedule.total_steps(), .finished = true};
 }
 
-void FragmentSynchronizer::Send(uint32_t id,
-                                absl::Span<const float> parameters) {
+bool FragmentSynchronizer::MustTrain(uint64_t step) const {
+  for (const SyncSchedule::Send& send : options_.schedule.SendsAt(step)) {
+    const Fragment& fragment = fragments_[send.fragment];
+    if (fragment.window.tokens == fragment.sent.tokens) return true;
+  }
+  return false;
+}
+
+absl::Status FragmentSynchronizer::HandIn(absl::Span<float> parameters,
+                                          absl::Time deadline) {
+  while (true) {
+    // Taken first: what happens from here on wakes the wait below.
+    const IslandView view = session_->view();
+    if (view.stopping) return absl::CancelledError("the island is stopping");
+    RETURN_IF_ERROR(view.failure);
+    bool done = true;
+    for (uint32_t id = 0; id < fragments_.size(); ++id) {
+      ASSIGN_OR_RETURN(const bool handed_in,
+                       HandInFragment(id, view, parameters));
+      done &= handed_in;
+    }
+    if (done || RunIsOver(view)) return absl::OkStatus();
+    const absl::Duration left = deadline - options_.now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(
+          "not everything trained could be handed in in time");
+    }
+    session_->AwaitChange(view.generation,
+                          std::min(left, absl::Milliseconds(200)));
+  }
+}
+
+absl::StatusOr<bool> FragmentSynchronizer::HandInFragment(
+    uint32_t id, const IslandView& view, absl::Span<float> parameters) {
+  Fragment& fragment = fragments_[id];
+  RETURN_IF_ERROR(fragment.link->status());
+  if (fragment.link->ready()) Apply(id, parameters);
+  if (fragment.link->version() >= options_.schedule.FinalVersion(id)) {
+    return true;
+  }
+  if (!fragment.link->in_flight()) {
+    if (fragment.window.tokens == 0) return true;
+    // A contribution builds on the newest version.
+    if (NewestVersion(view, id) > fragment.link->version()) return false;
+    Send(id, parameters, /*partial=*/true);
+  }
+  return fragment.link->accepted() &&
+         fragment.window.tokens == fragment.sent.tokens;
+}
+
+void FragmentSynchronizer::Send(uint32_t id, absl::Span<const float> parameters,
+                                bool partial) {
   Fragment& fragment = fragments_[id];
   FragmentSnapshot snapshot{
       .parameters = snapshots_.Take(options_.map.size(id)),
       .tokens = fragment.window.tokens,
-      .inner_steps = fragment.window.inner_steps};
+      .inner_steps = fragment.window.inner_steps,
+      .partial = partial};
   options_.map.Gather(id, parameters, absl::MakeSpan(snapshot.parameters));
   fragment.sent = fragment.window;
   fragment.apply_step = 0;
@@ -161,6 +212,7 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
     RETURN_IF_ERROR(link.status());
     const IslandView view = session_->view();
     if (view.stopping) return absl::CancelledError("the island is stopping");
+    if (view.must_leave()) return absl::CancelledError("the island leaves");
     RETURN_IF_ERROR(view.failure);
     if (view.state.run_state() == v1::FINISHED &&
         NewestVersion(view, id) <= link.version()) {

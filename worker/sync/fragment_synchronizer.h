@@ -77,11 +77,21 @@ class FragmentSynchronizer {
   };
 
   // After inner step number `step` (from 1) has trained `tokens` on
-  // `parameters`.
-  //   CANCELLED  the session was stopped.
+  // `parameters`; 0 tokens if the island passed over the step.
+  //   CANCELLED  the session was stopped, or the island is to leave.
   //   else       why the island cannot be part of the run any more.
   absl::StatusOr<Outcome> AfterStep(uint64_t step, uint64_t tokens,
                                     absl::Span<float> parameters);
+
+  // Whether a fragment that is sent at `step` has no training in it yet.
+  bool MustTrain(uint64_t step) const;
+
+  // Before the island leaves: hands in what no contribution contains yet, as
+  // partial contributions, and waits until the coordinator has accepted it all.
+  //   DEADLINE_EXCEEDED  it took longer; the rest is lost with the island.
+  //   CANCELLED          the session was stopped.
+  //   else               as AfterStep.
+  absl::Status HandIn(absl::Span<float> parameters, absl::Time deadline);
 
   // Whether parameters were changed since the last call.
   bool TakeChanged() { return std::exchange(changed_, false); }
@@ -118,7 +128,11 @@ class FragmentSynchronizer {
     bool late = false;
   };
 
-  void Send(uint32_t fragment, absl::Span<const float> parameters);
+  void Send(uint32_t fragment, absl::Span<const float> parameters,
+            bool partial = false);
+  // HandIn for one fragment, as far as it goes; true once it is done.
+  absl::StatusOr<bool> HandInFragment(uint32_t fragment, const IslandView& view,
+                                      absl::Span<float> parameters);
   // Whether the fragment's update may not be waited for any longer, after
   // `step`. Books what is late.
   bool IsOverdue(Fragment& fragment, uint64_t step);

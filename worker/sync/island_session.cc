@@ -176,6 +176,13 @@ void IslandSession::Wake() {
   Publish([](IslandView&) {});
 }
 
+void IslandSession::RequestLeave(absl::string_view reason) {
+  Publish([&](IslandView& view) {
+    view.leaving = true;
+    view.leave_reason = std::string(reason);
+  });
+}
+
 void IslandSession::RequestStop() {
   absl::MutexLock lock(&mu_);
   view_.stopping = true;

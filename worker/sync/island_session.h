@@ -22,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
@@ -41,6 +42,11 @@ struct IslandView {
   // Why the island cannot be part of the run any more; OK while it can.
   absl::Status failure;
   bool stopping = false;
+  // The island is to hand in what it has and to leave, and why.
+  bool leaving = false;
+  std::string leave_reason;
+
+  bool must_leave() const { return leaving || state.drain(); }
 };
 
 // Thread-safe.
@@ -73,6 +79,9 @@ class IslandSession {
   // Makes AwaitChange return everywhere: for news that are not the
   // coordinator's.
   void Wake();
+
+  // Asks the island to leave in good order: see IslandView::must_leave().
+  void RequestLeave(absl::string_view reason);
 
   // Ends the waiting and makes the thread end. Any thread, at any time.
   void RequestStop();

@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators ask of the rules, and the quarantine.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator.h"
+#include "server/coordinator_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Verdict = v1::ContributeResponse;
+
+v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                    uint64_t base_version) {
+  return CoordinatorDriver::Contribution(identity, base_version);
+}
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+uint64_t Reported(const v1::TokenLedger& ledger) {
+  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
+         ledger.refused() + ledger.quarantined() + ledger.pending();
+}
+
+TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  EXPECT_EQ(run.core().run_state(), v1::PAUSED);
+  EXPECT_EQ(run.core().View(a).message(), "maintenance");
+  EXPECT_THAT(run.Contribute(Contribution(a, 0)),
+              IsOkAndHolds(Verdict::ACCEPTED));
+  run.Advance(CoordinatorDriver::kGrace);
+  ASSERT_OK(run.Heartbeat(a));
+  run.Tick();
+  EXPECT_THAT(run.orders(), IsEmpty());
+
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  run.Tick();
+  EXPECT_EQ(run.effects().outer_steps.size() + run.orders().size(), 1);
+}
+
+TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
+  CoordinatorDriver run({});
+  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.effects()));
+  EXPECT_EQ(run.CountEvents("run_paused"), 1);
+  ASSERT_TRUE(run.effects().flags.has_value());
+  EXPECT_TRUE(run.effects().flags->paused);
+
+  CoordinatorHistory history;
+  history.flags = *run.effects().flags;
+  history.flags.started = true;
+  CoordinatorDriver restarted({.min_islands = 2}, {}, {}, history);
+  EXPECT_EQ(restarted.core().run_state(), v1::PAUSED);
+  ASSERT_OK(restarted.core().Resume(restarted.now(), restarted.effects()));
+  // Although nobody is back yet: the run had started.
+  EXPECT_EQ(restarted.core().run_state(), v1::RUNNING);
+}
+
+TEST(CoordinatorDrain, TellsTheIslandOnce) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  EXPECT_FALSE(run.core().View(a).drain());
+  EXPECT_THAT(run.core().Drain("b", "", run.effects()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"b\"")));
+  ASSERT_OK(run.core().Drain("a", "", run.effects()));
+  ASSERT_OK(run.core().Drain("a", "", run.effects()));
+  EXPECT_TRUE(run.core().View(a).drain());
+  ASSERT_EQ(run.effects().changed.size(), 1);
+  EXPECT_TRUE(run.effects().changed[0].draining);
+  // Its next incarnation is not asked to leave.
+  ASSERT_OK(run.Leave(a));
+  EXPECT_FALSE(run.core().View(run.Join("a", 2)).drain());
+}
+
+TEST(CoordinatorEvict, FencesOffTheIncarnation) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK(run.core().Evict("a", "hangs", run.now(), run.effects()));
+  EXPECT_THAT(run.Heartbeat(a),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("hangs")));
+  EXPECT_EQ(run.Join("a").incarnation(), 2);
+}
+
+// Two islands, of which b has handed in what is not finite.
+class QuarantineTest : public testing::Test {
+ protected:
+  QuarantineTest() : run_({.rounds = 90}) {
+    a_ = run_.Join("a");
+    b_ = run_.Join("b", 7);
+    // Joined while a's window was under way.
+    CHECK(run_.Contribute(Contribution(a_, 0)).ok());
+    run_.Commit();
+  }
+
+  // The run's next rounds, of a, and of b while it may take part.
+  void Rounds(int count) {
+    for (int i = 0; i < count; ++i) {
+      const uint64_t version = run_.version();
+      if (run_.core().Check(b_).ok()) {
+        ASSERT_OK(run_.Contribute(Contribution(b_, version)));
+      }
+      ASSERT_OK(run_.Contribute(Contribution(a_, version)));
+      run_.Commit();
+    }
+  }
+  v1::TokenLedger LedgerOf(const v1::IslandIdentity& island) {
+    return run_.core().IslandLedger({island.island_id(), island.incarnation()});
+  }
+
+  CoordinatorDriver run_;
+  v1::IslandIdentity a_;
+  v1::IslandIdentity b_;
+};
+
+TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
+  const auto bad = Contribution(b_, 1);
+  EXPECT_THAT(run_.Contribute(bad, kNaN),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("a value of it is not finite")));
+  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kOutOfRange));
+  // The same process still has the same replica.
+  EXPECT_THAT(run_.TryJoin("b", 7), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(run_.Join("b", 8).incarnation(), 2);
+  ASSERT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  const v1::TokenLedger held = LedgerOf(b_);
+  EXPECT_EQ(held.quarantined(), 1000);
+  EXPECT_EQ(held.reported(), Reported(held));
+}
+
+TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
+  Rounds(4);
+  EXPECT_THAT(run_.Contribute(Contribution(b_, run_.version()), 10.5),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("more than 10 times the median")));
+  // The round goes on without it.
+  Rounds(1);
+  EXPECT_EQ(run_.core().held_count(), 1);
+}
+
+TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
+  Rounds(4);
+  const auto held = Contribution(b_, run_.version());
+  ASSERT_FALSE(run_.Contribute(held, 100).ok());
+  Rounds(1);
+  ASSERT_OK_AND_ASSIGN(const ContributionKey key,
+                       run_.core().Admit(1, run_.now(), run_.effects()));
+  EXPECT_EQ(key.base_version, run_.version());
+  EXPECT_THAT(run_.core().Drop(1, run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
+  ASSERT_EQ(run_.orders().size(), 1);
+  EXPECT_THAT(run_.orders()[0].admitted, ElementsAre(1));
+  EXPECT_THAT(run_.orders()[0].norms, ElementsAre(1, 100));
+  EXPECT_EQ(LedgerOf(b_).quarantined(), 1000) << "not merged yet";
+  run_.Commit();
+  const v1::TokenLedger merged = LedgerOf(b_);
+  EXPECT_EQ(merged.merged(), 5000);
+  EXPECT_EQ(merged.quarantined(), 0);
+  EXPECT_EQ(merged.reported(), Reported(merged));
+  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kAdmitted);
+}
+
+TEST_F(QuarantineTest, DroppedOnesAreRefused) {
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, 1), kNaN).ok());
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  EXPECT_EQ(run_.CountEvents("contribution_dropped"), 1);
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("was dropped")));
+  EXPECT_THAT(run_.core().Drop(2, run_.effects()),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(QuarantineTest, IsBounded) {
+  v1::IslandIdentity b = b_;
+  for (size_t i = 0; i <= kMaxHeldContributions; ++i) {
+    ASSERT_FALSE(run_.Contribute(Contribution(b, run_.version()), kNaN).ok());
+    b = run_.Join("b", 100 + i);
+    // It is expected from the next round on.
+    Rounds(1);
+  }
+  EXPECT_EQ(run_.core().held_count(), kMaxHeldContributions);
+  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kDropped);
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+}
+
+TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
+  ASSERT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "b");
+  // At once, with what is left.
+  ASSERT_EQ(run_.orders().size(), 1);
+  EXPECT_EQ(run_.orders()[0].contributions.size(), 1);
+  run_.Commit();
+  EXPECT_EQ(run_.version(), 2);
+}
+
+TEST_F(QuarantineTest, AStepThatCannotBeDoneWithAnAdmittedOneHoldsItAgain) {
+  Rounds(4);
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 3e38).ok());
+  ASSERT_OK(run_.core().Admit(1, run_.now(), run_.effects()));
+  ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_FALSE(run_.core().quarantine().at(1).admissible);
+  run_.Commit();
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+}
+
+}  // namespace
+}  // namespace causeway

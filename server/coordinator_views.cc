@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Coordinator shows.
+#include <algorithm>
+#include <cmath>
+
+#include "server/coordinator.h"
+
+namespace causeway {
+
+absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
+  return membership_.Check(identity).status();
+}
+
+v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
+  v1::SessionResponse view;
+  view.set_run_state(run_state());
+  view.set_message(message());
+  view.set_run_step(RunStep());
+  for (const FragmentState& state : heads_) *view.add_heads() = state.head;
+  const auto member = membership_.Check(identity);
+  if (member.ok()) {
+    for (const uint64_t version : (*member)->first_contribution_version) {
+      view.add_first_contribution_version(version);
+    }
+    view.set_drain((*member)->draining);
+    view.set_inner_steps_per_round(InnerStepsPerRound(**member));
+  }
+  return view;
+}
+
+v1::RunState Coordinator::run_state() const {
+  if (IsFinished()) return v1::FINISHED;
+  if (flags_.paused) return v1::PAUSED;
+  if (!suspended_because_.empty()) return v1::SUSPENDED;
+  return flags_.started ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
+}
+
+uint64_t Coordinator::RunStep() {
+  std::vector<uint64_t> versions;
+  for (const FragmentState& state : heads_) {
+    versions.push_back(state.head.version());
+  }
+  uint64_t reported = 0;
+  for (const Member* member : membership_.Live()) {
+    reported = std::max<uint64_t>(reported, member->progress.run_step());
+  }
+  return schedule().ClampToVersions(reported, versions);
+}
+
+std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
+  std::vector<std::string> awaited;
+  const Round& round = rounds_[fragment];
+  if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
+  for (const Member* member : membership_.Live()) {
+    if (member->first_contribution_version[fragment] <= round.base_version() &&
+        !round.Has(member->island_id, member->incarnation)) {
+      awaited.push_back(member->island_id);
+    }
+  }
+  return awaited;
+}
+
+bool Coordinator::IsFinished() const {
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    if (heads_[fragment].head.version() < schedule().FinalVersion(fragment)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
+  const v1::SynchronizationConfig& sync = options_.config.synchronization();
+  const double own = member.progress.step_seconds();
+  if (!sync.adapt_inner_steps() || own <= 0) return 0;
+  double fastest = own;
+  for (const Member* other : membership_.Live()) {
+    const double seconds = other->progress.step_seconds();
+    if (seconds > 0) fastest = std::min(fastest, seconds);
+  }
+  const double steps = static_cast<double>(sync.inner_steps_per_round());
+  return static_cast<uint64_t>(
+      std::max(1.0, std::round(steps * fastest / own)));
+}
+
+bool Coordinator::IsLive(const IncarnationKey& key) const {
+  const auto found = membership_.members().find(key.island_id);
+  return found != membership_.members().end() &&
+         found->second.incarnation == key.incarnation &&
+         found->second.state == MemberState::kLive;
+}
+
+std::vector<uint64_t> Coordinator::OpenTokens(const IncarnationKey& key) const {
+  std::vector<uint64_t> tokens(rounds_.size(), 0);
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const ContributionKey name{.fragment = fragment,
+                               .base_version = rounds_[fragment].base_version(),
+                               .island_id = key.island_id,
+                               .incarnation = key.incarnation};
+    const auto found = rounds_[fragment].contributions().find(name);
+    // What was admitted is booked as quarantined until it is merged.
+    if (found == rounds_[fragment].contributions().end() ||
+        admitted_.contains(name)) {
+      continue;
+    }
+    tokens[fragment] = found->second.tokens();
+  }
+  return tokens;
+}
+
+v1::TokenLedger Coordinator::Account(const IncarnationKey& key,
+                                     uint32_t fragment) const {
+  return ledger_.Account(key, fragment, IsLive(key), OpenTokens(key)[fragment]);
+}
+
+v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
+  v1::TokenLedger sum;
+  for (const IncarnationKey& key : ledger_.Keys()) {
+    AddTo(Account(key, fragment), sum);
+  }
+  return sum;
+}
+
+v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {
+  v1::TokenLedger sum;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    AddTo(Account(key, fragment), sum);
+  }
+  return sum;
+}
+
+uint32_t Coordinator::held_count() const {
+  return static_cast<uint32_t>(std::count_if(
+      quarantine_.begin(), quarantine_.end(), [](const auto& entry) {
+        return entry.second.state == QuarantineState::kHeld;
+      }));
+}
+
+}  // namespace causeway

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/norm_guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+namespace causeway {
+namespace {
+
+// The upper one of two middle values: the guard errs to letting pass.
+double Median(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::string NormGuard::Objection(const Sample& sample) const {
+  if (!std::isfinite(sample.norm)) return "a value of it is not finite";
+  if (factor_ == 0 || merged_.size() < kLeast) return "";
+  std::vector<double> norms;
+  std::vector<double> steps;
+  for (const Sample& merged : merged_) {
+    norms.push_back(merged.norm);
+    steps.push_back(static_cast<double>(merged.inner_steps));
+  }
+  const double usual = Median(std::move(norms));
+  const double windows = std::max(
+      1.0, static_cast<double>(sample.inner_steps) / Median(std::move(steps)));
+  if (sample.norm <= factor_ * windows * usual) return "";
+  return absl::StrFormat(
+      "its norm, %.4g, is more than %g times the median of the last %d merged, "
+      "%.4g%s",
+      sample.norm, factor_, merged_.size(), usual,
+      windows > 1
+          ? absl::StrFormat(", for a window of %.1f times the length", windows)
+          : "");
+}
+
+void NormGuard::Merged(const Sample& sample) {
+  merged_.push_back(sample);
+  if (merged_.size() > kHistory) merged_.pop_front();
+}
+
+}  // namespace causeway

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/island_runner.h"
+
+#include <utility>
+
+#include "glog/logging.h"
+
+namespace causeway {
+
+absl::Status IslandRunner::Run() {
+  for (int restarts = 0;; ++restarts) {
+    const absl::Status status = RunOnce();
+    if (!absl::IsOutOfRange(status) || restarts == options_.restarts) {
+      return status;
+    }
+    LOG(WARNING) << "the replica has diverged (" << status.message()
+                 << "); starting again from the run's parameters";
+  }
+}
+
+absl::Status IslandRunner::RunOnce() {
+  const std::unique_ptr<CoordinatorClient> client = options_.connect();
+  Island island(options_.island(), client.get());
+  {
+    absl::MutexLock lock(&mu_);
+    if (leaving_) return absl::CancelledError("stopped before the start");
+    island_ = &island;
+  }
+  const absl::Status status = island.Run();
+  absl::MutexLock lock(&mu_);
+  island_ = nullptr;
+  return status;
+}
+
+void IslandRunner::RequestLeave(absl::string_view reason) {
+  absl::MutexLock lock(&mu_);
+  leaving_ = true;
+  if (island_ != nullptr) island_->RequestLeave(reason);
+}
+
+void IslandRunner::Stop() {
+  absl::MutexLock lock(&mu_);
+  leaving_ = true;
+  if (island_ != nullptr) island_->Stop();
+}
+
+}  // namespace causeway
