@@ -79,7 +79,9 @@ class CoordinatorService : public RawCoordinatorService {
             *context, *bytes, &Engine::OpenUpdate,
             +[](const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
               *response.mutable_head() = stored.head;
-              *response.mutable_object() = stored.object;
+              if (stored.object.has_value()) {
+                *response.mutable_object() = *stored.object;
+              }
               response.set_includes_island(stored.includes_island);
               response.set_island_share(stored.island_share);
             }));

@@ -182,9 +182,14 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   ASSIGN_OR_RETURN(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.from_version() + 1));
-  ASSIGN_OR_RETURN(
-      StoredUpdate stored,
-      state_->fragments().OpenUpdate(commit.update_file, run_id_, commit.head));
+  absl::StatusOr<StoredUpdate> stored =
+      state_->fragments().OpenUpdate(commit.update_file, run_id_, commit.head);
+  // Who was merged stays known when the update is no longer kept. An island
+  // that has begun to download has heard it.
+  if (!stored.ok() &&
+      (!absl::IsNotFound(stored.status()) || request.offset() > 0)) {
+    return stored.status();
+  }
   ASSIGN_OR_RETURN(const std::vector<ContributionRecord> merged,
                    state_->log().MergedContributions(request.fragment(),
                                                      request.from_version()));
@@ -195,7 +200,8 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
     opened.includes_island = true;
     opened.island_share = record.weight;
   }
-  auto owner = std::make_shared<const StoredUpdate>(std::move(stored));
+  if (!stored.ok()) return opened;
+  auto owner = std::make_shared<const StoredUpdate>(*std::move(stored));
   opened.object = owner->contents().object;
   opened.bytes = owner->contents().encoding;
   opened.owner = std::move(owner);

@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,7 +52,8 @@ struct OpenedParameters {
 };
 struct OpenedUpdate {
   v1::FragmentHead head;
-  v1::EncodedObject object;
+  // Absent if the update is no longer kept.
+  std::optional<v1::EncodedObject> object;
   bool includes_island = false;
   // Of the named contribution in the merge; 0 if it is not part of it.
   double island_share = 0;

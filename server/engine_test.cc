@@ -129,9 +129,10 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     request.set_from_version(version);
     ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                          run_.engine().OpenUpdate(request));
+    ASSERT_TRUE(update.object.has_value());
     ASSERT_OK(
-        VerifyEncoding(update.object, update.bytes, Digest128(update.bytes)));
-    ASSERT_OK(DecodeAccumulate(SpecOf(update.object), update.bytes, 1.0f,
+        VerifyEncoding(*update.object, update.bytes, Digest128(update.bytes)));
+    ASSERT_OK(DecodeAccumulate(SpecOf(*update.object), update.bytes, 1.0f,
                                absl::MakeSpan(theta)));
     EXPECT_EQ(update.head.version(), version + 1);
     EXPECT_EQ(update.head.digest(), Digest128(theta));

@@ -298,13 +298,15 @@ void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
     if (!member.ok()) return reply(member);
     const std::vector<Commit>& commits = disk_->commits(request.fragment());
     const uint64_t version = request.from_version() + 1;
-    if (version >= commits.size() ||
-        version + scenario_->config.storage().update_history() <
-            commits.size()) {
-      return reply(absl::NotFoundError("the update is not kept"));
+    if (version >= commits.size()) {
+      return reply(absl::NotFoundError("there is no such update"));
     }
     const Commit& commit = commits[version];
-    FetchedUpdate update{.head = commit.head, .change = commit.intervals};
+    FetchedUpdate update{
+        .head = commit.head,
+        .kept = version + scenario_->config.storage().update_history() >=
+                commits.size()};
+    if (update.kept) update.change = commit.intervals;
     update.includes_island = std::any_of(
         commit.merged.begin(), commit.merged.end(), [&](const auto& header) {
           return header.identity().island_id() ==

@@ -36,6 +36,8 @@ namespace causeway::simulation {
 struct FetchedUpdate {
   v1::FragmentHead head;
   bool includes_island = false;
+  // Whether the change is there, too.
+  bool kept = true;
   // new anchor - old anchor.
   std::vector<Interval> change;
 };

@@ -188,8 +188,8 @@ void Link::FetchUpdate() {
         host->FetchUpdate(request, std::move(reply));
       },
       [this](const absl::StatusOr<FetchedUpdate>& fetched) {
-        if (absl::IsNotFound(fetched.status())) return FetchParameters();
         if (!fetched.ok()) return Retry(fetched.status());
+        if (!fetched->kept) return FetchParameters(fetched->includes_island);
         Update update{.head = fetched->head,
                       .includes_island = fetched->includes_island,
                       .anchor = anchor_};
@@ -200,7 +200,7 @@ void Link::FetchUpdate() {
       });
 }
 
-void Link::FetchParameters() {
+void Link::FetchParameters(bool includes_island) {
   v1::FetchParametersRequest request;
   *request.mutable_identity() = session_->identity();
   request.set_fragment(head_.fragment());
@@ -211,9 +211,12 @@ void Link::FetchParameters() {
        request](CoordinatorHost::Reply<FetchedParameters> reply) {
         host->FetchParameters(request, std::move(reply));
       },
-      [this](const absl::StatusOr<FetchedParameters>& fetched) {
+      [this,
+       includes_island](const absl::StatusOr<FetchedParameters>& fetched) {
         if (!fetched.ok()) return Retry(fetched.status());
-        Ready({.head = fetched->head, .anchor = fetched->contents});
+        Ready({.head = fetched->head,
+               .includes_island = includes_island,
+               .anchor = fetched->contents});
       });
 }
 

@@ -85,7 +85,8 @@ class Link {
             const absl::StatusOr<v1::ContributeResponse>& response);
   void End(const std::shared_ptr<Upload>& upload, const absl::Status& status);
   void FetchUpdate();
-  void FetchParameters();
+  // Whether the merges that they take the place of include the contribution.
+  void FetchParameters(bool includes_island);
   void Ready(Update update);
   // A try has failed.
   void Retry(const absl::Status& status);

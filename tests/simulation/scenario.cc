@@ -66,9 +66,8 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   sync.set_entropy_coding(false);
   config.mutable_storage()->set_versions_kept(
       static_cast<uint32_t>(chance.Between(2, 3)));
-  // As long as any run here: who misses more updates than are kept does not
-  // learn whether the contribution that it had in flight was merged.
-  config.mutable_storage()->set_update_history(16);
+  config.mutable_storage()->set_update_history(
+      static_cast<uint32_t>(chance.Between(2, 8)));
   DrawMembership(scenario.islands, chance, *config.mutable_membership());
 
   for (uint32_t id = 0; id < fragments; ++id) {

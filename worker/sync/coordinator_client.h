@@ -69,7 +69,8 @@ class CoordinatorClient {
   // Verified by length and digest, at the end; not decoded. `progress` is
   // called after each piece that has come; its error ends the call. An update
   // of more than `max_bytes` is refused. When a try finds that an earlier one
-  // was of no use, `download` begins anew and the call fails.
+  // was of no use, `download` begins anew and the call fails. NOT_FOUND: it is
+  // no longer kept; what is known of the merge is in `download`.
   virtual absl::Status FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
       UpdateDownload& download, absl::FunctionRef<absl::Status()> progress) = 0;

@@ -250,28 +250,31 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
   const absl::Status fetched = client_->FetchUpdate(
       request, MaxEncodedBytes(options_.downlink, anchor_.size()),
       update_download_, [this] { return DecodeUpdate(); });
-  if (fetched.code() == absl::StatusCode::kNotFound) {
-    LOG(WARNING) << "fragment " << options_.fragment << ": "
-                 << fetched.message() << "; fetching the parameters";
-    return DownloadParameters(view);
+  if (absl::IsNotFound(fetched)) {
+    return DownloadInstead(view, fetched.message());
   }
   RETURN_IF_ERROR(fetched);
   RETURN_IF_ERROR(DecodeUpdate());
   ASSIGN_OR_RETURN(DecodedUpdate decoded, update_decoder_->Finish());
-  FragmentUpdate update{.from_version = version_,
+  if (decoded.digest != update_download_.head.digest()) {
+    return DownloadInstead(
+        view, "the anchor differs from the coordinator's after it");
+  }
+  return FragmentUpdate{.from_version = version_,
                         .head = update_download_.head,
                         .includes_island = update_download_.includes_island,
                         .island_share = update_download_.island_share,
                         .change = std::move(decoded.change),
                         .new_anchor = std::move(decoded.new_anchor)};
-  if (decoded.digest != update.head.digest()) {
-    LOG(ERROR) << "fragment " << options_.fragment
-               << ": the anchor differs from the coordinator's after version "
-               << update.head.version() << "; fetching the parameters";
-    ASSIGN_OR_RETURN(update, DownloadParameters(view));
-    update.includes_island = update_download_.includes_island;
-    update.island_share = update_download_.island_share;
-  }
+}
+
+absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
+    const IslandView& view, absl::string_view reason) {
+  LOG(WARNING) << "fragment " << options_.fragment << ": update to version "
+               << version_ + 1 << ": " << reason << "; fetching the parameters";
+  ASSIGN_OR_RETURN(FragmentUpdate update, DownloadParameters(view));
+  update.includes_island = update_download_.includes_island;
+  update.island_share = update_download_.island_share;
   return update;
 }
 

@@ -34,6 +34,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -146,6 +147,9 @@ class FragmentLink {
   absl::StatusOr<FragmentUpdate> DownloadUpdate(const IslandView& view);
   // Decodes what has come of the update since the last call.
   absl::Status DecodeUpdate();
+  // The parameters for an update that cannot be had or does not fit.
+  absl::StatusOr<FragmentUpdate> DownloadInstead(const IslandView& view,
+                                                 absl::string_view reason);
   // The whole fragment at its newest version, as an update.
   absl::StatusOr<FragmentUpdate> DownloadParameters(const IslandView& view);
 

@@ -5,6 +5,8 @@
 #include "worker/sync/fragment_link.h"
 
 #include <atomic>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,6 +67,8 @@ class BreakingClient : public CoordinatorClient {
   bool break_contribute = false;
   bool break_update = false;
   bool damage_head = false;
+  // Comes before the first FetchUpdate.
+  std::function<void()> before_update;
   // Of the session's views, from now on.
   std::atomic<int> fenced_views = 0;
   // Of each Contribute: whether the encoding was complete when it began.
@@ -86,6 +90,7 @@ class BreakingClient : public CoordinatorClient {
       UpdateDownload& download,
       absl::FunctionRef<absl::Status()> progress) override {
     update_digests.push_back(request.contribution_digest());
+    if (before_update) std::exchange(before_update, nullptr)();
     const bool breaks = std::exchange(break_update, false);
     const absl::Status fetched = client_->FetchUpdate(
         request, max_bytes, download, [&]() -> absl::Status {
@@ -237,6 +242,18 @@ TEST_F(FragmentLinkTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
 
 TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
   client_->damage_head = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->parameter_fetches, 1);
+}
+
+TEST_F(FragmentLinkTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
+  client_->before_update = [&] {
+    for (const auto& file : std::filesystem::directory_iterator(
+             absl::StrCat(driver_.state_dir(), "/updates"))) {
+      std::filesystem::remove(file);
+    }
+  };
   Send();
   EXPECT_TRUE(Receive().includes_island);
   EXPECT_EQ(client_->parameter_fetches, 1);

@@ -164,9 +164,14 @@ class GrpcCoordinatorClient : public CoordinatorClient {
             return absl::AbortedError("the update changed between two tries");
           }
           download.head = response.head();
-          download.object = response.object();
           download.includes_island = response.includes_island();
           download.island_share = response.island_share();
+          if (!response.has_object()) {
+            return absl::NotFoundError(absl::StrCat(
+                "the coordinator no longer keeps the update to version ",
+                response.head().version()));
+          }
+          download.object = response.object();
           return MakeRoom(response.object().encoded_bytes(), max_bytes,
                           download.encoded);
         },
