@@ -28,6 +28,7 @@ Checker::Checker(const Scenario* scenario, World* world)
       world_(world),
       lease_(absl::Seconds(scenario->config.membership().lease_seconds())),
       commits_(static_cast<size_t>(scenario->plan.fragments_size())),
+      merged_tokens_(commits_.size(), {0}),
       rounds_(commits_.size()) {
   for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
     Commit initial;
@@ -59,6 +60,7 @@ void Checker::Committed(const Commit& commit) {
     return;
   }
   Contents contents = versions.back().contents;
+  uint64_t merged_tokens = merged_tokens_[commit.head.fragment()].back();
   // What is recorded, in the order that a replay goes by.
   std::map<ContributionKey, std::string> recorded;
   for (size_t i = 0; i < commit.merged.size(); ++i) {
@@ -81,7 +83,9 @@ void Checker::Committed(const Commit& commit) {
       Fail(NameOf(commit.head), " counts ", header.tokens(), " tokens for ",
            tokens);
     }
+    merged_tokens += tokens;
   }
+  merged_tokens_[commit.head.fragment()].push_back(merged_tokens);
   std::vector<std::string> encodings;
   for (const auto& [key, encoding] : recorded) encodings.push_back(encoding);
   if (NextDigest(versions.back().head.digest(), encodings) !=
@@ -211,7 +215,8 @@ void Checker::Joined(const v1::JoinRequest& request,
       const uint64_t first = response.first_contribution_version(
           static_cast<int>(head.fragment()));
       const uint64_t want = head.version() + (window_under_way ? 1 : 0);
-      if (first != want) {
+      // A pause hides whether the run has started.
+      if (first != want && state_before != v1::PAUSED) {
         Fail(NameOf(identity), " joined while fragment ", head.fragment(),
              " was at version ", head.version(),
              "; it is expected from version ", first, " on, not ", want);
@@ -255,6 +260,10 @@ void Checker::Answered(const v1::ContributionHeader& header,
   }
 }
 
+void Checker::Evicted(const std::string& island) {
+  members_[island].heard_surely = absl::InfinitePast();
+}
+
 void Checker::Saw(const Effects& effects, const Coordinator& core,
                   absl::Time now) {
   for (const Member& ended : effects.ended) {
@@ -282,6 +291,7 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
   const v1::MembershipConfig& config = scenario_->config.membership();
   OpenRound& open = rounds_[order.fragment];
   if (open.merging) Fail(name, " is merged while a merge is under way");
+  if (core.run_state() == v1::PAUSED) Fail(name, " was closed in a pause");
   open.merging = true;
   if (order.base_version + 1 != commits_[order.fragment].size()) {
     Fail(name, " was closed, but version ", commits_[order.fragment].size() - 1,
@@ -331,6 +341,7 @@ void Checker::Ticked(const Coordinator& core, absl::Time now) {
            " is still a member, though its lease has ended");
     }
   }
+  if (core.run_state() == v1::PAUSED) return;
   const v1::MembershipConfig& config = scenario_->config.membership();
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     const OpenRound& open = rounds_[fragment];
@@ -368,6 +379,7 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
            " being merged, but an outer step was ",
            round.merging() ? "not ordered" : "ordered");
     }
+    CheckLedger(core.FragmentLedger(fragment), head);
     for (const auto& [key, header] : round.contributions()) {
       const absl::Status staged = staging.Get(key).status();
       if (!staged.ok()) {
@@ -375,6 +387,24 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
              staged.message());
       }
     }
+  }
+}
+
+void Checker::CheckLedger(const v1::TokenLedger& ledger,
+                          const v1::FragmentHead& head) {
+  const uint64_t sum = ledger.merged() + ledger.partial_merged() +
+                       ledger.expired() + ledger.refused() +
+                       ledger.quarantined() + ledger.pending();
+  if (sum != ledger.reported()) {
+    Fail("the ledger of fragment ", head.fragment(), " has ", ledger.reported(),
+         " tokens reported, but ", sum, " accounted for");
+  }
+  const uint64_t merged = ledger.merged() + ledger.partial_merged();
+  if (head.version() < merged_tokens_[head.fragment()].size() &&
+      merged != merged_tokens_[head.fragment()][head.version()]) {
+    Fail("the ledger of fragment ", head.fragment(), " has ", merged,
+         " tokens merged, but version ", head.version(), " contains ",
+         merged_tokens_[head.fragment()][head.version()]);
   }
 }
 

@@ -6,7 +6,9 @@
 // from what goes in and out of the coordinator, and compares:
 //
 //   1  Every accepted contribution is merged exactly once: contents.h says how
-//      that is seen to the step; an answer ACCEPTED binds the round.
+//      that is seen to the step; an answer ACCEPTED binds the round. Every
+//      reported token is in one column of the ledger, and what it calls merged
+//      are the tokens of the commits.
 //   2  A fragment's version only grows, and everybody sees the same digest for
 //      one version, which was durable before anybody saw it.
 //   3  An incarnation that has ended, or was never given out, can change
@@ -73,6 +75,8 @@ class Checker {
   void Answered(const v1::ContributionHeader& header,
                 const v1::ContributeResponse& response, const Coordinator& core,
                 absl::Time now);
+  // An operator ends this island's membership, whatever its lease says.
+  void Evicted(const std::string& island);
   // What an event brought about, before it is carried out.
   void Saw(const Effects& effects, const Coordinator& core, absl::Time now);
   void Ticked(const Coordinator& core, absl::Time now);
@@ -123,6 +127,7 @@ class Checker {
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
                   absl::Time now);
+  void CheckLedger(const v1::TokenLedger& ledger, const v1::FragmentHead& head);
   const Commit* Find(const v1::FragmentHead& head);
 
   const Scenario* const scenario_;
@@ -136,6 +141,8 @@ class Checker {
   std::map<std::pair<std::string, uint64_t>, uint32_t> admitted_;
   // By fragment and version.
   std::vector<std::vector<Commit>> commits_;
+  // The tokens in them.
+  std::vector<std::vector<uint64_t>> merged_tokens_;
   std::map<std::string, KnownMember> members_;
   // By fragment; forgotten when the coordinator's process ends.
   std::vector<OpenRound> rounds_;

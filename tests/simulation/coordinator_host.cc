@@ -20,6 +20,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
 // Enough for a contribution of every island to every fragment, twice.
 constexpr uint64_t kStagingBytes = 1 << 12;
+// Of every contribution: none is an outlier.
+constexpr double kNorm = 1;
 
 absl::Status Down() { return absl::UnavailableError("connection refused"); }
 
@@ -54,7 +56,7 @@ void CoordinatorHost::Start() {
                                      .plan = scenario_->plan,
                                      .schedule = *SyncSchedule::Create(
                                          scenario_->config, scenario_->plan)},
-                std::move(heads), std::move(members), now());
+                std::move(heads), std::move(members), now(), disk_->History());
   staging_.emplace(kStagingBytes);
   world_->Trace("coordinator starts, ", v1::RunState_Name(core_->run_state()));
   checker_->Restarted(*core_, *disk_, now());
@@ -96,6 +98,10 @@ void CoordinatorHost::Settle(Effects effects,
     unwritten_.members.insert(unwritten_.members.end(), members->begin(),
                               members->end());
   }
+  unwritten_.accounts.insert(unwritten_.accounts.end(),
+                             effects.accounts.begin(), effects.accounts.end());
+  if (effects.flags.has_value()) unwritten_.flags = effects.flags;
+  unwritten_.events += effects.late.size();
   for (const CoordinatorEvent& event : effects.events) {
     if (!event.text.empty()) world_->Trace("event      ", event.text);
     ++unwritten_.events;
@@ -185,6 +191,29 @@ void CoordinatorHost::Leave(const v1::LeaveRequest& request,
       if (!written.ok()) return reply(written);
       reply(v1::LeaveResponse());
     });
+  });
+}
+
+void CoordinatorHost::Pause(bool pause) {
+  if (!up()) return;
+  Enter([this, pause] {
+    Effects effects;
+    const absl::Status done = pause ? core_->Pause("simulated", effects)
+                                    : core_->Resume(now(), effects);
+    // A run that is finished cannot be paused.
+    if (!done.ok()) return;
+    Settle(std::move(effects), [](const absl::Status&) {});
+  });
+}
+
+void CoordinatorHost::Evict(uint32_t island) {
+  if (!up()) return;
+  Enter([this, island] {
+    Effects effects;
+    const std::string name = IslandName(island);
+    if (!core_->Evict(name, "simulated", now(), effects).ok()) return;
+    checker_->Evicted(name);
+    Settle(std::move(effects), [](const absl::Status&) {});
   });
 }
 
@@ -279,7 +308,7 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
     checker_->Calls(header.identity(), now());
     Effects effects;
     const absl::StatusOr<v1::ContributeResponse> response =
-        core_->Complete(header, /*norm=*/1, now(), effects);
+        core_->Complete(header, kNorm, now(), effects);
     checker_->Called(header.identity(), response.status(), now());
     if (response.ok()) checker_->Answered(header, *response, *core_, now());
     Settle(std::move(effects), [reply, response](const absl::Status& written) {

@@ -64,6 +64,10 @@ class CoordinatorHost {
   void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
   void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
 
+  // An operator's.
+  void Pause(bool pause);
+  void Evict(uint32_t island);
+
   // A new control stream. `publish` hears of each view, and of the stream's
   // end, which is an error. Returns its id.
   uint64_t OpenSession(Reply<v1::SessionResponse> publish);

@@ -97,9 +97,32 @@ void Disk::Apply(const Batch& batch) {
     stored.progress.Clear();
     stored.last_heartbeat = absl::InfinitePast();
   }
+  for (const AccountRecord& account : batch.accounts) {
+    accounts_[account.key] = account;
+  }
+  if (batch.flags.has_value()) flags_ = *batch.flags;
   if (!batch.commit.has_value()) return;
   commits_[batch.commit->head.fragment()].push_back(*batch.commit);
   committed_(*batch.commit);
+}
+
+CoordinatorHistory Disk::History() const {
+  CoordinatorHistory history{.flags = flags_};
+  for (const auto& [key, account] : accounts_) {
+    history.accounts.push_back(account);
+  }
+  for (const std::vector<Commit>& versions : commits_) {
+    for (const Commit& commit : versions) {
+      for (const v1::ContributionHeader& header : commit.merged) {
+        history.settled.push_back({.key = {header.identity().island_id(),
+                                           header.identity().incarnation()},
+                                   .fragment = header.fragment(),
+                                   .fate = TokenLedger::Fate::kMerged,
+                                   .tokens = header.tokens()});
+      }
+    }
+  }
+  return history;
 }
 
 }  // namespace causeway::simulation

@@ -19,6 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/membership.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/token_ledger.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/virtual_time.h"
@@ -39,11 +41,14 @@ class Disk {
   struct Batch {
     std::optional<Commit> commit;
     std::vector<Member> members;
-    // Events are only counted: nothing reads them back.
+    std::vector<AccountRecord> accounts;
+    std::optional<RunFlags> flags;
+    // Events and late contributions are only counted: nothing reads them back.
     uint64_t events = 0;
 
     bool empty() const {
-      return !commit.has_value() && members.empty() && events == 0;
+      return !commit.has_value() && members.empty() && accounts.empty() &&
+             !flags.has_value() && events == 0;
     }
   };
   using Done = std::function<void(const absl::Status&)>;
@@ -69,6 +74,7 @@ class Disk {
     return commits_[fragment];
   }
   const std::map<std::string, Member>& members() const { return members_; }
+  CoordinatorHistory History() const;
 
  private:
   absl::Duration Latency();
@@ -82,6 +88,8 @@ class Disk {
   bool healed_ = false;
   std::vector<std::vector<Commit>> commits_;
   std::map<std::string, Member> members_;
+  std::map<IncarnationKey, AccountRecord> accounts_;
+  RunFlags flags_;
   // Counts crashes: what was begun before the last one has no end.
   uint64_t life_ = 0;
   absl::Time busy_until_ = absl::InfinitePast();

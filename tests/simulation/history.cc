@@ -106,6 +106,9 @@ class History {
           [this, island] { StartIsland(island); });
     }
     // A log whose state is unknown takes nothing until the next start.
+    if (healed_ && host_.up() && host_.core()->run_state() == v1::PAUSED) {
+      host_.Pause(false);
+    }
     if (host_.up() && disk_.poisoned() && Chances().OneIn(healed_ ? 2 : 10)) {
       StopCoordinator();
     }
@@ -133,7 +136,7 @@ class History {
     // Network, disk and clocks have their own chances.
     std::vector<Fault> kinds;
     for (const Fault fault : {kPartition, kIslandKill, kIslandStall,
-                              kIslandLeave, kCoordinatorKill}) {
+                              kIslandLeave, kCoordinatorKill, kPause, kEvict}) {
       if (scenario_.Has(fault)) kinds.push_back(fault);
     }
     if (kinds.empty()) return;
@@ -174,6 +177,15 @@ class History {
         break;
       case kCoordinatorKill:
         if (host_.up()) StopCoordinator();
+        break;
+      case kPause:
+        world_.Trace("operator   pauses the run");
+        host_.Pause(true);
+        world_.loop.After(time, [this] { host_.Pause(false); });
+        break;
+      case kEvict:
+        world_.Trace("operator   evicts ", name);
+        host_.Evict(island);
         break;
       default:
         return;

@@ -158,6 +158,7 @@ void Island::Continue() {
     step_ = schedule_.ClampToVersions(step_, versions);
   }
   if (RunIsOver()) return Leave();
+  if (session_.state().run_state() == v1::PAUSED) return;
   synchronizing_ = false;
   TrainStep();
 }

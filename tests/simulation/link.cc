@@ -63,7 +63,8 @@ bool Link::MayOffer() const {
          fragment < state.first_contribution_version_size() &&
          state.first_contribution_version(fragment) <= version() &&
          (state.run_state() == v1::RUNNING ||
-          state.run_state() == v1::SUSPENDED);
+          state.run_state() == v1::SUSPENDED ||
+          state.run_state() == v1::PAUSED);
 }
 
 void Link::Contribute() {

@@ -16,7 +16,7 @@ constexpr absl::string_view kFaultNames[kFaults] = {
     "partition",    "island-kill",  "island-stall",
     "island-leave", "late-island",  "coordinator-kill",
     "slow-disk",    "failed-write", "unknown-write",
-    "clock-skew"};
+    "pause",        "evict",        "clock-skew"};
 
 void DrawMembership(uint32_t islands, Chance& chance,
                     v1::MembershipConfig& membership) {

@@ -43,6 +43,10 @@ enum Fault : uint32_t {
   kFailedWrite,
   // A write fails, and whether it was written shows after a restart.
   kUnknownWrite,
+  // An operator pauses the run for a while.
+  kPause,
+  // An operator evicts an island.
+  kEvict,
   // Clocks run at rates that differ by up to a tenth.
   kClockSkew,
   // How many there are.
