@@ -37,6 +37,7 @@ build       patchelf                lets programs of an archive find its librari
 build       patch                   plants the bugs that tests/simulation must find
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
+test        iproute2                ss: resets connections (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 tidy        clang-tidy              static analysis (tests/tidy.sh)

@@ -77,6 +77,11 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
         absl::StrCat("run ", options_.run_id,
                      " is finished: every fragment has its last version"));
   }
+  // A process that is known to be dead need not be waited for.
+  if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
+    EndMember(*dead, MemberState::kEvicted, "its process was started again",
+              now, effects);
+  }
   // Others that are live have a window under way that the joiner has no share
   // in; it is expected from the round after.
   const bool window_under_way = flags_.started && membership_.live_count() > 0;
@@ -207,7 +212,13 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
     return response;
   }
-  if (round.merging()) {
+  // What an earlier process of the island handed in may be part of what this
+  // one offers, if it went back to a checkpoint: one of them counts.
+  const bool forgotten = round.HasIsland(member->island_id);
+  if (forgotten && !round.merging()) {
+    round.StandIn(member->island_id, member->incarnation);
+  }
+  if (forgotten || round.merging()) {
     response.set_verdict(v1::ContributeResponse::LATE);
     response.set_current_version(round.base_version() + 1);
     return response;

@@ -84,6 +84,7 @@ class CoordinatorService : public RawCoordinatorService {
               }
               response.set_includes_island(stored.includes_island);
               response.set_island_share(stored.island_share);
+              response.set_includes_other(stored.includes_other);
             }));
   }
 

@@ -278,6 +278,47 @@ TEST(CoordinatorTest, BytesOfAnEarlierIncarnationAreCountedOnce) {
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
 }
 
+TEST(CoordinatorTest, OneContributionOfAnIslandCountsWhateverItsBytes) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a1 = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a1, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK(run.Leave(a1));
+  // It went back to a checkpoint: its window contains that of the other.
+  const v1::IslandIdentity a2 = run.Join("a");
+  v1::ContributionHeader again = Contribution(a2, 0);
+  again.mutable_object()->set_digest("0123456789abcdef");
+  EXPECT_THAT(run.Contribute(again),
+              IsOkAndHolds(v1::ContributeResponse::LATE));
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+}
+
+TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
+  CoordinatorDriver run({});
+  run.Join("a", 1);
+  v1::JoinRequest request;
+  request.set_island_id("a");
+  request.set_instance_id(2);
+  Effects effects;
+  // Not by one who is wrong about whose place it takes.
+  request.set_replaces_instance_id(3);
+  EXPECT_EQ(run.core().Join(request, run.now(), effects).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  request.set_replaces_instance_id(1);
+  const auto joined = run.core().Join(request, run.now(), effects);
+  ASSERT_OK(joined.status());
+  EXPECT_EQ(joined->identity().incarnation(), 2);
+  EXPECT_THAT(effects.ended, SizeIs(1));
+  // A retry of the same process replaces nobody.
+  const auto retried = run.core().Join(request, run.now(), effects);
+  ASSERT_OK(retried.status());
+  EXPECT_EQ(retried->identity().incarnation(), 2);
+  EXPECT_THAT(effects.ended, SizeIs(1));
+}
+
 TEST(CoordinatorTest, AnIslandThatReturnsTakesOverTheRunsPosition) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");

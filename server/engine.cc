@@ -196,7 +196,10 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   OpenedUpdate opened{.head = commit.head};
   for (const ContributionRecord& record : merged) {
     if (record.island_id != request.identity().island_id()) continue;
-    if (record.digest != request.contribution_digest()) continue;
+    if (record.digest != request.contribution_digest()) {
+      opened.includes_other = true;
+      continue;
+    }
     opened.includes_island = true;
     opened.island_share = record.weight;
   }

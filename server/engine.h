@@ -57,6 +57,7 @@ struct OpenedUpdate {
   bool includes_island = false;
   // Of the named contribution in the merge; 0 if it is not part of it.
   double island_share = 0;
+  bool includes_other = false;
   absl::string_view bytes;
   std::shared_ptr<const void> owner;
 };

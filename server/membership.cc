@@ -90,6 +90,19 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
   return JoinResult{&stored, true};
 }
 
+Member* Membership::Replaced(const v1::JoinRequest& request) {
+  const auto known = members_.find(request.island_id());
+  if (known == members_.end() || request.replaces_instance_id() == 0) {
+    return nullptr;
+  }
+  Member& member = known->second;
+  return member.state == MemberState::kLive &&
+                 member.instance_id == request.replaces_instance_id() &&
+                 member.instance_id != request.instance_id()
+             ? &member
+             : nullptr;
+}
+
 absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
   if (identity.run_id() != options_.run_id) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -82,6 +82,10 @@ class Membership {
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 
+  // The live member whose process `request` says is dead; null if there is
+  // none. To be ended before the join.
+  Member* Replaced(const v1::JoinRequest& request);
+
   // The live member that `identity` names, or why it is fenced off
   // (FAILED_PRECONDITION: other run; ABORTED: other incarnation; OUT_OF_RANGE:
   // it has diverged).

@@ -30,6 +30,12 @@ bool Round::HasBytes(const std::string& island_id,
                      });
 }
 
+bool Round::HasIsland(const std::string& island_id) const {
+  return std::any_of(
+      contributions_.begin(), contributions_.end(),
+      [&](const auto& entry) { return entry.first.island_id == island_id; });
+}
+
 void Round::Credit(const std::string& island_id, uint64_t incarnation) {
   credited_.emplace(island_id, incarnation);
 }
@@ -37,6 +43,16 @@ void Round::Credit(const std::string& island_id, uint64_t incarnation) {
 void Round::NoteOffer(const std::string& island_id, absl::Time now) {
   offering_.insert(island_id);
   first_offer_ = std::min(first_offer_, now);
+}
+
+void Round::StandIn(const std::string& island_id, uint64_t incarnation) {
+  stood_for_.emplace(island_id, incarnation);
+}
+
+bool Round::HasOrStandsFor(const std::string& island_id,
+                           uint64_t incarnation) const {
+  return Has(island_id, incarnation) ||
+         stood_for_.contains({island_id, incarnation});
 }
 
 void Round::Add(const v1::ContributionHeader& header, double norm,

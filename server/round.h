@@ -59,9 +59,16 @@ class Round {
   // Whether these very bytes are, from any incarnation of the island: a process
   // that was evicted and joined again offers what it had already handed in.
   bool HasBytes(const std::string& island_id, const std::string& digest) const;
+  // Whether a contribution of the island is, from any incarnation.
+  bool HasIsland(const std::string& island_id) const;
   // Nothing more is to come of `incarnation`: HasBytes found it, or its
   // contribution is left out on purpose.
   void Credit(const std::string& island_id, uint64_t incarnation);
+  // Lets a contribution of an earlier incarnation stand for this one, whose own
+  // the round does not take.
+  void StandIn(const std::string& island_id, uint64_t incarnation);
+  // Whether the round need not wait for the incarnation.
+  bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
   // The island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);
   // Adds a complete contribution of this norm to an open round. Adding one
@@ -104,6 +111,7 @@ class Round {
   std::map<ContributionKey, v1::ContributionHeader> contributions_;
   std::map<ContributionKey, double> norms_;
   std::set<std::pair<std::string, uint64_t>> credited_;
+  std::set<std::pair<std::string, uint64_t>> stood_for_;
   std::set<std::string> offering_;
   absl::Time first_offer_ = absl::InfiniteFuture();
   absl::Duration first_upload_ = absl::InfiniteDuration();

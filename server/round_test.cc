@@ -113,6 +113,19 @@ TEST(RoundTest, CreditCountsBytesOnceForALaterIncarnation) {
   EXPECT_FALSE(round.MayClose(0, kStart)) << "credit is no second contribution";
 }
 
+TEST(RoundTest, AnEarlierIncarnationsContributionMayStandForALaterOne) {
+  Round round = NewRound(2);
+  round.Add(Contribution("a", 1, "digest"), 1, kStart);
+  EXPECT_TRUE(round.HasIsland("a"));
+  EXPECT_FALSE(round.HasIsland("b"));
+  EXPECT_FALSE(round.HasOrStandsFor("a", 2));
+  round.StandIn("a", 2);
+  EXPECT_TRUE(round.HasOrStandsFor("a", 2));
+  // Its own bytes are not in the round, and are not said to be.
+  EXPECT_FALSE(round.Has("a", 2));
+  EXPECT_EQ(round.contributions().size(), 1);
+}
+
 TEST(RoundTest, AFailedMergeIsTriedAgainAfterThePause) {
   Round round = NewRound(1);
   round.Add(Contribution("a", 1), kNorm, kStart);

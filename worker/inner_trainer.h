@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -36,6 +37,17 @@ struct InnerStepResult {
   v1::RankTrouble trouble;
 };
 
+// What a trainer knows besides the parameters, of all ranks together.
+struct TrainerState {
+  // Updates that the optimizer has made.
+  uint64_t updates = 0;
+  // The micro-batch to go on with, of the island's series; 0 if the step tells.
+  uint64_t next_micro_batch = 0;
+  // AdamW's, in the order of the parameters; empty if there are none.
+  std::vector<float> first_moment;
+  std::vector<float> second_moment;
+};
+
 // For one thread.
 class InnerTrainer {
  public:
@@ -52,6 +64,16 @@ class InnerTrainer {
   //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
   //   else          a rank has failed; the trainer is of no use any more.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
+
+  // Between steps: its state, and to go on from one, before the first step.
+  // Gradients that are accumulated already are not part of it. Errors as of
+  // Step. A trainer that overrides neither has no state.
+  virtual absl::Status Save(TrainerState& /*state*/) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status Restore(const TrainerState& /*state*/) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace causeway

@@ -84,6 +84,72 @@ Island::Island(Options options, CoordinatorClient* client)
       session_({.join = options_.join, .seed = options_.seed}, client,
                [this] { return Progress(); }) {}
 
+absl::StatusOr<std::optional<IslandState>> Island::TakeResume(
+    const v1::JoinResponse& joined) {
+  if (options_.checkpoints != nullptr &&
+      joined.config().synchronization().eager_updates()) {
+    return absl::FailedPreconditionError(
+        "the run has eager updates, which an island's checkpoint cannot take "
+        "back: start the island without a checkpoint directory");
+  }
+  if (options_.resume == nullptr) return std::nullopt;
+  IslandState state = std::exchange(*options_.resume, {});
+  const v1::IslandCheckpoint& position = state.position;
+  const v1::IslandIdentity& identity = joined.identity();
+  if (position.run_id() != identity.run_id() ||
+      position.island_id() != identity.island_id()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the checkpoint directory is that of island ", position.island_id(),
+        " of run ", position.run_id(), ", not of island ", identity.island_id(),
+        " of run ", identity.run_id(),
+        "; name another directory, or remove its checkpoint"));
+  }
+  const uint64_t history = joined.config().storage().update_history();
+  for (int i = 0; i < joined.heads_size(); ++i) {
+    const v1::FragmentHead& head = joined.heads(i);
+    const v1::FragmentHead& anchor = position.fragments(i).anchor();
+    if (anchor.version() <= head.version() &&
+        head.version() - anchor.version() <= history &&
+        (anchor.version() < head.version() ||
+         anchor.digest() == head.digest())) {
+      continue;
+    }
+    LOG(WARNING) << "the checkpoint is of no use: it has version "
+                 << anchor.version() << " of fragment " << i
+                 << ", the run is at " << head.version()
+                 << "; starting from the coordinator's parameters";
+    return std::nullopt;
+  }
+  LOG(INFO) << "going on from the checkpoint of step " << position.run_step();
+  return state;
+}
+
+absl::Status Island::MaybeSave(uint64_t step, const v1::JoinResponse& joined,
+                               InnerTrainer& trainer,
+                               const FragmentSynchronizer& synchronizer) {
+  // The first one soon: it tells a successor whose place it takes.
+  if (options_.checkpoints == nullptr || options_.checkpoints->busy() ||
+      (saved_step_.has_value() &&
+       step < *saved_step_ + options_.checkpoint_steps)) {
+    return absl::OkStatus();
+  }
+  saved_step_ = step;
+  IslandState state;
+  v1::IslandCheckpoint& position = state.position;
+  position.set_run_id(joined.identity().run_id());
+  position.set_island_id(joined.identity().island_id());
+  position.set_instance_id(options_.join.instance_id());
+  position.set_shard(joined.shard());
+  position.set_run_step(step);
+  state.parameters.assign(trainer.parameters().begin(),
+                          trainer.parameters().end());
+  state.anchors.resize(state.parameters.size());
+  synchronizer.Save(position, absl::MakeSpan(state.anchors));
+  RETURN_IF_ERROR(trainer.Save(state.trainer));
+  options_.checkpoints->SaveLater(std::move(state));
+  return absl::OkStatus();
+}
+
 absl::Status Island::Run() {
   SetActivity("joining");
   ASSIGN_OR_RETURN(v1::JoinResponse joined, session_.Join());
@@ -108,12 +174,32 @@ absl::Status Island::Run() {
     // From here on the lease must be kept.
     session_.Start();
     SetActivity("loading parameters");
-    ASSIGN_OR_RETURN(std::vector<float> parameters,
-                     StartingParameters(joined, map));
+    ASSIGN_OR_RETURN(std::optional<IslandState> resume, TakeResume(joined));
+    uint64_t step = joined.run_step();
+    // Where the island stands: at what it has joined, or at its checkpoint.
+    std::vector<float> parameters;
+    std::vector<float> anchors;
+    std::vector<v1::FragmentHead> heads;
+    std::vector<v1::IslandCheckpoint::Fragment> restored;
+    if (resume.has_value()) {
+      step = resume->position.run_step();
+      parameters = std::move(resume->parameters);
+      anchors = std::move(resume->anchors);
+      for (const auto& fragment : resume->position.fragments()) {
+        heads.push_back(fragment.anchor());
+        restored.push_back(fragment);
+      }
+    } else {
+      ASSIGN_OR_RETURN(parameters, StartingParameters(joined, map));
+      step = joined.run_step();
+      heads.assign(joined.heads().begin(), joined.heads().end());
+    }
     ASSIGN_OR_RETURN(const std::unique_ptr<InnerTrainer> trainer,
                      options_.make_trainer(joined, std::move(parameters)));
-    const std::vector<v1::FragmentHead> heads(joined.heads().begin(),
-                                              joined.heads().end());
+    if (resume.has_value()) {
+      RETURN_IF_ERROR(trainer->Restore(resume->trainer));
+      resume.reset();
+    }
     FragmentSynchronizer synchronizer(
         {.config = config.synchronization(),
          .outer_optimizer = config.outer_optimizer(),
@@ -121,10 +207,13 @@ absl::Status Island::Run() {
          .schedule = std::move(schedule),
          .seed = options_.seed,
          .rounding_seed = RoundingSeed(joined),
+         .restored = std::move(restored),
          .now = options_.now},
-        heads, trainer->parameters(), client_, &session_);
+        heads,
+        anchors.empty() ? trainer->parameters() : absl::MakeConstSpan(anchors),
+        client_, &session_);
     RETURN_IF_ERROR(AwaitStart());
-    const absl::Status trained = Train(joined, *trainer, synchronizer);
+    const absl::Status trained = Train(joined, step, *trainer, synchronizer);
     // Ends the calls of the links, whose threads the synchronizer joins.
     client_->Shutdown();
     return trained;
@@ -242,7 +331,7 @@ absl::Status Island::HandIn(InnerTrainer& trainer,
   return absl::CancelledError(reason);
 }
 
-absl::Status Island::Train(const v1::JoinResponse& joined,
+absl::Status Island::Train(const v1::JoinResponse& joined, uint64_t first_step,
                            InnerTrainer& trainer,
                            FragmentSynchronizer& synchronizer) {
   SetSynchronizer(&synchronizer);
@@ -250,7 +339,7 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
   const uint64_t total_steps = joined.config().training().total_steps();
   const uint64_t round_steps =
       joined.config().synchronization().inner_steps_per_round();
-  FragmentSynchronizer::Outcome outcome{.step = joined.run_step()};
+  FragmentSynchronizer::Outcome outcome{.step = first_step};
   const std::string training =
       absl::StrCat("training (",
                    v1::TrainingConfig::InnerAlgorithm_Name(
@@ -285,6 +374,7 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
     RETURN_IF_ERROR(synchronized.status());
     outcome = *synchronized;
     if (synchronizer.TakeChanged()) trainer.ParametersChanged();
+    RETURN_IF_ERROR(MaybeSave(outcome.step, joined, trainer, synchronizer));
   }
   LOG(INFO) << "the run is finished at step " << outcome.step << "; training "
             << "stood still for "

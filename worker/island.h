@@ -30,6 +30,7 @@
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
+#include "worker/island_checkpoint.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_synchronizer.h"
 #include "worker/sync/island_session.h"
@@ -50,6 +51,13 @@ class Island {
     // tau of this island, instead of the run's overlap_steps: what its own link
     // needs. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
+    // Of this island; outlives it. Null for none.
+    IslandCheckpointStore* checkpoints = nullptr;
+    // Inner steps between two checkpoints; at least 1.
+    uint64_t checkpoint_steps = 1;
+    // What `checkpoints` has, if anything: the island goes on from it if the
+    // run has not left it too far behind, and empties it.
+    std::shared_ptr<IslandState> resume;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
     Clock now;
@@ -76,6 +84,15 @@ class Island {
   void Stop();
 
  private:
+  // What the island is to go on from; none if there is nothing, or the run has
+  // moved on too far. FAILED_PRECONDITION if it is not this island's of this
+  // run, or the run allows no checkpoints.
+  absl::StatusOr<std::optional<IslandState>> TakeResume(
+      const v1::JoinResponse& joined);
+  // Keeps a checkpoint of `step`, if it is time for one.
+  absl::Status MaybeSave(uint64_t step, const v1::JoinResponse& joined,
+                         InnerTrainer& trainer,
+                         const FragmentSynchronizer& synchronizer);
   // The model at the joined heads: made from the seed, or downloaded.
   absl::StatusOr<std::vector<float>> StartingParameters(
       v1::JoinResponse& joined, const FragmentMap& map);
@@ -83,8 +100,8 @@ class Island {
                         std::vector<float>& parameters);
   // Until the coordinator says that the run goes.
   absl::Status AwaitStart();
-  absl::Status Train(const v1::JoinResponse& joined, InnerTrainer& trainer,
-                     FragmentSynchronizer& synchronizer);
+  absl::Status Train(const v1::JoinResponse& joined, uint64_t first_step,
+                     InnerTrainer& trainer, FragmentSynchronizer& synchronizer);
   // While the run is paused; OK if training is to go on.
   absl::Status AwaitResumption();
   // What Train returns when the island is to leave.
@@ -110,6 +127,8 @@ class Island {
   CoordinatorClient* const client_;
   IslandSession session_;
   std::atomic<bool> training_ = false;
+  // For the training thread: the step of the last checkpoint of this process.
+  std::optional<uint64_t> saved_step_;
 
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);

@@ -39,6 +39,7 @@
 #include "worker/collective/grpc_rendezvous.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
+#include "worker/island_checkpoint.h"
 #include "worker/island_runner.h"
 #include "worker/model/device.h"
 #include "worker/paced_trainer.h"
@@ -102,6 +103,11 @@ ABSL_FLAG(
     "has trained.");
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
+ABSL_FLAG(std::string, checkpoint_dir, "",
+          "Directory for checkpoints of this island, made if missing. Started "
+          "again on it, the island goes on where it was. Empty keeps none.");
+ABSL_FLAG(uint64_t, checkpoint_steps, 100,
+          "Inner steps between two checkpoints.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 
 namespace causeway {
@@ -236,6 +242,29 @@ absl::Status Lead() {
                                           options.now, absl::SleepFor);
   };
   const Clock now = SteadyWallClock();
+  std::unique_ptr<IslandCheckpointStore> checkpoints;
+  std::shared_ptr<IslandState> resume;
+  if (!absl::GetFlag(FLAGS_checkpoint_dir).empty()) {
+    ASSIGN_OR_RETURN(checkpoints, IslandCheckpointStore::Open(
+                                      absl::GetFlag(FLAGS_checkpoint_dir)));
+    ASSIGN_OR_RETURN(std::optional<IslandState> state, checkpoints->Load());
+    if (state.has_value()) {
+      resume = std::make_shared<IslandState>(*std::move(state));
+    }
+  }
+  const auto island_options = [&] {
+    Island::Options options = IslandOptions(description, make_trainer, now);
+    options.checkpoints = checkpoints.get();
+    options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
+    // One that has diverged starts from the run's parameters.
+    options.resume = std::exchange(resume, nullptr);
+    if (options.resume != nullptr) {
+      // The lock on the directory says that it is dead.
+      options.join.set_replaces_instance_id(
+          options.resume->position.instance_id());
+    }
+    return options;
+  };
   ASSIGN_OR_RETURN(
       const std::shared_ptr<grpc::ChannelCredentials> credentials,
       MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_tls_ca),
@@ -254,7 +283,7 @@ absl::Status Lead() {
                   .downlink_bytes_per_second =
                       BytesPerSecond(absl::GetFlag(FLAGS_downlink_mbit_s))});
            },
-       .island = [&] { return IslandOptions(description, make_trainer, now); },
+       .island = island_options,
        // Ranks in other processes end with the first one's trainer; whoever
        // started them all starts them again.
        .restarts = rendezvous == nullptr ? 3 : 0});
@@ -322,6 +351,9 @@ std::string UsageProblem() {
   }
   if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
     return "--threads must be 0 to 1024";
+  }
+  if (absl::GetFlag(FLAGS_checkpoint_steps) < 1) {
+    return "--checkpoint_steps must be 1 or more";
   }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
   if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -43,6 +44,13 @@ class PacedTrainer : public InnerTrainer {
       sleep_(left);
     }
     return result;
+  }
+
+  absl::Status Save(TrainerState& state) override {
+    return trainer_->Save(state);
+  }
+  absl::Status Restore(const TrainerState& state) override {
+    return trainer_->Restore(state);
   }
 
  private:

@@ -10,6 +10,8 @@
 //                          and a write in the middle of its bytes; 0 is none
 //   CAUSEWAY_CRASH_SHADOW  keep there what a power loss would leave
 //                          (durable_shadow.h); unset: keep nothing
+//   CAUSEWAY_CRASH_REFUSE  while this file exists, the calls fail, as on a disk
+//                          that has become read-only (EROFS); syncs do not
 //   CAUSEWAY_CRASH_ENTRIES 1: names of files are durable at once, contents when
 //                          they are synced
 //
@@ -58,10 +60,16 @@ class Recorder {
     ~Operation() { inside = false; }
     // Whether the crash is due and has been left to the caller.
     bool is_last() const { return is_last_; }
+    // Whether the call is to fail instead of being made; sets errno.
+    bool is_refused() const {
+      if (is_refused_) errno = EROFS;
+      return is_refused_;
+    }
 
    private:
     std::unique_lock<std::mutex> lock_;
     bool is_last_ = false;
+    bool is_refused_ = false;
   };
 
   // The recorder if a call on this path, or descriptor of a file or directory,
@@ -127,6 +135,9 @@ class Recorder {
     if (const char* at = getenv("CAUSEWAY_CRASH_AT")) {
       crash_at_ = strtoull(at, nullptr, 10);
     }
+    if (const char* file = getenv("CAUSEWAY_CRASH_REFUSE")) {
+      refuse_while_ = file;
+    }
     const char* shadow = getenv("CAUSEWAY_CRASH_SHADOW");
     if (shadow != nullptr) shadow_.emplace(root_, shadow);
     entries_first_ = getenv("CAUSEWAY_CRASH_ENTRIES") != nullptr;
@@ -134,6 +145,7 @@ class Recorder {
   }
 
   std::string root_;
+  std::string refuse_while_;
   uint64_t crash_at_ = 0;
   bool entries_first_ = false;
   std::array<bool, kDescriptors> tracked_ = {};
@@ -147,6 +159,8 @@ Recorder::Operation::Operation(Recorder* recorder, const char* name,
                                const std::string& path)
     : lock_(recorder->mutex_) {
   inside = true;
+  is_refused_ = !recorder->refuse_while_.empty() &&
+                access(recorder->refuse_while_.c_str(), F_OK) == 0;
   if (++recorder->operations_ != recorder->crash_at_) return;
   dprintf(STDERR_FILENO, "crash point %llu: %s %s\n",
           static_cast<unsigned long long>(recorder->crash_at_), name,
@@ -165,6 +179,7 @@ ssize_t WriteOrCrash(int descriptor, size_t size, const Call& call) {
   if (recorder == nullptr) return call(size);
   Recorder::Operation operation(recorder, "write",
                                 Recorder::PathOf(descriptor));
+  if (operation.is_refused()) return -1;
   if (operation.is_last()) {
     call(size / 2);
     recorder->Crash();
@@ -189,7 +204,7 @@ int OpenOrCrash(const char* name, const char* path, int flags, mode_t mode) {
   int descriptor;
   if ((flags & (O_CREAT | O_TRUNC)) != 0) {
     Recorder::Operation operation(recorder, name, path);
-    descriptor = next(path, flags, mode);
+    descriptor = operation.is_refused() ? -1 : next(path, flags, mode);
   } else {
     descriptor = next(path, flags, mode);
   }
@@ -202,7 +217,7 @@ int ResizeOrCrash(const char* name, int descriptor, off64_t size) {
   auto* const next = Next<int(int, off64_t)>(name);
   if (recorder == nullptr) return next(descriptor, size);
   Recorder::Operation operation(recorder, name, Recorder::PathOf(descriptor));
-  return next(descriptor, size);
+  return operation.is_refused() ? -1 : next(descriptor, size);
 }
 
 // The mode of a call of open; meaningless unless it creates.
@@ -270,6 +285,7 @@ int rename(const char* from, const char* to) noexcept {
   auto* const next = Next<int(const char*, const char*)>("rename");
   if (recorder == nullptr) return next(from, to);
   Recorder::Operation operation(recorder, "rename to", to);
+  if (operation.is_refused()) return -1;
   recorder->Released(to);
   return next(from, to);
 }
@@ -279,6 +295,7 @@ int unlink(const char* path) noexcept {
   auto* const next = Next<int(const char*)>("unlink");
   if (recorder == nullptr) return next(path);
   Recorder::Operation operation(recorder, "unlink", path);
+  if (operation.is_refused()) return -1;
   recorder->Released(path);
   return next(path);
 }
@@ -288,7 +305,7 @@ int mkdir(const char* path, mode_t mode) noexcept {
   auto* const next = Next<int(const char*, mode_t)>("mkdir");
   if (recorder == nullptr) return next(path, mode);
   Recorder::Operation operation(recorder, "mkdir", path);
-  return next(path, mode);
+  return operation.is_refused() ? -1 : next(path, mode);
 }
 
 }  // extern "C"

@@ -236,9 +236,19 @@ void Checker::Joined(const v1::JoinRequest& request,
 void Checker::Answered(const v1::ContributionHeader& header,
                        const v1::ContributeResponse& response,
                        const Coordinator& core, absl::Time now) {
-  if (response.verdict() != v1::ContributeResponse::ACCEPTED) return;
   const v1::IslandIdentity& identity = header.identity();
   const Round& round = core.round(header.fragment());
+  OpenRound& open = rounds_[header.fragment()];
+  if (response.verdict() == v1::ContributeResponse::LATE &&
+      round.base_version() == header.base_version()) {
+    // One contribution of an island counts, whichever process it came from.
+    const auto earlier = open.credited.lower_bound({identity.island_id(), 0});
+    if (earlier != open.credited.end() &&
+        earlier->first == identity.island_id()) {
+      open.credited.insert({identity.island_id(), identity.incarnation()});
+    }
+  }
+  if (response.verdict() != v1::ContributeResponse::ACCEPTED) return;
   const bool in_round = std::any_of(
       round.contributions().begin(), round.contributions().end(),
       [&](const auto& entry) {
@@ -251,7 +261,6 @@ void Checker::Answered(const v1::ContributionHeader& header,
          " was accepted, but is in no round");
     return;
   }
-  OpenRound& open = rounds_[header.fragment()];
   open.credited.insert({identity.island_id(), identity.incarnation()});
   const bool added = open.accepted.insert(header.object().digest()).second;
   if (added &&

@@ -114,7 +114,8 @@ class Checker {
     bool merging = false;
     // By digest.
     std::set<std::string> accepted;
-    // (island, incarnation) that were answered ACCEPTED.
+    // (island, incarnation) that were answered ACCEPTED, or that an earlier
+    // incarnation's contribution stands for.
     std::set<std::pair<std::string, uint64_t>> credited;
     absl::Time quorum_at = absl::InfiniteFuture();
     // When an outer step failed last.

@@ -3,6 +3,7 @@
 #include "worker/optimizer/sharded_adamw.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,7 @@ absl::StatusOr<std::unique_ptr<ShardedAdamW>> ShardedAdamW::Create(
     const v1::TrainingConfig& config, const ModelLayout& layout,
     Communicator* communicator, Ops* ops) {
   auto optimizer =
-      absl::WrapUnique(new ShardedAdamW(config, communicator, ops));
+      absl::WrapUnique(new ShardedAdamW(config, layout, communicator, ops));
   optimizer->shard_ = communicator->shard(layout.size, communicator->rank());
   ASSIGN_OR_RETURN(optimizer->adamw_,
                    AdamW::Create(config, layout, optimizer->shard_.begin,
@@ -24,8 +25,10 @@ absl::StatusOr<std::unique_ptr<ShardedAdamW>> ShardedAdamW::Create(
 }
 
 ShardedAdamW::ShardedAdamW(const v1::TrainingConfig& config,
+                           const ModelLayout& layout,
                            Communicator* communicator, Ops* ops)
     : gradient_clip_(config.gradient_clip()),
+      size_(layout.size),
       communicator_(communicator),
       ops_(ops) {}
 
@@ -79,6 +82,28 @@ absl::Status ShardedAdamW::Estimate(double learning_rate,
                                     const float* master, float* estimate) {
   return adamw_->Estimate(OptionsFor(learning_rate, reduced),
                           gradients.data() + shard_.begin, master, estimate);
+}
+
+absl::Status ShardedAdamW::Save(TrainerState& state) {
+  state.updates = static_cast<uint64_t>(adamw_->updates());
+  const std::pair<const float*, std::vector<float>*> moments[] = {
+      {adamw_->first_moment(), &state.first_moment},
+      {adamw_->second_moment(), &state.second_moment}};
+  for (const auto& [own, whole] : moments) {
+    whole->resize(static_cast<size_t>(size_));
+    ops_->CopyToHost(own, adamw_->size() * sizeof(float),
+                     whole->data() + shard_.begin);
+    RETURN_IF_ERROR(communicator_->AllGather(absl::MakeSpan(*whole)).Wait());
+  }
+  return absl::OkStatus();
+}
+
+void ShardedAdamW::Restore(const TrainerState& state) {
+  CHECK_EQ(state.first_moment.size(), static_cast<size_t>(size_));
+  CHECK_EQ(state.second_moment.size(), static_cast<size_t>(size_));
+  adamw_->Restore(static_cast<int64_t>(state.updates),
+                  state.first_moment.data() + shard_.begin,
+                  state.second_moment.data() + shard_.begin);
 }
 
 }  // namespace causeway

@@ -24,6 +24,7 @@
 #include "common/thread_pool.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/communicator.h"
+#include "worker/inner_trainer.h"
 #include "worker/model/ops.h"
 #include "worker/optimizer/adamw.h"
 
@@ -78,16 +79,23 @@ class ShardedAdamW {
                         absl::Span<const float> gradients, const float* master,
                         float* estimate);
 
+  // Both on every rank: the moments of all shards and the number of updates,
+  // and to continue from them. Errors as Communicator.
+  absl::Status Save(TrainerState& state);
+  void Restore(const TrainerState& state);
+
   // The shard's AdamW, to look at.
   const AdamW& adamw() const { return *adamw_; }
 
  private:
-  ShardedAdamW(const v1::TrainingConfig& config, Communicator* communicator,
-               Ops* ops);
+  ShardedAdamW(const v1::TrainingConfig& config, const ModelLayout& layout,
+               Communicator* communicator, Ops* ops);
   AdamW::StepOptions OptionsFor(double learning_rate,
                                 const ReducedGradient& reduced) const;
 
   const double gradient_clip_;
+  // Values of the whole vector.
+  const int64_t size_;
   Communicator* const communicator_;
   Ops* const ops_;
   Slice shard_;

@@ -30,6 +30,8 @@ struct UpdateDownload {
   bool includes_island = false;
   // Of the island's contribution in the merge.
   double island_share = 0;
+  // Another contribution of this island than the named one is part of it.
+  bool includes_other = false;
   IncomingBytes encoded;
 };
 

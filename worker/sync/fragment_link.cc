@@ -21,6 +21,9 @@ FragmentLink::FragmentLink(Options options, v1::FragmentHead head,
     : options_(options),
       client_(client),
       session_(session),
+      restored_version_(options.restored
+                            ? std::make_optional<uint64_t>(head.version())
+                            : std::nullopt),
       anchor_(std::move(anchor)),
       version_(head.version()),
       feedback_(options.error_feedback > 0
@@ -264,6 +267,8 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
                         .head = update_download_.head,
                         .includes_island = update_download_.includes_island,
                         .island_share = update_download_.island_share,
+                        .includes_forgotten = restored_version_ == version_ &&
+                                              update_download_.includes_other,
                         .change = std::move(decoded.change),
                         .new_anchor = std::move(decoded.new_anchor)};
 }
@@ -275,6 +280,8 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
   ASSIGN_OR_RETURN(FragmentUpdate update, DownloadParameters(view));
   update.includes_island = update_download_.includes_island;
   update.island_share = update_download_.island_share;
+  update.includes_forgotten =
+      restored_version_ == version_ && update_download_.includes_other;
   return update;
 }
 

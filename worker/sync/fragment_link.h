@@ -67,6 +67,9 @@ struct FragmentUpdate {
   bool includes_island = false;
   // Of that contribution in the merge; 0 if there is none.
   double island_share = 0;
+  // The island went back to a checkpoint at from_version, and a contribution
+  // that it has forgotten, or may have forgotten, is part of the update.
+  bool includes_forgotten = false;
   // new anchor - old anchor, as decoded.
   std::vector<float> change;
   // Swapped into the anchor by Take.
@@ -84,6 +87,9 @@ class FragmentLink {
     // Of the uplink (quantization/error_feedback.h); 0 is none.
     float error_feedback = 0;
     CodecSpec downlink;
+    // Whether the island begins with a checkpoint, and may have contributed
+    // more against its anchor than it remembers.
+    bool restored = false;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
     // Gets the memory of snapshots back; outlives the link. May be null.
@@ -156,6 +162,9 @@ class FragmentLink {
   const Options options_;
   CoordinatorClient* const client_;
   IslandSession* const session_;
+
+  // Of the first anchor, if it may have been contributed against before.
+  const std::optional<uint64_t> restored_version_;
 
   // Written by Take only, while the thread is at rest.
   std::vector<float> anchor_;

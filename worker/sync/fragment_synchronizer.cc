@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
@@ -28,6 +29,12 @@ FragmentSynchronizer::FragmentSynchronizer(
       added.eager.emplace(options_.outer_optimizer, config.mixing(),
                           anchor.size());
     }
+    if (!options_.restored.empty()) {
+      const v1::IslandCheckpoint::Fragment& restored =
+          options_.restored[fragment];
+      added.window = {restored.tokens(), restored.inner_steps()};
+      added.forgotten = {restored.sent_tokens(), restored.sent_inner_steps()};
+    }
     added.link = std::make_unique<FragmentLink>(
         FragmentLink::Options{
             .fragment = fragment,
@@ -36,6 +43,7 @@ FragmentSynchronizer::FragmentSynchronizer(
                 UplinkOptions(config, options_.rounding_seed + fragment),
             .error_feedback = static_cast<float>(config.error_feedback()),
             .downlink = DownlinkSpec(config),
+            .restored = !options_.restored.empty(),
             .seed = options_.seed,
             .snapshots = &snapshots_},
         heads[fragment], std::move(anchor), client, session);
@@ -249,7 +257,7 @@ void FragmentSynchronizer::MixOrRebase(uint32_t id,
   for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
     const absl::Span<float> local =
         parameters.subspan(segment.model_offset, segment.size);
-    if (update.includes_island) {
+    if (update.includes_island || update.includes_forgotten) {
       Mix(anchor.subspan(segment.fragment_offset, segment.size), mixing, local);
     } else {
       Rebase(absl::MakeConstSpan(update.change)
@@ -269,10 +277,33 @@ void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
   if (update.includes_island) {
     fragment.window.tokens -= fragment.sent.tokens;
     fragment.window.inner_steps -= fragment.sent.inner_steps;
-  } else {
-    rebased_ = true;
+  } else if (update.includes_forgotten && fragment.forgotten.tokens > 0) {
+    fragment.window.tokens -= fragment.forgotten.tokens;
+    fragment.window.inner_steps -= fragment.forgotten.inner_steps;
+  } else if (update.includes_forgotten) {
+    // It was sent after the checkpoint: all since the anchor is part of it, and
+    // what was trained since the restart is the same training again.
+    fragment.window = {};
   }
+  if (!update.includes_island) rebased_ = true;
   fragment.sent = {};
+  fragment.forgotten = {};
+}
+
+void FragmentSynchronizer::Save(v1::IslandCheckpoint& position,
+                                absl::Span<float> anchors) const {
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    v1::IslandCheckpoint::Fragment& saved = *position.add_fragments();
+    saved.mutable_anchor()->set_fragment(id);
+    saved.mutable_anchor()->set_version(fragment.link->version());
+    saved.mutable_anchor()->set_digest(Digest128(fragment.link->anchor()));
+    saved.set_tokens(fragment.window.tokens);
+    saved.set_inner_steps(fragment.window.inner_steps);
+    saved.set_sent_tokens(fragment.sent.tokens);
+    saved.set_sent_inner_steps(fragment.sent.inner_steps);
+    options_.map.Scatter(id, fragment.link->anchor(), anchors);
+  }
 }
 
 absl::Duration FragmentSynchronizer::waited() const {

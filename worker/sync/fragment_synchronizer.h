@@ -37,6 +37,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
+#include "proto/island.pb.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_link.h"
 #include "worker/sync/island_session.h"
@@ -57,12 +58,14 @@ class FragmentSynchronizer {
     uint64_t seed = 0;
     // Of stochastic rounding.
     uint64_t rounding_seed = 0;
+    // By fragment, where the island begins with a checkpoint; else empty.
+    std::vector<v1::IslandCheckpoint::Fragment> restored;
     // For measuring waits.
     Clock now;
   };
 
-  // `parameters` are the whole model's, at `heads`. client and session outlive
-  // the synchronizer.
+  // `parameters` are the whole model's anchors, at `heads`. client and session
+  // outlive the synchronizer.
   FragmentSynchronizer(Options options,
                        absl::Span<const v1::FragmentHead> heads,
                        absl::Span<const float> parameters,
@@ -93,6 +96,10 @@ class FragmentSynchronizer {
   //   else               as AfterStep.
   absl::Status HandIn(absl::Span<float> parameters, absl::Time deadline);
 
+  // For a checkpoint, between steps: adds every fragment to `position` and puts
+  // its anchor into `anchors`, which has the whole model's size.
+  void Save(v1::IslandCheckpoint& position, absl::Span<float> anchors) const;
+
   // Whether parameters were changed since the last call.
   bool TakeChanged() { return std::exchange(changed_, false); }
 
@@ -122,6 +129,9 @@ class FragmentSynchronizer {
     Window window;
     // The part of `window` that is in the contribution in flight.
     Window sent;
+    // The same of a contribution that was in flight when the checkpoint was
+    // made with which the island began.
+    Window forgotten;
     // When its update is to be applied.
     uint64_t apply_step = 0;
     // That step has come, and the update had not.

@@ -166,6 +166,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
           download.head = response.head();
           download.includes_island = response.includes_island();
           download.island_share = response.island_share();
+          download.includes_other = response.includes_other();
           if (!response.has_object()) {
             return absl::NotFoundError(absl::StrCat(
                 "the coordinator no longer keeps the update to version ",

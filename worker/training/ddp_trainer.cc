@@ -43,6 +43,13 @@ class DdpTrainer : public RankTrainer {
     return MakeInnerStepResult(reduced, rate, *options_.gradients);
   }
 
+  absl::Status Save(TrainerState& state) override {
+    return optimizer_->Save(state);
+  }
+  void Restore(const TrainerState& state) override {
+    optimizer_->Restore(state);
+  }
+
  private:
   // This rank's part of the batch.
   absl::StatusOr<MicroBatches> Accumulate(uint64_t run_step) {

@@ -73,6 +73,18 @@ class IslandTrainer : public InnerTrainer {
     return result;
   }
 
+  absl::Status Save(TrainerState& state) override {
+    absl::MutexLock lock(&mu_);
+    if (failure_.ok()) failure_ = rank_->Save(state);
+    return failure_;
+  }
+
+  absl::Status Restore(const TrainerState& state) override {
+    absl::MutexLock lock(&mu_);
+    if (failure_.ok()) failure_ = rank_->Restore(state);
+    return failure_;
+  }
+
  private:
   // While the outer loop keeps this rank from training.
   void ShowLife(absl::Duration period) {

@@ -81,6 +81,23 @@ class OverlappedTrainer : public RankTrainer {
     return result;
   }
 
+  absl::Status Save(TrainerState& state) override {
+    RETURN_IF_ERROR(optimizer_->Save(state));
+    // What is accumulated is made again. Ranks may have come unequally far; the
+    // first one's word counts.
+    state.next_micro_batch = static_cast<uint64_t>(
+        next_micro_batch_ - options_.communicator->rank() -
+        own_.count * size());
+    return absl::OkStatus();
+  }
+
+  void Restore(const TrainerState& state) override {
+    optimizer_->Restore(state);
+    started_ = true;
+    next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
+                        options_.communicator->rank();
+  }
+
  private:
   int size() const { return options_.communicator->size(); }
   const Slice& shard() const { return optimizer_->shard(); }

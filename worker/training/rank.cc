@@ -29,6 +29,10 @@ struct Rank::Order {
     kStep,
     // Compare what is seen of the communication.
     kDiagnose,
+    // Every rank saves.
+    kSave,
+    // The state follows.
+    kRestore,
     // Go on waiting.
     kWait,
     kEnd,
@@ -117,6 +121,18 @@ absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
   return result;
 }
 
+absl::Status Rank::Save(TrainerState& state) {
+  Order order = {.what = Order::What::kSave};
+  RETURN_IF_ERROR(Exchange(order));
+  return trainer_->Save(state);
+}
+
+absl::Status Rank::Restore(TrainerState state) {
+  Order order = {.what = Order::What::kRestore};
+  RETURN_IF_ERROR(Exchange(order));
+  return ExchangeState(state);
+}
+
 absl::Status Rank::ShowLife() {
   Order order = {.what = Order::What::kWait};
   return Exchange(order);
@@ -141,6 +157,17 @@ absl::Status Rank::Follow() {
       case Order::What::kDiagnose:
         RETURN_IF_ERROR(Diagnose());
         break;
+      case Order::What::kSave: {
+        // Rank 0 keeps it for all.
+        TrainerState state;
+        RETURN_IF_ERROR(trainer_->Save(state));
+        break;
+      }
+      case Order::What::kRestore: {
+        TrainerState state;
+        RETURN_IF_ERROR(ExchangeState(state));
+        break;
+      }
       case Order::What::kWait:
         break;
       case Order::What::kEnd:
@@ -169,6 +196,29 @@ absl::Status Rank::ExchangeParameters() {
   }
   trainer_->ParametersChanged();
   return ops_->Synchronize();
+}
+
+absl::Status Rank::ExchangeState(TrainerState& state) {
+  uint64_t numbers[] = {state.updates, state.next_micro_batch};
+  RETURN_IF_ERROR(
+      communicator_
+          ->Broadcast(0, absl::MakeSpan(reinterpret_cast<char*>(numbers),
+                                        sizeof(numbers)))
+          .Wait());
+  state.updates = numbers[0];
+  state.next_micro_batch = numbers[1];
+  for (std::vector<float>* moment :
+       {&state.first_moment, &state.second_moment}) {
+    moment->resize(static_cast<size_t>(layout_.size));
+    RETURN_IF_ERROR(
+        communicator_
+            ->Broadcast(0,
+                        absl::MakeSpan(reinterpret_cast<char*>(moment->data()),
+                                       moment->size() * sizeof(float)))
+            .Wait());
+  }
+  trainer_->Restore(state);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<InnerStepResult> Rank::StepOrAbort(uint64_t run_step) {

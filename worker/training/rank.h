@@ -72,6 +72,9 @@ class Rank {
   // Shows the others that it lives, so that they go on waiting: to be called
   // more often than the communicator's time limit.
   absl::Status ShowLife();
+  // The state of the trainers of all ranks, and to go on from one.
+  absl::Status Save(TrainerState& state);
+  absl::Status Restore(TrainerState state);
   // Lets the others go.
   absl::Status End();
 
@@ -86,6 +89,7 @@ class Rank {
   // From rank 0 to all.
   absl::Status Exchange(Order& order);
   absl::Status ExchangeParameters();
+  absl::Status ExchangeState(TrainerState& state);
   absl::StatusOr<InnerStepResult> StepOrAbort(uint64_t run_step);
   // With all ranks: what the times of their communication say.
   absl::Status Diagnose();

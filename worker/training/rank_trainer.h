@@ -43,6 +43,11 @@ class RankTrainer {
   //   else          as Communicator and GradientSource; the trainer is of no
   //                 use afterwards.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
+
+  // Both on every rank: the state of all ranks, between steps, and to go on
+  // from one, the same on all, before the first step. See InnerTrainer.
+  virtual absl::Status Save(TrainerState& state) = 0;
+  virtual void Restore(const TrainerState& state) = 0;
 };
 
 // Whether a rank should compute another micro-batch before it takes part in the

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// causeway-chaos: runs islands and a coordinator under a seeded schedule of
+// faults, and the same without faults, and checks that nothing was lost or
+// counted twice.
+//
+// Exit codes: 0 all invariants hold; 1 they do not, or failure; 2 usage; 77
+// this system does not permit network namespaces.
+//
+// The report, in JSON:
+//   goodput             merged tokens per second, relative to the run without
+//                       faults
+//   participation       contributions by rounds and islands, dead ones included
+//   lost                steps of living islands that were not merged, and
+//                       commits that were announced and are gone
+//   double_counted      steps that were merged more than once
+//   died                steps that died with their process before they were
+//                       merged
+//   faults              how many, and by kind in faults_by_kind
+//   restart_seconds     from the kill of the coordinator to the next commit:
+//                       mean; all in restart_seconds_each
+//   kill_seconds        the same from the kill of an island
+//   guest_seconds       from the start of one more island to the first commit
+//                       it is part of: mean
+//   guest_pause_steps   by how many inner steps that made another island wait:
+//                       the most
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "nlohmann/json.hpp"
+#include "tests/chaos/schedule.h"
+#include "tests/chaos/trial.h"
+#include "tests/wan/network_namespace.h"
+
+ABSL_FLAG(double, minutes, 10, "How long faults go on.");
+ABSL_FLAG(double, baseline_minutes, 0,
+          "How long the run without faults goes on; 0 takes a fifth of "
+          "--minutes, at most 2.");
+ABSL_FLAG(double, fault_seconds, 15, "One fault in so many seconds.");
+ABSL_FLAG(int, islands, 4, "Islands, beside one that comes and goes.");
+ABSL_FLAG(double, step_seconds, 0.1, "Simulated time of an inner step.");
+ABSL_FLAG(uint64_t, seed, 1, "Decides the faults.");
+ABSL_FLAG(std::string, json, "", "Where to write the report.");
+ABSL_FLAG(std::string, programs, "",
+          "The directory that has server/causeway-coordinator and "
+          "worker/causeway-worker.");
+ABSL_FLAG(std::string, data, "/usr/share/common-licenses/GPL-3",
+          "Text to train on.");
+ABSL_FLAG(std::string, directory, "",
+          "Keep states and logs in this directory, which must not exist. "
+          "Without it they are removed.");
+
+namespace causeway {
+namespace {
+
+constexpr char kProgram[] = "causeway-chaos";
+constexpr int kSkipped = 77;
+
+absl::StatusOr<std::string> MakeDirectory() {
+  const std::string wanted = absl::GetFlag(FLAGS_directory);
+  if (!wanted.empty()) {
+    RETURN_IF_ERROR(CreateDirectory(wanted));
+    return wanted;
+  }
+  std::string path =
+      (std::filesystem::temp_directory_path() / "causeway-chaos-XXXXXX")
+          .string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return ErrnoStatus(errno, "make directory", path);
+  }
+  return path;
+}
+
+std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
+  std::vector<double> seconds;
+  for (const absl::Duration duration : durations) {
+    seconds.push_back(absl::ToDoubleSeconds(duration));
+  }
+  return seconds;
+}
+
+// Null if there are none.
+nlohmann::json Mean(const std::vector<double>& values) {
+  if (values.empty()) return nullptr;
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
+}
+
+nlohmann::json Report(const std::vector<Fault>& faults,
+                      const ChaosResult& undisturbed,
+                      const ChaosResult& disturbed) {
+  std::map<std::string, int> by_kind;
+  for (const Fault& fault : faults) {
+    ++by_kind[std::string(FaultKindName(fault.kind))];
+  }
+  const Accounts& accounts = disturbed.accounts;
+  const std::vector<double> pauses = disturbed.guest_pauses;
+  return {
+      {"goodput", disturbed.merged_tokens_per_second /
+                      undisturbed.merged_tokens_per_second},
+      {"tokens_per_second", disturbed.merged_tokens_per_second},
+      {"tokens_per_second_without_faults",
+       undisturbed.merged_tokens_per_second},
+      {"participation", disturbed.participation},
+      {"participation_without_faults", undisturbed.participation},
+      {"lost", accounts.lost_steps + accounts.lost_commits},
+      {"double_counted", accounts.double_counted_steps},
+      {"died", accounts.died_steps},
+      {"rounds", disturbed.rounds},
+      {"faults", faults.size()},
+      {"faults_by_kind", by_kind},
+      {"fault_seconds", absl::GetFlag(FLAGS_fault_seconds)},
+      {"minutes", absl::GetFlag(FLAGS_minutes)},
+      {"islands", absl::GetFlag(FLAGS_islands)},
+      {"seed", absl::GetFlag(FLAGS_seed)},
+      {"restart_seconds", Mean(Seconds(disturbed.restarts))},
+      {"restart_seconds_each", Seconds(disturbed.restarts)},
+      {"kill_seconds", Mean(Seconds(disturbed.commits_after_kill))},
+      {"guest_seconds", Mean(Seconds(disturbed.guests_merged))},
+      {"guest_pause_steps",
+       pauses.empty()
+           ? nlohmann::json(nullptr)
+           : nlohmann::json(*std::max_element(pauses.begin(), pauses.end()))},
+      {"findings", accounts.findings},
+  };
+}
+
+absl::StatusOr<ChaosResult> RunOne(const std::string& directory,
+                                   absl::Duration duration,
+                                   std::vector<Fault> faults) {
+  RETURN_IF_ERROR(CreateDirectory(directory));
+  return RunChaos(
+      {.programs = absl::GetFlag(FLAGS_programs),
+       .data = absl::GetFlag(FLAGS_data),
+       .directory = directory,
+       .islands = absl::GetFlag(FLAGS_islands),
+       .step_time = absl::Seconds(absl::GetFlag(FLAGS_step_seconds)),
+       .duration = duration,
+       .faults = std::move(faults),
+       .seed = absl::GetFlag(FLAGS_seed),
+       .now = SteadyWallClock()});
+}
+
+absl::Status Run() {
+  const absl::Duration duration = absl::Minutes(absl::GetFlag(FLAGS_minutes));
+  absl::Duration baseline =
+      absl::Minutes(absl::GetFlag(FLAGS_baseline_minutes));
+  if (baseline == absl::ZeroDuration()) {
+    baseline = std::min(duration / 5, absl::Minutes(2));
+  }
+  const std::vector<Fault> faults = MakeSchedule(
+      {.duration = duration,
+       .interval = absl::Seconds(absl::GetFlag(FLAGS_fault_seconds)),
+       .islands = absl::GetFlag(FLAGS_islands),
+       .seed = absl::GetFlag(FLAGS_seed)});
+  // This process goes where the coordinators will be, before it has other
+  // threads, so that none of them is left outside.
+  ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
+                   NetworkNamespace::Create());
+  ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());
+  ASSIGN_OR_RETURN(const std::string directory, MakeDirectory());
+  ASSIGN_OR_RETURN(const ChaosResult undisturbed,
+                   RunOne(absl::StrCat(directory, "/without"), baseline, {}));
+  ASSIGN_OR_RETURN(const ChaosResult disturbed,
+                   RunOne(absl::StrCat(directory, "/with"), duration, faults));
+  const nlohmann::json report = Report(faults, undisturbed, disturbed);
+  const std::string text = absl::StrCat(report.dump(2), "\n");
+  std::cout << text;
+  if (!absl::GetFlag(FLAGS_json).empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(absl::GetFlag(FLAGS_json),
+                                        {absl::string_view(text)}));
+  }
+  if (!disturbed.accounts.findings.empty()) {
+    return absl::InternalError(absl::StrCat(
+        "an invariant is broken: ", disturbed.accounts.findings.front(),
+        "; states and logs are in ", directory));
+  }
+  if (absl::GetFlag(FLAGS_directory).empty()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> rest = causeway::StartDaemon(
+      argc, argv,
+      "Runs a coordinator and islands under a schedule of faults.\n\n"
+      "  causeway-chaos --programs DIR [--minutes N] [--json FILE]",
+      "tests/chaos/main.cc");
+  if (!rest.empty()) {
+    return causeway::UsageError(
+        causeway::kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
+  }
+  const int islands = absl::GetFlag(FLAGS_islands);
+  if (absl::GetFlag(FLAGS_programs).empty() || islands < 1 || islands > 6 ||
+      !(absl::GetFlag(FLAGS_minutes) > 0) ||
+      !(absl::GetFlag(FLAGS_fault_seconds) >= 1) ||
+      !(absl::GetFlag(FLAGS_step_seconds) > 0)) {
+    return causeway::UsageError(
+        causeway::kProgram,
+        "--programs is needed; --islands is 1 to 6, --fault_seconds at least "
+        "1, --minutes and --step_seconds above 0");
+  }
+  const absl::Status permitted = causeway::CheckPermitted();
+  if (absl::IsPermissionDenied(permitted)) {
+    std::cerr << causeway::kProgram << ": skipped: " << permitted.message()
+              << " (this needs root, outside of most containers)\n";
+    return causeway::kSkipped;
+  }
+  return causeway::ExitCode(causeway::kProgram,
+                            permitted.ok() ? causeway::Run() : permitted);
+}

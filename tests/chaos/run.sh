@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the chaos kit and the programs it runs, and runs it: a coordinator and
+# islands as processes on emulated links, under a schedule of faults.
+# tests/chaos/main.cc says what the report has.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tests/chaos/run.sh [--minutes N] [--json FILE] [--fault_seconds N]
+                          [--islands N] [--seed N] [--step_seconds N]
+                          [--baseline_minutes N] [--directory DIR]
+
+Needs root, outside of most containers. Exits with 0 if all invariants hold,
+with 77 where network namespaces are not permitted. The run without faults comes
+first and takes a fifth of --minutes, at most 2, unless --baseline_minutes says
+otherwise.
+
+  --minutes N         how long faults go on (10)
+  --json FILE         write the report there
+  --fault_seconds N   one fault in so many seconds (15)
+  --islands N         1 to 6, beside one that comes and goes (4)
+  --seed N            decides the faults (1)
+  --step_seconds N    simulated time of an inner step (0.1)
+  --directory DIR     keep states and logs in DIR, which must not exist
+USAGE
+}
+
+options=()
+while (($#)); do
+  case "$1" in
+    --minutes | --json | --fault_seconds | --islands | --seed | \
+      --step_seconds | --baseline_minutes | --directory)
+      if (($# < 2)); then
+        echo "run.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      options+=("$1" "$2")
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      echo "run.sh: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+# In the source tree, where Bazel wants to be called.
+bazel() {
+  (cd "${ROOT}" && "${BAZEL[@]}" "$@")
+}
+
+server_was_up=false
+if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
+mapfile -t display < <(bazel_display_options)
+bazel build "${display[@]}" //tests/chaos:causeway-chaos \
+  //server:causeway-coordinator //worker:causeway-worker
+bin="$(bazel info bazel-bin 2>/dev/null)"
+if [[ "${server_was_up}" == false ]]; then
+  bazel shutdown >/dev/null 2>&1 || true
+fi
+exec "${bin}/tests/chaos/causeway-chaos" --programs "${bin}" "${options[@]}"

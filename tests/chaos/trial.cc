@@ -1,0 +1,547 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/chaos/trial.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
+#include "common/file.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "common/termination.h"
+#include "glog/logging.h"
+#include "server/state_directory.h"
+#include "tests/end_to_end/process.h"
+#include "tests/wan/network.h"
+#include "tests/wan/network_namespace.h"
+#include "tests/wan/progress_log.h"
+
+namespace causeway {
+namespace {
+
+// How often the processes are looked at.
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
+// What must come sooner or later comes within this.
+constexpr absl::Duration kPatience = absl::Seconds(120);
+// How long a service manager waits before it starts a program again.
+constexpr absl::Duration kRestartDelay = absl::Milliseconds(500);
+
+// Alone in its network namespace.
+constexpr char kPort[] = "7070";
+constexpr char kGuestName[] = "guest";
+
+// Rounds close without an island that is away, and a window is short, so that
+// little is lost with a process; the overlap covers a restarted coordinator.
+// $0 and $1 are the least and the most islands, $2 is the grace window: more
+// than an island that came back may lag behind, less than others can go on.
+constexpr char kConfig[] = R"(
+  name: "chaos"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  data { shards: 8 }
+  training {
+    total_steps: 1000000
+    batch_size: 4
+    learning_rate: 2e-3
+    schedule: CONSTANT
+  }
+  outer_optimizer { momentum: 0.5 }
+  synchronization {
+    inner_steps_per_round: 40
+    fragments: 2
+    overlap_steps: 10
+    max_overlap_steps: 29
+  }
+  membership {
+    min_islands: $0
+    max_islands: $1
+    quorum: 1
+    grace_seconds: $2
+    lease_seconds: 1.5
+    heartbeat_seconds: 0.25
+  }
+  storage { update_history: 64 record_contributions: true }
+)";
+
+// The time of a line in a log, which is the local one.
+absl::Time InLocalZone(absl::Time logged) {
+  const absl::CivilSecond civil =
+      absl::ToCivilSecond(logged, absl::UTCTimeZone());
+  return logged + (absl::FromCivil(civil, absl::LocalTimeZone()) -
+                   absl::FromCivil(civil, absl::UTCTimeZone()));
+}
+
+// A program that is started again when it dies.
+struct Service {
+  std::string name;
+  std::vector<std::string> arguments;
+  // Where it runs; null is where this process is.
+  const NetworkNamespace* inside = nullptr;
+  bool wanted = false;
+  std::unique_ptr<Process> process;
+  // One file for each life, oldest first.
+  std::vector<std::string> logs;
+  // Not before this.
+  absl::Time start_at = absl::InfinitePast();
+};
+
+// What a coordinator's line about a commit tells.
+struct Commit {
+  std::string line;
+  absl::Time seen;
+};
+
+class Trial {
+ public:
+  explicit Trial(const ChaosOptions& options) : options_(options) {}
+
+  absl::StatusOr<ChaosResult> Run() {
+    RETURN_IF_ERROR(Prepare());
+    ASSIGN_OR_RETURN(
+        Network network,
+        Network::Create(scenario_, wan_, options_.seed, options_.now));
+    AddServices(network);
+    RETURN_IF_ERROR(AwaitCommits(1));
+    begin_ = options_.now();
+    RETURN_IF_ERROR(Follow(network));
+    end_ = options_.now();
+    RETURN_IF_ERROR(Settle());
+    RETURN_IF_ERROR(End());
+    return Result();
+  }
+
+ private:
+  // A fault that is under way, with what ends it.
+  struct Ongoing {
+    Fault fault;
+    absl::Time until;
+  };
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(options_.directory, "/", name);
+  }
+
+  absl::Status Prepare() {
+    const std::string text =
+        absl::Substitute(kConfig, options_.islands, options_.islands + 2,
+                         35 * absl::ToDoubleSeconds(options_.step_time));
+    ASSIGN_OR_RETURN(run_, ParseRunConfig(text, "chaos.textproto"));
+    RETURN_IF_ERROR(WriteFileAtomically(Path("run.textproto"), {text}));
+    for (int i = 0; i < options_.islands; ++i) {
+      scenario_.add_islands()->set_name(absl::StrCat("island-", i));
+    }
+    scenario_.add_islands()->set_name(kGuestName);
+    wan::DirectionShape& both = *wan_.mutable_link()->mutable_both();
+    both.set_rate_mbit_s(100);
+    both.set_delay_ms(5);
+    return absl::OkStatus();
+  }
+
+  void AddServices(const Network& network) {
+    services_.push_back(
+        {.name = "coordinator",
+         .arguments = {absl::StrCat(options_.programs,
+                                    "/server/causeway-coordinator"),
+                       "--config", Path("run.textproto"), "--state_dir",
+                       Path("state"), "--listen",
+                       absl::StrCat("0.0.0.0:", kPort), "--merge_threads", "1"},
+         .wanted = true});
+    for (const Network::Island& island : network.islands()) {
+      services_.push_back(
+          {.name = island.name,
+           .arguments =
+               {absl::StrCat(options_.programs, "/worker/causeway-worker"),
+                "--coordinator",
+                absl::StrCat(island.coordinator_address, ":", kPort),
+                "--island", island.name, "--data", options_.data, "--threads",
+                "1", "--log_seconds", "0", "--simulated_step_seconds",
+                absl::StrCat(absl::ToDoubleSeconds(options_.step_time))},
+           .inside = &island.inside,
+           .wanted = island.name != kGuestName});
+    }
+  }
+
+  Service& coordinator() { return services_.front(); }
+  Service& guest() { return services_.back(); }
+  Service& Island(int index) { return services_[1 + index]; }
+
+  absl::Status Start(Service& service) {
+    service.logs.push_back(
+        Path(absl::StrCat(service.name, "-", service.logs.size(), ".log")));
+    // Killed with this process, even if that is killed itself.
+    std::vector<std::string> arguments = {"/usr/bin/setpriv", "--pdeathsig",
+                                          "KILL", "--"};
+    arguments.insert(arguments.end(), service.arguments.begin(),
+                     service.arguments.end());
+    std::optional<NetworkNamespace::Scope> scope;
+    if (service.inside != nullptr) {
+      absl::StatusOr<NetworkNamespace::Scope> entered = service.inside->Enter();
+      RETURN_IF_ERROR(entered.status());
+      scope.emplace(*std::move(entered));
+    }
+    service.process =
+        std::make_unique<Process>(std::move(arguments), service.logs.back());
+    return absl::OkStatus();
+  }
+
+  // Starts what is wanted and not running, and reads what was committed.
+  absl::Status Supervise() {
+    if (AwaitTerminationSignal(kPoll) != 0) {
+      return absl::CancelledError("ended by a signal");
+    }
+    const absl::Time now = options_.now();
+    for (Service& service : services_) {
+      if (service.process != nullptr && !service.process->running()) {
+        service.process.reset();
+        service.start_at = now + kRestartDelay;
+      }
+      if (service.wanted && service.process == nullptr &&
+          now >= service.start_at) {
+        RETURN_IF_ERROR(Start(service));
+      }
+    }
+    ReadCommits();
+    return absl::OkStatus();
+  }
+
+  void ReadCommits() {
+    const std::string log = CoordinatorLog();
+    const absl::Time now = options_.now();
+    size_t number = 0;
+    for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+      if (!absl::StrContains(line, ": merged ")) continue;
+      if (++number > commits_.size()) {
+        commits_.push_back({std::string(line), now});
+      }
+    }
+  }
+
+  std::string CoordinatorLog() const {
+    std::string text;
+    for (const std::string& log : services_.front().logs) {
+      absl::StrAppend(&text, FileText(log));
+    }
+    return text;
+  }
+
+  // Until there are `more` commits.
+  absl::Status AwaitCommits(size_t more) {
+    const size_t wanted = commits_.size() + more;
+    const absl::Time deadline = options_.now() + kPatience;
+    while (commits_.size() < wanted) {
+      if (options_.now() > deadline) {
+        return absl::DeadlineExceededError(absl::Substitute(
+            "no commit came for $0; logs are in $1",
+            absl::FormatDuration(kPatience), options_.directory));
+      }
+      RETURN_IF_ERROR(Supervise());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Follow(Network& network) {
+    size_t next = 0;
+    while (options_.now() - begin_ < options_.duration || !ongoing_.empty()) {
+      RETURN_IF_ERROR(Supervise());
+      for (auto it = ongoing_.begin(); it != ongoing_.end();) {
+        if (options_.now() < it->until) {
+          ++it;
+          continue;
+        }
+        Heal(it->fault, network);
+        it = ongoing_.erase(it);
+      }
+      if (next < options_.faults.size() &&
+          options_.now() - begin_ >= options_.faults[next].at) {
+        RETURN_IF_ERROR(Strike(options_.faults[next], network));
+        ++next;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Strike(const Fault& fault, Network& network) {
+    LOG(INFO) << FaultKindName(fault.kind) << ", island " << fault.island
+              << ", for " << absl::FormatDuration(fault.lasts);
+    const absl::Time now = options_.now();
+    switch (fault.kind) {
+      case FaultKind::kKillIsland:
+        Signal(Island(fault.island), SIGKILL);
+        kills_.push_back(now);
+        return absl::OkStatus();
+      case FaultKind::kKillCoordinator:
+        Signal(coordinator(), SIGKILL);
+        coordinator_kills_.push_back(now);
+        return absl::OkStatus();
+      case FaultKind::kResetConnections:
+        return ResetConnections(network.islands()[fault.island]);
+      case FaultKind::kStopIsland:
+        Signal(Island(fault.island), SIGSTOP);
+        break;
+      case FaultKind::kPartition:
+      case FaultKind::kLoss:
+        SetLink(network.islands()[fault.island], fault.kind);
+        break;
+      case FaultKind::kGuest:
+        guest().wanted = true;
+        guest_starts_.push_back(now);
+        break;
+    }
+    ongoing_.push_back({fault, now + fault.lasts});
+    return absl::OkStatus();
+  }
+
+  void Heal(const Fault& fault, Network& network) {
+    if (fault.kind == FaultKind::kStopIsland) {
+      Signal(Island(fault.island), SIGCONT);
+    } else if (fault.kind == FaultKind::kGuest) {
+      guest().wanted = false;
+      Signal(guest(), SIGTERM);
+    } else {
+      const Network::Island& island = network.islands()[fault.island];
+      island.link->Configure(island.settings);
+    }
+  }
+
+  static void Signal(Service& service, int signal) {
+    if (service.process != nullptr) service.process->Signal(signal);
+  }
+
+  static void SetLink(const Network::Island& island, FaultKind kind) {
+    LinkSettings settings = island.settings;
+    for (ShaperSettings* direction : {&settings.up, &settings.down}) {
+      if (kind == FaultKind::kPartition) {
+        direction->partitioned = true;
+      } else {
+        direction->loss = 0.05;
+      }
+    }
+    island.link->Configure(settings);
+  }
+
+  // At the coordinator's end, which tells the island's by RST.
+  absl::Status ResetConnections(const Network::Island& island) {
+    Process reset({"/usr/bin/ss", "--kill", "--tcp", "--no-header", "src",
+                   island.coordinator_address},
+                  Path("resets.log"));
+    if (reset.Wait() == 0) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("cannot reset connections: ", reset.Output()));
+  }
+
+  // The faults are over: every island takes part again.
+  absl::Status Settle() {
+    RETURN_IF_ERROR(AwaitCommits(
+        3 * static_cast<size_t>(run_.synchronization().fragments())));
+    const absl::Time deadline = options_.now() + kPatience;
+    while (true) {
+      RETURN_IF_ERROR(AwaitCommits(1));
+      bool all = true;
+      for (int i = 0; i < options_.islands; ++i) {
+        all = all && absl::StrContains(commits_.back().line, Island(i).name);
+      }
+      if (all) return absl::OkStatus();
+      if (options_.now() > deadline) {
+        return absl::DeadlineExceededError(absl::StrCat(
+            "not every island takes part again: ", commits_.back().line));
+      }
+    }
+  }
+
+  // Islands leave in order, and the coordinator ends after them.
+  absl::Status End() {
+    for (size_t i = services_.size(); i-- > 0;) {
+      Service& service = services_[i];
+      service.wanted = false;
+      if (service.process == nullptr) continue;
+      service.process->Signal(SIGTERM);
+      const int code = service.process->Wait(kPatience);
+      if (code != 0) {
+        return absl::InternalError(
+            absl::Substitute("$0 ended with code $1; its log is $2",
+                             service.name, code, service.logs.back()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ChaosResult> Result() {
+    ChaosResult result;
+    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                     StateDirectory::OpenReadOnly(Path("state")));
+    ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
+    ASSIGN_OR_RETURN(const std::vector<MergedRound> rounds,
+                     ReadRounds(*state, run));
+    ASSIGN_OR_RETURN(const SyncSchedule schedule,
+                     SyncSchedule::Create(run.config, run.plan));
+    result.accounts =
+        CheckAccounts(schedule, rounds, Lives(), CoordinatorLog());
+    result.rounds = rounds.size();
+    result.merged_tokens_per_second =
+        MergedTokens(run, rounds) / absl::ToDoubleSeconds(end_ - begin_);
+    result.participation = Participation(rounds);
+    for (const absl::Time kill : coordinator_kills_) {
+      AddDelay(kill, "", result.restarts);
+    }
+    for (const absl::Time kill : kills_) {
+      AddDelay(kill, "", result.commits_after_kill);
+    }
+    for (const absl::Time start : guest_starts_) {
+      if (AddDelay(start, kGuestName, result.guests_merged)) {
+        result.guest_pauses.push_back(
+            GuestPause(start, result.guests_merged.back()));
+      }
+    }
+    return result;
+  }
+
+  absl::StatusOr<std::vector<MergedRound>> ReadRounds(
+      StateDirectory& state, const RunRecord& run) const {
+    std::vector<MergedRound> rounds;
+    for (int fragment = 0; fragment < run.plan.fragments_size(); ++fragment) {
+      const auto id = static_cast<uint32_t>(fragment);
+      ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
+                       state.log().History(id, 1));
+      for (uint64_t version = 1; version <= newest.at(0).head.version();
+           ++version) {
+        ASSIGN_OR_RETURN(const CommitRecord commit,
+                         state.log().FindCommit(id, version));
+        ASSIGN_OR_RETURN(std::vector<ContributionRecord> contributions,
+                         state.log().MergedContributions(id, version - 1));
+        rounds.push_back({.fragment = id,
+                          .version = version,
+                          .at = commit.committed_at,
+                          .contributions = std::move(contributions)});
+      }
+    }
+    return rounds;
+  }
+
+  std::vector<IslandLife> Lives() const {
+    std::vector<IslandLife> lives;
+    for (const Service& service : services_) {
+      if (service.name == "coordinator") continue;
+      for (const std::string& log : service.logs) {
+        lives.push_back(ReadLife(service.name, FileText(log),
+                                 /*survived=*/log == service.logs.back() &&
+                                     service.name != kGuestName));
+      }
+    }
+    return lives;
+  }
+
+  double MergedTokens(const RunRecord& run,
+                      const std::vector<MergedRound>& rounds) const {
+    double size = 0;
+    for (const v1::Fragment& fragment : run.plan.fragments()) {
+      size += static_cast<double>(fragment.size());
+    }
+    double tokens = 0;
+    for (const MergedRound& round : rounds) {
+      if (round.at < begin_ || round.at >= end_) continue;
+      const auto& fragment =
+          run.plan.fragments(static_cast<int>(round.fragment));
+      const double share = static_cast<double>(fragment.size()) / size;
+      for (const ContributionRecord& record : round.contributions) {
+        if (record.island_id == kGuestName) continue;
+        tokens += static_cast<double>(record.tokens) * share;
+      }
+    }
+    return tokens;
+  }
+
+  // Each of the islands counts as live in all rounds, even while it is dead.
+  double Participation(const std::vector<MergedRound>& rounds) const {
+    double contributions = 0;
+    double live = 0;
+    for (const MergedRound& round : rounds) {
+      if (round.at < begin_ || round.at >= end_) continue;
+      live += options_.islands;
+      for (const ContributionRecord& record : round.contributions) {
+        if (record.island_id != kGuestName) ++contributions;
+      }
+    }
+    return live > 0 ? contributions / live : 0;
+  }
+
+  // From `since` to the first commit afterwards that names `island`.
+  bool AddDelay(absl::Time since, absl::string_view island,
+                std::vector<absl::Duration>& delays) const {
+    for (const Commit& commit : commits_) {
+      if (commit.seen <= since || !absl::StrContains(commit.line, island)) {
+        continue;
+      }
+      delays.push_back(commit.seen - since);
+      return true;
+    }
+    return false;
+  }
+
+  // The most steps that an island stood still between `since` and `length`
+  // later, beyond what it did in the same time before.
+  double GuestPause(absl::Time since, absl::Duration length) const {
+    double most = 0;
+    for (const Service& service : services_) {
+      if (service.name == "coordinator" || service.name == kGuestName) continue;
+      std::vector<LoggedStep> steps;
+      for (const std::string& log : service.logs) {
+        for (LoggedStep step : ParseProgressLog(FileText(log))) {
+          step.time = InLocalZone(step.time);
+          steps.push_back(step);
+        }
+      }
+      const double pause = Waited(steps, since, since + length) -
+                           Waited(steps, since - length, since);
+      most = std::max(most, pause / absl::ToDoubleSeconds(options_.step_time));
+    }
+    return most;
+  }
+
+  // Seconds that an island stood still between two times.
+  static double Waited(const std::vector<LoggedStep>& steps, absl::Time from,
+                       absl::Time to) {
+    absl::Duration waited;
+    for (size_t i = 1; i < steps.size(); ++i) {
+      if (steps[i].time < from || steps[i].time >= to) continue;
+      // A new life begins at zero.
+      waited +=
+          std::max(absl::ZeroDuration(), steps[i].waited - steps[i - 1].waited);
+    }
+    return absl::ToDoubleSeconds(waited);
+  }
+
+  const ChaosOptions& options_;
+  v1::RunConfig run_;
+  wan::Scenario scenario_;
+  wan::Network wan_;
+  // The coordinator, the islands, the guest.
+  std::vector<Service> services_;
+  std::vector<Commit> commits_;
+  std::vector<Ongoing> ongoing_;
+  absl::Time begin_;
+  absl::Time end_;
+  std::vector<absl::Time> kills_;
+  std::vector<absl::Time> coordinator_kills_;
+  std::vector<absl::Time> guest_starts_;
+};
+
+}  // namespace
+
+absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options) {
+  return Trial(options).Run();
+}
+
+}  // namespace causeway

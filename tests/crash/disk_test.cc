@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The coordinator's disk takes no more: commits stop with a clear word, status
+// and parameters are served, and the run goes on when the disk is back.
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
+constexpr char kConfig[] = R"pb(
+  name: "disk"
+  model {
+    layers: 1
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 16
+  }
+  training { total_steps: 600 batch_size: 2 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { lease_seconds: 600 heartbeat_seconds: 0.2 }
+)pb";
+
+class DiskTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/causeway-disk-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    directory_ = path;
+    std::filesystem::create_directory(Path("disk"));
+    std::ofstream(Path("run.textproto")) << kConfig;
+  }
+  void TearDown() override {
+    coordinator_.reset();
+    island_.reset();
+    umount2(Path("disk").c_str(), MNT_DETACH);
+    if (!HasFailure()) std::filesystem::remove_all(directory_);
+  }
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+
+  void StartCoordinator(const std::vector<std::string>& environment, int port) {
+    std::vector<std::string> command = {"/usr/bin/env"};
+    command.insert(command.end(), environment.begin(), environment.end());
+    command.insert(command.end(),
+                   {ProgramPath("server/causeway-coordinator"),
+                    absl::StrCat("--config=", Path("run.textproto")),
+                    absl::StrCat("--state_dir=", Path("disk/state")),
+                    absl::StrCat("--listen=127.0.0.1:", port),
+                    absl::StrCat("--port_file=", Path("port")),
+                    "--merge_threads=1", "--exit_when_finished"});
+    coordinator_ = std::make_unique<Process>(command, Path("coordinator.log"));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
+        << coordinator_->Output();
+  }
+
+  // A run with its state on Path("disk"), under way.
+  void StartRun(const std::vector<std::string>& environment) {
+    StartCoordinator(environment, 0);
+    island_ = std::make_unique<Process>(
+        std::vector<std::string>{ProgramPath("worker/causeway-worker"),
+                                 absl::StrCat("--coordinator=", Address()),
+                                 "--island=east",
+                                 absl::StrCat("--data=", kText), "--threads=1"},
+        Path("east.log"));
+    ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
+  }
+
+  int Port() const { return std::atoi(FileText(Path("port")).c_str()); }
+  std::string Address() const { return absl::StrCat("127.0.0.1:", Port()); }
+
+  // While the disk takes nothing: what is said, and that calls are answered.
+  void ExpectSuspended(absl::string_view why) {
+    ASSERT_TRUE(coordinator_->AwaitOutput("stays at version"))
+        << coordinator_->Output();
+    Process status({ProgramPath("cli/causeway"), "status", "--coordinator",
+                    Address(), "--json"},
+                   Path("status.log"));
+    ASSERT_EQ(status.Wait(), 0) << status.Output();
+    EXPECT_THAT(status.Output(), HasSubstr("SUSPENDED"));
+    EXPECT_THAT(status.Output(), HasSubstr(std::string(why)));
+    EXPECT_TRUE(coordinator_->running());
+    EXPECT_TRUE(island_->running());
+  }
+
+  void ExpectToFinish() {
+    EXPECT_EQ(island_->Wait(), 0) << island_->Output();
+    EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+    EXPECT_TRUE(absl::StrContains(coordinator_->Output(),
+                                  "fragment 0 is at version 30:"));
+  }
+
+  std::string directory_;
+  std::unique_ptr<Process> coordinator_;
+  std::unique_ptr<Process> island_;
+};
+
+TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", Path("disk").c_str(), "tmpfs", 0, "size=8m") != 0) {
+    GTEST_SKIP() << "this process may not mount a disk of its own: "
+                 << std::strerror(errno);
+  }
+  StartRun({});
+  // A chunk at a time, until not a byte more gets in.
+  std::ofstream filler(Path("disk/filler"), std::ios::binary);
+  const std::string chunk(4096, 'x');
+  while (filler.write(chunk.data(), static_cast<std::streamsize>(chunk.size()))
+             .flush()) {
+  }
+  filler.close();
+  ExpectSuspended("No space left");
+  std::filesystem::remove(Path("disk/filler"));
+  ExpectToFinish();
+  // What is kept does not grow with the run.
+  struct statvfs disk;
+  ASSERT_EQ(statvfs(Path("disk").c_str(), &disk), 0);
+  EXPECT_GT(disk.f_bavail, disk.f_blocks / 2);
+}
+
+// Whether a write to the log that failed half-way took place, only a new
+// coordinator can tell; it goes on from there.
+TEST_F(DiskTest, AReadOnlyDiskStopsCommitsUntilTheCoordinatorIsRestarted) {
+  StartRun({absl::StrCat("LD_PRELOAD=",
+                         ProgramPath("tests/crash/libcrash_points.so")),
+            absl::StrCat("CAUSEWAY_CRASH_ROOT=", Path("disk/state")),
+            absl::StrCat("CAUSEWAY_CRASH_REFUSE=", Path("read-only"))});
+  std::ofstream(Path("read-only")) << "now";
+  ExpectSuspended("Read-only file system");
+  std::filesystem::remove(Path("read-only"));
+  const int port = Port();
+  coordinator_->Signal(SIGTERM);
+  EXPECT_EQ(coordinator_->Wait(), 0);
+  StartCoordinator({}, port);
+  ExpectToFinish();
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An island that is killed and started again on its checkpoint directory: real
+// processes, real SIGKILL.
+#include <signal.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/state_directory.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
+constexpr uint64_t kSteps = 600;
+
+// A lease that no test can wait for: a successor must not need its end.
+constexpr char kConfig[] = R"pb(
+  name: "checkpoint"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: 600
+    batch_size: 4
+    micro_batch_size: 2
+    learning_rate: 5e-3
+  }
+  outer_optimizer { momentum: 0.5 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { lease_seconds: 3600 heartbeat_seconds: 0.2 }
+)pb";
+
+class CheckpointTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/causeway-test-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    directory_ = path;
+    std::ofstream(Path("run.textproto")) << kConfig;
+    coordinator_ = std::make_unique<Process>(
+        std::vector<std::string>{
+            ProgramPath("server/causeway-coordinator"),
+            absl::StrCat("--config=", Path("run.textproto")),
+            absl::StrCat("--state_dir=", Path("state")), "--listen=127.0.0.1:0",
+            absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"},
+        Path("coordinator.log"));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  }
+  void TearDown() override {
+    coordinator_.reset();
+    if (!HasFailure()) std::filesystem::remove_all(directory_);
+  }
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+
+  // Each life of the island has a log of its own.
+  std::unique_ptr<Process> Worker(std::vector<std::string> more = {}) {
+    const int port = std::atoi(FileText(Path("port")).c_str());
+    std::vector<std::string> arguments = {
+        ProgramPath("worker/causeway-worker"),
+        absl::StrCat("--coordinator=127.0.0.1:", port),
+        "--island=east",
+        absl::StrCat("--data=", kText),
+        "--log_seconds=0",
+        absl::StrCat("--checkpoint_dir=", Path("checkpoint")),
+        "--checkpoint_steps=3"};
+    if (more.empty()) more = {"--threads=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return std::make_unique<Process>(
+        arguments, Path(absl::StrCat("east-", ++lives_, ".log")));
+  }
+
+  // Inner steps of all merged contributions.
+  uint64_t MergedSteps() const {
+    const auto state = StateDirectory::OpenReadOnly(Path("state"));
+    EXPECT_OK(state.status());
+    if (!state.ok()) return 0;
+    const auto sums = (*state)->log().LedgerSums();
+    EXPECT_OK(sums.status());
+    uint64_t steps = 0;
+    for (const LedgerSum& sum : *sums) {
+      if (sum.fate == ContributionFate::kMerged) steps += sum.inner_steps;
+    }
+    return steps;
+  }
+
+  std::string directory_;
+  std::unique_ptr<Process> coordinator_;
+  int lives_ = 0;
+};
+
+TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
+  auto east = Worker();
+  for (const int version : {3, 7, 12, 16, 21}) {
+    ASSERT_TRUE(coordinator_->AwaitOutput(
+        absl::StrCat("fragment 0 is at version ", version, ":")))
+        << coordinator_->Output() << east->Output();
+    east->Signal(SIGKILL);
+    EXPECT_EQ(east->Wait(), 128 + SIGKILL);
+    // The run may have come to its end meanwhile on a machine that stalls.
+    ASSERT_FALSE(absl::StrContains(coordinator_->Output(), "run_finished"));
+    // Another number of ranks takes the moments as well.
+    east = Worker(version == 12
+                      ? std::vector<std::string>{"--threads=2", "--ranks=2"}
+                      : std::vector<std::string>{});
+    ASSERT_TRUE(east->AwaitOutput("going on from the checkpoint of step"))
+        << east->Output();
+  }
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  // Alone in its run, it has made each step of the schedule, and what it made
+  // twice, because it was killed after its checkpoint, counts once.
+  EXPECT_EQ(MergedSteps(), kSteps);
+}
+
+TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
+  auto east = Worker();
+  ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 1:"));
+  const auto twin = Worker();
+  EXPECT_EQ(twin->Wait(), 1);
+  EXPECT_THAT(twin->Output(), HasSubstr("is locked by pid"));
+  east->Signal(SIGKILL);
+  east->Wait();
+  const auto other = Worker({"--threads=1", "--island=west"});
+  EXPECT_EQ(other->Wait(), 1);
+  EXPECT_THAT(other->Output(), HasSubstr("is that of island east"));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/island_checkpoint.h"
+
+#include <array>
+#include <chrono>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/checksum.h"
+#include "common/safetensors.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+constexpr char kPosition[] = "position";
+constexpr char kPositionDigest[] = "position_digest";
+
+// The tensors of an IslandState, by their names in the file.
+template <typename State>
+auto TensorsOf(State& state) {
+  using Tensor = std::pair<const char*, decltype(&state.parameters)>;
+  return std::array<Tensor, 4>{Tensor{"parameters", &state.parameters},
+                               {"anchors", &state.anchors},
+                               {"first_moment", &state.trainer.first_moment},
+                               {"second_moment", &state.trainer.second_moment}};
+}
+
+std::string DigestKey(absl::string_view tensor) {
+  return absl::StrCat(tensor, "_digest");
+}
+
+absl::Status Read(const Safetensors& file, IslandState& state) {
+  ASSIGN_OR_RETURN(const std::string hex, file.Metadata(kPosition));
+  ASSIGN_OR_RETURN(const std::string digest, file.Metadata(kPositionDigest));
+  const std::string bytes = absl::HexStringToBytes(hex);
+  if (DigestToHex(Digest128(bytes)) != digest ||
+      !state.position.ParseFromString(bytes)) {
+    return absl::DataLossError("its position is damaged");
+  }
+  for (auto& [name, values] : TensorsOf(state)) {
+    ASSIGN_OR_RETURN(const absl::Span<const float> stored, file.Floats(name));
+    ASSIGN_OR_RETURN(const std::string want, file.Metadata(DigestKey(name)));
+    if (DigestToHex(Digest128(stored)) != want) {
+      return absl::DataLossError(absl::StrCat(name, " is damaged"));
+    }
+    values->assign(stored.begin(), stored.end());
+  }
+  state.trainer.updates = state.position.optimizer_updates();
+  state.trainer.next_micro_batch = state.position.next_micro_batch();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<IslandCheckpointStore>>
+IslandCheckpointStore::Open(const std::string& directory) {
+  RETURN_IF_ERROR(CreateDirectory(directory));
+  ASSIGN_OR_RETURN(FileLock lock,
+                   FileLock::Acquire(absl::StrCat(directory, "/lock")));
+  return std::unique_ptr<IslandCheckpointStore>(
+      new IslandCheckpointStore(directory, std::move(lock)));
+}
+
+IslandCheckpointStore::~IslandCheckpointStore() {
+  if (writing_.valid()) writing_.wait();
+}
+
+absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
+  const absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(FilePath());
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  absl::Status status = file.status();
+  IslandState state;
+  if (status.ok()) status = Read(file->contents(), state);
+  if (!status.ok()) {
+    return absl::DataLossError(
+        absl::StrCat("the island's checkpoint ", FilePath(),
+                     " cannot be used: ", std::string(status.message()),
+                     "; remove it to start from the coordinator's parameters"));
+  }
+  return state;
+}
+
+bool IslandCheckpointStore::busy() const {
+  return writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) !=
+                                 std::future_status::ready;
+}
+
+void IslandCheckpointStore::SaveLater(IslandState state) {
+  if (writing_.valid()) writing_.wait();
+  writing_ = std::async(std::launch::async, [this, state = std::move(state)] {
+    const absl::Status saved = Save(state);
+    LOG_IF(WARNING, !saved.ok())
+        << "cannot save the island's checkpoint: " << saved.message();
+    VLOG(1) << "saved the island's checkpoint of step "
+            << state.position.run_step();
+  });
+}
+
+absl::Status IslandCheckpointStore::Save(const IslandState& state) const {
+  v1::IslandCheckpoint position = state.position;
+  position.set_optimizer_updates(state.trainer.updates);
+  position.set_next_micro_batch(state.trainer.next_micro_batch);
+  const std::string bytes = position.SerializeAsString();
+  Safetensors file{
+      .metadata = {{kPosition, absl::BytesToHexString(bytes)},
+                   {kPositionDigest, DigestToHex(Digest128(bytes))}}};
+  for (const auto& [name, values] : TensorsOf(state)) {
+    file.tensors.push_back(
+        FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
+    file.metadata[DigestKey(name)] =
+        DigestToHex(Digest128(absl::MakeConstSpan(*values)));
+  }
+  return WriteSafetensors(FilePath(), std::move(file));
+}
+
+}  // namespace causeway

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/island_checkpoint.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Directory(const char* name) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+}
+
+IslandState SomeState(uint64_t step) {
+  IslandState state{.parameters = {1, 2, 3},
+                    .anchors = {4, 5, 6},
+                    .trainer = {.updates = step,
+                                .next_micro_batch = 77,
+                                .first_moment = {7, 8, 9},
+                                .second_moment = {10, 11, 12}}};
+  state.position.set_run_id("run-1");
+  state.position.set_instance_id(5);
+  state.position.set_run_step(step);
+  auto& fragment = *state.position.add_fragments();
+  fragment.mutable_anchor()->set_version(3);
+  fragment.set_tokens(640);
+  return state;
+}
+
+TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
+  const std::string directory = Directory("last");
+  {
+    const auto store = IslandCheckpointStore::Open(directory);
+    ASSERT_OK(store.status());
+    const auto none = (*store)->Load();
+    ASSERT_OK(none.status());
+    EXPECT_FALSE(none->has_value());
+    (*store)->SaveLater(SomeState(10));
+    (*store)->SaveLater(SomeState(20));
+  }
+  const auto store = IslandCheckpointStore::Open(directory);
+  ASSERT_OK(store.status());
+  const auto loaded = (*store)->Load();
+  ASSERT_OK(loaded.status());
+  ASSERT_TRUE(loaded->has_value());
+  const IslandState& state = **loaded;
+  const IslandState want = SomeState(20);
+  EXPECT_EQ(state.position.run_step(), 20);
+  EXPECT_EQ(state.position.fragments(0).tokens(), 640);
+  EXPECT_EQ(state.parameters, want.parameters);
+  EXPECT_EQ(state.anchors, want.anchors);
+  EXPECT_EQ(state.trainer.updates, 20);
+  EXPECT_EQ(state.trainer.next_micro_batch, 77);
+  EXPECT_EQ(state.trainer.first_moment, want.trainer.first_moment);
+  EXPECT_EQ(state.trainer.second_moment, want.trainer.second_moment);
+}
+
+TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {
+  const auto first = IslandCheckpointStore::Open(Directory("shared"));
+  ASSERT_OK(first.status());
+  EXPECT_EQ(IslandCheckpointStore::Open(Directory("shared")).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(IslandCheckpointTest, AnyDamageIsSeen) {
+  const std::string directory = Directory("damaged");
+  const std::string path = absl::StrCat(directory, "/island.safetensors");
+  {
+    const auto store = IslandCheckpointStore::Open(directory);
+    ASSERT_OK(store.status());
+    (*store)->SaveLater(SomeState(10));
+  }
+  const auto store = IslandCheckpointStore::Open(directory);
+  ASSERT_OK(store.status());
+  std::ifstream file(path, std::ios::binary);
+  const std::string good(std::istreambuf_iterator<char>(file), {});
+  // The length and the padding of the header are the format's affair.
+  for (size_t at = 8; at < good.size(); at += 13) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    std::ofstream(path, std::ios::binary) << bad;
+    const auto loaded = (*store)->Load();
+    if (loaded.ok()) {
+      // A byte that means nothing, such as a space.
+      ASSERT_TRUE(loaded->has_value());
+      EXPECT_EQ((*loaded)->parameters, SomeState(10).parameters) << at;
+      EXPECT_EQ((*loaded)->anchors, SomeState(10).anchors) << at;
+      continue;
+    }
+    EXPECT_EQ(loaded.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(loaded.status().message(), HasSubstr("remove it"));
+  }
+}
+
+}  // namespace
+}  // namespace causeway
