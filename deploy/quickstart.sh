@@ -181,9 +181,8 @@ describe_synchronization() {
     $value{$1} = $2 if /^\s*(\w+):\s*(\S+)/;
     END {
       print "Streaming DiLoCo in $value{uplink_format}: ",
-        "$value{fragments} fragments, each every ",
-        "$value{inner_steps_per_round} steps, applied ",
-        "$value{overlap_steps} later";
+        "$value{fragments} fragments, H $value{inner_steps_per_round}, ",
+        "tau $value{overlap_steps}";
     }' "${work}/islands.textproto"
 }
 

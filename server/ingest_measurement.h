@@ -3,12 +3,13 @@
 //
 // How fast a coordinator takes contributions in, against gRPC alone: the same
 // messages over loopback, into a real CoordinatorServer (parsing, CRC, copy to
-// staging, digest, check that every value is finite) and into a server that
-// drops them. Client and server share one process and its processors.
+// staging, digest) and into a server that drops them. Client and server share
+// one process and its processors.
 //
-// An upload ends with a block that is not finite, so that it goes the whole way
-// and is then refused and discarded: any number of them can be measured without
-// a round that closes.
+// An upload announces a digest that it does not have, so that it is refused and
+// discarded when it has come: any number of them can be measured without a
+// round that closes. What comes after the digest is not measured: the check
+// that values are finite, and the norm.
 #ifndef SERVER_INGEST_MEASUREMENT_H_
 #define SERVER_INGEST_MEASUREMENT_H_
 
