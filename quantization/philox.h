@@ -37,16 +37,23 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// The random number that rounds value `index` of a vector. The key is the
-// seed, lower half first. 64 consecutive values share 16 blocks, such that
-// sixteen numbers in a row are one word of sixteen consecutive blocks, which is
-// how vector machines make them.
-constexpr uint32_t RoundingRandom(uint64_t seed, uint64_t index) {
+// The random numbers that round values `index`, index + 16, index + 32 and
+// index + 48 of a vector, where index % 64 < 16. The key is the seed, lower
+// half first. 64 consecutive values share 16 blocks, such that sixteen numbers
+// in a row are one word of sixteen consecutive blocks, which is how vector
+// machines make them.
+constexpr std::array<uint32_t, 4> RoundingRandoms(uint64_t seed,
+                                                  uint64_t index) {
   const uint64_t block = index / 64 * 16 + index % 16;
   return Philox4x32(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
-      {static_cast<uint32_t>(seed),
-       static_cast<uint32_t>(seed >> 32)})[index % 64 / 16];
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+}
+
+// The random number that rounds value `index` of a vector.
+constexpr uint32_t RoundingRandom(uint64_t seed, uint64_t index) {
+  const uint64_t row = index % 64 / 16;
+  return RoundingRandoms(seed, index - 16 * row)[row];
 }
 
 }  // namespace causeway

@@ -20,6 +20,7 @@
 #include <limits>
 
 #include "quantization/block_format.h"
+#include "quantization/encode_options.h"
 
 #ifdef __CUDACC__
 #define CAUSEWAY_HOST_DEVICE __host__ __device__
@@ -55,25 +56,27 @@ CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
 }
 
-// The scale nearest to `scale`, which is a number and not negative, ties to
-// even, within what encoders write.
-template <BlockFormat kFormat>
-CAUSEWAY_HOST_DEVICE inline uint16_t NearestScale(float scale) {
+// The scale that `scale`, which is a number and not negative, is rounded to:
+// the nearest, ties to even, or up; within what encoders write.
+template <BlockFormat kFormat, Rounding kRounding>
+CAUSEWAY_HOST_DEVICE inline uint16_t RoundedScale(float scale) {
   constexpr uint16_t kLargest = LargestScale(kFormat);
   const uint32_t bits = std::bit_cast<uint32_t>(scale);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const uint32_t round_up =
+      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
+  const uint32_t rounded = (bits + round_up) >> 16;
   if (rounded < kSmallestScale) return 0;
   return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
 }
 
-// ScaleOfAbsmax() of quantization/block_reference.h, with nearest rounding.
-template <BlockFormat kFormat>
+// ScaleOfAbsmax() of quantization/block_reference.h.
+template <BlockFormat kFormat, Rounding kRounding>
 CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
   constexpr float kTop = TopLevel(kFormat);
   const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
   if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
   if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
-  return NearestScale<kFormat>(absmax / kTop);
+  return RoundedScale<kFormat, kRounding>(absmax / kTop);
 }
 
 // ScaleOfSquares() of quantization/block_reference.h.
@@ -83,35 +86,24 @@ CAUSEWAY_HOST_DEVICE inline uint16_t Int2Scale(double sum_of_squares,
   const float infinity = std::bit_cast<float>(uint32_t{kInfiniteScale} << 16);
   if (sum_of_squares == infinity) return kInfiniteScale;
   if (sum_of_squares != sum_of_squares) return kNanScale;
-  return NearestScale<BlockFormat::kInt2>(
+  return RoundedScale<BlockFormat::kInt2, Rounding::kNearest>(
       static_cast<float>(sqrt(sum_of_squares / count)));
 }
 
-// Whether all values of a block with this scale are finite and, but for kInt2,
-// none is beyond the top level by more than the rounding of the scale.
-// Quantizers need that; see SubstituteForBadScale() for the other blocks.
+// Whether the values of a block with this scale have codes; otherwise, with no
+// scale or one that is not finite, all of them are 0.
+CAUSEWAY_HOST_DEVICE inline bool HasCodes(uint16_t scale) {
+  return scale != 0 && scale < kInfiniteScale;
+}
+
+// Beyond it values of a block saturate before they are rounded to the nearest
+// level: infinity, but in blocks with the largest scale.
 template <BlockFormat kFormat>
-CAUSEWAY_HOST_DEVICE inline bool IsUsableScale(uint16_t scale) {
+CAUSEWAY_HOST_DEVICE inline float TopValue(uint16_t scale) {
   constexpr uint16_t kLargest = LargestScale(kFormat);
-  return scale != 0 && scale < kLargest;
-}
-
-// What to encode with the scale QuantizerScale() instead of `value`, so that
-// the code comes out as the format demands: blocks without a finite scale have
-// zeros only, and beyond the largest scale values saturate.
-template <BlockFormat kFormat>
-CAUSEWAY_HOST_DEVICE inline float SubstituteForBadScale(uint16_t scale,
-                                                        float value) {
-  if (scale == 0 || scale >= kInfiniteScale) return 0;
   constexpr float kTop = TopLevel(kFormat);
-  const float top = kTop * ScaleValue(scale);
-  if (value > top) return top;
-  return value < -top ? -top : value;
-}
-
-// The scale to quantize with: 1 for blocks of which nothing but zeros is left.
-CAUSEWAY_HOST_DEVICE inline float QuantizerScale(uint16_t scale) {
-  return scale == 0 || scale >= kInfiniteScale ? 1 : ScaleValue(scale);
+  return scale < kLargest ? std::numeric_limits<float>::infinity()
+                          : kTop * ScaleValue(scale);
 }
 
 // What quantizers look up, for the formats that need it; kernels keep it in
@@ -158,8 +150,8 @@ struct EncodeTable<BlockFormat::kNf4> {
   Cell cells[2 * kSteps + 1];
 };
 
-// Codes of the values of one block. The scale and the values are as
-// IsUsableScale() and SubstituteForBadScale() demand.
+// Codes of the values of one block whose scale HasCodes(), to the nearest
+// level.
 template <BlockFormat kFormat>
 class BlockQuantizer;
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -13,6 +14,7 @@
 #include "outer_optimizer/mixing.h"
 #include "quantization/block_reference.h"
 #include "quantization/block_test_values.h"
+#include "quantization/encode_options.h"
 #include "quantization/reference.h"
 #include "quantization/strip_layout.h"
 
@@ -47,6 +49,14 @@ constexpr uint64_t kLengths[] = {1,
 // Enough where it is about what is done with values, not where they lie.
 constexpr uint64_t kFewLengths[] = {5, 1024, kStripValues + 300};
 
+// To nearest, and at random with numbers whose counters go beyond 32 bits
+// within two strips.
+constexpr BlockRounding kRoundings[] = {
+    {},
+    {.rounding = Rounding::kStochastic,
+     .seed = 0x123456789abcdef0,
+     .begin = (uint64_t{1} << 34) - kStripValues}};
+
 class BlockKernelsSuite
     : public testing::TestWithParam<std::tuple<BlockFormat, uint32_t>> {
  protected:
@@ -59,12 +69,14 @@ class BlockKernelsSuite
     return ScalePlaneBytes(values, spec_.block_size) +
            CodePlaneBytes(spec_.format, values);
   }
-  std::string ReferenceEncoding(absl::Span<const float> values) const {
+  std::string ReferenceEncoding(absl::Span<const float> values,
+                                const BlockRounding& rounding = {}) const {
     std::string encoded;
-    for (; !values.empty();
-         values.remove_prefix(std::min<size_t>(kStripValues, values.size()))) {
-      encoded += EncodeBlocks(spec_.format, spec_.block_size,
-                              values.subspan(0, kStripValues));
+    for (uint64_t begin = 0; begin < values.size(); begin += kStripValues) {
+      encoded += EncodeBlocks(
+          spec_.format, spec_.block_size, values.subspan(begin, kStripValues),
+          {.rounding = rounding.rounding, .seed = rounding.seed},
+          rounding.begin + begin);
     }
     return encoded;
   }
@@ -111,12 +123,14 @@ void BlockKernelsSuite::ExpectDecodesAsReference(const std::string& encoded,
 
 void BlockKernelsSuite::ExpectEncodesAndDecodesAsReference(
     const std::vector<float>& values) {
-  const std::string want = ReferenceEncoding(values);
-  std::string encoded(want.size() + kGuardBytes, 'x');
-  kernels_->Encode(spec_, values, values.size(), encoded);
-  EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x'))
-      << values.size() << " values";
-  ExpectDecodesAsReference(want, values.size());
+  for (const BlockRounding& rounding : kRoundings) {
+    const std::string want = ReferenceEncoding(values, rounding);
+    std::string encoded(want.size() + kGuardBytes, 'x');
+    kernels_->Encode(spec_, rounding, values, values.size(), encoded);
+    EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x'))
+        << values.size() << " values, seed " << rounding.seed;
+    ExpectDecodesAsReference(want, values.size());
+  }
 }
 
 TEST_P(BlockKernelsSuite, LengthsAroundUnitsAndStrips) {
@@ -171,17 +185,84 @@ TEST_P(BlockKernelsSuite, DecodesEveryCodeWithScalesOfAllKinds) {
   }
 }
 
+// What an island has trained, and its pseudo-gradient.
+struct Trained {
+  explicit Trained(uint64_t count)
+      : anchor(GaussianValues(count, 9, 0.02f)),
+        parameters(GaussianValues(count, 10, 3e-4f)),
+        pseudo_gradient(count) {
+    Rebase(anchor, absl::MakeSpan(parameters));
+    PseudoGradient(anchor, parameters, absl::MakeSpan(pseudo_gradient));
+  }
+  std::vector<float> anchor;
+  std::vector<float> parameters;
+  std::vector<float> pseudo_gradient;
+};
+
 TEST_P(BlockKernelsSuite, EncodesDifferences) {
   for (const uint64_t count : kFewLengths) {
-    const std::vector<float> anchor = GaussianValues(count, 9, 0.02f);
-    std::vector<float> parameters = GaussianValues(count, 10, 3e-4f);
-    Rebase(anchor, absl::MakeSpan(parameters));
-    std::vector<float> pseudo_gradient(count);
-    PseudoGradient(anchor, parameters, absl::MakeSpan(pseudo_gradient));
-    const std::string want = ReferenceEncoding(pseudo_gradient);
-    std::string encoded(want.size() + kGuardBytes, 'x');
-    kernels_->EncodeDifference(spec_, anchor, parameters, count, encoded);
-    EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x')) << count;
+    const Trained trained(count);
+    for (const BlockRounding& rounding : kRoundings) {
+      const std::string want =
+          ReferenceEncoding(trained.pseudo_gradient, rounding);
+      std::string encoded(want.size() + kGuardBytes, 'x');
+      kernels_->EncodeDifference(spec_, rounding, trained.anchor,
+                                 trained.parameters, count, encoded);
+      EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x')) << count;
+    }
+  }
+}
+
+// Of a first contribution, which has no error yet, and of the next one; as
+// quantization/error_feedback.h says it.
+TEST_P(BlockKernelsSuite, KeepsWhatEncodingLoses) {
+  constexpr float kDecay = 0.95f;
+  for (const uint64_t count : kFewLengths) {
+    const Trained trained(count);
+    for (const BlockRounding& rounding : kRoundings) {
+      std::vector<float> error;
+      for (int contribution = 0; contribution < 2; ++contribution) {
+        std::vector<float> values = trained.pseudo_gradient;
+        if (!error.empty()) Rebase(error, absl::MakeSpan(values));
+        const std::string want = ReferenceEncoding(values, rounding);
+        const std::vector<float> decoded = ReferenceDecoding(want, count);
+        std::vector<float> want_error(count + kGuardValues, kGuard);
+        for (uint64_t i = 0; i < count; ++i) {
+          want_error[i] = kDecay * (values[i] - decoded[i]);
+        }
+        std::string encoded(want.size() + kGuardBytes, 'x');
+        std::vector<float> next_error(count + kGuardValues, kGuard);
+        kernels_->EncodeWithFeedback(spec_, rounding, trained.anchor,
+                                     trained.parameters, error, kDecay, count,
+                                     encoded, next_error);
+        EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x')) << count;
+        EXPECT_EQ(BitsOf(next_error), BitsOf(want_error)) << count;
+        next_error.resize(count);
+        error = std::move(next_error);
+      }
+    }
+  }
+}
+
+// The values that encoders write as zeros, or beyond the top level, are lost
+// as they were.
+TEST_P(BlockKernelsSuite, KeepsWhatBlocksWithoutAUsableScaleLose) {
+  for (const std::vector<float>& values :
+       {DenormalValues(kValues), ValuesWithOutliers(kValues)}) {
+    const std::vector<float> zeros(kValues);
+    for (const BlockRounding& rounding : kRoundings) {
+      const std::string want = ReferenceEncoding(values, rounding);
+      std::vector<float> want_error = ReferenceDecoding(want, kValues);
+      for (uint64_t i = 0; i < kValues; ++i) {
+        want_error[i] = 0.5f * (values[i] - want_error[i]);
+      }
+      std::string encoded(want.size(), 'x');
+      std::vector<float> next_error(kValues);
+      kernels_->EncodeWithFeedback(spec_, rounding, values, zeros, {}, 0.5f,
+                                   kValues, encoded, next_error);
+      EXPECT_EQ(encoded, want);
+      EXPECT_EQ(BitsOf(next_error), BitsOf(want_error));
+    }
   }
 }
 
@@ -259,7 +340,7 @@ TEST_P(BlockKernelsSuite, RebasesAsIslandsDo) {
 TEST_P(BlockKernelsSuite, NoValuesTouchNoMemory) {
   std::string encoded(kGuardBytes, 'x');
   std::vector<float> values(kGuardValues, kGuard);
-  kernels_->Encode(spec_, values, 0, encoded);
+  kernels_->Encode(spec_, {}, values, 0, encoded);
   kernels_->Decode(spec_, encoded, 0, values);
   EXPECT_EQ(encoded, std::string(kGuardBytes, 'x'));
   EXPECT_EQ(values, std::vector<float>(kGuardValues, kGuard));

@@ -20,28 +20,27 @@
 // Lanes share nothing but the largest magnitude of a block, or the sum of its
 // squares, which the caller finds (a few exchanges).
 //
-// Four units, the work of a warp, are whole if they have all their values and
-// their codes are aligned. Others, which only a vector's last strip has, are
-// done value by value and byte by byte (kWhole is false). Bytes are
-// little-endian on the host, too.
+// Units that are not whole (quantization/cuda/block_units.h) are done value by
+// value and byte by byte (kWhole is false). Bytes are little-endian on the
+// host, too.
 #ifndef QUANTIZATION_CUDA_BLOCK_LANES_H_
 #define QUANTIZATION_CUDA_BLOCK_LANES_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
-#include "quantization/strip_layout.h"
+#include "quantization/cuda/block_stochastic.h"
+#include "quantization/cuda/block_units.h"
+#include "quantization/philox.h"
 
 namespace causeway {
 
-inline constexpr uint32_t kLaneUnit = 256;
 inline constexpr uint32_t kLanes = 8;
 inline constexpr uint32_t kQuads = 8;
-inline constexpr uint32_t kUnitsOfWarp = 4;
 
-static_assert(kStripValues % (kUnitsOfWarp * kLaneUnit) == 0);
 static_assert(std::endian::native == std::endian::little);
 
 // Four values, moved in one instruction.
@@ -51,96 +50,6 @@ struct alignas(16) Quad {
 struct alignas(16) CodeWords {
   uint32_t words[4];
 };
-
-struct BlockSpec {
-  BlockFormat format;
-  // 64, 128 or 256.
-  uint32_t block_size;
-};
-
-// Calls function.operator()<format, block size>(). False for unknown formats
-// and sizes.
-template <typename Function>
-bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
-  const auto with_format = [&]<BlockFormat kFormat>() {
-    switch (spec.block_size) {
-      case 64:
-        function.template operator()<kFormat, 64>();
-        return true;
-      case 128:
-        function.template operator()<kFormat, 128>();
-        return true;
-      case 256:
-        function.template operator()<kFormat, 256>();
-        return true;
-      default:
-        return false;
-    }
-  };
-  switch (spec.format) {
-    case BlockFormat::kFp8E4m3:
-      return with_format.template operator()<BlockFormat::kFp8E4m3>();
-    case BlockFormat::kInt8:
-      return with_format.template operator()<BlockFormat::kInt8>();
-    case BlockFormat::kInt4:
-      return with_format.template operator()<BlockFormat::kInt4>();
-    case BlockFormat::kNf4:
-      return with_format.template operator()<BlockFormat::kNf4>();
-    case BlockFormat::kE2m1:
-      return with_format.template operator()<BlockFormat::kE2m1>();
-    case BlockFormat::kE3m0:
-      return with_format.template operator()<BlockFormat::kE3m0>();
-    case BlockFormat::kInt2:
-      return with_format.template operator()<BlockFormat::kInt2>();
-  }
-  return false;
-}
-
-// Units of a vector; the last one may be shorter.
-constexpr uint64_t LaneUnits(uint64_t values) {
-  return values / kLaneUnit + (values % kLaneUnit != 0);
-}
-
-// One unit of a vector.
-struct UnitPlace {
-  // Less than kLaneUnit only in the vector's last unit.
-  uint32_t values;
-  // Bytes from the encoding's begin to the unit's scales and codes.
-  uint64_t scales;
-  uint64_t codes;
-};
-
-// Of unit `unit` of a vector of `values` values. Beyond the end there are units
-// of no values.
-template <BlockFormat kFormat, uint32_t kBlockSize>
-CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
-                                                  uint64_t unit) {
-  constexpr uint64_t kStripBytes = ScalePlaneBytes(kStripValues, kBlockSize) +
-                                   CodePlaneBytes(kFormat, kStripValues);
-  const uint64_t begin = unit * kLaneUnit;
-  if (begin >= values) return {0, 0, 0};
-  const uint64_t strip = begin / kStripValues;
-  const uint64_t in_strip = begin % kStripValues;
-  const uint64_t left = values - begin;
-  // Not by ValuesOfStrip(): std::min takes the address of a constant, which has
-  // none on the device, and nvcc then leaves out all that follows.
-  const uint64_t left_in_strip = values - strip * kStripValues;
-  const uint64_t strip_values =
-      left_in_strip < kStripValues ? left_in_strip : kStripValues;
-  const uint64_t codes =
-      strip * kStripBytes + ScalePlaneBytes(strip_values, kBlockSize);
-  return {static_cast<uint32_t>(left < kLaneUnit ? left : kLaneUnit),
-          strip * kStripBytes + ScalePlaneBytes(in_strip, kBlockSize),
-          codes + in_strip * CodeBits(kFormat) / 8};
-}
-
-// Whether the units of a warp, from `first_unit` on, are whole.
-template <BlockFormat kFormat, uint32_t kBlockSize>
-CAUSEWAY_HOST_DEVICE inline bool AreWhole(uint64_t values,
-                                          uint64_t first_unit) {
-  return (first_unit + kUnitsOfWarp) * kLaneUnit <= values &&
-         PlaceOfUnit<kFormat, kBlockSize>(values, first_unit).codes % 16 == 0;
-}
 
 // The share of one lane in the units of a format.
 template <BlockFormat kFormat, uint32_t kBlockSize>
@@ -220,14 +129,37 @@ class Lane {
   }
 
   // Adds the codes of the lane's block `block` to `words`, which begin as 0.
-  // Changes the values of blocks that have no usable scale.
-  CAUSEWAY_HOST_DEVICE static void Encode(const EncodeTable<kFormat>& table,
-                                          uint32_t block, uint16_t scale,
-                                          Quad (&quads)[kQuads],
-                                          uint32_t (&words)[kWords]) {
-    if (!IsUsableScale<kFormat>(scale)) ReplaceValues(scale, block, quads);
-    AddCodes(BlockQuantizer<kFormat>(QuantizerScale(scale), table), block,
-             quads, words);
+  // The unit's first value is `begin` of the vector; it has `values` values.
+  CAUSEWAY_HOST_DEVICE void Encode(const NearestRounding&,
+                                   const EncodeTable<kFormat>& table, uint64_t,
+                                   uint32_t, uint32_t block, uint16_t scale,
+                                   const Quad (&quads)[kQuads],
+                                   uint32_t (&words)[kWords]) const {
+    if (!HasCodes(scale)) return;
+    const BlockQuantizer<kFormat> quantizer(ScaleValue(scale), table);
+    const float top = TopValue<kFormat>(scale);
+    CAUSEWAY_UNROLL
+    for (uint32_t i = 0; i < kQuadsOfBlock; ++i) {
+      const uint32_t quad = kQuadsOfBlock * block + i;
+      CAUSEWAY_UNROLL
+      for (uint32_t value = 0; value < 4; ++value) {
+        const float number = fmaxf(-top, fminf(quads[quad].values[value], top));
+        AddCode(quantizer.Code(number), quad, value, words);
+      }
+    }
+  }
+  CAUSEWAY_HOST_DEVICE void Encode(const StochasticRounding& rounding,
+                                   const EncodeTable<kFormat>&, uint64_t begin,
+                                   uint32_t values, uint32_t block,
+                                   uint16_t scale, const Quad (&quads)[kQuads],
+                                   uint32_t (&words)[kWords]) const {
+    if (!HasCodes(scale)) return;
+    const StochasticBlockQuantizer<kFormat> quantizer(ScaleValue(scale));
+    CAUSEWAY_UNROLL
+    for (uint32_t i = 0; i < kQuadsOfBlock; i += kQuadsOfRandoms) {
+      AddStochastic(quantizer, rounding, begin, values,
+                    kQuadsOfBlock * block + i, quads, words);
+    }
   }
 
   // The decoded values of quad `quad`.
@@ -343,38 +275,49 @@ class Lane {
   }
 
  private:
-  // Replaces the values of the lane's block `block` whose scale is not usable.
-  CAUSEWAY_HOST_DEVICE static void ReplaceValues(uint16_t scale, uint32_t block,
-                                                 Quad (&quads)[kQuads]) {
+  // 64 values share their random numbers (quantization/philox.h). The lane has
+  // as many quads of them.
+  static constexpr uint32_t kQuadsOfRandoms = 64 / kQuadStride;
+
+  CAUSEWAY_HOST_DEVICE static void AddCode(uint32_t code, uint32_t quad,
+                                           uint32_t value,
+                                           uint32_t (&words)[kWords]) {
+    if constexpr (kBytes) {
+      words[quad] |= code << (8 * value);
+    } else {
+      words[value] |= code << (kBits * quad);
+    }
+  }
+
+  // The quads from `first` on that share their random numbers. Column `value`
+  // of quad i has a number of the block that belongs to their place in a row of
+  // 16: the one of its row.
+  CAUSEWAY_HOST_DEVICE void AddStochastic(
+      const StochasticBlockQuantizer<kFormat>& quantizer,
+      const StochasticRounding& rounding, uint64_t begin, uint32_t values,
+      uint32_t first, const Quad (&quads)[kQuads],
+      uint32_t (&words)[kWords]) const {
+    const uint32_t at = QuadAt(first);
+    const uint64_t randoms_at = rounding.begin + begin + at - at % 64 + at % 16;
     CAUSEWAY_UNROLL
-    for (uint32_t quad = 0; quad < kQuadsOfBlock; ++quad) {
+    for (uint32_t value = 0; value < 4; ++value) {
+      const auto randoms = RoundingRandoms(rounding.seed, randoms_at + value);
       CAUSEWAY_UNROLL
-      for (float& value : quads[kQuadsOfBlock * block + quad].values) {
-        value = SubstituteForBadScale<kFormat>(scale, value);
+      for (uint32_t i = 0; i < kQuadsOfRandoms; ++i) {
+        // Without an index that depends on the lane, for the registers' sake.
+        const uint32_t random = !kBytes     ? randoms[i]
+                                : lane_ < 4 ? randoms[2 * i]
+                                            : randoms[2 * i + 1];
+        const uint32_t quad = first + i;
+        // What the last word is filled up with, which kInt2 has no level for.
+        if (kBits == 2 && QuadAt(quad) + value >= values) continue;
+        AddCode(quantizer.Code(quads[quad].values[value], random), quad, value,
+                words);
       }
     }
   }
 
-  // Adds the codes of the lane's block `block` to `words`.
-  CAUSEWAY_HOST_DEVICE static void AddCodes(
-      const BlockQuantizer<kFormat>& quantizer, uint32_t block,
-      const Quad (&quads)[kQuads], uint32_t (&words)[kWords]) {
-    CAUSEWAY_UNROLL
-    for (uint32_t i = 0; i < kQuadsOfBlock; ++i) {
-      const uint32_t quad = kQuadsOfBlock * block + i;
-      CAUSEWAY_UNROLL
-      for (uint32_t value = 0; value < 4; ++value) {
-        const uint32_t code = quantizer.Code(quads[quad].values[value]);
-        if constexpr (kBytes) {
-          words[quad] |= code << (8 * value);
-        } else {
-          words[value] |= code << (kBits * quad);
-        }
-      }
-    }
-  }
-
-  // The code of value `value` of quad `quad`, as AddCodes() puts it.
+  // The code of value `value` of quad `quad`, as AddCode() puts it.
   CAUSEWAY_HOST_DEVICE static uint32_t CodeAt(const uint32_t (&words)[kWords],
                                               uint32_t quad, uint32_t value) {
     if constexpr (kBytes) {

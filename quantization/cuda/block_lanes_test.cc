@@ -44,36 +44,44 @@ double SumOfSquares(const UnitQuads& quads, uint32_t lane, uint32_t block) {
 }
 
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
-          typename Source>
-void EncodeUnit(const Source& source, uint64_t values, uint64_t unit,
+          typename Source, typename Rounds, typename Losses>
+void EncodeUnit(const Source& source, const Rounds& rounding,
+                const Losses& losses, uint64_t values, uint64_t unit,
                 char* encoded) {
   using ThisLane = Lane<kFormat, kBlockSize>;
   const auto table = EncodeTable<kFormat>::Make();
+  const auto decode_table = DecodeTable<kFormat>::Make();
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
+  const uint64_t begin = unit * kLaneUnit;
   UnitQuads quads;
   for (uint32_t i = 0; i < kLanes; ++i) {
-    LoadQuads<kWhole>(ThisLane(i), place, unit * kLaneUnit, source, quads[i]);
+    LoadQuads<kWhole>(ThisLane(i), place, begin, source, quads[i]);
   }
   uint16_t scales[kLanes][ThisLane::kBlocks];
   for (uint32_t i = 0; i < kLanes; ++i) {
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      if constexpr (kFormat == BlockFormat::kInt2) {
+      if constexpr (kFormat == BlockFormat::kInt2 &&
+                    Rounds::kRounding == Rounding::kNearest) {
         scales[i][block] =
             Int2Scale(SumOfSquares<ThisLane>(quads, i, block),
                       ThisLane(i).ValuesOfBlock(block, place.values));
       } else {
-        scales[i][block] =
-            BlockScale<kFormat>(LargestMagnitude<ThisLane>(quads, i, block));
+        scales[i][block] = BlockScale<kFormat, Rounds::kRounding>(
+            LargestMagnitude<ThisLane>(quads, i, block));
       }
     }
   }
   for (uint32_t i = 0; i < kLanes; ++i) {
+    const ThisLane lane(i);
     uint32_t words[ThisLane::kWords] = {};
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      ThisLane::Encode(table, block, scales[i][block], quads[i], words);
+      lane.Encode(rounding, table, begin, place.values, block, scales[i][block],
+                  quads[i], words);
     }
-    ThisLane(i).template StoreScales<kWhole>(scales[i], place, encoded);
-    ThisLane(i).template StoreCodes<kWhole>(words, place, encoded);
+    lane.template StoreScales<kWhole>(scales[i], place, encoded);
+    lane.template StoreCodes<kWhole>(words, place, encoded);
+    StoreLosses<kWhole>(decode_table, lane, place, begin, quads[i], scales[i],
+                        words, losses);
   }
 }
 
@@ -105,15 +113,33 @@ void ForEachUnit(uint64_t values, const Visitor& visit) {
 
 class LanesOnTheHost final : public BlockKernelsUnderTest {
  public:
-  void Encode(const BlockSpec& spec, const std::vector<float>& values,
-              uint64_t count, std::string& encoded) override {
-    EncodeFrom(spec, ValuesSource{values.data()}, count, encoded);
+  void Encode(const BlockSpec& spec, const BlockRounding& rounding,
+              const std::vector<float>& values, uint64_t count,
+              std::string& encoded) override {
+    EncodeSum(spec, rounding, {values.data()}, {}, count, encoded);
   }
-  void EncodeDifference(const BlockSpec& spec, const std::vector<float>& anchor,
+  void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
+                        const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
                         std::string& encoded) override {
-    EncodeFrom(spec, DifferenceSource{anchor.data(), parameters.data()}, count,
-               encoded);
+    if (rounding.rounding != Rounding::kNearest) {
+      EncodeSum(spec, rounding, {anchor.data(), parameters.data()}, {}, count,
+                encoded);
+    } else {
+      EncodeFrom(spec, DifferenceSource{anchor.data(), parameters.data()},
+                 NearestRounding(), NoLosses(), count, encoded);
+    }
+  }
+  void EncodeWithFeedback(const BlockSpec& spec, const BlockRounding& rounding,
+                          const std::vector<float>& anchor,
+                          const std::vector<float>& parameters,
+                          const std::vector<float>& error, float decay,
+                          uint64_t count, std::string& encoded,
+                          std::vector<float>& next_error) override {
+    EncodeSum(spec, rounding,
+              {anchor.data(), parameters.data(),
+               error.empty() ? nullptr : error.data()},
+              {decay, next_error.data()}, count, encoded);
   }
   void Decode(const BlockSpec& spec, const std::string& encoded, uint64_t count,
               std::vector<float>& values) override {
@@ -141,17 +167,24 @@ class LanesOnTheHost final : public BlockKernelsUnderTest {
   }
 
  private:
-  template <typename Source>
+  template <typename Source, typename Rounds, typename Losses>
   static void EncodeFrom(const BlockSpec& spec, const Source& source,
+                         const Rounds& rounds, const Losses& losses,
                          uint64_t count, std::string& encoded) {
-    ASSERT_TRUE(
-        VisitBlockSpec(spec, [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
-          ForEachUnit<kFormat, kBlockSize>(
-              count, [&]<bool kWhole>(uint64_t unit) {
-                EncodeUnit<kWhole, kFormat, kBlockSize>(source, count, unit,
-                                                        encoded.data());
-              });
-        }));
+    const auto encode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+      ForEachUnit<kFormat, kBlockSize>(count, [&]<bool kWhole>(uint64_t unit) {
+        EncodeUnit<kWhole, kFormat, kBlockSize>(source, rounds, losses, count,
+                                                unit, encoded.data());
+      });
+    };
+    ASSERT_TRUE(VisitBlockSpec(spec, encode));
+  }
+  static void EncodeSum(const BlockSpec& spec, const BlockRounding& rounding,
+                        const SumSource& source, const ErrorLosses& losses,
+                        uint64_t count, std::string& encoded) {
+    VisitRounding(rounding, [&](const auto& rounds) {
+      EncodeFrom(spec, source, rounds, losses, count, encoded);
+    });
   }
 
   // Like a GPU's arrays, the encoding is aligned, however short it is.

@@ -48,15 +48,6 @@ CAUSEWAY_HOST_DEVICE inline void StoreQuad(const Quad& quad, float* values,
 
 // Sources.
 
-struct ValuesSource {
-  template <bool kWhole>
-  CAUSEWAY_HOST_DEVICE Quad Load(uint64_t at, uint32_t left) const {
-    return LoadQuad<kWhole>(values, at, left);
-  }
-
-  const float* values;
-};
-
 // PseudoGradient() of outer_optimizer/mixing.h.
 struct DifferenceSource {
   template <bool kWhole>
@@ -70,6 +61,56 @@ struct DifferenceSource {
 
   const float* anchor;
   const float* parameters;
+};
+
+// values - minus + plus, where the last two may be null: what error feedback
+// encodes (ErrorFeedback::Encode() of quantization/error_feedback.h), a vector
+// as it is, and the difference for kernels that are not worth one of their own.
+struct SumSource {
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE Quad Load(uint64_t at, uint32_t left) const {
+    Quad quad = LoadQuad<kWhole>(values, at, left);
+    if (minus != nullptr) {
+      const Quad less = LoadQuad<kWhole>(minus, at, left);
+      CAUSEWAY_UNROLL
+      for (uint32_t i = 0; i < 4; ++i) quad.values[i] -= less.values[i];
+    }
+    if (plus != nullptr) {
+      const Quad more = LoadQuad<kWhole>(plus, at, left);
+      CAUSEWAY_UNROLL
+      for (uint32_t i = 0; i < 4; ++i) quad.values[i] += more.values[i];
+    }
+    return quad;
+  }
+
+  const float* values;
+  const float* minus = nullptr;
+  const float* plus = nullptr;
+};
+
+// What becomes of that which encoding loses.
+
+struct NoLosses {
+  static constexpr bool kMayStore = false;
+};
+
+// error = decay * (value - decoded), unless `error` is null.
+struct ErrorLosses {
+  static constexpr bool kMayStore = true;
+
+  template <bool kWhole>
+  CAUSEWAY_HOST_DEVICE void Store(const Quad& quad, const Quad& decoded,
+                                  uint64_t at, uint32_t left) const {
+    Quad lost;
+    CAUSEWAY_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      lost.values[i] = decay * (quad.values[i] - decoded.values[i]);
+    }
+    StoreQuad<kWhole>(lost, error, at, left);
+  }
+
+  float decay = 1;
+  float* error = nullptr;
 };
 
 // Sinks. What a sink reads is loaded apart from storing, so that kernels can
@@ -191,6 +232,27 @@ CAUSEWAY_HOST_DEVICE inline void LoadQuads(
   for (uint32_t quad = 0; quad < kQuads; ++quad) {
     quads[quad] = source.template Load<kWhole>(at + quad * lane.kQuadStride,
                                                lane.LeftAt(quad, place.values));
+  }
+}
+
+// Of the quads of a unit that have been encoded.
+template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
+          typename Losses>
+CAUSEWAY_HOST_DEVICE inline void StoreLosses(
+    const DecodeTable<kFormat>& table, const Lane<kFormat, kBlockSize>& lane,
+    const UnitPlace& place, uint64_t begin, const Quad (&quads)[kQuads],
+    const uint16_t (&scales)[Lane<kFormat, kBlockSize>::kBlocks],
+    const uint32_t (&words)[Lane<kFormat, kBlockSize>::kWords],
+    const Losses& losses) {
+  if constexpr (Losses::kMayStore) {
+    if (losses.error == nullptr) return;
+    const uint64_t at = begin + lane.QuadAt(0);
+    CAUSEWAY_UNROLL
+    for (uint32_t quad = 0; quad < kQuads; ++quad) {
+      losses.template Store<kWhole>(
+          quads[quad], lane.Decode(table, quad, scales, words),
+          at + quad * lane.kQuadStride, lane.LeftAt(quad, place.values));
+    }
   }
 }
 

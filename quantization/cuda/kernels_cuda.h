@@ -11,8 +11,8 @@
 //                                        encoded, stream));
 //   cudaMemcpyAsync(host, encoded, bytes, cudaMemcpyDeviceToHost, stream);
 //
-// All formats of quantization/block_format.h, with nearest rounding. There is
-// no stochastic rounding, no entropy coding and no ECQ on GPUs.
+// All formats of quantization/block_format.h, with nearest or stochastic
+// rounding, and error feedback. There is no entropy coding and no ECQ on GPUs.
 //
 // `encoded` is a whole encoding of strips (quantization/strip_layout.h), that
 // is codec.h's MaxEncodedBytes() bytes; a part of one, if it begins with a
@@ -26,12 +26,13 @@
 // captured in a CUDA graph, and cost no memory of the device but their
 // arguments. Each kernel goes over memory once. No values: nothing to do.
 //
-// Errors: INVALID_ARGUMENT for an unknown block size or a misaligned pointer;
-// otherwise what common/cuda_status.h makes of a failed launch. What a kernel
-// meets while it runs is reported by a later call for the same device, as
-// always with CUDA. Encodings from elsewhere are checked beforehand
-// (Decoder::CheckFinite()); a bad one decodes to NaN or infinities, but never
-// reads or writes outside the arrays. Thread-safe.
+// Errors: INVALID_ARGUMENT for an unknown block size, a misaligned pointer or
+// random numbers that do not begin with a strip; otherwise what
+// common/cuda_status.h makes of a failed launch. What a kernel meets while it
+// runs is reported by a later call for the same device, as always with CUDA.
+// Encodings from elsewhere are checked beforehand (Decoder::CheckFinite()); a
+// bad one decodes to NaN or infinities, but never reads or writes outside the
+// arrays. Thread-safe.
 #ifndef QUANTIZATION_CUDA_KERNELS_CUDA_H_
 #define QUANTIZATION_CUDA_KERNELS_CUDA_H_
 
@@ -40,16 +41,30 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "quantization/cuda/block_lanes.h"
+#include "quantization/cuda/block_units.h"
 
 namespace causeway {
 
 // Of `values`, and of anchor - parameters (a pseudo-gradient).
 absl::Status EncodeCuda(const BlockSpec& spec, const float* values,
-                        uint64_t count, char* encoded, cudaStream_t stream);
+                        uint64_t count, char* encoded, cudaStream_t stream,
+                        const BlockRounding& rounding = {});
 absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
                                   const float* parameters, uint64_t count,
-                                  char* encoded, cudaStream_t stream);
+                                  char* encoded, cudaStream_t stream,
+                                  const BlockRounding& rounding = {});
+
+// The same with error feedback, of x = anchor - parameters + error, where
+// `error` is null as long as there is none. Writes what the next contribution
+// is to be given as `error` if this one was merged:
+//   next_error = decay * (x - decoded)
+// with decay in (0, 1], or INVALID_ARGUMENT. The bits are those of
+// quantization/error_feedback.h.
+absl::Status EncodeWithFeedbackCuda(const BlockSpec& spec, const float* anchor,
+                                    const float* parameters, const float* error,
+                                    float decay, uint64_t count, char* encoded,
+                                    float* next_error, cudaStream_t stream,
+                                    const BlockRounding& rounding = {});
 
 absl::Status DecodeCuda(const BlockSpec& spec, const char* encoded,
                         uint64_t count, float* values, cudaStream_t stream);

@@ -59,17 +59,19 @@ class DeviceArray {
 
 class CudaKernels final : public BlockKernelsUnderTest {
  public:
-  void Encode(const BlockSpec& spec, const std::vector<float>& values,
-              uint64_t count, std::string& encoded) override {
+  void Encode(const BlockSpec& spec, const BlockRounding& rounding,
+              const std::vector<float>& values, uint64_t count,
+              std::string& encoded) override {
     const DeviceArray<float> device_values(values);
     const DeviceArray<char> device_encoded(encoded);
     EXPECT_THAT(EncodeCuda(spec, device_values.data(), count,
-                           device_encoded.data(), nullptr),
+                           device_encoded.data(), nullptr, rounding),
                 IsOk());
     device_encoded.CopyTo(encoded);
   }
 
-  void EncodeDifference(const BlockSpec& spec, const std::vector<float>& anchor,
+  void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
+                        const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
                         std::string& encoded) override {
     const DeviceArray<float> device_anchor(anchor);
@@ -77,9 +79,30 @@ class CudaKernels final : public BlockKernelsUnderTest {
     const DeviceArray<char> device_encoded(encoded);
     EXPECT_THAT(EncodeDifferenceCuda(spec, device_anchor.data(),
                                      device_parameters.data(), count,
-                                     device_encoded.data(), nullptr),
+                                     device_encoded.data(), nullptr, rounding),
                 IsOk());
     device_encoded.CopyTo(encoded);
+  }
+
+  void EncodeWithFeedback(const BlockSpec& spec, const BlockRounding& rounding,
+                          const std::vector<float>& anchor,
+                          const std::vector<float>& parameters,
+                          const std::vector<float>& error, float decay,
+                          uint64_t count, std::string& encoded,
+                          std::vector<float>& next_error) override {
+    const DeviceArray<float> device_anchor(anchor);
+    const DeviceArray<float> device_parameters(parameters);
+    const DeviceArray<float> device_error(error);
+    const DeviceArray<char> device_encoded(encoded);
+    const DeviceArray<float> device_next_error(next_error);
+    EXPECT_THAT(
+        EncodeWithFeedbackCuda(
+            spec, device_anchor.data(), device_parameters.data(),
+            error.empty() ? nullptr : device_error.data(), decay, count,
+            device_encoded.data(), device_next_error.data(), nullptr, rounding),
+        IsOk());
+    device_encoded.CopyTo(encoded);
+    device_next_error.CopyTo(next_error);
   }
 
   void Decode(const BlockSpec& spec, const std::string& encoded, uint64_t count,
@@ -161,6 +184,22 @@ TEST(KernelsCudaTest, RefusesMixingOutsideItsRange) {
   }
 }
 
+TEST(KernelsCudaTest, RefusesDecaysOutsideTheirRange) {
+  for (const float decay : {0.0f, 1.1f, NAN}) {
+    EXPECT_THAT(
+        EncodeWithFeedbackCuda(kSpec, nullptr, nullptr, nullptr, decay, 4,
+                               nullptr, nullptr, nullptr),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("(0, 1]")));
+  }
+}
+
+TEST(KernelsCudaTest, RefusesRandomNumbersFromWithinAStrip) {
+  EXPECT_THAT(
+      EncodeCuda(kSpec, nullptr, 4, nullptr, nullptr,
+                 {.rounding = Rounding::kStochastic, .begin = 256}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("value 256")));
+}
+
 TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
   if (HasDevice()) GTEST_SKIP() << "there is one";
   EXPECT_THAT(EncodeCuda(kSpec, nullptr, 4, nullptr, nullptr),
@@ -173,7 +212,7 @@ TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
   if (!HasDevice()) GTEST_SKIP() << "no device";
   const std::vector<float> values(1000, 0.5f);
   std::string want(1024, 'x');
-  CudaKernels().Encode(kSpec, values, values.size(), want);
+  CudaKernels().Encode(kSpec, {}, values, values.size(), want);
 
   const DeviceArray<float> device_values(values);
   const DeviceArray<char> device_encoded(std::string(want.size(), 'x'));

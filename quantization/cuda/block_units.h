@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a GPU kernel of the block formats is told, and the cut of its vector
+// into units of 256 values (kLaneUnit): what eight threads do together
+// (quantization/cuda/block_lanes.h). For the device and the host.
+//
+// Four units, the work of a warp, are whole if they have all their values and
+// their codes are aligned; only a vector's last strip has others.
+#ifndef QUANTIZATION_CUDA_BLOCK_UNITS_H_
+#define QUANTIZATION_CUDA_BLOCK_UNITS_H_
+
+#include <cstdint>
+
+#include "quantization/block_format.h"
+#include "quantization/cuda/block_arithmetic.h"
+#include "quantization/encode_options.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+
+inline constexpr uint32_t kLaneUnit = 256;
+inline constexpr uint32_t kUnitsOfWarp = 4;
+
+static_assert(kStripValues % (kUnitsOfWarp * kLaneUnit) == 0);
+
+struct BlockSpec {
+  BlockFormat format;
+  // 64, 128 or 256.
+  uint32_t block_size;
+};
+
+// What an encoder does with values between levels.
+struct BlockRounding {
+  Rounding rounding = Rounding::kNearest;
+  // Of stochastic rounding: the seed, and the place in the vector of the first
+  // value that is encoded, a multiple of kStripValues.
+  uint64_t seed = 0;
+  uint64_t begin = 0;
+};
+
+// The same as types, which kernels are compiled for.
+struct NearestRounding {
+  static constexpr Rounding kRounding = Rounding::kNearest;
+};
+struct StochasticRounding {
+  static constexpr Rounding kRounding = Rounding::kStochastic;
+  uint64_t seed;
+  uint64_t begin;
+};
+
+// Returns function(NearestRounding or StochasticRounding).
+template <typename Function>
+auto VisitRounding(const BlockRounding& rounding, const Function& function) {
+  return rounding.rounding == Rounding::kNearest
+             ? function(NearestRounding{})
+             : function(StochasticRounding{rounding.seed, rounding.begin});
+}
+
+// Calls function.operator()<format, block size>(). False for unknown formats
+// and sizes.
+template <typename Function>
+bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
+  const auto with_format = [&]<BlockFormat kFormat>() {
+    switch (spec.block_size) {
+      case 64:
+        function.template operator()<kFormat, 64>();
+        return true;
+      case 128:
+        function.template operator()<kFormat, 128>();
+        return true;
+      case 256:
+        function.template operator()<kFormat, 256>();
+        return true;
+      default:
+        return false;
+    }
+  };
+  switch (spec.format) {
+    case BlockFormat::kFp8E4m3:
+      return with_format.template operator()<BlockFormat::kFp8E4m3>();
+    case BlockFormat::kInt8:
+      return with_format.template operator()<BlockFormat::kInt8>();
+    case BlockFormat::kInt4:
+      return with_format.template operator()<BlockFormat::kInt4>();
+    case BlockFormat::kNf4:
+      return with_format.template operator()<BlockFormat::kNf4>();
+    case BlockFormat::kE2m1:
+      return with_format.template operator()<BlockFormat::kE2m1>();
+    case BlockFormat::kE3m0:
+      return with_format.template operator()<BlockFormat::kE3m0>();
+    case BlockFormat::kInt2:
+      return with_format.template operator()<BlockFormat::kInt2>();
+  }
+  return false;
+}
+
+// Units of a vector; the last one may be shorter.
+constexpr uint64_t LaneUnits(uint64_t values) {
+  return values / kLaneUnit + (values % kLaneUnit != 0);
+}
+
+// One unit of a vector.
+struct UnitPlace {
+  // Less than kLaneUnit only in the vector's last unit.
+  uint32_t values;
+  // Bytes from the encoding's begin to the unit's scales and codes.
+  uint64_t scales;
+  uint64_t codes;
+};
+
+// Of unit `unit` of a vector of `values` values. Beyond the end there are units
+// of no values.
+template <BlockFormat kFormat, uint32_t kBlockSize>
+CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
+                                                  uint64_t unit) {
+  constexpr uint64_t kStripBytes = ScalePlaneBytes(kStripValues, kBlockSize) +
+                                   CodePlaneBytes(kFormat, kStripValues);
+  const uint64_t begin = unit * kLaneUnit;
+  if (begin >= values) return {0, 0, 0};
+  const uint64_t strip = begin / kStripValues;
+  const uint64_t in_strip = begin % kStripValues;
+  const uint64_t left = values - begin;
+  // Not by ValuesOfStrip(): std::min takes the address of a constant, which has
+  // none on the device, and nvcc then leaves out all that follows.
+  const uint64_t left_in_strip = values - strip * kStripValues;
+  const uint64_t strip_values =
+      left_in_strip < kStripValues ? left_in_strip : kStripValues;
+  const uint64_t codes =
+      strip * kStripBytes + ScalePlaneBytes(strip_values, kBlockSize);
+  return {static_cast<uint32_t>(left < kLaneUnit ? left : kLaneUnit),
+          strip * kStripBytes + ScalePlaneBytes(in_strip, kBlockSize),
+          codes + in_strip * CodeBits(kFormat) / 8};
+}
+
+// Whether the units of a warp, from `first_unit` on, are whole.
+template <BlockFormat kFormat, uint32_t kBlockSize>
+CAUSEWAY_HOST_DEVICE inline bool AreWhole(uint64_t values,
+                                          uint64_t first_unit) {
+  return (first_unit + kUnitsOfWarp) * kLaneUnit <= values &&
+         PlaceOfUnit<kFormat, kBlockSize>(values, first_unit).codes % 16 == 0;
+}
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_CUDA_BLOCK_UNITS_H_

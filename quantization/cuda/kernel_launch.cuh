@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of the block formats have in common: how their threads go
+// over a vector's units, and how they are started.
+//
+// Bytes that a kernel moves for each value, c of them being codes (1, 0.5 or
+// 0.25) and 2 / block size the scale:
+//
+//                  reads            writes
+//   encode         4                c + scale
+//   ... difference 8                c + scale
+//   ... feedback   12               c + scale + 4
+//   decode         c + scale        4
+//   accumulate     c + scale + 4    4
+//   mix, rebase    c + scale + 8    8
+#ifndef QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
+#define QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "common/cuda_status.h"
+#include "quantization/cuda/block_lanes.h"
+#include "quantization/cuda/block_units.h"
+
+namespace causeway {
+
+inline constexpr uint32_t kThreads = 256;
+inline constexpr uint32_t kWarpSize = 32;
+// Several times as many as fit, so that others begin where some end, which
+// evens out the last ones.
+inline constexpr uint32_t kBlocksPerMultiprocessor = 16;
+
+// Copies what kernels look up to shared memory; all threads of a block take
+// part.
+template <typename Table>
+__device__ void CopyTable(const Table& from, Table& to) {
+  if constexpr (!std::is_empty_v<Table>) {
+    const auto* const source = reinterpret_cast<const uint32_t*>(&from);
+    auto* const target = reinterpret_cast<uint32_t*>(&to);
+    for (uint32_t i = threadIdx.x; i < sizeof(Table) / 4; i += kThreads) {
+      target[i] = source[i];
+    }
+    __syncthreads();
+  }
+}
+
+// Where a thread begins, and how far it goes each time: the first unit of its
+// warp's four. The threads of a warp go round equally often, so that they can
+// exchange values; units beyond the last one have no values.
+__device__ inline uint64_t FirstUnit() {
+  const uint64_t thread = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  return thread / kWarpSize * kUnitsOfWarp;
+}
+__device__ inline uint64_t UnitStride() {
+  return uint64_t{gridDim.x} * (kThreads / kLanes);
+}
+__device__ inline uint32_t UnitInWarp() {
+  return threadIdx.x % kWarpSize / kLanes;
+}
+
+// The most thread blocks to start on the current device.
+inline cudaError_t MostBlocks(uint64_t& blocks) {
+  int device = 0;
+  int multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors,
+                                 cudaDevAttrMultiProcessorCount, device);
+  blocks = static_cast<uint64_t>(multiprocessors) * kBlocksPerMultiprocessor;
+  return error;
+}
+
+// Puts a kernel that goes over `values` values on `stream`.
+template <typename... Parameters, typename... Arguments>
+cudaError_t Launch(void (*kernel)(Parameters...), uint64_t values,
+                   cudaStream_t stream, const Arguments&... arguments) {
+  if (values == 0) return cudaSuccess;
+  uint64_t most_blocks = 0;
+  const cudaError_t error = MostBlocks(most_blocks);
+  if (error != cudaSuccess) return error;
+  constexpr uint64_t kUnitsOfBlock = kThreads / kLanes;
+  const uint64_t blocks =
+      (LaneUnits(values) + kUnitsOfBlock - 1) / kUnitsOfBlock;
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<uint32_t>(blocks < most_blocks ? blocks : most_blocks));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+// Starts the kernel of the spec: launch.operator()<format, block size>().
+template <typename Function>
+absl::Status LaunchFor(const BlockSpec& spec, const Function& launch) {
+  cudaError_t error = cudaSuccess;
+  const bool known =
+      VisitBlockSpec(spec, [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+        error = launch.template operator()<kFormat, kBlockSize>();
+      });
+  if (known) return CudaStatus(error, "starting a quantization kernel");
+  return absl::InvalidArgumentError(
+      absl::StrFormat("no CUDA kernel for block format %d in blocks of %d "
+                      "values; they have 64, "
+                      "128 or 256",
+                      static_cast<int>(spec.format), spec.block_size));
+}
+
+// INVALID_ARGUMENT if one is not aligned; null is.
+inline absl::Status CheckAligned(absl::Span<const void* const> pointers) {
+  for (const void* const pointer : pointers) {
+    if (reinterpret_cast<uintptr_t>(pointer) % sizeof(Quad) == 0) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the array at %p is not aligned to %d bytes", pointer, sizeof(Quad)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
