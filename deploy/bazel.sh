@@ -18,11 +18,12 @@ BAZEL=(env -i HOME="${HOME}" USER="$(id -un)" TERM="${TERM:-dumb}" LANG=C.UTF-8
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   /usr/bin/bazel)
 
-# Options for a build whose output is read by people: a live display in a
-# terminal, else a line now and then. No links are left in the source tree.
+# Options for a build whose output is read by people: a live display if stderr,
+# where Bazel writes, is a terminal, else a line now and then. No links are left
+# in the source tree.
 bazel_display_options() {
   printf '%s\n' --symlink_prefix=/
-  if [[ ! -t 1 || -n "${CI:-}" ]]; then
+  if [[ ! -t 2 || -n "${CI:-}" ]]; then
     printf '%s\n' --curses=no --color=no --show_progress_rate_limit=20
   fi
 }
@@ -35,4 +36,29 @@ bazel_server_is_up() {
   digest="$(printf '%s' "$1" | md5sum | cut -d' ' -f1)"
   pid="$(cat "${base}/${digest}/server/server.pid.txt" 2>/dev/null)" || return 1
   kill -0 "${pid}" 2>/dev/null
+}
+
+# bazel_build_once ROOT TARGET...: builds targets of the source tree ROOT and
+# prints the folder that they are in. Bazel's own words go to stderr, and its
+# server is up afterwards only if it was before.
+bazel_build_once() (
+  # Not inherited where the output is captured.
+  set -e
+  cd "$1"
+  shift
+  server_was_up=false
+  if bazel_server_is_up "${PWD}"; then server_was_up=true; fi
+  mapfile -t display < <(bazel_display_options)
+  "${BAZEL[@]}" build "${display[@]}" "$@" >&2
+  "${BAZEL[@]}" info bazel-bin 2>/dev/null
+  if [[ "${server_was_up}" == false ]]; then
+    "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
+  fi
+)
+
+# Prints the labels of the tests and benchmarks that need a GPU. To be called
+# in the source tree.
+bazel_gpu_programs() {
+  "${BAZEL[@]}" query --noshow_progress \
+    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))'
 }

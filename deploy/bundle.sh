@@ -85,18 +85,12 @@ done
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway)
 
-# Prints the GPU's tests and benchmarks as labels.
-gpu_programs() {
-  "${BAZEL[@]}" query --noshow_progress \
-    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))'
-}
-
 cd "${ROOT}"
 if "${cuda}"; then options=(--config=cuda); else options=(); fi
 labels=()
 for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
 if "${tests}" && "${cuda}"; then
-  mapfile -t test_labels < <(gpu_programs)
+  mapfile -t test_labels < <(bazel_gpu_programs)
 else
   test_labels=()
 fi

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/run_config.h"
+#include "common/temporary_directory.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
 #include "common/transport/credentials.h"
@@ -69,22 +70,11 @@ v1::RunConfig Config(int islands) {
   return *std::move(config);
 }
 
-// A directory that is removed at the end.
-class Scratch {
- public:
-  Scratch() {
-    const char* parent = std::getenv("TEST_TMPDIR");
-    path_ = absl::StrCat(parent == nullptr ? "/tmp" : parent, "/ingest-XXXXXX");
-    CHECK(mkdtemp(path_.data()) != nullptr) << path_;
-  }
-  ~Scratch() {
-    CHECK_EQ(std::system(absl::StrCat("rm -r '", path_, "'").c_str()), 0);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+TemporaryDirectory MakeDirectory() {
+  auto directory = TemporaryDirectory::Make("causeway-ingest");
+  CHECK(directory.ok()) << directory.status();
+  return *std::move(directory);
+}
 
 // Reads every message of a call and drops it.
 class DroppingService : public grpc::CallbackGenericService {
@@ -127,7 +117,7 @@ class Bench {
     ClientTlsFiles client_files;
     const absl::Time now = absl::Now();
     const Validity valid = {now - absl::Hours(1), now + absl::Hours(1)};
-    TestAuthority authority(scratch_.path() + "/authority", valid);
+    TestAuthority authority(directory_.path() + "/authority", valid);
     if (tls) {
       const TestIdentity identity = authority.Sign(kHost, valid);
       server_files = {identity.certificate, identity.key};
@@ -138,7 +128,7 @@ class Bench {
     client_credentials_ = *MakeChannelCredentials(client_files, now);
 
     // Time stands still, so that no lease ends.
-    auto engine = Engine::Start({.state_dir = scratch_.path() + "/state",
+    auto engine = Engine::Start({.state_dir = directory_.path() + "/state",
                                  .config = Config(channels),
                                  .random = 1,
                                  .now = [now] { return now; }});
@@ -260,7 +250,7 @@ class Bench {
   }
 
   const int channels_;
-  const Scratch scratch_;
+  const TemporaryDirectory directory_ = MakeDirectory();
   std::shared_ptr<grpc::ChannelCredentials> client_credentials_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<CoordinatorServer> server_;

@@ -4,14 +4,14 @@
 // What a commit costs: writing a fragment's file, reading it back verified,
 // and the transaction. Writes below $TEST_TMPDIR, or /tmp.
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "benchmark/benchmark.h"
+#include "common/temporary_directory.h"
 #include "glog/logging.h"
 #include "server/commit_log.h"
 #include "server/fragment_store.h"
@@ -23,25 +23,22 @@ namespace {
 // A state directory of its own, removed at the end.
 class Scratch {
  public:
-  Scratch() {
-    const char* parent = std::getenv("TEST_TMPDIR");
-    path_ = absl::StrCat(parent == nullptr ? "/tmp" : parent,
-                         "/storage_benchmark-XXXXXX");
-    CHECK(mkdtemp(path_.data()) != nullptr) << path_;
-    auto state = StateDirectory::Open(path_, {});
+  Scratch() : directory_(MakeDirectory()) {
+    auto state = StateDirectory::Open(directory_.path(), {});
     CHECK(state.ok()) << state.status();
     state_ = *std::move(state);
-  }
-
-  ~Scratch() {
-    state_.reset();
-    CHECK_EQ(std::system(absl::StrCat("rm -r '", path_, "'").c_str()), 0);
   }
 
   StateDirectory& state() { return *state_; }
 
  private:
-  std::string path_;
+  static TemporaryDirectory MakeDirectory() {
+    auto directory = TemporaryDirectory::Make("causeway-storage");
+    CHECK(directory.ok()) << directory.status();
+    return *std::move(directory);
+  }
+
+  const TemporaryDirectory directory_;
   std::unique_ptr<StateDirectory> state_;
 };
 

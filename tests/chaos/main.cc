@@ -28,14 +28,12 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -43,6 +41,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
+#include "common/temporary_directory.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "tests/chaos/schedule.h"
@@ -72,21 +71,6 @@ namespace {
 
 constexpr char kProgram[] = "causeway-chaos";
 constexpr int kSkipped = 77;
-
-absl::StatusOr<std::string> MakeDirectory() {
-  const std::string wanted = absl::GetFlag(FLAGS_directory);
-  if (!wanted.empty()) {
-    RETURN_IF_ERROR(CreateDirectory(wanted));
-    return wanted;
-  }
-  std::string path =
-      (std::filesystem::temp_directory_path() / "causeway-chaos-XXXXXX")
-          .string();
-  if (mkdtemp(path.data()) == nullptr) {
-    return ErrnoStatus(errno, "make directory", path);
-  }
-  return path;
-}
 
 std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
   std::vector<double> seconds;
@@ -158,7 +142,7 @@ absl::StatusOr<ChaosResult> RunOne(const std::string& directory,
        .now = SteadyWallClock()});
 }
 
-absl::Status Run() {
+absl::Status RunIn(const std::string& directory) {
   const absl::Duration duration = absl::Minutes(absl::GetFlag(FLAGS_minutes));
   absl::Duration baseline =
       absl::Minutes(absl::GetFlag(FLAGS_baseline_minutes));
@@ -170,12 +154,6 @@ absl::Status Run() {
        .interval = absl::Seconds(absl::GetFlag(FLAGS_fault_seconds)),
        .islands = absl::GetFlag(FLAGS_islands),
        .seed = absl::GetFlag(FLAGS_seed)});
-  // This process goes where the coordinators will be, before it has other
-  // threads, so that none of them is left outside.
-  ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
-                   NetworkNamespace::Create());
-  ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());
-  ASSIGN_OR_RETURN(const std::string directory, MakeDirectory());
   ASSIGN_OR_RETURN(const ChaosResult undisturbed,
                    RunOne(absl::StrCat(directory, "/without"), baseline, {}));
   ASSIGN_OR_RETURN(const ChaosResult disturbed,
@@ -192,11 +170,21 @@ absl::Status Run() {
         "an invariant is broken: ", disturbed.accounts.findings.front(),
         "; states and logs are in ", directory));
   }
-  if (absl::GetFlag(FLAGS_directory).empty()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
-  }
   return absl::OkStatus();
+}
+
+absl::Status Run() {
+  // This process goes where the coordinators will be, before it has other
+  // threads, so that none of them is left outside.
+  ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
+                   NetworkNamespace::Create());
+  ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());
+  ASSIGN_OR_RETURN(TemporaryDirectory directory,
+                   TemporaryDirectory::MakeUnless(
+                       absl::GetFlag(FLAGS_directory), "causeway-chaos"));
+  const absl::Status status = RunIn(directory.path());
+  if (!status.ok()) directory.Keep();
+  return status;
 }
 
 }  // namespace

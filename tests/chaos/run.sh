@@ -59,18 +59,6 @@ while (($#)); do
   shift
 done
 
-# In the source tree, where Bazel wants to be called.
-bazel() {
-  (cd "${ROOT}" && "${BAZEL[@]}" "$@")
-}
-
-server_was_up=false
-if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
-mapfile -t display < <(bazel_display_options)
-bazel build "${display[@]}" //tests/chaos:causeway-chaos \
-  //server:causeway-coordinator //worker:causeway-worker
-bin="$(bazel info bazel-bin 2>/dev/null)"
-if [[ "${server_was_up}" == false ]]; then
-  bazel shutdown >/dev/null 2>&1 || true
-fi
+bin="$(bazel_build_once "${ROOT}" //tests/chaos:causeway-chaos \
+  //server:causeway-coordinator //worker:causeway-worker)"
 exec "${bin}/tests/chaos/causeway-chaos" --programs "${bin}" "${options[@]}"

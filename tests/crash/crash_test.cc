@@ -12,13 +12,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <ostream>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -29,14 +28,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/state_directory.h"
-#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
 
 ABSL_FLAG(bool, every_point, false, "Crash at every call, not at a sample.");
 
 namespace causeway {
 namespace {
 
-constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 constexpr uint32_t kFragments = 2;
 constexpr uint64_t kSteps = 120;
 
@@ -87,21 +85,9 @@ void PrintTo(const Version& version, std::ostream* out) {
   for (const std::string& line : version.contributions) *out << "; " << line;
 }
 
-class CrashTest : public testing::Test {
+class CrashTest : public ProcessTestFixture {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/causeway-crash-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-    std::ofstream(Path("run.textproto")) << kConfig;
-  }
-  void TearDown() override {
-    if (!HasFailure()) std::filesystem::remove_all(directory_);
-  }
-
-  std::string Path(absl::string_view name) const {
-    return absl::StrCat(directory_, "/", name);
-  }
+  void SetUp() override { Write("run.textproto", kConfig); }
 
   // A coordinator that dies at call number `crash_at` (0: none) with `loss`.
   std::unique_ptr<Process> Coordinator(int port, uint64_t crash_at,
@@ -125,16 +111,13 @@ class CrashTest : public testing::Test {
         command.push_back("CAUSEWAY_CRASH_ENTRIES=1");
       }
     }
-    command.insert(command.end(),
-                   {ProgramPath("server/causeway-coordinator"),
-                    absl::StrCat("--config=", Path("run.textproto")),
-                    absl::StrCat("--state_dir=", state),
-                    absl::StrCat("--listen=127.0.0.1:", port),
-                    absl::StrCat("--port_file=", Path("port")),
-                    "--merge_threads=1", "--exit_when_finished"});
+    const std::vector<std::string> coordinator = CoordinatorCommand(port);
+    command.insert(command.end(), coordinator.begin(), coordinator.end());
+    command.push_back("--merge_threads=1");
     // A log of its own, so that what it has announced is its own.
-    log_ = Path(absl::StrCat("coordinator-", ++coordinators_, ".log"));
-    return std::make_unique<Process>(std::move(command), log_);
+    const std::string name = absl::StrCat("coordinator-", ++coordinators_);
+    log_ = Path(absl::StrCat(name, ".log"));
+    return Start(name, std::move(command));
   }
 
   // After a crash: the state directory becomes what the disk would hold.
@@ -144,16 +127,8 @@ class CrashTest : public testing::Test {
   }
 
   std::unique_ptr<Process> Worker(const std::string& island, int port) {
-    return std::make_unique<Process>(
-        std::vector<std::string>{ProgramPath("worker/causeway-worker"),
-                                 absl::StrCat("--coordinator=127.0.0.1:", port),
-                                 absl::StrCat("--island=", island),
-                                 absl::StrCat("--data=", kText), "--threads=1",
-                                 "--log_seconds=0"},
-        Path(absl::StrCat(island, ".log")));
+    return Start(island, WorkerCommand(island, port));
   }
-
-  int Port() const { return std::atoi(FileText(Path("port")).c_str()); }
 
   // Everything the state directory says of a fragment, oldest version first.
   std::vector<Version> History(uint32_t fragment) const {
@@ -224,7 +199,6 @@ class CrashTest : public testing::Test {
     }
   }
 
-  std::string directory_;
   std::string log_;
   int coordinators_ = 0;
   std::vector<std::vector<Version>> reference_;

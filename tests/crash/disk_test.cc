@@ -9,26 +9,25 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 constexpr char kConfig[] = R"pb(
   name: "disk"
   model {
@@ -43,37 +42,26 @@ constexpr char kConfig[] = R"pb(
   membership { lease_seconds: 600 heartbeat_seconds: 0.2 }
 )pb";
 
-class DiskTest : public testing::Test {
+class DiskTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/causeway-disk-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
     std::filesystem::create_directory(Path("disk"));
-    std::ofstream(Path("run.textproto")) << kConfig;
+    Write("run.textproto", kConfig);
   }
   void TearDown() override {
     coordinator_.reset();
     island_.reset();
     umount2(Path("disk").c_str(), MNT_DETACH);
-    if (!HasFailure()) std::filesystem::remove_all(directory_);
-  }
-
-  std::string Path(absl::string_view name) const {
-    return absl::StrCat(directory_, "/", name);
   }
 
   void StartCoordinator(const std::vector<std::string>& environment, int port) {
     std::vector<std::string> command = {"/usr/bin/env"};
     command.insert(command.end(), environment.begin(), environment.end());
-    command.insert(command.end(),
-                   {ProgramPath("server/causeway-coordinator"),
-                    absl::StrCat("--config=", Path("run.textproto")),
-                    absl::StrCat("--state_dir=", Path("disk/state")),
-                    absl::StrCat("--listen=127.0.0.1:", port),
-                    absl::StrCat("--port_file=", Path("port")),
-                    "--merge_threads=1", "--exit_when_finished"});
-    coordinator_ = std::make_unique<Process>(command, Path("coordinator.log"));
+    const std::vector<std::string> coordinator =
+        CoordinatorCommand(port, "disk/state");
+    command.insert(command.end(), coordinator.begin(), coordinator.end());
+    command.push_back("--merge_threads=1");
+    coordinator_ = Start("coordinator", std::move(command));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
         << coordinator_->Output();
   }
@@ -81,24 +69,16 @@ class DiskTest : public testing::Test {
   // A run with its state on Path("disk"), under way.
   void StartRun(const std::vector<std::string>& environment) {
     StartCoordinator(environment, 0);
-    island_ = std::make_unique<Process>(
-        std::vector<std::string>{ProgramPath("worker/causeway-worker"),
-                                 absl::StrCat("--coordinator=", Address()),
-                                 "--island=east",
-                                 absl::StrCat("--data=", kText), "--threads=1"},
-        Path("east.log"));
+    island_ = Start("east", WorkerCommand("east", Port()));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
-
-  int Port() const { return std::atoi(FileText(Path("port")).c_str()); }
-  std::string Address() const { return absl::StrCat("127.0.0.1:", Port()); }
 
   // While the disk takes nothing: what is said, and that calls are answered.
   void ExpectSuspended(absl::string_view why) {
     ASSERT_TRUE(coordinator_->AwaitOutput("stays at version"))
         << coordinator_->Output();
     Process status({ProgramPath("cli/causeway"), "status", "--coordinator",
-                    Address(), "--json"},
+                    absl::StrCat("127.0.0.1:", Port()), "--json"},
                    Path("status.log"));
     ASSERT_EQ(status.Wait(), 0) << status.Output();
     EXPECT_THAT(status.Output(), HasSubstr("SUSPENDED"));
@@ -114,7 +94,6 @@ class DiskTest : public testing::Test {
                                   "fragment 0 is at version 30:"));
   }
 
-  std::string directory_;
   std::unique_ptr<Process> coordinator_;
   std::unique_ptr<Process> island_;
 };
@@ -150,7 +129,7 @@ TEST_F(DiskTest, AReadOnlyDiskStopsCommitsUntilTheCoordinatorIsRestarted) {
                          ProgramPath("tests/crash/libcrash_points.so")),
             absl::StrCat("CAUSEWAY_CRASH_ROOT=", Path("disk/state")),
             absl::StrCat("CAUSEWAY_CRASH_REFUSE=", Path("read-only"))});
-  std::ofstream(Path("read-only")) << "now";
+  Write("read-only", "now");
   ExpectSuspended("Read-only file system");
   std::filesystem::remove(Path("read-only"));
   const int port = Port();

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "common/status_matchers.h"
+#include "common/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -21,13 +23,11 @@ namespace fs = std::filesystem;
 class DurableShadowTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/causeway-shadow-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
+    ASSERT_OK(scratch_.status());
+    directory_ = scratch_->path();
     root_ = directory_ / "root";
     fs::create_directory(root_);
   }
-  void TearDown() override { fs::remove_all(directory_); }
 
   void Write(const std::string& name, const std::string& text) {
     std::ofstream(root_ / name) << text;
@@ -48,6 +48,8 @@ class DurableShadowTest : public testing::Test {
     return DurableShadow(root_, directory_ / "shadow");
   }
 
+  const absl::StatusOr<TemporaryDirectory> scratch_ =
+      TemporaryDirectory::Make("causeway-shadow");
   fs::path directory_;
   fs::path root_;
 };

@@ -6,11 +6,9 @@
 #include <signal.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -19,14 +17,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/state_directory.h"
-#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 constexpr uint64_t kSteps = 600;
 
 // A lease that no test can wait for: a successor must not need its end.
@@ -50,46 +47,22 @@ constexpr char kConfig[] = R"pb(
   membership { lease_seconds: 3600 heartbeat_seconds: 0.2 }
 )pb";
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/causeway-test-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-    std::ofstream(Path("run.textproto")) << kConfig;
-    coordinator_ = std::make_unique<Process>(
-        std::vector<std::string>{
-            ProgramPath("server/causeway-coordinator"),
-            absl::StrCat("--config=", Path("run.textproto")),
-            absl::StrCat("--state_dir=", Path("state")), "--listen=127.0.0.1:0",
-            absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"},
-        Path("coordinator.log"));
+    Write("run.textproto", kConfig);
+    coordinator_ = Start("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
-  }
-  void TearDown() override {
-    coordinator_.reset();
-    if (!HasFailure()) std::filesystem::remove_all(directory_);
-  }
-
-  std::string Path(absl::string_view name) const {
-    return absl::StrCat(directory_, "/", name);
   }
 
   // Each life of the island has a log of its own.
-  std::unique_ptr<Process> Worker(std::vector<std::string> more = {}) {
-    const int port = std::atoi(FileText(Path("port")).c_str());
-    std::vector<std::string> arguments = {
-        ProgramPath("worker/causeway-worker"),
-        absl::StrCat("--coordinator=127.0.0.1:", port),
-        "--island=east",
-        absl::StrCat("--data=", kText),
-        "--log_seconds=0",
-        absl::StrCat("--checkpoint_dir=", Path("checkpoint")),
-        "--checkpoint_steps=3"};
-    if (more.empty()) more = {"--threads=1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return std::make_unique<Process>(
-        arguments, Path(absl::StrCat("east-", ++lives_, ".log")));
+  std::unique_ptr<Process> Worker(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = WorkerCommand("east", Port());
+    command.insert(command.end(),
+                   {absl::StrCat("--checkpoint_dir=", Path("checkpoint")),
+                    "--checkpoint_steps=3"});
+    command.insert(command.end(), more.begin(), more.end());
+    return Start(absl::StrCat("east-", ++lives_), std::move(command));
   }
 
   // Inner steps of all merged contributions.
@@ -106,7 +79,6 @@ class CheckpointTest : public testing::Test {
     return steps;
   }
 
-  std::string directory_;
   std::unique_ptr<Process> coordinator_;
   int lives_ = 0;
 };
@@ -143,7 +115,7 @@ TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
   EXPECT_THAT(twin->Output(), HasSubstr("is locked by pid"));
   east->Signal(SIGKILL);
   east->Wait();
-  const auto other = Worker({"--threads=1", "--island=west"});
+  const auto other = Worker({"--island=west"});
   EXPECT_EQ(other->Wait(), 1);
   EXPECT_THAT(other->Output(), HasSubstr("is that of island east"));
 }

@@ -4,11 +4,10 @@
 // The daemons as users run them: real processes, real text, real SIGKILL.
 #include <signal.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -19,15 +18,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
-
-// English text that every Debian system has.
-constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 
 constexpr char kConfig[] = R"pb(
   name: "processes"
@@ -49,55 +45,28 @@ constexpr char kConfig[] = R"pb(
   membership { min_islands: 2 lease_seconds: 3 heartbeat_seconds: 0.2 }
 )pb";
 
-class ProcessesTest : public testing::Test {
+class ProcessesTest : public ProcessTestFixture {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/causeway-test-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override {
-    if (!HasFailure()) std::filesystem::remove_all(directory_);
-  }
-
-  std::string Path(absl::string_view name) const {
-    return absl::StrCat(directory_, "/", name);
-  }
-
-  std::string Write(absl::string_view name, absl::string_view text) const {
-    std::ofstream(Path(name)) << text;
-    return Path(name);
-  }
-
   std::unique_ptr<Process> Coordinator(const std::string& config, int port = 0,
                                        absl::string_view state = "state") {
-    return std::make_unique<Process>(
-        std::vector<std::string>{
-            ProgramPath("server/causeway-coordinator"),
-            absl::StrCat("--config=", Write("run.textproto", config)),
-            absl::StrCat("--state_dir=", Path(state)),
-            absl::StrCat("--listen=127.0.0.1:", port),
-            absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"},
-        Path("coordinator.log"));
+    Write("run.textproto", config);
+    return Start("coordinator", CoordinatorCommand(port, state));
   }
 
   // The port of the running coordinator.
-  int Port(Process& coordinator) const {
+  int PortOf(Process& coordinator) const {
     EXPECT_TRUE(coordinator.AwaitOutput("waiting for islands"))
         << coordinator.Output();
-    return std::atoi(FileText(Path("port")).c_str());
+    return Port();
   }
 
   std::unique_ptr<Process> Worker(const std::string& island, int port,
                                   const std::string& data = kText) {
-    return std::make_unique<Process>(
-        std::vector<std::string>{
-            ProgramPath("worker/causeway-worker"),
-            absl::StrCat("--coordinator=127.0.0.1:", port),
-            absl::StrCat("--island=", island), absl::StrCat("--data=", data),
-            "--threads=1", "--log_seconds=0",
-            absl::StrCat("--preemption_notice_file=", Path("notice"))},
-        Path(absl::StrCat(island, ".log")));
+    std::vector<std::string> command = WorkerCommand(island, port);
+    command.insert(command.end(),
+                   {absl::StrCat("--data=", data),
+                    absl::StrCat("--preemption_notice_file=", Path("notice"))});
+    return Start(island, std::move(command));
   }
 
   std::string RunTool(std::vector<std::string> arguments) {
@@ -115,13 +84,11 @@ class ProcessesTest : public testing::Test {
         RunTool({"evaluate", Path(state), "--data", kText, "--json"});
     return nlohmann::json::parse(output.substr(output.find('{')))["loss"];
   }
-
-  std::string directory_;
 };
 
 TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
   auto coordinator = Coordinator(kConfig);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   const double before = ValidationLoss("state");
   auto east = Worker("east", port);
   auto west = Worker("west", port);
@@ -136,7 +103,7 @@ TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
 TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
   auto coordinator = Coordinator(
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}}));
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   auto west = Worker("west", port);
   ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 2"));
@@ -157,7 +124,7 @@ TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
   const std::string config =
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}});
   auto coordinator = Coordinator(config);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   auto west = Worker("west", port);
   ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 3"));
@@ -184,7 +151,7 @@ TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
 TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
   // A port that was free a moment ago.
   auto coordinator = Coordinator(kConfig);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
   auto east = Worker("east", port);
@@ -197,7 +164,7 @@ TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
 
 TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
   auto coordinator = Coordinator(kConfig);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   ASSERT_TRUE(east->AwaitOutput("waiting for the other islands"));
   east->Signal(SIGTERM);
@@ -211,12 +178,12 @@ TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
       kConfig,
       {{"total_steps: 120", "total_steps: 100000"},
        {"inner_steps_per_round: 20", "inner_steps_per_round: 50000"}}));
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   auto west = Worker("west", port);
   ASSERT_TRUE(east->AwaitOutput("step 2/"));
   ASSERT_TRUE(west->AwaitOutput("step 2/"));
-  std::ofstream(Path("notice")) << "terminate";
+  Write("notice", "terminate");
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_TRUE(coordinator->AwaitOutput("left: pre-emption notice"));
@@ -228,7 +195,7 @@ TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
 
 TEST_F(ProcessesTest, StatusShowsTheRun) {
   auto coordinator = Coordinator(kConfig);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
   const std::string output = RunTool(
@@ -246,7 +213,7 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   EXPECT_THAT(bad->Output(), HasSubstr("Allowed: layers, hidden_size"));
 
   auto coordinator = Coordinator(kConfig);
-  const int port = Port(*coordinator);
+  const int port = PortOf(*coordinator);
   auto other = Coordinator(kConfig, port, "other-state");
   EXPECT_EQ(other->Wait(), 1);
   EXPECT_THAT(other->Output(), HasSubstr("the port is in use"));

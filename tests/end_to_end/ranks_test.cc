@@ -5,9 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,15 +18,12 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
-
-// English text that every Debian system has.
-constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 
 // $0: inner steps. $1: inner algorithm. $2: batch size.
 constexpr char kConfig[] = R"pb(
@@ -59,17 +53,8 @@ constexpr char kConfig[] = R"pb(
   }
 )pb";
 
-class RanksTest : public testing::Test {
+class RanksTest : public ProcessTestFixture {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/causeway-test-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override {
-    if (!HasFailure()) std::filesystem::remove_all(directory_);
-  }
-
   struct Settings {
     int steps = 1'000'000;
     absl::string_view algorithm = "ACCO";
@@ -80,37 +65,27 @@ class RanksTest : public testing::Test {
   };
 
   // Starts a run, and both ranks of its only island.
-  void Start(const Settings& settings) {
-    std::ofstream(Path("run.textproto")) << absl::Substitute(
-        kConfig, settings.steps, settings.algorithm, settings.batch_size);
-    coordinator_ = Run(
-        "coordinator",
-        {ProgramPath("server/causeway-coordinator"),
-         absl::StrCat("--config=", Path("run.textproto")),
-         absl::StrCat("--state_dir=", Path("state")), "--listen=127.0.0.1:0",
-         absl::StrCat("--port_file=", Path("port")), "--exit_when_finished"});
+  void StartRun(const Settings& settings) {
+    Write("run.textproto",
+          absl::Substitute(kConfig, settings.steps, settings.algorithm,
+                           settings.batch_size));
+    coordinator_ = Start("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    std::vector<std::string> leader = WorkerCommand("pair", Port());
     // The coordinator's port is free on another address of this host.
-    const std::string port = FileText(Path("port"));
-    const std::vector<std::string> common = {
-        ProgramPath("worker/causeway-worker"),
-        absl::StrCat("--data=", kText),
-        "--threads=1",
-        "--log_seconds=0",
-        "--island_size=2",
-        absl::StrCat("--island_leader=127.0.0.2:", std::atoi(port.c_str())),
-        "--rank_host=127.0.0.1",
-        absl::StrCat("--rank_timeout=", settings.rank_timeout)};
-    std::vector<std::string> leader = common;
-    leader.push_back(absl::StrCat("--coordinator=127.0.0.1:", port));
-    leader.push_back("--island=pair");
+    leader.insert(
+        leader.end(),
+        {"--island_size=2", absl::StrCat("--island_leader=127.0.0.2:", Port()),
+         "--rank_host=127.0.0.1",
+         absl::StrCat("--rank_timeout=", settings.rank_timeout)});
     std::vector<std::string> follower = settings.prefix;
-    follower.insert(follower.end(), common.begin(), common.end());
+    follower.insert(follower.end(), leader.begin(), leader.end());
     follower.push_back("--island_rank=1");
-    leader_ = Run("leader", leader);
-    follower_ = Run("follower", follower);
-    events_ = Run("events", {ProgramPath("cli/causeway"), "events", "--follow",
-                             absl::StrCat("--coordinator=127.0.0.1:", port)});
+    leader_ = Start("leader", std::move(leader));
+    follower_ = Start("follower", std::move(follower));
+    events_ =
+        Start("events", {ProgramPath("cli/causeway"), "events", "--follow",
+                         absl::StrCat("--coordinator=127.0.0.1:", Port())});
   }
 
   // Where computing takes much longer than communicating.
@@ -124,16 +99,6 @@ class RanksTest : public testing::Test {
     EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is slow"));
   }
 
-  std::string Path(absl::string_view name) const {
-    return absl::StrCat(directory_, "/", name);
-  }
-  std::unique_ptr<Process> Run(absl::string_view name,
-                               std::vector<std::string> arguments) const {
-    return std::make_unique<Process>(std::move(arguments),
-                                     Path(absl::StrCat(name, ".log")));
-  }
-
-  std::string directory_;
   std::unique_ptr<Process> coordinator_;
   std::unique_ptr<Process> leader_;
   std::unique_ptr<Process> follower_;
@@ -141,7 +106,7 @@ class RanksTest : public testing::Test {
 };
 
 TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
-  Start({.steps = 60});
+  StartRun({.steps = 60});
   EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
   EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
   EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
@@ -150,7 +115,7 @@ TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
 }
 
 TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {
-  Start({});
+  StartRun({});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
   follower_->Signal(SIGKILL);
   EXPECT_EQ(leader_->Wait(), 1);
@@ -159,7 +124,7 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {
 }
 
 TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
-  Start({});
+  StartRun({});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
   follower_->Signal(SIGSTOP);
   EXPECT_EQ(leader_->Wait(), 1);
@@ -168,7 +133,7 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
 }
 
 TEST_F(RanksTest, ARankThatIsStoppedNowAndThenIsSlow) {
-  Start(kMuchComputing);
+  StartRun(kMuchComputing);
   ASSERT_TRUE(leader_->AwaitOutput("step 5/")) << leader_->Output();
   absl::Notification done;
   std::thread brake([&] {
@@ -196,15 +161,15 @@ TEST_F(RanksTest, ARankWithLittleProcessorTimeIsSlow) {
   prefix.insert(prefix.end(), {"/usr/bin/nice", "-n", "10"});
   std::vector<std::string> busy = on_one;
   busy.insert(busy.end(), {"/bin/sh", "-c", "while :; do :; done"});
-  const std::unique_ptr<Process> rival = Run("rival", busy);
+  const std::unique_ptr<Process> rival = Start("rival", busy);
   Settings settings = kMuchComputing;
   settings.prefix = prefix;
-  Start(settings);
+  StartRun(settings);
   ExpectRank1IsCalledSlow();
 }
 
 TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
-  Start({});
+  StartRun({});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
   leader_->Signal(SIGSTOP);
   EXPECT_EQ(follower_->Wait(), 1);
@@ -212,7 +177,7 @@ TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
 }
 
 TEST_F(RanksTest, AFollowerEndsWithALeaderThatIsToldTo) {
-  Start({});
+  StartRun({});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
   leader_->Signal(SIGTERM);
   EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();

@@ -60,8 +60,7 @@ build() {
   cd "${root}"
   # shellcheck source=deploy/bazel.sh
   . deploy/bazel.sh
-  mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
-    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))')
+  mapfile -t targets < <(bazel_gpu_programs)
   "${BAZEL[@]}" build --config=cuda --symlink_prefix=/ "${targets[@]}" \
     //server:causeway-coordinator //worker:causeway-worker >&2
   "${BAZEL[@]}" info --config=cuda bazel-bin

@@ -318,12 +318,17 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
   });
 }
 
+absl::Status CoordinatorHost::CheckMember(const v1::IslandIdentity& identity) {
+  absl::Status member = core_->Check(identity);
+  checker_->Checked(identity, member);
+  return member;
+}
+
 void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
                                   Reply<FetchedUpdate> reply) {
   if (!up()) return reply(Down());
   Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = core_->Check(request.identity());
-    checker_->Checked(request.identity(), member);
+    const absl::Status member = CheckMember(request.identity());
     if (!member.ok()) return reply(member);
     const std::vector<Commit>& commits = disk_->commits(request.fragment());
     const uint64_t version = request.from_version() + 1;
@@ -350,8 +355,7 @@ void CoordinatorHost::FetchParameters(const v1::FetchParametersRequest& request,
                                       Reply<FetchedParameters> reply) {
   if (!up()) return reply(Down());
   Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = core_->Check(request.identity());
-    checker_->Checked(request.identity(), member);
+    const absl::Status member = CheckMember(request.identity());
     if (!member.ok()) return reply(member);
     const std::vector<Commit>& commits = disk_->commits(request.fragment());
     if (request.version() >= commits.size() ||

@@ -95,6 +95,8 @@ class CoordinatorHost {
   };
 
   absl::Time now() const;
+  // Whether the caller is a member; the checker is told.
+  absl::Status CheckMember(const v1::IslandIdentity& identity);
   // Runs `event` when the events before it are done, if the process lives on.
   void Enter(EventLoop::Action event);
   // Persists and carries out what an event brought about; then `answer`.

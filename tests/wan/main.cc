@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +21,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
+#include "common/temporary_directory.h"
 #include "glog/logging.h"
 #include "tests/wan/network_namespace.h"
 #include "tests/wan/report.h"
@@ -138,20 +138,6 @@ absl::StatusOr<Report> EarlierReport(const std::string& scenario) {
   return Report::Parse(scenario, text);
 }
 
-absl::StatusOr<std::string> MakeDirectory() {
-  const std::string wanted = absl::GetFlag(FLAGS_directory);
-  if (!wanted.empty()) {
-    RETURN_IF_ERROR(CreateDirectory(wanted));
-    return wanted;
-  }
-  std::string path =
-      (std::filesystem::temp_directory_path() / "causeway-wan-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) {
-    return ErrnoStatus(errno, "make directory", path);
-  }
-  return path;
-}
-
 absl::Status Run() {
   ASSIGN_OR_RETURN(wan::Scenario scenario,
                    LoadScenario(absl::GetFlag(FLAGS_scenario)));
@@ -164,14 +150,10 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
                    NetworkNamespace::Create());
   ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());
-  ASSIGN_OR_RETURN(const std::string directory, MakeDirectory());
-  const absl::Cleanup remove = [&] {
-    std::error_code ignored;
-    if (absl::GetFlag(FLAGS_directory).empty()) {
-      std::filesystem::remove_all(directory, ignored);
-    }
-  };
-  return Lab(scenario, directory, std::move(report)).Run();
+  ASSIGN_OR_RETURN(const TemporaryDirectory directory,
+                   TemporaryDirectory::MakeUnless(
+                       absl::GetFlag(FLAGS_directory), "causeway-wan"));
+  return Lab(scenario, directory.path(), std::move(report)).Run();
 }
 
 }  // namespace

@@ -71,18 +71,6 @@ if [[ ! -f "${scenario}" ]]; then
 fi
 options+=(--scenario "${scenario}")
 
-# In the source tree, where Bazel wants to be called.
-bazel() {
-  (cd "${ROOT}" && "${BAZEL[@]}" "$@")
-}
-
-server_was_up=false
-if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
-mapfile -t display < <(bazel_display_options)
-bazel build "${display[@]}" //tests/wan:causeway-wan-lab \
-  //server:causeway-coordinator //worker:causeway-worker //cli:causeway
-bin="$(bazel info bazel-bin 2>/dev/null)"
-if [[ "${server_was_up}" == false ]]; then
-  bazel shutdown >/dev/null 2>&1 || true
-fi
+bin="$(bazel_build_once "${ROOT}" //tests/wan:causeway-wan-lab \
+  //server:causeway-coordinator //worker:causeway-worker //cli:causeway)"
 exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" "${options[@]}"

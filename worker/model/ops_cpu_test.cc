@@ -6,13 +6,11 @@
 // instruction set that the kernels are compiled for and this CPU has.
 #include "worker/model/ops_cpu.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <random>
 #include <tuple>
 #include <vector>
 
@@ -23,6 +21,7 @@
 #include "hwy/targets.h"
 #include "worker/model/ops.h"
 #include "worker/model/ops_reference.h"
+#include "worker/model/ops_test_values.h"
 
 // The sanitizers end the program on an allocation that cannot succeed unless
 // told to return null as malloc does.
@@ -37,38 +36,6 @@ extern "C" const char* __tsan_default_options() {
 
 namespace causeway {
 namespace {
-
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
-
-Floats Random(int64_t size, uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::normal_distribution<float> normal;
-  Floats values(static_cast<size_t>(size));
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
-std::vector<int32_t> RandomTokens(int64_t size, int32_t end, uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::uniform_int_distribution<int32_t> uniform(0, end - 1);
-  std::vector<int32_t> tokens(static_cast<size_t>(size));
-  for (int32_t& token : tokens) token = uniform(generator);
-  return tokens;
-}
-
-Doubles Widen(const Floats& values) { return {values.begin(), values.end()}; }
-
-// Within `tolerance` of the largest value.
-void ExpectNear(const Floats& got, const Doubles& want,
-                double tolerance = 3e-6) {
-  ASSERT_EQ(got.size(), want.size());
-  double scale = 1e-30;
-  for (const double value : want) scale = std::max(scale, std::abs(value));
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], want[i], tolerance * scale) << "at " << i;
-  }
-}
 
 // Number of threads, Highway target.
 class OpsCpuTest : public testing::TestWithParam<std::tuple<int, int64_t>> {

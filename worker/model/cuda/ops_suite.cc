@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/cuda/ops_suite.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "common/model_layout.h"
@@ -17,44 +15,14 @@
 #include "worker/model/device_array.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/model/ops_reference.h"
+#include "worker/model/ops_test_values.h"
 #include "worker/model/transformer.h"
 
 namespace causeway {
 namespace {
 
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
-
 // Half the distance of two bf16, relative.
 constexpr double kRounding = 1.0 / 256;
-
-Floats Random(int64_t size, uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::normal_distribution<float> normal;
-  Floats values(static_cast<size_t>(size));
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
-std::vector<int32_t> RandomTokens(int64_t size, int32_t end, uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::uniform_int_distribution<int32_t> uniform(0, end - 1);
-  std::vector<int32_t> tokens(static_cast<size_t>(size));
-  for (int32_t& token : tokens) token = uniform(generator);
-  return tokens;
-}
-
-Doubles Widen(const Floats& values) { return {values.begin(), values.end()}; }
-
-// Within `tolerance` of the largest value.
-void ExpectNear(const Floats& got, const Doubles& want, double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  double scale = 1e-30;
-  for (const double value : want) scale = std::max(scale, std::abs(value));
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], want[i], tolerance * scale) << "at " << i;
-  }
-}
 
 class OpsSuite : public testing::Test {
  protected:

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/end_to_end/process_test_fixture.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+TemporaryDirectory MakeDirectory() {
+  auto directory = TemporaryDirectory::Make("causeway-test");
+  CHECK(directory.ok()) << directory.status();
+  return *std::move(directory);
+}
+
+}  // namespace
+
+ProcessTestFixture::ProcessTestFixture() : directory_(MakeDirectory()) {}
+
+ProcessTestFixture::~ProcessTestFixture() {
+  if (HasFailure()) directory_.Keep();
+}
+
+std::string ProcessTestFixture::Path(absl::string_view name) const {
+  return absl::StrCat(directory_.path(), "/", name);
+}
+
+std::string ProcessTestFixture::Write(absl::string_view name,
+                                      absl::string_view text) const {
+  std::string path = Path(name);
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::vector<std::string> ProcessTestFixture::CoordinatorCommand(
+    int port, absl::string_view state) const {
+  return {ProgramPath("server/causeway-coordinator"),
+          absl::StrCat("--config=", Path("run.textproto")),
+          absl::StrCat("--state_dir=", Path(state)),
+          absl::StrCat("--listen=127.0.0.1:", port),
+          absl::StrCat("--port_file=", Path("port")),
+          "--exit_when_finished"};
+}
+
+int ProcessTestFixture::Port() const {
+  return std::atoi(FileText(Path("port")).c_str());
+}
+
+std::vector<std::string> ProcessTestFixture::WorkerCommand(
+    absl::string_view island, int port) const {
+  return {ProgramPath("worker/causeway-worker"),
+          absl::StrCat("--coordinator=127.0.0.1:", port),
+          absl::StrCat("--island=", island),
+          absl::StrCat("--data=", kText),
+          "--threads=1",
+          "--log_seconds=0"};
+}
+
+std::unique_ptr<Process> ProcessTestFixture::Start(
+    absl::string_view name, std::vector<std::string> command) const {
+  return std::make_unique<Process>(std::move(command),
+                                   Path(absl::StrCat(name, ".log")));
+}
+
+}  // namespace causeway

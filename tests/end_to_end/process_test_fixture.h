@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A fixture for tests of the daemons as users run them: a directory for the
+// files of a run, and the commands that start it there.
+#ifndef TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
+#define TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/temporary_directory.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+
+// English text that every Debian system has.
+inline constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
+
+class ProcessTestFixture : public testing::Test {
+ protected:
+  ProcessTestFixture();
+  // Removes the directory if the test has passed.
+  ~ProcessTestFixture() override;
+
+  // The path of a file in the directory.
+  std::string Path(absl::string_view name) const;
+  // Writes a file there. Returns its path.
+  std::string Write(absl::string_view name, absl::string_view text) const;
+
+  // A coordinator of the run that Write("run.textproto") describes. It listens
+  // on this host, on `port` or, if that is 0, on any; has its state in
+  // Path(state); and ends with the run.
+  std::vector<std::string> CoordinatorCommand(
+      int port, absl::string_view state = "state") const;
+  // The port of the coordinator that has last said "waiting for islands".
+  int Port() const;
+  // An island that trains on kText with one thread.
+  std::vector<std::string> WorkerCommand(absl::string_view island,
+                                         int port) const;
+
+  // Starts `command` with its output in Path(name + ".log").
+  std::unique_ptr<Process> Start(absl::string_view name,
+                                 std::vector<std::string> command) const;
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+}  // namespace causeway
+
+#endif  // TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
