@@ -33,6 +33,13 @@ _WARNINGS = [
     "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Werror",
 ]
 
+def _architectures(ctx):
+    """Those above, or the one of --define=cuda_architecture=NUMBER."""
+    number = ctx.var.get("cuda_architecture")
+    if number == None:
+        return _ARCHITECTURES
+    return ["-gencode=arch=compute_{0},code=sm_{0}".format(number)]
+
 def _cuda_object_impl(ctx):
     compilation = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
@@ -45,7 +52,7 @@ def _cuda_object_impl(ctx):
     # not check what they do: from one that takes the address of a host constant
     # on (std::min does), it leaves out the code without a word.
     arguments.add("--expt-relaxed-constexpr")
-    arguments.add_all(_ARCHITECTURES + _ARITHMETIC + _WARNINGS)
+    arguments.add_all(_architectures(ctx) + _ARITHMETIC + _WARNINGS)
     arguments.add_all(ctx.attr.copts)
     arguments.add_all(compilation.defines, before_each = "-D")
     arguments.add_all(compilation.quote_includes, before_each = "-I")

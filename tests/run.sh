@@ -90,7 +90,8 @@ check_style() {
   add_counts "${scratch}/style"
 }
 
-# Compiles the targets that need nvcc, where it is. Running them needs a GPU.
+# Compiles the targets that need nvcc, where it is, for one architecture: running
+# them needs a GPU.
 build_cuda() {
   local targets
   mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
@@ -100,7 +101,8 @@ build_cuda() {
   if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
     echo "left out: there is no /usr/local/cuda/bin/nvcc"
     skipped=$((skipped + 1))
-  elif bazel build --config=cuda "${options[@]}" "${targets[@]}"; then
+  elif bazel build --config=cuda --define=cuda_architecture=80 \
+    "${options[@]}" "${targets[@]}"; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
