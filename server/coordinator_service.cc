@@ -60,32 +60,35 @@ class CoordinatorService : public RawCoordinatorService {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchParameters(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* bytes) override {
-    return NewDownloadReactor(
-        engine_, Open(
-                     *context, *bytes, &Engine::OpenParameters,
-                     +[](const OpenedParameters& stored,
-                         v1::FetchParametersResponse& response) {
-                       *response.mutable_head() = stored.head;
-                       response.set_total_bytes(stored.bytes.size());
-                     }));
+    return Send<v1::FetchParametersRequest, v1::FetchParametersResponse>(
+        *context, *bytes,
+        [this](const v1::FetchParametersRequest& request) {
+          return engine_->OpenParameters(request);
+        },
+        [](const OpenedParameters& stored,
+           v1::FetchParametersResponse& response) {
+          *response.mutable_head() = stored.head;
+          response.set_total_bytes(stored.bytes.size());
+        });
   }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchUpdate(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* bytes) override {
-    return NewDownloadReactor(
-        engine_,
-        Open(
-            *context, *bytes, &Engine::OpenUpdate,
-            +[](const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
-              *response.mutable_head() = stored.head;
-              if (stored.object.has_value()) {
-                *response.mutable_object() = *stored.object;
-              }
-              response.set_includes_island(stored.includes_island);
-              response.set_island_share(stored.island_share);
-              response.set_includes_other(stored.includes_other);
-            }));
+    return Send<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
+        *context, *bytes,
+        [this](const v1::FetchUpdateRequest& request) {
+          return engine_->OpenUpdate(request);
+        },
+        [](const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
+          *response.mutable_head() = stored.head;
+          if (stored.object.has_value()) {
+            *response.mutable_object() = *stored.object;
+          }
+          response.set_includes_island(stored.includes_island);
+          response.set_island_share(stored.island_share);
+          response.set_includes_other(stored.includes_other);
+        });
   }
 
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
@@ -95,29 +98,47 @@ class CoordinatorService : public RawCoordinatorService {
   }
 
  private:
-  // Opens what the request in `bytes` asks for.
-  template <typename Request, typename Stored, typename Response>
-  absl::StatusOr<Download> Open(
+  absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request) const {
+    return engine_->IsAwaited(request);
+  }
+  static absl::StatusOr<bool> IsAwaited(const v1::FetchParametersRequest&) {
+    return false;
+  }
+
+  // Sends what `open` gives for the request in `bytes`, once it is there; the
+  // first response is as `describe` fills it in.
+  template <typename Request, typename Response, typename Open,
+            typename Describe>
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Send(
       const grpc::CallbackServerContext& context, grpc::ByteBuffer bytes,
-      absl::StatusOr<Stored> (Engine::*open)(const Request&),
-      void (*describe)(const Stored&, Response&)) {
+      Open open, Describe describe) {
     Request request;
-    RETURN_IF_ERROR(ParseByteBuffer(bytes, request));
-    ASSIGN_OR_RETURN(const Stored stored, (engine_->*open)(request));
-    RETURN_IF_ERROR(
-        CheckDownload(stored.bytes.size(), request.offset(), request.stream()));
-    auto description = std::make_unique<Response>();
-    describe(stored, *description);
-    Download download = {.description = std::move(description),
-                         .chunk_field = Response::kChunkFieldNumber,
-                         .bytes = stored.bytes,
-                         .owner = stored.owner,
-                         .offset = request.offset(),
-                         .stream = request.stream(),
-                         .link = links_->Get(request.identity().island_id())};
-    download.link->BeginDownload(request.stream().pace_bytes_per_second(),
-                                 PeerAddress(context.peer()));
-    return download;
+    const absl::Status parsed = ParseByteBuffer(bytes, request);
+    return NewDownloadReactor(
+        engine_,
+        [this, parsed, request = std::move(request), open, describe,
+         peer = PeerAddress(
+             context.peer())]() -> absl::StatusOr<std::unique_ptr<Download>> {
+          RETURN_IF_ERROR(parsed);
+          ASSIGN_OR_RETURN(const bool awaited, IsAwaited(request));
+          if (awaited) return std::unique_ptr<Download>();
+          ASSIGN_OR_RETURN(const auto stored, open(request));
+          RETURN_IF_ERROR(CheckDownload(stored.bytes.size(), request.offset(),
+                                        request.stream()));
+          auto description = std::make_unique<Response>();
+          describe(stored, *description);
+          auto download = std::make_unique<Download>(
+              Download{.description = std::move(description),
+                       .chunk_field = Response::kChunkFieldNumber,
+                       .bytes = stored.bytes,
+                       .owner = stored.owner,
+                       .offset = request.offset(),
+                       .stream = request.stream(),
+                       .link = links_->Get(request.identity().island_id())});
+          download->link->BeginDownload(
+              request.stream().pace_bytes_per_second(), peer);
+          return download;
+        });
   }
 
   Engine* const engine_;

@@ -70,6 +70,24 @@ class CoordinatorServiceTest : public testing::Test {
         stream;
   };
 
+  // A FetchUpdate that waits, of the generated stub.
+  struct WaitingFetch {
+    WaitingFetch(v1::Coordinator::Stub& stub,
+                 const v1::IslandIdentity& identity, uint64_t from_version) {
+      v1::FetchUpdateRequest request;
+      *request.mutable_identity() = identity;
+      request.set_from_version(from_version);
+      request.set_wait(true);
+      context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+      stream = stub.FetchUpdate(&context, request);
+    }
+    ~WaitingFetch() { context.TryCancel(); }
+    absl::Status End() { return FromGrpcStatus(stream->Finish()); }
+
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::FetchUpdateResponse>> stream;
+  };
+
   void SetUp() override {
     ASSERT_OK(driver_.Start(TestRunConfig(
         "membership { min_islands: 1 } synchronization { fragments: 1 }")));
@@ -366,6 +384,50 @@ TEST_F(CoordinatorServiceTest, DownloadsCheckHowTheyAreToBeSent) {
         "pace_bytes_per_second: nan"}) {
     EXPECT_THAT(fetch(wrong), StatusIs(StatusCode::kInvalidArgument)) << wrong;
   }
+}
+
+TEST_F(CoordinatorServiceTest, AnUpdateIsWaitedForUntilItIsMade) {
+  WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
+  // What is asked for in vain is there no sooner.
+  ASSERT_OK(driver_.Heartbeat(identity_));
+  ASSERT_OK(driver_.Contribute(contribution_));
+  v1::FetchUpdateResponse response;
+  ASSERT_TRUE(waiting.stream->Read(&response));
+  EXPECT_EQ(response.head().version(), 1u);
+  EXPECT_EQ(response.object().size(), anchor_.size());
+  EXPECT_FALSE(response.includes_island()) << "no contribution was named";
+  while (waiting.stream->Read(&response)) {
+  }
+  EXPECT_OK(waiting.End());
+  // It is there now.
+  WaitingFetch again(*stub_, identity_, /*from_version=*/0);
+  ASSERT_TRUE(again.stream->Read(&response));
+  EXPECT_EQ(response.head().version(), 1u);
+}
+
+TEST_F(CoordinatorServiceTest, NobodyWaitsForAnUpdateThatCannotCome) {
+  // Not the next one.
+  WaitingFetch ahead(*stub_, identity_, /*from_version=*/1);
+  EXPECT_THAT(ahead.End(), StatusIs(StatusCode::kNotFound));
+  v1::IslandIdentity foreign = identity_;
+  foreign.set_incarnation(77);
+  WaitingFetch fenced(*stub_, foreign, /*from_version=*/0);
+  EXPECT_THAT(fenced.End(), StatusIs(StatusCode::kAborted));
+}
+
+TEST_F(CoordinatorServiceTest, WhoWaitsHearsOfTheEndOfItsMembership) {
+  WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
+  ASSERT_OK(driver_.Leave(identity_));
+  EXPECT_THAT(waiting.End(), StatusIs(StatusCode::kAborted));
+}
+
+TEST_F(CoordinatorServiceTest, AWaitEndsWithItsCallAndWithTheServer) {
+  WaitingFetch cancelled(*stub_, identity_, /*from_version=*/0);
+  cancelled.context.TryCancel();
+  EXPECT_THAT(cancelled.End(), StatusIs(StatusCode::kCancelled));
+  WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_FALSE(waiting.End().ok());
 }
 
 TEST_F(CoordinatorServiceTest,

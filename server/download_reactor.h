@@ -7,6 +7,7 @@
 #define SERVER_DOWNLOAD_REACTOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -39,10 +40,16 @@ struct Download {
 absl::Status CheckDownload(uint64_t size, uint64_t offset,
                            const v1::StreamOptions& stream);
 
-// Sends a checked download, or ends with the error. Deletes itself when the
-// stream is done.
+// Opens a download that is checked, or says why there is none. Null: it is not
+// there yet; it is tried again when the engine has news. From any thread, one
+// call at a time.
+using DownloadOpener =
+    std::function<absl::StatusOr<std::unique_ptr<Download>>()>;
+
+// Sends the download, or ends with the error. Deletes itself when the stream is
+// done.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* NewDownloadReactor(
-    Engine* engine, absl::StatusOr<Download> download);
+    Engine* engine, DownloadOpener open);
 
 }  // namespace causeway
 

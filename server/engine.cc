@@ -211,6 +211,17 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   return opened;
 }
 
+absl::StatusOr<bool> Engine::IsAwaited(const v1::FetchUpdateRequest& request) {
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(coordinator_.Check(request.identity()));
+  const uint32_t fragment = request.fragment();
+  return request.wait() && fragment < coordinator_.heads().size() &&
+         coordinator_.heads()[fragment].head.version() ==
+             request.from_version() &&
+         request.from_version() <
+             coordinator_.schedule().FinalVersion(fragment);
+}
+
 absl::Status Engine::Persist(Effects& effects) {
   const absl::Time now = options_.now();
   const auto append = [](auto& from, auto& to) {

@@ -102,6 +102,10 @@ class Engine {
       const v1::FetchParametersRequest& request);
   absl::StatusOr<OpenedUpdate> OpenUpdate(
       const v1::FetchUpdateRequest& request);
+  // Whether the update that an island waits for is still to be made; listeners
+  // hear when it is, and when the island's membership has ended.
+  //   ABORTED  the incarnation is fenced off.
+  absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
   void CountSent(uint64_t bytes) { bytes_sent_ += bytes; }
   absl::Status Leave(const v1::LeaveRequest& request);
 

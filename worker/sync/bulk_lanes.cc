@@ -34,12 +34,16 @@ int BulkLanes::LanesFor(uint64_t bytes, uint64_t chunk_bytes) const {
   return static_cast<int>(std::clamp<uint64_t>(chunks, 1, channels_.size()));
 }
 
-std::unique_ptr<BulkLane> BulkLanes::Open(const std::string& method,
-                                          absl::Duration timeout) {
-  // All connect at once: the others will soon be wanted, too.
+void BulkLanes::Connect() {
   for (const std::shared_ptr<grpc::Channel>& channel : channels_) {
     channel->GetState(/*try_to_connect=*/true);
   }
+}
+
+std::unique_ptr<BulkLane> BulkLanes::Open(const std::string& method,
+                                          absl::Duration timeout) {
+  // All at once: the others will soon be wanted, too.
+  Connect();
   const size_t index = next_++ % channels_.size();
   AwaitConnection(*channels_[index]);
   return std::make_unique<BulkLane>(group_, timeout, *stubs_[index], method);

@@ -47,6 +47,9 @@ class BulkLanes {
 
   int connections() const { return static_cast<int>(channels_.size()); }
 
+  // Begins to connect all that are not up; does not wait for it.
+  void Connect();
+
   // How many lanes a transfer of `bytes` in chunks of `chunk_bytes` can use; at
   // least 1.
   int LanesFor(uint64_t bytes, uint64_t chunk_bytes) const;

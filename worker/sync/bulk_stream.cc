@@ -30,6 +30,11 @@ class BulkStream::Reactor
     if (AwaitWritable()) StartWritesDone();
   }
 
+  bool CanRead() const {
+    absl::MutexLock lock(&mu_);
+    return read_;
+  }
+
   bool Read(grpc::ByteBuffer* message) {
     absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(&read_));
@@ -78,7 +83,7 @@ class BulkStream::Reactor
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   // Whether the operation that was started last is over.
   bool read_ ABSL_GUARDED_BY(mu_) = false;
   bool written_ ABSL_GUARDED_BY(mu_) = true;
@@ -111,6 +116,8 @@ void BulkStream::WritesDone() { reactor_->WritesDone(); }
 bool BulkStream::Read(grpc::ByteBuffer* message) {
   return reactor_->Read(message);
 }
+
+bool BulkStream::CanRead() const { return reactor_->CanRead(); }
 
 grpc::Status BulkStream::Finish() {
   finished_ = true;

@@ -36,6 +36,8 @@ class BulkStream {
   void WritesDone();
   // False after the last message, or if the stream is broken.
   bool Read(grpc::ByteBuffer* message);
+  // Whether Read would not have to wait.
+  bool CanRead() const;
   // Waits for the end of the call, which the other side has to bring about, and
   // drops the messages until then. Once, and last.
   grpc::Status Finish();

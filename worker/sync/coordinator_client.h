@@ -53,6 +53,19 @@ class ControlStream {
   virtual void Cancel() = 0;
 };
 
+// A FetchUpdate call under way. For one thread; its end cancels the call.
+class UpdateStream {
+ public:
+  virtual ~UpdateStream() = default;
+  // Once. Verified by length and digest, at the end; not decoded. `progress` is
+  // called after each piece that has come; its error ends the call. `download`
+  // is what the call was opened with. When this try finds that an earlier one
+  // was of no use, it begins anew and the call fails. NOT_FOUND: the update is
+  // no longer kept; what is known of the merge is in `download`.
+  virtual absl::Status Receive(UpdateDownload& download,
+                               absl::FunctionRef<absl::Status()> progress) = 0;
+};
+
 class CoordinatorClient {
  public:
   virtual ~CoordinatorClient() = default;
@@ -64,18 +77,19 @@ class CoordinatorClient {
 
   // Offers the contribution and uploads what the coordinator has not got yet,
   // encoding on meanwhile if the encoding is not complete. The header's object
-  // is the encoding's. The verdict is ACCEPTED or LATE.
+  // is the encoding's. One that is not complete has never been offered: its
+  // bytes follow the offer at once. Uploads go one after the other, in the
+  // order of the calls. `sent` is called when all is sent, before the verdict
+  // has come; not if nothing had to be sent. The verdict is ACCEPTED or LATE.
   virtual absl::StatusOr<v1::ContributeResponse> Contribute(
-      v1::ContributionHeader header, StreamedEncoding& encoding) = 0;
+      v1::ContributionHeader header, StreamedEncoding& encoding,
+      absl::FunctionRef<void()> sent) = 0;
 
-  // Verified by length and digest, at the end; not decoded. `progress` is
-  // called after each piece that has come; its error ends the call. An update
-  // of more than `max_bytes` is refused. When a try finds that an earlier one
-  // was of no use, `download` begins anew and the call fails. NOT_FOUND: it is
-  // no longer kept; what is known of the merge is in `download`.
-  virtual absl::Status FetchUpdate(
+  // Asks for what `download` has not got yet of an update. One of more than
+  // `max_bytes` is refused.
+  virtual std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
-      UpdateDownload& download, absl::FunctionRef<absl::Status()> progress) = 0;
+      const UpdateDownload& download) = 0;
 
   // Verified against head.digest.
   virtual absl::Status FetchParameters(

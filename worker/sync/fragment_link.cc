@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sync/fragment_link.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -181,14 +182,22 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
   if (view.state.heads_size() <= static_cast<int>(options_.fragment)) {
     return false;
   }
-  if (view.state.heads(options_.fragment).version() > version_) {
-    ASSIGN_OR_RETURN(FragmentUpdate update, DownloadUpdate(view));
-    End(update.includes_island);
+  if (expected_ != nullptr ||
+      view.state.heads(options_.fragment).version() > version_) {
+    const bool waits = expected_ != nullptr;
+    absl::StatusOr<FragmentUpdate> update = DownloadUpdate(view);
+    if (waits && absl::IsDeadlineExceeded(update.status()) &&
+        update_download_.encoded.received().empty()) {
+      // The round takes long; the session will tell when it is over.
+      return false;
+    }
+    RETURN_IF_ERROR(update.status());
+    End(update->includes_island);
     update_download_ = {};
     update_decoder_.reset();
     parameters_download_ = {};
     absl::MutexLock lock(&mu_);
-    ready_ = std::move(update);
+    ready_ = *std::move(update);
     return true;
   }
   if (!MayOffer(view)) return false;
@@ -222,10 +231,15 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   header.set_tokens(contribution_->tokens);
   header.set_inner_steps(contribution_->inner_steps);
   header.set_partial(contribution_->partial);
-  ASSIGN_OR_RETURN(const v1::ContributeResponse response,
-                   client_->Contribute(std::move(header), encoding));
+  const absl::StatusOr<v1::ContributeResponse> response = client_->Contribute(
+      std::move(header), encoding,
+      [&] { expected_ = FetchUpdate(view, /*wait=*/true); });
+  if (!response.ok()) {
+    expected_.reset();
+    return response.status();
+  }
   if (encoding.complete() && !feedback_.has_value()) ReleaseSnapshot();
-  if (response.verdict() == v1::ContributeResponse::LATE) {
+  if (response->verdict() == v1::ContributeResponse::LATE) {
     LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
               << " closed without this island; its progress "
               << "goes into the next contribution";
@@ -239,8 +253,8 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
-    const IslandView& view) {
+std::unique_ptr<UpdateStream> FragmentLink::FetchUpdate(const IslandView& view,
+                                                        bool wait) {
   v1::FetchUpdateRequest request;
   *request.mutable_identity() = view.identity;
   request.set_fragment(options_.fragment);
@@ -249,10 +263,19 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
     // Empty while it is not complete: then nobody has accepted it.
     request.set_contribution_digest(contribution_->encoding.object().digest());
   }
-  if (update_download_.encoded.received().empty()) update_decoder_.reset();
-  const absl::Status fetched = client_->FetchUpdate(
+  request.set_wait(wait);
+  return client_->FetchUpdate(
       request, MaxEncodedBytes(options_.downlink, anchor_.size()),
-      update_download_, [this] { return DecodeUpdate(); });
+      update_download_);
+}
+
+absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
+    const IslandView& view) {
+  if (update_download_.encoded.received().empty()) update_decoder_.reset();
+  if (expected_ == nullptr) expected_ = FetchUpdate(view, /*wait=*/false);
+  const std::unique_ptr<UpdateStream> stream = std::move(expected_);
+  const absl::Status fetched =
+      stream->Receive(update_download_, [this] { return DecodeUpdate(); });
   if (absl::IsNotFound(fetched)) {
     return DownloadInstead(view, fetched.message());
   }
@@ -299,7 +322,9 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadParameters(
   v1::FetchParametersRequest request;
   *request.mutable_identity() = view.identity;
   request.set_fragment(options_.fragment);
-  request.set_version(view.state.heads(options_.fragment).version());
+  // An update that was waited for may have come before the news of it.
+  request.set_version(std::max(view.state.heads(options_.fragment).version(),
+                               update_download_.head.version()));
   RETURN_IF_ERROR(client_->FetchParameters(
       request, anchor_.size() * sizeof(float), parameters_download_));
   const absl::string_view bytes = parameters_download_.bytes.received();

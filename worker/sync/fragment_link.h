@@ -14,9 +14,13 @@
 // fetches the update from the anchor's version to the next. Whether our
 // contribution is part of that update is for the coordinator to say.
 //
-//   IDLE --Send--> SENDING --accepted or late--> AWAITING --head moved-->
-//   FETCHING --> READY --Take--> IDLE            (IDLE --head moved-->
-//   FETCHING)
+//   IDLE --Send--> SENDING --sent--> AWAITING --head moved--> FETCHING
+//   --> READY --Take--> IDLE            (IDLE --head moved--> FETCHING)
+//
+// A round trip may be longer than many inner steps, so the link does not wait
+// for what it can ask for: bytes follow the first offer of a contribution at
+// once, and the update is asked for when the last byte has gone, so that it
+// sets out as soon as it is made.
 //
 // Bulk data is worked on while it moves: the beginning of a contribution is
 // sent while the rest is encoded, and an update is decoded while it comes in.
@@ -27,6 +31,7 @@
 #define WORKER_SYNC_FRAGMENT_LINK_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -150,6 +155,10 @@ class FragmentLink {
   absl::StatusOr<bool> Step(const IslandView& view);
   bool MayOffer(const IslandView& view) const;
   absl::Status Contribute(const IslandView& view);
+  // Asks for the update from the anchor's version to the next; if `wait`, also
+  // before there is one.
+  std::unique_ptr<UpdateStream> FetchUpdate(const IslandView& view, bool wait);
+  // The one that was asked for, or is asked for now.
   absl::StatusOr<FragmentUpdate> DownloadUpdate(const IslandView& view);
   // Decodes what has come of the update since the last call.
   absl::Status DecodeUpdate();
@@ -175,6 +184,9 @@ class FragmentLink {
   std::optional<ErrorFeedback> feedback_;
   std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
+  // The update that the contribution under way will be part of, asked for as
+  // soon as the contribution was sent.
+  std::unique_ptr<UpdateStream> expected_;
   UpdateDownload update_download_;
   // Of update_download_, once it has a description.
   std::optional<UpdateDecoder> update_decoder_;

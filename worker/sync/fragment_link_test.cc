@@ -31,6 +31,11 @@
 namespace causeway {
 namespace {
 
+using testing::_;
+using testing::ElementsAre;
+using testing::Pair;
+using testing::SizeIs;
+
 // Passes messages on, the first few as they are sent to an incarnation that is
 // fenced off.
 class FencingStream : public ControlStream {
@@ -58,6 +63,22 @@ class FencingStream : public ControlStream {
   std::atomic<int>* const fenced_views_;
 };
 
+class BreakingClient;
+
+// Null stands for a call whose deadline is over before anything has come.
+class BreakingUpdateStream : public UpdateStream {
+ public:
+  BreakingUpdateStream(BreakingClient* client,
+                       std::unique_ptr<UpdateStream> stream)
+      : client_(client), stream_(std::move(stream)) {}
+  absl::Status Receive(UpdateDownload& download,
+                       absl::FunctionRef<absl::Status()> progress) override;
+
+ private:
+  BreakingClient* const client_;
+  const std::unique_ptr<UpdateStream> stream_;
+};
+
 // Passes calls on. What a test sets happens to the first call of its kind.
 class BreakingClient : public CoordinatorClient {
  public:
@@ -65,43 +86,47 @@ class BreakingClient : public CoordinatorClient {
       : client_(std::move(client)) {}
 
   bool break_contribute = false;
+  bool lose_verdict = false;
   bool break_update = false;
   bool damage_head = false;
+  // Of updates that are waited for; stays set.
+  bool lose_waits = false;
   // Comes before the first FetchUpdate.
   std::function<void()> before_update;
   // Of the session's views, from now on.
   std::atomic<int> fenced_views = 0;
   // Of each Contribute: whether the encoding was complete when it began.
   std::vector<bool> complete_offers;
-  std::vector<std::string> update_digests;
+  // Of each FetchUpdate: whether it waits, and the digest of the contribution.
+  std::vector<std::pair<bool, std::string>> updates_asked_for;
   int parameter_fetches = 0;
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
-      v1::ContributionHeader header, StreamedEncoding& encoding) override {
+      v1::ContributionHeader header, StreamedEncoding& encoding,
+      absl::FunctionRef<void()> sent) override {
     complete_offers.push_back(encoding.complete());
     if (std::exchange(break_contribute, false)) {
       encoding.Await(1);
       return absl::UnavailableError("broken by the test");
     }
-    return client_->Contribute(std::move(header), encoding);
-  }
-  absl::Status FetchUpdate(
-      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
-      UpdateDownload& download,
-      absl::FunctionRef<absl::Status()> progress) override {
-    update_digests.push_back(request.contribution_digest());
-    if (before_update) std::exchange(before_update, nullptr)();
-    const bool breaks = std::exchange(break_update, false);
-    const absl::Status fetched = client_->FetchUpdate(
-        request, max_bytes, download, [&]() -> absl::Status {
-          RETURN_IF_ERROR(progress());
-          return breaks ? absl::UnavailableError("broken by the test")
-                        : absl::OkStatus();
-        });
-    if (fetched.ok() && std::exchange(damage_head, false)) {
-      download.head.set_digest(std::string(kDigestBytes, 'x'));
+    const auto response =
+        client_->Contribute(std::move(header), encoding, sent);
+    if (std::exchange(lose_verdict, false)) {
+      return absl::UnavailableError("lost by the test");
     }
-    return fetched;
+    return response;
+  }
+  std::unique_ptr<UpdateStream> FetchUpdate(
+      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+      const UpdateDownload& download) override {
+    updates_asked_for.push_back(
+        {request.wait(), request.contribution_digest()});
+    std::unique_ptr<UpdateStream> stream;
+    if (!request.wait() || !lose_waits) {
+      if (before_update) std::exchange(before_update, nullptr)();
+      stream = client_->FetchUpdate(request, max_bytes, download);
+    }
+    return std::make_unique<BreakingUpdateStream>(this, std::move(stream));
   }
   absl::Status FetchParameters(const v1::FetchParametersRequest& request,
                                uint64_t max_bytes,
@@ -130,6 +155,24 @@ class BreakingClient : public CoordinatorClient {
  private:
   const std::unique_ptr<CoordinatorClient> client_;
 };
+
+absl::Status BreakingUpdateStream::Receive(
+    UpdateDownload& download, absl::FunctionRef<absl::Status()> progress) {
+  if (stream_ == nullptr) {
+    return absl::DeadlineExceededError("lost by the test");
+  }
+  const bool breaks = std::exchange(client_->break_update, false);
+  const absl::Status fetched =
+      stream_->Receive(download, [&]() -> absl::Status {
+        RETURN_IF_ERROR(progress());
+        return breaks ? absl::UnavailableError("broken by the test")
+                      : absl::OkStatus();
+      });
+  if (fetched.ok() && std::exchange(client_->damage_head, false)) {
+    download.head.set_digest(std::string(kDigestBytes, 'x'));
+  }
+  return fetched;
+}
 
 class FragmentLinkTest : public testing::Test {
  protected:
@@ -216,9 +259,9 @@ TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
   Send();
   EXPECT_TRUE(Receive().includes_island);
   EXPECT_EQ(client_->complete_offers, std::vector<bool>({false, true}));
-  // The update is asked for by the digest of the whole encoding.
-  EXPECT_THAT(client_->update_digests,
-              testing::ElementsAre(testing::SizeIs(kDigestBytes)));
+  // The update is waited for, by the digest of the whole encoding.
+  EXPECT_THAT(client_->updates_asked_for,
+              ElementsAre(Pair(true, SizeIs(kDigestBytes))));
 }
 
 TEST_F(FragmentLinkTest, NothingIsOfferedOnAViewOfWhoIsFencedOff) {
@@ -236,8 +279,24 @@ TEST_F(FragmentLinkTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
   client_->break_update = true;
   Send();
   EXPECT_TRUE(Receive().includes_island);
-  EXPECT_EQ(client_->update_digests.size(), 2u);
+  EXPECT_THAT(client_->updates_asked_for,
+              ElementsAre(Pair(true, _), Pair(false, _)));
   EXPECT_EQ(client_->bytes_down(), anchor_.size() * sizeof(float));
+}
+
+TEST_F(FragmentLinkTest, AfterAWaitInVainTheSessionTellsOfTheUpdate) {
+  client_->lose_waits = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_THAT(client_->updates_asked_for,
+              ElementsAre(Pair(true, _), Pair(false, SizeIs(kDigestBytes))));
+}
+
+TEST_F(FragmentLinkTest, WhoseVerdictIsLostOffersAgainAndIsCountedOnce) {
+  client_->lose_verdict = true;
+  Send();
+  EXPECT_TRUE(Receive().includes_island);
+  EXPECT_EQ(client_->bytes_up(), anchor_.size() * sizeof(float));
 }
 
 TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
@@ -248,6 +307,7 @@ TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
 }
 
 TEST_F(FragmentLinkTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
+  client_->lose_waits = true;
   client_->before_update = [&] {
     for (const auto& file : std::filesystem::directory_iterator(
              absl::StrCat(driver_.state_dir(), "/updates"))) {

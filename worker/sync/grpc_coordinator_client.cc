@@ -3,6 +3,7 @@
 #include "worker/sync/grpc_coordinator_client.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "common/transport/link_meter.h"
 #include "common/transport/pacer.h"
 #include "common/transport/tcp_connections.h"
+#include "common/turnstile.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "quantization/encoded_object.h"
@@ -39,9 +41,14 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Between two exchanges the bulk connections have no call. One that has died
+  // should be replaced before the next.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Our own back-off decides when to try again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  // Despite its name also how long a try may take, which is several round trips
+  // with HTTP/2's settings and TLS.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);
   return grpc::CreateCustomChannel(options.address, options.credentials,
@@ -87,6 +94,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
+    // The first exchange should not have to wait for it.
+    bulk_.Connect();
     AwaitConnection(*control_channel_);
     GroupedCall call(&calls_, Timeout(0));
     v1::JoinResponse response;
@@ -103,85 +112,66 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
-      v1::ContributionHeader header, StreamedEncoding& encoding) override {
+      v1::ContributionHeader header, StreamedEncoding& encoding,
+      absl::FunctionRef<void()> sent) override {
+    // Side by side two uploads would both come later than the first now does.
+    Turnstile::Turn turn(&uploads_);
     const LinkMeter::Transfer transfer(&up_);
     const absl::Duration timeout = Timeout(encoding.max_bytes());
     const int count = bulk_.LanesFor(
         encoding.max_bytes(), ChunkBytes(options_.uplink_bytes_per_second));
     const std::unique_ptr<BulkLane> first =
         bulk_.Open(MethodName("Contribute"), timeout);
-    BulkStream& main = first->stream();
+    Upload upload = {.header = header,
+                     .timeout = timeout,
+                     .streams = count,
+                     .main = first->stream()};
     const bool open = !encoding.complete();
     v1::ContributeRequest request;
-    *request.mutable_header() = header;
+    *request.mutable_header() = std::move(header);
     *request.mutable_header()->mutable_object() = encoding.object();
     request.mutable_header()->set_streams(count);
-    if (!main.Write(ToByteBuffer(request))) return Broken(main.Finish());
-    // The beginning can be encoded while the answer is on its way.
-    encoding.Await(kMaxChunkBytes);
-    ASSIGN_OR_RETURN(v1::ContributeResponse response, ReadVerdict(main));
-    if (response.verdict() != v1::ContributeResponse::UPLOAD) {
-      RETURN_IF_ERROR(Explain(main.Finish()));
-      return response;
+    if (!upload.main.Write(ToByteBuffer(request))) {
+      return Broken(upload.main.Finish());
     }
-    Lanes further;
-    RETURN_IF_ERROR(SendChunks(
-        main, count - 1,
-        [&] {
-          further.push_back(OpenUploadLane(header, timeout));
-          return &further.back()->stream();
-        },
-        encoding, response.next_offset()));
-    if (open || count > 1) {
-      v1::ContributeRequest trailer;
-      *trailer.mutable_trailer() = encoding.object();
-      main.Write(ToByteBuffer(trailer));
+    // Of what was never offered there is nothing to be resumed.
+    if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
+    ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
+    if (all) {
+      if (open || count > 1) {
+        v1::ContributeRequest trailer;
+        *trailer.mutable_trailer() = encoding.object();
+        upload.main.Write(ToByteBuffer(trailer));
+      }
+      upload.main.WritesDone();
+      for (const auto& lane : upload.further) lane->stream().WritesDone();
+      turn.End();
+      sent();
+      // They end as soon as their chunks are there; one that does not would
+      // keep the verdict from coming.
+      for (const auto& lane : upload.further) {
+        RETURN_IF_ERROR(Explain(lane->stream().Finish()));
+      }
     }
-    main.WritesDone();
-    for (const auto& lane : further) lane->stream().WritesDone();
-    // They end as soon as their chunks are there; one that does not would keep
-    // the verdict from coming.
-    for (const auto& lane : further) {
-      RETURN_IF_ERROR(Explain(lane->stream().Finish()));
+    if (!upload.answer.has_value()) RETURN_IF_ERROR(ReadAnswer(upload));
+    if (upload.decided()) {
+      RETURN_IF_ERROR(Explain(upload.main.Finish()));
+      return *upload.answer;
     }
-    ASSIGN_OR_RETURN(response, ReadVerdict(main));
-    RETURN_IF_ERROR(Explain(main.Finish()));
-    return response;
+    ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
+                     ReadVerdict(upload.main));
+    RETURN_IF_ERROR(Explain(upload.main.Finish()));
+    return verdict;
   }
 
-  absl::Status FetchUpdate(
+  std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
-      UpdateDownload& download,
-      absl::FunctionRef<absl::Status()> progress) override {
+      const UpdateDownload& download) override {
     v1::FetchUpdateRequest resumed = request;
     resumed.set_offset(download.encoded.received().size());
-    RETURN_IF_ERROR(Download<v1::FetchUpdateResponse>(
-        "FetchUpdate", resumed, max_bytes, download.encoded,
-        [&](const v1::FetchUpdateResponse& response) -> absl::Status {
-          if (resumed.offset() > 0 &&
-              download.object.digest() != response.object().digest()) {
-            download = {};
-            return absl::AbortedError("the update changed between two tries");
-          }
-          download.head = response.head();
-          download.includes_island = response.includes_island();
-          download.island_share = response.island_share();
-          download.includes_other = response.includes_other();
-          if (!response.has_object()) {
-            return absl::NotFoundError(absl::StrCat(
-                "the coordinator no longer keeps the update to version ",
-                response.head().version()));
-          }
-          download.object = response.object();
-          return MakeRoom(response.object().encoded_bytes(), max_bytes,
-                          download.encoded);
-        },
-        progress));
-    const absl::Status verified =
-        CheckArrival(download.object, download.encoded.received().size(),
-                     download.encoded.digest());
-    if (!verified.ok()) download = {};
-    return verified;
+    return std::make_unique<GrpcUpdateStream>(
+        this, OpenDownload("FetchUpdate", resumed, max_bytes), max_bytes,
+        resumed);
   }
 
   absl::Status FetchParameters(const v1::FetchParametersRequest& request,
@@ -189,8 +179,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
                                ParametersDownload& download) override {
     v1::FetchParametersRequest resumed = request;
     resumed.set_offset(download.bytes.received().size());
-    RETURN_IF_ERROR(Download<v1::FetchParametersResponse>(
-        "FetchParameters", resumed, max_bytes, download.bytes,
+    const Lanes lanes = OpenDownload("FetchParameters", resumed, max_bytes);
+    RETURN_IF_ERROR(Receive<v1::FetchParametersResponse>(
+        lanes, /*waits=*/false, download.bytes,
         [&](const v1::FetchParametersResponse& response) {
           download.head = response.head();
           return MakeRoom(response.total_bytes(), max_bytes, download.bytes);
@@ -242,6 +233,44 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
  private:
   using Lanes = std::vector<std::unique_ptr<BulkLane>>;
+
+  class GrpcUpdateStream : public UpdateStream {
+   public:
+    GrpcUpdateStream(GrpcCoordinatorClient* client, Lanes lanes,
+                     uint64_t max_bytes, v1::FetchUpdateRequest request)
+        : client_(client),
+          lanes_(std::move(lanes)),
+          max_bytes_(max_bytes),
+          request_(std::move(request)) {}
+
+    absl::Status Receive(UpdateDownload& download,
+                         absl::FunctionRef<absl::Status()> progress) override {
+      return client_->ReceiveUpdate(lanes_, request_, max_bytes_, download,
+                                    progress);
+    }
+
+   private:
+    GrpcCoordinatorClient* const client_;
+    const Lanes lanes_;
+    const uint64_t max_bytes_;
+    const v1::FetchUpdateRequest request_;
+  };
+
+  struct Upload {
+    bool decided() const {
+      return answer.has_value() &&
+             answer->verdict() != v1::ContributeResponse::UPLOAD;
+    }
+
+    v1::ContributionHeader header;
+    absl::Duration timeout;
+    // That may share it.
+    int streams = 1;
+    BulkStream& main;
+    Lanes further;
+    // To the header; none before it has come.
+    std::optional<v1::ContributeResponse> answer;
+  };
 
   static std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
       const GrpcCoordinatorClientOptions& options) {
@@ -307,24 +336,41 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     return opened;
   }
 
-  // Sends the encoding from `offset` on as it becomes ready, a chunk over each
-  // stream in turn: over `main` and at most `further` others, which are opened
-  // when the first chunk is there for them.
-  absl::Status SendChunks(BulkStream& main, int further,
-                          absl::FunctionRef<BulkStream*()> open,
-                          StreamedEncoding& encoding, uint64_t offset) {
+  // The answer to the header.
+  absl::Status ReadAnswer(Upload& upload) const {
+    ASSIGN_OR_RETURN(upload.answer, ReadVerdict(upload.main));
+    return absl::OkStatus();
+  }
+
+  // Sends the encoding from where the answer says, or before there is one from
+  // its beginning, as it becomes ready: a chunk over each stream in turn.
+  // False if the answer leaves nothing to send, or the main stream is broken,
+  // which its next message explains.
+  absl::StatusOr<bool> SendChunks(Upload& upload, StreamedEncoding& encoding) {
     const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
-    std::vector<BulkStream*> streams = {&main};
-    for (int turn = 0;; turn = (turn + 1) % (further + 1)) {
+    uint64_t offset =
+        upload.answer.has_value() ? upload.answer->next_offset() : 0;
+    // Further streams are let in once the upload is open.
+    for (int next = 0;;
+         next = upload.answer.has_value() ? (next + 1) % upload.streams : 0) {
+      if (!upload.answer.has_value() && upload.main.CanRead()) {
+        RETURN_IF_ERROR(ReadAnswer(upload));
+      }
+      if (upload.decided()) return false;
       const absl::string_view ready = encoding.Await(offset + chunk_bytes);
-      if (offset >= ready.size()) return absl::OkStatus();
+      if (offset >= ready.size()) return true;
       const Chunk chunk = CutChunk(ready, offset, chunk_bytes);
       Pace(chunk.size());
-      if (turn == static_cast<int>(streams.size())) streams.push_back(open());
-      if (!streams[turn]->Write(ToByteBuffer(
-              v1::ContributeRequest(), v1::ContributeRequest::kChunkFieldNumber,
-              chunk, encoding.owner()))) {
-        return Broken(streams[turn]->Finish());
+      if (next > static_cast<int>(upload.further.size())) {
+        upload.further.push_back(OpenUploadLane(upload.header, upload.timeout));
+      }
+      BulkStream& stream =
+          next == 0 ? upload.main : upload.further[next - 1]->stream();
+      if (!stream.Write(ToByteBuffer(v1::ContributeRequest(),
+                                     v1::ContributeRequest::kChunkFieldNumber,
+                                     chunk, encoding.owner()))) {
+        if (next == 0) return false;
+        return Broken(stream.Finish());
       }
       up_.Add(chunk.size(), /*again=*/offset < encoding.sent());
       offset += chunk.size();
@@ -341,16 +387,11 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     calls_.Sleep(wait);
   }
 
-  // One try of a download of at most `max_bytes` into `bytes`, which `describe`
-  // makes room in when the first response has come. `request.offset` is what
-  // has come so far.
-  template <typename Response, typename Request>
-  absl::Status Download(
-      absl::string_view method, Request request, uint64_t max_bytes,
-      IncomingBytes& bytes,
-      absl::FunctionRef<absl::Status(const Response&)> describe,
-      absl::FunctionRef<absl::Status()> progress) {
-    const LinkMeter::Transfer transfer(&down_);
+  // Starts one try of a download of at most `max_bytes`, of which
+  // `request.offset` have come.
+  template <typename Request>
+  Lanes OpenDownload(absl::string_view method, Request request,
+                     uint64_t max_bytes) {
     const double pace = options_.downlink_bytes_per_second;
     const int count = bulk_.LanesFor(
         max_bytes - std::min(max_bytes, request.offset()), ChunkBytes(pace));
@@ -365,14 +406,28 @@ class GrpcCoordinatorClient : public CoordinatorClient {
       lanes[i]->stream().Write(ToByteBuffer(request));
       lanes[i]->stream().WritesDone();
     }
+    return lanes;
+  }
+
+  // Receives it into `bytes`, which `describe` makes room in when the first
+  // response has come. If the download waits for something, it begins with
+  // that.
+  template <typename Response>
+  absl::Status Receive(
+      const Lanes& lanes, bool waits, IncomingBytes& bytes,
+      absl::FunctionRef<absl::Status(const Response&)> describe,
+      absl::FunctionRef<absl::Status()> progress) {
+    std::optional<LinkMeter::Transfer> transfer;
+    if (!waits) transfer.emplace(&down_);
     // The next chunk comes over the next lane, until one has no more.
     Response response;
     for (size_t turn = 0;; ++turn) {
-      BulkStream& from = lanes[turn % count]->stream();
+      BulkStream& from = lanes[turn % lanes.size()]->stream();
       bool has_chunk = false;
       grpc::ByteBuffer message;
       Chunk chunk;
       while (!has_chunk && from.Read(&message)) {
+        if (!transfer.has_value()) transfer.emplace(&down_);
         ASSIGN_OR_RETURN(has_chunk,
                          ParseByteBuffer(message, Response::kChunkFieldNumber,
                                          response, chunk));
@@ -393,6 +448,39 @@ class GrpcCoordinatorClient : public CoordinatorClient {
                                                   : absl::OkStatus();
   }
 
+  absl::Status ReceiveUpdate(const Lanes& lanes,
+                             const v1::FetchUpdateRequest& request,
+                             uint64_t max_bytes, UpdateDownload& download,
+                             absl::FunctionRef<absl::Status()> progress) {
+    RETURN_IF_ERROR(Receive<v1::FetchUpdateResponse>(
+        lanes, request.wait(), download.encoded,
+        [&](const v1::FetchUpdateResponse& response) -> absl::Status {
+          if (request.offset() > 0 &&
+              download.object.digest() != response.object().digest()) {
+            download = {};
+            return absl::AbortedError("the update changed between two tries");
+          }
+          download.head = response.head();
+          download.includes_island = response.includes_island();
+          download.island_share = response.island_share();
+          download.includes_other = response.includes_other();
+          if (!response.has_object()) {
+            return absl::NotFoundError(absl::StrCat(
+                "the coordinator no longer keeps the update to version ",
+                response.head().version()));
+          }
+          download.object = response.object();
+          return MakeRoom(response.object().encoded_bytes(), max_bytes,
+                          download.encoded);
+        },
+        progress));
+    const absl::Status verified =
+        CheckArrival(download.object, download.encoded.received().size(),
+                     download.encoded.digest());
+    if (!verified.ok()) download = {};
+    return verified;
+  }
+
   // Room for an object of `size` bytes, unless `bytes` is part of it already.
   // The bound is against what a broken or hostile coordinator announces.
   static absl::Status MakeRoom(uint64_t size, uint64_t max_bytes,
@@ -411,6 +499,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   const std::unique_ptr<v1::Coordinator::Stub> control_;
   CallGroup calls_;
   BulkLanes bulk_;
+  Turnstile uploads_;
   Pacer pacer_;
   LinkMeter up_;
   LinkMeter down_;

@@ -92,7 +92,8 @@ class GrpcCoordinatorClientTest : public testing::Test {
   }
 
   v1::ContributeResponse ContributeAll(StreamedEncoding& encoding) {
-    const auto response = client_->Contribute(contribution_.header, encoding);
+    const auto response =
+        client_->Contribute(contribution_.header, encoding, [] {});
     EXPECT_OK(response);
     return response.ok() ? *response : v1::ContributeResponse();
   }
@@ -108,17 +109,71 @@ class GrpcCoordinatorClientTest : public testing::Test {
 
 TEST_F(GrpcCoordinatorClientTest, SendsWhileItEncodes) {
   StreamedEncoding encoding = Encoding();
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                       client_->Contribute(contribution_.header, encoding));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse response,
+      client_->Contribute(contribution_.header, encoding, [] {}));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   EXPECT_TRUE(encoding.complete());
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
   // Said again, it is counted once and nothing is sent.
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse again,
-                       client_->Contribute(contribution_.header, encoding));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse again,
+      client_->Contribute(contribution_.header, encoding, [] {}));
   EXPECT_EQ(again.verdict(), v1::ContributeResponse::LATE);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
+}
+
+TEST_F(GrpcCoordinatorClientTest, AnUpdateCanBeAskedForBeforeItIsMade) {
+  StreamedEncoding encoding = Encoding();
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = identity_;
+  request.set_wait(true);
+  const uint64_t bytes = anchor_.size() * sizeof(float);
+  UpdateDownload download;
+  std::unique_ptr<UpdateStream> update;
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse response,
+      client_->Contribute(contribution_.header, encoding, [&] {
+        EXPECT_TRUE(encoding.complete());
+        request.set_contribution_digest(encoding.object().digest());
+        update = client_->FetchUpdate(request, bytes, download);
+      }));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  ASSERT_NE(update, nullptr);
+  EXPECT_OK(update->Receive(download, [] { return absl::OkStatus(); }));
+  EXPECT_EQ(download.head.version(), 1u);
+  EXPECT_TRUE(download.includes_island);
+  EXPECT_EQ(download.encoded.received().size(), bytes);
+}
+
+TEST_F(GrpcCoordinatorClientTest, AnUpdateThatNeverComesCanBeGivenUp) {
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = identity_;
+  request.set_wait(true);
+  UpdateDownload download;
+  client_->FetchUpdate(request, 1 << 30, download).reset();
+  const auto waiting = client_->FetchUpdate(request, 1 << 30, download);
+  client_->Shutdown();
+  EXPECT_THAT(waiting->Receive(download, [] { return absl::OkStatus(); }),
+              StatusIs(StatusCode::kCancelled));
+}
+
+TEST_F(GrpcCoordinatorClientTest, WhatTheCoordinatorDoesNotWantIsNotAllSent) {
+  // Another contribution of the island closes the round.
+  ASSERT_OK(driver_.Contribute(contribution_));
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  StreamedEncoding encoding = Encoding();
+  bool all_sent = false;
+  client_options_.uplink_bytes_per_second = 1e6;
+  client_ = NewGrpcCoordinatorClient(client_options_);
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute(contribution_.header, encoding,
+                                           [&] { all_sent = true; }));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::LATE);
+  EXPECT_EQ(response.current_version(), 1u);
+  EXPECT_FALSE(all_sent);
+  EXPECT_LT(client_->bytes_up(), contribution_.bytes.size());
 }
 
 TEST_F(GrpcCoordinatorClientTest, ResumesWhatBrokeOffWhileItWasEncoded) {
@@ -131,8 +186,9 @@ TEST_F(GrpcCoordinatorClientTest, ResumesWhatBrokeOffWhileItWasEncoded) {
 
   StreamedEncoding encoding = Encoding();
   encoding.Await(encoding.max_bytes());
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                       client_->Contribute(contribution_.header, encoding));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse response,
+      client_->Contribute(contribution_.header, encoding, [] {}));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
@@ -147,10 +203,11 @@ TEST_F(GrpcCoordinatorClientTest, StartsOverIfOtherBytesWereThere) {
 
   StreamedEncoding encoding = Encoding();
   encoding.Await(encoding.max_bytes());
-  EXPECT_THAT(client_->Contribute(contribution_.header, encoding),
+  EXPECT_THAT(client_->Contribute(contribution_.header, encoding, [] {}),
               StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                       client_->Contribute(contribution_.header, encoding));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse response,
+      client_->Contribute(contribution_.header, encoding, [] {}));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
 }
 
@@ -159,11 +216,11 @@ TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
   v1::ContributionHeader header = contribution_.header;
   header.set_base_version(5);
   EXPECT_THAT(
-      client_->Contribute(header, encoding),
+      client_->Contribute(header, encoding, [] {}),
       StatusIs(StatusCode::kFailedPrecondition, HasSubstr("is at version 0")));
   header = contribution_.header;
   header.mutable_identity()->set_incarnation(77);
-  EXPECT_THAT(client_->Contribute(header, encoding),
+  EXPECT_THAT(client_->Contribute(header, encoding, [] {}),
               StatusIs(StatusCode::kAborted));
 }
 
@@ -179,19 +236,21 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   // The first try ends after two pieces, by us.
   int pieces = 0;
   const uint64_t bytes = anchor_.size() * sizeof(float);
-  EXPECT_THAT(client_->FetchUpdate(
-                  request, bytes, download,
-                  [&]() -> absl::Status {
-                    return ++pieces < 2 ? absl::OkStatus()
-                                        : absl::UnavailableError("enough");
-                  }),
+  EXPECT_THAT(client_->FetchUpdate(request, bytes, download)
+                  ->Receive(download,
+                            [&]() -> absl::Status {
+                              return ++pieces < 2
+                                         ? absl::OkStatus()
+                                         : absl::UnavailableError("enough");
+                            }),
               StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
   EXPECT_EQ(download.encoded.received().size(), 2 * kMaxChunkBytes);
   // The second goes on from there.
-  ASSERT_OK(client_->FetchUpdate(request, bytes, download, [&] {
-    ++pieces;
-    return absl::OkStatus();
-  }));
+  ASSERT_OK(
+      client_->FetchUpdate(request, bytes, download)->Receive(download, [&] {
+        ++pieces;
+        return absl::OkStatus();
+      }));
   EXPECT_EQ(pieces, (bytes + kMaxChunkBytes - 1) / kMaxChunkBytes);
   EXPECT_EQ(client_->bytes_down(), bytes);
   EXPECT_TRUE(download.includes_island);
@@ -226,7 +285,7 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     // Sent while it is encoded, and with the whole description known.
     if (connections == 3) encoding.Await(encoding.max_bytes());
     ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                         client_->Contribute(header, encoding));
+                         client_->Contribute(header, encoding, [] {}));
     EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
     EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
     ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
@@ -242,10 +301,13 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
       return ++pieces < 4 ? absl::OkStatus() : absl::UnavailableError("enough");
     };
     const uint64_t bytes = anchor_.size() * sizeof(float);
-    EXPECT_THAT(client_->FetchUpdate(request, bytes, download, enough),
+    EXPECT_THAT(client_->FetchUpdate(request, bytes, download)
+                    ->Receive(download, enough),
                 StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
-    EXPECT_OK(client_->FetchUpdate(request, bytes, download,
-                                   [] { return absl::OkStatus(); }));
+    EXPECT_OK(
+        client_->FetchUpdate(request, bytes, download)->Receive(download, [] {
+          return absl::OkStatus();
+        }));
     EXPECT_TRUE(download.includes_island);
     EXPECT_EQ(client_->bytes_down() - before, bytes);
   }
@@ -262,8 +324,9 @@ TEST_F(GrpcCoordinatorClientTest, StripedUploadsGoOnWhereTheyBrokeOff) {
   StreamedEncoding encoding = Encoding();
   encoding.set_sent(300'000);
   encoding.Await(encoding.max_bytes());
-  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                       client_->Contribute(contribution_.header, encoding));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::ContributeResponse response,
+      client_->Contribute(contribution_.header, encoding, [] {}));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
   v1::IslandProgress progress;
@@ -309,7 +372,7 @@ TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {
 TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {
   client_->Shutdown();
   StreamedEncoding encoding = Encoding();
-  EXPECT_THAT(client_->Contribute(contribution_.header, encoding),
+  EXPECT_THAT(client_->Contribute(contribution_.header, encoding, [] {}),
               StatusIs(StatusCode::kCancelled));
 }
 
