@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/cuda_status.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace causeway {
@@ -10,8 +12,28 @@ namespace {
 struct Meaning {
   absl::StatusCode code;
   // What to do; empty if there is nothing to say.
-  const char* advice;
+  std::string advice;
 };
+
+// A release as CUDA counts them, as people do: 13000 is 13.0.
+std::string Release(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// The runtime says the same of a driver that is too old and of none.
+std::string DriverAdvice() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) {
+    return "; there is no NVIDIA driver here (libcuda.so.1), or the container "
+           "is not given the host's: see nvidia-smi";
+  }
+  return absl::StrCat("; the NVIDIA driver is for CUDA ", Release(driver),
+                      ", this program for CUDA ", Release(runtime),
+                      ": install a newer driver");
+}
 
 Meaning MeaningOf(cudaError_t error) {
   switch (error) {
@@ -19,8 +41,13 @@ Meaning MeaningOf(cudaError_t error) {
       return {absl::StatusCode::kFailedPrecondition,
               "; check nvidia-smi and CUDA_VISIBLE_DEVICES"};
     case cudaErrorInsufficientDriver:
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorCompatNotSupportedOnDevice:
+      return {absl::StatusCode::kFailedPrecondition, DriverAdvice()};
+    case cudaErrorStubLibrary:
       return {absl::StatusCode::kFailedPrecondition,
-              "; install an NVIDIA driver that knows this CUDA release"};
+              "; the toolkit's stub of libcuda.so.1 was loaded instead of the "
+              "driver's: take it from LD_LIBRARY_PATH"};
     case cudaErrorSystemDriverMismatch:
     case cudaErrorSystemNotReady:
     case cudaErrorInvalidDevice:
@@ -36,10 +63,35 @@ Meaning MeaningOf(cudaError_t error) {
       return {absl::StatusCode::kUnavailable,
               "; another process may have the device for itself"};
     case cudaErrorECCUncorrectable:
-      return {
-          absl::StatusCode::kDataLoss,
-          "; results since the last checkpoint may be wrong, and the device "
-          "needs a reset"};
+    case cudaErrorContained:
+      return {absl::StatusCode::kDataLoss,
+              "; the device's memory had an error that it could not correct: "
+              "results since the last checkpoint may be wrong, and the device "
+              "needs a reset (nvidia-smi -q -d ECC)"};
+    case cudaErrorNvlinkUncorrectable:
+      return {absl::StatusCode::kDataLoss,
+              "; a link between GPUs had an error that it could not correct: "
+              "see nvidia-smi nvlink -e, and reset the GPUs"};
+    case cudaErrorHardwareStackError:
+      return {absl::StatusCode::kInternal,
+              "; the GPU may be damaged: see the kernel's log for Xid lines"};
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+      return {absl::StatusCode::kInternal,
+              "; a bug of ours, or the GPU's: see the kernel's log for Xid "
+              "lines"};
+    case cudaErrorPeerAccessUnsupported:
+    case cudaErrorTooManyPeers:
+      return {absl::StatusCode::kFailedPrecondition,
+              "; these GPUs do not reach each other's memory: see nvidia-smi "
+              "topo -p2p r"};
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsServerNotReady:
+    case cudaErrorMpsMaxClientsReached:
+    case cudaErrorMpsMaxConnectionsReached:
+    case cudaErrorMpsClientTerminated:
+      return {absl::StatusCode::kUnavailable,
+              "; see the CUDA MPS server's log, or stop it"};
     default:
       return {absl::StatusCode::kInternal, ""};
   }

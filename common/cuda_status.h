@@ -19,10 +19,12 @@ namespace causeway {
 // what ("copying fragment 3"), and what to do about it:
 //
 //   FAILED_PRECONDITION  there is no device or no driver, or the driver is too
-//                        old, or this binary has no code for the device
+//                        old, or this binary has no code for the device, or
+//                        devices do not reach each other's memory
 //   RESOURCE_EXHAUSTED   the device's memory is full
-//   UNAVAILABLE          another process has the device for itself
-//   DATA_LOSS            the device's memory has an error (ECC)
+//   UNAVAILABLE          another process has the device for itself, or MPS
+//                        does not let this one in
+//   DATA_LOSS            the device's memory (ECC) or link has an error
 //   INTERNAL             all others, which are our bugs
 //
 // Clears the runtime's record of the error, so that the next call does not

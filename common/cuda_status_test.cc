@@ -23,6 +23,14 @@ TEST(CudaStatusTest, SaysWhatFailedAndWhatToDo) {
   EXPECT_THAT(status.message(), HasSubstr("CUDA_VISIBLE_DEVICES"));
 }
 
+TEST(CudaStatusTest, NoDriverIsNotAnOldDriver) {
+  int driver = 0;
+  ASSERT_EQ(cudaDriverGetVersion(&driver), cudaSuccess);
+  EXPECT_THAT(CudaStatus(cudaErrorInsufficientDriver, "looking").message(),
+              HasSubstr(driver == 0 ? "there is no NVIDIA driver here"
+                                    : "the NVIDIA driver is for CUDA "));
+}
+
 TEST(CudaStatusTest, CodesTellCausesApart) {
   EXPECT_EQ(CudaStatus(cudaErrorMemoryAllocation, "").code(),
             absl::StatusCode::kResourceExhausted);
@@ -30,6 +38,12 @@ TEST(CudaStatusTest, CodesTellCausesApart) {
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(CudaStatus(cudaErrorECCUncorrectable, "").code(),
             absl::StatusCode::kDataLoss);
+  EXPECT_EQ(CudaStatus(cudaErrorNvlinkUncorrectable, "").code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(CudaStatus(cudaErrorPeerAccessUnsupported, "").code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CudaStatus(cudaErrorMpsServerNotReady, "").code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_EQ(CudaStatus(cudaErrorIllegalAddress, "").code(),
             absl::StatusCode::kInternal);
 }

@@ -59,8 +59,12 @@ class StripScanner {
   //   INVALID_ARGUMENT  the strip does not decode to finite values.
   absl::Status DecodeStrip(absl::string_view received, uint64_t strip,
                            absl::Span<float> values) const;
+  // Says what DecodeStrip would, for strips that are decoded elsewhere.
+  absl::Status CheckStrip(absl::string_view received, uint64_t strip) const;
 
  private:
+  absl::Status About(uint64_t strip, const absl::Status& status) const;
+
   const CodecSpec spec_;
   const uint64_t values_;
   StripIndex index_;

@@ -109,6 +109,9 @@ TEST_P(StripScannerTest, RefusesAStripThatIsNotFiniteAndWritesNothing) {
   std::vector<float> strip(kStripValues, 5.0f);
   EXPECT_OK(scanner.DecodeStrip(encoded_, 0, absl::MakeSpan(strip)));
   strip.assign(kStripValues, 5.0f);
+  EXPECT_OK(scanner.CheckStrip(encoded_, 0));
+  EXPECT_EQ(scanner.CheckStrip(encoded_, 1),
+            scanner.DecodeStrip(encoded_, 1, absl::MakeSpan(strip)));
   EXPECT_THAT(scanner.DecodeStrip(encoded_, 1, absl::MakeSpan(strip)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("strip 1 of 3, from value 65536 on"),

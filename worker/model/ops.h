@@ -29,9 +29,12 @@
 #ifndef WORKER_MODEL_OPS_H_
 #define WORKER_MODEL_OPS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -95,6 +98,10 @@ struct AdamWCoefficients {
   float decay = 1;
 };
 
+// Names a series of operations by all that they depend on but the contents of
+// device memory: addresses and numbers.
+using ReplayKey = std::array<uint64_t, 5>;
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -106,11 +113,29 @@ class Ops {
   // `bytes` is what was asked for.
   virtual void Free(void* memory, size_t bytes) = 0;
 
+  // Bytes that Allocate can still give; the most there are if nobody knows.
+  virtual int64_t FreeBytes() const {
+    return std::numeric_limits<int64_t>::max();
+  }
+  // How often memory was taken, by Allocate and by operations for themselves.
+  // A training step, but for the first ones, takes none.
+  int64_t allocations() const { return allocations_; }
+
   virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
   // Waits for the operations before. The first error of any of them, with what
   // to do about it; it stays.
   virtual absl::Status Synchronize() = 0;
+
+  // Does what `operations` does, which calls operations of this object that
+  // neither take or free memory, nor copy from or to the host, nor wait. A
+  // backend may note what the operations with a key are, and from then on do
+  // that without calling `operations`: with the same key they must be the same
+  // on the device, and have no other effect that anybody needs.
+  virtual void Replay(const ReplayKey& /*key*/,
+                      absl::FunctionRef<void()> operations) {
+    operations();
+  }
 
   // Size of an activation: 4 (fp32) or 2 (bf16).
   virtual int64_t activation_bytes() const = 0;
@@ -120,6 +145,12 @@ class Ops {
   // to[0, size) <- from, rounded to activations, to nearest, ties to even.
   virtual void RoundToActivations(const float* from, int64_t size,
                                   void* to) = 0;
+  // The same, but each value goes to one of its two neighbours at random, such
+  // that its mean is the value: by the random numbers of ops_reference.h, which
+  // `seed` and the value's place decide. Values that activations can hold, and
+  // all where they are fp32, stay as they are.
+  virtual void RoundToActivationsAtRandom(const float* from, int64_t size,
+                                          uint64_t seed, void* to) = 0;
   virtual void CopyActivationsToHost(const void* from, int64_t size,
                                      float* host) = 0;
 
@@ -215,6 +246,12 @@ class Ops {
                              const float* first_moment,
                              const float* second_moment, int64_t size,
                              float* estimate) = 0;
+
+ protected:
+  void CountAllocation() { ++allocations_; }
+
+ private:
+  int64_t allocations_ = 0;
 };
 
 }  // namespace causeway

@@ -44,15 +44,14 @@ class CpuOps final : public Ops {
   explicit CpuOps(int threads) : pool_(threads) {}
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
+    CountAllocation();
     const bool huge = bytes >= kHugePageBytes;
     const size_t alignment = huge ? kHugePageBytes : kCacheLineBytes;
     const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), alignment);
     void* memory = std::aligned_alloc(alignment, rounded);
     if (memory == nullptr) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("not enough memory for ", bytes,
-                       " bytes; a smaller training.micro_batch_size or "
-                       "training.recompute_memory needs less"));
+          absl::StrCat("not enough memory for ", bytes, " bytes"));
     }
     // Only a hint: with small pages it merely runs slower.
     if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
@@ -73,6 +72,10 @@ class CpuOps final : public Ops {
 
   int64_t activation_bytes() const override { return sizeof(float); }
   int64_t logits_at_a_time() const override { return kLogits; }
+  void RoundToActivationsAtRandom(const float* from, int64_t size,
+                                  uint64_t /*seed*/, void* to) override {
+    RoundToActivations(from, size, to);
+  }
   void RoundToActivations(const float* from, int64_t size, void* to) override {
     Copy(from, size, Fp32(to));
   }

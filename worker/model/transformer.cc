@@ -3,6 +3,7 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -62,6 +63,13 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   return model;
 }
 
+int64_t Transformer::BytesNeeded(const v1::ModelConfig& config,
+                                 const Options& options, Ops* ops) {
+  Transformer model(config, options, ops);
+  const int64_t tokens = options.micro_batch * model.length_;
+  return model.PlanArena().bytes + 2 * tokens * int64_t{sizeof(int32_t)};
+}
+
 Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
                          Ops* ops)
     : ops_(ops),
@@ -104,33 +112,29 @@ void Transformer::FindOffsets() {
   head_ = tied ? embedding_ : FindTensor(layout_, "lm_head.weight").offset;
 }
 
-absl::Status Transformer::AllocateMemory() {
+Transformer::ArenaPlan Transformer::PlanArena() {
   const int64_t rows = options_.micro_batch * length_;
   const AttentionShape shape = ShapeOf(options_.micro_batch, length_);
-  int64_t total = 0;
+  ArenaPlan plan;
   const auto offset_of = [&](int64_t bytes) {
-    const int64_t offset = total;
-    total += (bytes + kAlignment - 1) / kAlignment * kAlignment + kStagger;
+    const int64_t offset = plan.bytes;
+    plan.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment + kStagger;
     return offset;
   };
-  std::vector<std::pair<void**, int64_t>> activations;
   const auto reserve = [&](int64_t size, void** array) {
-    activations.push_back({array, offset_of(size * ops_->activation_bytes())});
+    plan.activations.push_back(
+        {array, offset_of(size * ops_->activation_bytes())});
   };
-  std::vector<std::pair<float**, int64_t>> floats;
   const auto reserve_floats = [&](int64_t size, float** array) {
-    floats.push_back({array, offset_of(size * int64_t{sizeof(float)})});
+    plan.floats.push_back({array, offset_of(size * int64_t{sizeof(float)})});
   };
 
   streams_.resize(static_cast<size_t>(layers_) + 1);
-  const size_t kept_streams = options_.training ? streams_.size() : 1;
-  for (size_t i = 0; i < kept_streams; ++i) {
+  for (size_t i = 0; i < kept_streams(); ++i) {
     reserve(rows * hidden_, &streams_[i]);
   }
   activations_.resize(static_cast<size_t>(layers_));
-  const bool keep_all = options_.training && !options_.recompute_activations;
-  const size_t kept_blocks = keep_all ? activations_.size() : 1;
-  for (size_t i = 0; i < kept_blocks; ++i) {
+  for (size_t i = 0; i < kept_blocks(); ++i) {
     BlockActivations& block = activations_[i];
     reserve_floats(rows, &block.input_inverse_rms);
     reserve(rows * shape.qkv_width(), &block.qkv);
@@ -154,17 +158,22 @@ absl::Status Transformer::AllocateMemory() {
   }
 
   if (rounds_weights()) reserve(layout_.size, &weights_);
+  return plan;
+}
 
-  ASSIGN_OR_RETURN(arena_, DeviceArray<char>::Create(ops_, total));
+absl::Status Transformer::AllocateMemory() {
+  const ArenaPlan plan = PlanArena();
+  const int64_t rows = options_.micro_batch * length_;
+  ASSIGN_OR_RETURN(arena_, DeviceArray<char>::Create(ops_, plan.bytes));
   ASSIGN_OR_RETURN(tokens_, DeviceArray<int32_t>::Create(ops_, rows));
   ASSIGN_OR_RETURN(targets_, DeviceArray<int32_t>::Create(ops_, rows));
-  for (const auto& [array, at] : activations) *array = arena_.data() + at;
-  for (const auto& [array, at] : floats) {
+  for (const auto& [array, at] : plan.activations) *array = arena_.data() + at;
+  for (const auto& [array, at] : plan.floats) {
     *array = reinterpret_cast<float*>(arena_.data() + at);
   }
-  std::fill(streams_.begin() + static_cast<int64_t>(kept_streams),
+  std::fill(streams_.begin() + static_cast<int64_t>(kept_streams()),
             streams_.end(), streams_[0]);
-  std::fill(activations_.begin() + static_cast<int64_t>(kept_blocks),
+  std::fill(activations_.begin() + static_cast<int64_t>(kept_blocks()),
             activations_.end(), activations_[0]);
   return absl::OkStatus();
 }
@@ -235,17 +244,28 @@ AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
 
 absl::StatusOr<double> Transformer::ForwardBackward(
     const float* parameters, absl::Span<const int32_t> tokens,
-    absl::Span<const int32_t> targets, double loss_scale, float* gradients) {
+    absl::Span<const int32_t> targets, double loss_scale, float* gradients,
+    uint64_t rounding_seed) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
   const AttentionShape shape = ShapeOf(rows / length_, length_);
   ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
-  Forward(parameters, shape);
-  const double scale = loss_scale / static_cast<double>(rows);
-  HeadLoss(rows, static_cast<float>(scale), gradients);
-  Backward(parameters, shape, gradients);
+  const auto scale = static_cast<float>(loss_scale / static_cast<double>(rows));
+  const ReplayKey key = {reinterpret_cast<uintptr_t>(this),
+                         reinterpret_cast<uintptr_t>(parameters),
+                         reinterpret_cast<uintptr_t>(gradients),
+                         static_cast<uint64_t>(rows),
+                         std::bit_cast<uint32_t>(scale)};
+  PrepareWeights(parameters, options_.stochastic_rounding
+                                 ? std::make_optional(rounding_seed)
+                                 : std::nullopt);
+  ops_->Replay(key, [&] {
+    Forward(parameters, shape);
+    HeadLoss(rows, scale, gradients);
+    Backward(parameters, shape, gradients);
+  });
   return MeanLoss(rows);
 }
 
@@ -256,6 +276,7 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
   const int64_t rows = static_cast<int64_t>(tokens.size());
   ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  PrepareWeights(parameters, std::nullopt);
   Forward(parameters, ShapeOf(rows / length_, length_));
   HeadLoss(rows, 0, nullptr);
   return MeanLoss(rows);
@@ -275,6 +296,7 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   }
   RETURN_IF_ERROR(CheckTokens(prefix, "prefix"));
   ops_->CopyToDevice(prefix.data(), prefix.size() * 4, tokens_.data());
+  PrepareWeights(parameters, std::nullopt);
   Forward(parameters, ShapeOf(1, length));
   ops_->Linear(At(normalized_, (length - 1) * hidden_), Weight(head_),
                {.rows = 1, .in = hidden_, .out = vocab_}, logits_);
@@ -282,14 +304,22 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   return ops_->Synchronize();
 }
 
+void Transformer::PrepareWeights(const float* parameters,
+                                 std::optional<uint64_t> rounding_seed) {
+  linear_weights_ = parameters;
+  if (!rounds_weights()) return;
+  linear_weights_ = weights_;
+  if (rounding_seed.has_value()) {
+    ops_->RoundToActivationsAtRandom(parameters, layout_.size, *rounding_seed,
+                                     weights_);
+  } else {
+    ops_->RoundToActivations(parameters, layout_.size, weights_);
+  }
+}
+
 void Transformer::Forward(const float* parameters,
                           const AttentionShape& shape) {
   const int64_t rows = shape.rows();
-  linear_weights_ = parameters;
-  if (rounds_weights()) {
-    ops_->RoundToActivations(parameters, layout_.size, weights_);
-    linear_weights_ = weights_;
-  }
   ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {

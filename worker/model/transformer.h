@@ -32,6 +32,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +57,10 @@ class Transformer {
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
+    // Where Linear reads a copy of the parameters that is rounded to bf16:
+    // whether a training pass rounds it at random, such that its mean is the
+    // parameter, instead of to nearest.
+    bool stochastic_rounding = false;
   };
 
   // `config` must have been validated (common/run_config.h) and have vocab_size
@@ -62,6 +68,10 @@ class Transformer {
   // not enough device memory; INVALID_ARGUMENT: micro_batch is not positive.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Transformer>> Create(
       const v1::ModelConfig& config, const Options& options, Ops* ops);
+
+  // Device memory that Create takes.
+  static int64_t BytesNeeded(const v1::ModelConfig& config,
+                             const Options& options, Ops* ops);
 
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
@@ -80,10 +90,12 @@ class Transformer {
 
   // Also adds loss_scale * (the mean's gradient) to `gradients`. With a batch
   // of n equal micro-batches, loss_scale = 1 / n gives the batch's gradient.
+  // `rounding_seed` is that of stochastic rounding, if the options say so.
   absl::StatusOr<double> ForwardBackward(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
-                                         double loss_scale, float* gradients);
+                                         double loss_scale, float* gradients,
+                                         uint64_t rounding_seed = 0);
   absl::StatusOr<double> Loss(const float* parameters,
                               absl::Span<const int32_t> tokens,
                               absl::Span<const int32_t> targets);
@@ -120,7 +132,22 @@ class Transformer {
 
   Transformer(const v1::ModelConfig& config, const Options& options, Ops* ops);
   void FindOffsets();
+  // Where in the arena each array is to be, and how long the arena is.
+  struct ArenaPlan {
+    int64_t bytes = 0;
+    std::vector<std::pair<void**, int64_t>> activations;
+    std::vector<std::pair<float**, int64_t>> floats;
+  };
+  ArenaPlan PlanArena();
   absl::Status AllocateMemory();
+  // Streams and blocks' activations that have memory of their own.
+  size_t kept_streams() const {
+    return options_.training ? streams_.size() : 1;
+  }
+  size_t kept_blocks() const {
+    const bool all = options_.training && !options_.recompute_activations;
+    return all ? activations_.size() : 1;
+  }
   void UploadRopeTable(double theta);
 
   absl::Status CheckTokens(absl::Span<const int32_t> tokens,
@@ -129,6 +156,9 @@ class Transformer {
                           absl::Span<const int32_t> targets) const;
   AttentionShape ShapeOf(int64_t batch, int64_t length) const;
 
+  // Makes linear_weights_ for a pass.
+  void PrepareWeights(const float* parameters,
+                      std::optional<uint64_t> rounding_seed);
   // Tokens to the final normalized stream (normalized_).
   void Forward(const float* parameters, const AttentionShape& shape);
   // From the block's normalized input to gate and up.

@@ -33,6 +33,9 @@
 #define CAUSEWAY_DEVICE __device__ __forceinline__
 #define CAUSEWAY_SHARED __shared__
 #else
+#include <functional>
+#include <vector>
+
 #include "worker/model/cuda/device_emulator.h"
 #define CAUSEWAY_KERNEL inline
 #define CAUSEWAY_KERNEL_TEMPLATE
@@ -172,7 +175,11 @@ LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
 
 #else  // The emulator.
 
-struct DeviceStream {};
+// With `recording`, kernels are not run but noted there, as a CUDA stream does
+// that is captured.
+struct DeviceStream {
+  std::vector<std::function<void()> >* recording = nullptr;
+};
 struct LaunchError {};
 
 inline GridSize BlockIndex() { return emulator::Block(); }
@@ -227,10 +234,17 @@ void AwaitCopies() {}
 
 template <typename... Parameters, typename... Arguments>
 LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
-                         uint32_t threads, size_t shared_bytes, DeviceStream,
-                         Arguments... arguments) {
-  emulator::Emulate(blocks, threads, shared_bytes,
-                    [&] { kernel(static_cast<Parameters>(arguments)...); });
+                         uint32_t threads, size_t shared_bytes,
+                         DeviceStream stream, Arguments... arguments) {
+  const auto run = [=] {
+    emulator::Emulate(blocks, threads, shared_bytes,
+                      [&] { kernel(static_cast<Parameters>(arguments)...); });
+  };
+  if (stream.recording != nullptr) {
+    stream.recording->push_back(run);
+  } else {
+    run();
+  }
   return {};
 }
 

@@ -39,6 +39,12 @@ class KernelOps : public Ops {
     Launch("rounding", RoundKernel, BlocksFor(size / kVector + kVector),
            kThreads, 0, from, size, AsBf16(to));
   }
+  void RoundToActivationsAtRandom(const float* from, int64_t size,
+                                  uint64_t seed, void* to) override {
+    Launch("rounding at random", RoundAtRandomKernel,
+           BlocksFor(size / kVector + kVector), kThreads, 0, from, size, seed,
+           AsBf16(to));
+  }
 
   double Sum(const float* values, int64_t size) override {
     return SumOf(SumKernel<false>, values, size);
@@ -210,6 +216,13 @@ class KernelOps : public Ops {
   virtual void* Scratch(size_t bytes) = 0;
   virtual void Multiply(const MatrixProduct& product, const Bf16* a,
                         const Bf16* b, void* c) = 0;
+  // Whether scratch memory has to grow for it; counts it as taken if so.
+  bool CountScratch(size_t bytes) {
+    if (bytes <= most_scratch_) return false;
+    most_scratch_ = bytes;
+    CountAllocation();
+    return true;
+  }
 
  private:
   static constexpr uint32_t kThreads = 256;
@@ -240,15 +253,18 @@ class KernelOps : public Ops {
 
   double SumOf(void (*kernel)(const float*, int64_t, double*),
                const float* values, int64_t size) {
+    // Others would have nothing to add.
+    const auto blocks = static_cast<uint32_t>(
+        std::clamp<int64_t>((size + kThreads - 1) / kThreads, 1, kSumBlocks));
     auto* const partial_sums =
         static_cast<double*>(Scratch(kSumBlocks * sizeof(double)));
-    Launch("a sum", kernel, {.x = kSumBlocks}, kThreads, 0, values, size,
+    Launch("a sum", kernel, {.x = blocks}, kThreads, 0, values, size,
            partial_sums);
     double sums[kSumBlocks];
-    CopyToHost(partial_sums, sizeof(sums), sums);
+    CopyToHost(partial_sums, blocks * sizeof(double), sums);
     if (!ok()) return std::numeric_limits<double>::quiet_NaN();
     double sum = 0;
-    for (const double partial : sums) sum += partial;
+    for (uint32_t i = 0; i < blocks; ++i) sum += sums[i];
     return sum;
   }
 
@@ -327,6 +343,8 @@ class KernelOps : public Ops {
              first_moment + fours, second_moment + fours, to + fours);
     }
   }
+
+  size_t most_scratch_ = 0;
 };
 
 }  // namespace causeway

@@ -16,6 +16,10 @@ absl::Status NotBuiltIn() {
 
 }  // namespace
 
+absl::StatusOr<int> CountCudaDevices() { return NotBuiltIn(); }
+
+bool CudaPeersReach(int /*device*/, int /*other*/) { return false; }
+
 absl::StatusOr<std::string> DescribeCudaDevice(int /*device*/) {
   return NotBuiltIn();
 }

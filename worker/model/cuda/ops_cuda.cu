@@ -7,11 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/model/cuda/cublas_lt.h"
 #include "worker/model/cuda/kernel_ops.h"
 #include "worker/model/cuda/ops_cuda.h"
@@ -21,6 +24,10 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
+// Series of operations that are kept as graphs; beyond that they are repeated
+// one by one.
+constexpr size_t kMostRecordings = 32;
+
 class CudaOps final : public KernelOps {
  public:
   explicit CudaOps(int device) : device_(device) {}
@@ -28,6 +35,7 @@ class CudaOps final : public KernelOps {
   ~CudaOps() override {
     Use();
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+    ForgetRecordings();
     gemm_.reset();
     cudaFree(scratch_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -45,6 +53,7 @@ class CudaOps final : public KernelOps {
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     Use();
+    CountAllocation();
     void* memory = nullptr;
     const absl::Status status = CudaStatus(
         cudaMalloc(&memory, std::max<size_t>(bytes, 1)), "allocating");
@@ -56,8 +65,43 @@ class CudaOps final : public KernelOps {
 
   void Free(void* memory, size_t /*bytes*/) override {
     Use();
+    // They may use it.
+    ForgetRecordings();
     // Waits for what the device is doing.
     Note(cudaFree(memory), "freeing memory");
+  }
+
+  int64_t FreeBytes() const override {
+    Use();
+    size_t free = 0;
+    size_t total = 0;
+    const cudaError_t error = cudaMemGetInfo(&free, &total);
+    return error == cudaSuccess ? static_cast<int64_t>(free) : 0;
+  }
+
+  // A graph costs one launch where the operations cost one each, which shows
+  // where they are short.
+  void Replay(const ReplayKey& key,
+              absl::FunctionRef<void()> operations) override {
+    if (!Use()) return;
+    if (recordings_.size() >= kMostRecordings && !recordings_.contains(key)) {
+      return operations();
+    }
+    const auto [found, is_first] = recordings_.try_emplace(key, nullptr);
+    // The first time libraries choose algorithms and scratch memory grows.
+    if (is_first || !can_record_) return operations();
+    cudaGraphExec_t recording = found->second;
+    if (recording == nullptr) {
+      const absl::Status recorded = RecordGraph(operations, recording);
+      if (!recorded.ok()) {
+        LOG(WARNING) << "cuda:" << device_
+                     << " goes on without graphs: " << recorded.message();
+        can_record_ = false;
+        return operations();
+      }
+      recordings_[key] = recording;
+    }
+    Note(cudaGraphLaunch(recording, stream_), "repeating a graph");
   }
 
   void CopyToDevice(const void* host, size_t bytes, void* device) override {
@@ -103,13 +147,12 @@ class CudaOps final : public KernelOps {
 
   void* Scratch(size_t bytes) override {
     if (!Use()) return nullptr;
-    if (bytes <= scratch_bytes_) return scratch_;
+    if (!CountScratch(bytes)) return scratch_;
+    ForgetRecordings();
     // Freeing waits for those who use it.
     Note(cudaFree(std::exchange(scratch_, nullptr)), "freeing memory");
-    scratch_bytes_ = 0;
     const absl::Status status =
         CudaStatus(cudaMalloc(&scratch_, bytes), "allocating");
-    if (status.ok()) scratch_bytes_ = bytes;
     Keep(absl::IsResourceExhausted(status) ? NotEnoughMemory(bytes) : status);
     return scratch_;
   }
@@ -146,9 +189,36 @@ class CudaOps final : public KernelOps {
         absl::StrCat("cuda:", device_, ": not enough memory for ",
                      static_cast<double>(bytes) / kMiB, " MiB more; ",
                      static_cast<double>(free) / kMiB, " of ",
-                     static_cast<double>(total) / kMiB,
-                     " MiB are free; a smaller training.micro_batch_size or "
-                     "training.recompute_activations needs less"));
+                     static_cast<double>(total) / kMiB, " MiB are free"));
+  }
+
+  // Puts the operations into a graph instead of doing them. After an error the
+  // object is as if they had not been called.
+  absl::Status RecordGraph(absl::FunctionRef<void()> operations,
+                           cudaGraphExec_t& recording) {
+    // Other threads may use the device as they like.
+    RETURN_IF_ERROR(CudaStatus(
+        cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+        "beginning to record a graph"));
+    operations();
+    cudaGraph_t graph = nullptr;
+    const absl::Status ended =
+        CudaStatus(cudaStreamEndCapture(stream_, &graph), "recording a graph");
+    absl::Status status = std::exchange(status_, absl::OkStatus());
+    status.Update(ended);
+    if (status.ok()) {
+      status.Update(CudaStatus(cudaGraphInstantiate(&recording, graph, 0),
+                               "preparing a graph"));
+    }
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    return status;
+  }
+
+  void ForgetRecordings() {
+    for (const auto& [key, recording] : recordings_) {
+      if (recording != nullptr) cudaGraphExecDestroy(recording);
+    }
+    recordings_.clear();
   }
 
   void CopyAndWait(void* to, const void* from, size_t bytes,
@@ -162,14 +232,14 @@ class CudaOps final : public KernelOps {
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<CublasLt> gemm_;
   void* scratch_ = nullptr;
-  size_t scratch_bytes_ = 0;
+  // By what they do; null for what was done once.
+  absl::flat_hash_map<ReplayKey, cudaGraphExec_t> recordings_;
+  bool can_record_ = true;
   absl::Status status_;
 };
 
 absl::Status CheckDevice(int device) {
-  int devices = 0;
-  RETURN_IF_ERROR(
-      CudaStatus(cudaGetDeviceCount(&devices), "looking for CUDA devices"));
+  ASSIGN_OR_RETURN(const int devices, CountCudaDevices());
   if (device < 0 || device >= devices) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no device cuda:", device, "; this machine has ",
@@ -188,6 +258,21 @@ absl::Status CheckDevice(int device) {
 }
 
 }  // namespace
+
+absl::StatusOr<int> CountCudaDevices() {
+  int devices = 0;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaGetDeviceCount(&devices), "looking for CUDA devices"));
+  // The runtime calls that an error, too.
+  if (devices == 0) return CudaStatus(cudaErrorNoDevice, "looking");
+  return devices;
+}
+
+bool CudaPeersReach(int device, int other) {
+  int reaches = 0;
+  return cudaDeviceCanAccessPeer(&reaches, device, other) == cudaSuccess &&
+         reaches != 0;
+}
 
 absl::StatusOr<std::string> DescribeCudaDevice(int device) {
   RETURN_IF_ERROR(CheckDevice(device));

@@ -16,7 +16,13 @@
 namespace causeway {
 
 // Its name and memory: "NVIDIA H200 (140 GiB)". Errors of MakeCudaOps.
+// GPUs that this process sees, at least one.
+absl::StatusOr<int> CountCudaDevices();
+
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
+
+// Whether `device` can read the memory of `other` without the host's help.
+bool CudaPeersReach(int device, int other);
 
 // For device `device` (from 0, of those that CUDA_VISIBLE_DEVICES shows), with
 // a stream of its own. Several may share a device: what one of them has written

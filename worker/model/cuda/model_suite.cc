@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of ops_suite.h that is about whole models.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/model_layout.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/run_config.pb.h"
+#include "worker/model/cuda/ops_suite.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/model/ops_test_values.h"
+#include "worker/model/transformer.h"
+
+namespace causeway {
+namespace {
+
+class ModelSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    ops_ = NewOpsUnderTest();
+    if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
+  }
+
+  using Values = DeviceArray<float>;
+
+  Values Device(const Floats& host) {
+    Values values = *Values::Create(ops_.get(), std::ssize(host));
+    ops_->CopyToDevice(host.data(), host.size() * 4, values.data());
+    return values;
+  }
+  Floats Host(const Values& values) {
+    Floats host(static_cast<size_t>(values.size()));
+    ops_->CopyToHost(values.data(), host.size() * 4, host.data());
+    EXPECT_OK(ops_->Synchronize());
+    return host;
+  }
+
+  std::unique_ptr<Ops> ops_;
+};
+
+v1::ModelConfig SmallModel() {
+  v1::ModelConfig config;
+  config.set_layers(2);
+  config.set_hidden_size(64);
+  config.set_intermediate_size(96);
+  config.set_heads(4);
+  config.set_kv_heads(2);
+  config.set_vocab_size(258);
+  config.set_sequence_length(40);
+  config.set_rope_theta(10000);
+  config.set_norm_epsilon(1e-5);
+  return config;
+}
+
+// The whole of it: loss and gradients of a model as the CPU computes them in
+// fp32, as near as bf16 goes.
+TEST_F(ModelSuite, AModelTrainsAsOnTheCpu) {
+  const v1::ModelConfig config = SmallModel();
+  const std::vector<int32_t> tokens = RandomTokens(80, 258, 1);
+  const std::vector<int32_t> targets = RandomTokens(80, 258, 2);
+  const ModelLayout layout = MakeModelLayout(config);
+  const Floats parameters = InitialParameters(layout, 1);
+  for (const bool recompute : {false, true}) {
+    double losses[2] = {};
+    Floats gradients[2];
+    const std::unique_ptr<Ops> cpu = MakeCpuOps(1);
+    Ops* const backends[] = {cpu.get(), ops_.get()};
+    for (int i = 0; i < 2; ++i) {
+      Ops* const ops = backends[i];
+      ASSERT_OK_AND_ASSIGN(
+          const auto model,
+          Transformer::Create(
+              config, {.micro_batch = 2, .recompute_activations = recompute},
+              ops));
+      ASSERT_OK_AND_ASSIGN(auto values,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ASSERT_OK_AND_ASSIGN(auto sums,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ops->CopyToDevice(parameters.data(), values.size_bytes(), values.data());
+      ASSERT_OK_AND_ASSIGN(
+          losses[i], model->ForwardBackward(values.data(), tokens, targets, 1,
+                                            sums.data()));
+      gradients[i].resize(layout.size);
+      ops->CopyToHost(sums.data(), sums.size_bytes(), gradients[i].data());
+    }
+    EXPECT_NEAR(losses[1], losses[0], 1e-3 * losses[0]);
+    for (const TensorSpec& tensor : layout.tensors) {
+      SCOPED_TRACE(tensor.name);
+      double error = 0;
+      double size = 0;
+      for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+        error += std::pow(gradients[1][i] - gradients[0][i], 2);
+        size += std::pow(gradients[0][i], 2);
+      }
+      EXPECT_LT(std::sqrt(error / size), 0.03);
+    }
+  }
+}
+
+// From the second pass on a backend may do what it has noted of the first ones:
+// it must not have noted tokens, parameters or gradients, and needs no more
+// memory.
+TEST_F(ModelSuite, RepeatedPassesFollowWhatIsInMemory) {
+  v1::ModelConfig config = SmallModel();
+  config.set_layers(1);
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  // Loss and gradients of the passes.
+  const auto train = [&](int first, int last, std::vector<Floats>& results) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto model,
+        Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
+    Values values = Device(Floats(layout.size));
+    Values sums = Device(Floats(layout.size));
+    int64_t allocations = 0;
+    for (int pass = first; pass <= last; ++pass) {
+      const Floats parameters = InitialParameters(layout, pass);
+      ops_->CopyToDevice(parameters.data(), parameters.size() * 4,
+                         values.data());
+      ops_->Zero(layout.size, sums.data());
+      ASSERT_OK_AND_ASSIGN(
+          const double loss,
+          model->ForwardBackward(values.data(), RandomTokens(8, 258, pass),
+                                 RandomTokens(8, 258, pass + 100), 1,
+                                 sums.data()));
+      if (pass == first) allocations = ops_->allocations();
+      results.push_back(Host(sums));
+      results.back().push_back(static_cast<float>(loss));
+    }
+    EXPECT_EQ(ops_->allocations(), allocations);
+  };
+  std::vector<Floats> repeated;
+  train(0, 2, repeated);
+  for (const int pass : {1, 2}) {
+    std::vector<Floats> alone;
+    train(pass, pass, alone);
+    EXPECT_EQ(repeated[pass], alone[0]) << pass;
+  }
+}
+
+TEST_F(ModelSuite, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
+  v1::ModelConfig config = SmallModel();
+  config.set_layers(1);
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(
+          config, {.micro_batch = 1, .stochastic_rounding = true}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  const auto loss = [&](uint64_t seed) {
+    return *model->ForwardBackward(values.data(), RandomTokens(8, 258, 1),
+                                   RandomTokens(8, 258, 2), 1, sums.data(),
+                                   seed);
+  };
+  const double first = loss(1);
+  EXPECT_NE(loss(2), first);
+  EXPECT_NEAR(loss(3), first, 0.01 * first);
+  EXPECT_EQ(loss(1), first);
+}
+
+}  // namespace
+}  // namespace causeway
