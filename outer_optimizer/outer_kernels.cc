@@ -53,70 +53,15 @@ HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
   }
 }
 
-constexpr size_t kPartialSums = SquareSums::kCount;
-
-double SumOfSquaresKernel(const float* values, size_t count) {
-  // Four chains of additions hide each other's latency.
-  constexpr size_t kChains = 4;
-  const hn::CappedTag<double, kPartialSums / kChains> doubles;
-  const hn::Rebind<float, decltype(doubles)> floats;
-  const size_t lanes = hn::Lanes(doubles);
-  const size_t whole = count / kPartialSums * kPartialSums;
-  const auto square = [&](size_t at) HWY_ATTR {
-    const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + at));
-    return hn::Mul(value, value);
-  };
-  SquareSums sums;
-  for (size_t j = 0; j < kPartialSums; j += kChains * lanes) {
-    auto a = hn::Zero(doubles);
-    auto b = a;
-    auto c = a;
-    auto d = a;
-    for (size_t i = j; i < whole; i += kPartialSums) {
-      a = hn::Add(a, square(i));
-      b = hn::Add(b, square(i + lanes));
-      c = hn::Add(c, square(i + 2 * lanes));
-      d = hn::Add(d, square(i + 3 * lanes));
-    }
-    hn::StoreU(a, doubles, sums.partial + j);
-    hn::StoreU(b, doubles, sums.partial + j + lanes);
-    hn::StoreU(c, doubles, sums.partial + j + 2 * lanes);
-    hn::StoreU(d, doubles, sums.partial + j + 3 * lanes);
-  }
-  for (size_t i = whole; i < count; ++i) {
-    const double value = static_cast<double>(values[i]);
-    sums.partial[i - whole] += value * value;
-  }
-  return sums.Total();
-}
-
-// Adds the squares of a vector of values, which begins with value `i`.
-template <class Tag>
-HWY_INLINE void AddSquares(Tag tag, const float* values, size_t i,
-                           SquareSums& squares) {
-  constexpr bool kIsVector = std::is_same_v<Tag, Floats>;
-  const hn::CappedTag<double, kIsVector ? 8 : 1> doubles;
-  const hn::Rebind<float, decltype(doubles)> floats;
-  for (size_t lane = 0; lane < hn::Lanes(tag); lane += hn::Lanes(doubles)) {
-    const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + lane));
-    double* const sum = squares.partial + (i + lane) % kPartialSums;
-    const auto sum_so_far = hn::LoadU(doubles, sum);
-    hn::StoreU(hn::Add(sum_so_far, hn::Mul(value, value)), doubles, sum);
-  }
-}
-
 template <bool kStream>
 HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
-                             const ChangeArrays& all, size_t count,
-                             SquareSums& squares) {
+                             const ChangeArrays& all, size_t count) {
   // Copies: for all the compiler knows, storing a result could change them.
   const StepCoefficients by = coefficients;
   const ChangeArrays arrays = all;
-  SquareSums sums = squares;
   ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
     using Tag = decltype(tag);
     const auto gradient = hn::LoadU(tag, arrays.gradient + i);
-    AddSquares(tag, arrays.gradient + i, i, sums);
     auto taken = gradient;
     if (arrays.old_sum != nullptr) {
       hwy::Prefetch(arrays.old_sum + i + kPrefetchValues);
@@ -142,20 +87,19 @@ HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
     }
     hn::StoreU(change, tag, arrays.gradient + i);
   });
-  squares = sums;
 }
 
 void MakeChangeKernel(const StepCoefficients& coefficients,
-                      const ChangeArrays& arrays, size_t count,
-                      SquareSums& squares) {
+                      const ChangeArrays& arrays, size_t count) {
   if (CanStream(arrays.new_momentum) && CanStream(arrays.new_sum)) {
-    MakeChangeTo<true>(coefficients, arrays, count, squares);
+    MakeChangeTo<true>(coefficients, arrays, count);
   } else {
-    MakeChangeTo<false>(coefficients, arrays, count, squares);
+    MakeChangeTo<false>(coefficients, arrays, count);
   }
 }
 
-// x - x is 0 for finite x and NaN otherwise, and a NaN stays in a sum.
+// x * 0 is a zero for finite x and NaN otherwise, and a NaN is left of what it
+// is OR-ed with: no work for the units that add.
 template <bool kStream>
 HWY_INLINE bool ApplyDecodedTo(const float* change, const float* decoded,
                                const float* old_theta, float* new_theta,
@@ -173,9 +117,10 @@ HWY_INLINE bool ApplyDecodedTo(const float* change, const float* decoded,
     if (new_residual != nullptr) {
       Put<kStream, Tag>(hn::Sub(c, d), tag, new_residual + i);
     }
-    const auto bad = hn::Add(hn::Sub(c, c), hn::Sub(theta, theta));
+    const auto zero = hn::Zero(tag);
+    const auto bad = hn::Or(hn::Mul(c, zero), hn::Mul(theta, zero));
     if constexpr (std::is_same_v<Tag, Floats>) {
-      probe = hn::Add(probe, bad);
+      probe = hn::Or(probe, bad);
     } else {
       tail_probe += hn::GetLane(bad);
     }
@@ -200,24 +145,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace causeway {
 
-HWY_EXPORT(SumOfSquaresKernel);
 HWY_EXPORT(MakeChangeKernel);
 HWY_EXPORT(ApplyDecodedKernel);
 
-double SquareSums::Total() const {
-  double sum = 0;
-  for (const double part : partial) sum += part;
-  return sum;
-}
-
-double SumOfSquares(const float* values, size_t count) {
-  return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernel)(values, count);
-}
-
 void MakeChange(const StepCoefficients& coefficients,
-                const ChangeArrays& arrays, size_t count, SquareSums& squares) {
-  HWY_DYNAMIC_DISPATCH(MakeChangeKernel)
-  (coefficients, arrays, count, squares);
+                const ChangeArrays& arrays, size_t count) {
+  HWY_DYNAMIC_DISPATCH(MakeChangeKernel)(coefficients, arrays, count);
 }
 
 bool ApplyDecoded(const float* change, const float* decoded,

@@ -20,19 +20,6 @@ namespace causeway {
 // Bytes.
 inline constexpr size_t kStreamAlignment = 64;
 
-// The sum of squares in double: 32 partial sums, partial sum j over the values
-// i with i mod 32 = j in order, then added in order of j.
-double SumOfSquares(const float* values, size_t count);
-
-// The same while the values are made.
-struct SquareSums {
-  static constexpr size_t kCount = 32;
-
-  double Total() const;
-
-  alignas(kStreamAlignment) double partial[kCount] = {};
-};
-
 // What one step does with the gradient g:
 //   sum'      = sum + g                          (where there is a sum)
 //   momentum' = momentum_decay * momentum + intake * (sum' or g)
@@ -59,10 +46,8 @@ struct ChangeArrays {
   float* new_sum = nullptr;
   const float* residual = nullptr;
 };
-// Adds the gradient's squares to `squares`. Of several calls with the same ones
-// all but the last have a `count` that is a multiple of SquareSums::kCount.
 void MakeChange(const StepCoefficients& coefficients,
-                const ChangeArrays& arrays, size_t count, SquareSums& squares);
+                const ChangeArrays& arrays, size_t count);
 
 // new_theta = old_theta + decoded; unless `new_residual` is null also
 // new_residual = change - decoded. Whether all of `change` and `new_theta` is

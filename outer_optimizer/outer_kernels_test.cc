@@ -61,27 +61,6 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
   return bits;
 }
 
-TEST_P(OuterKernelsTest, SumOfSquaresHasItsDefinedOrder) {
-  const std::vector<float> values = Values(1000, 1);
-  for (const size_t count : {0, 1, 15, 16, 17, 33, 64, 999, 1000}) {
-    double sums[32] = {};
-    for (size_t i = 0; i < count; ++i) {
-      const double value = values[i];
-      const double square = value * value;
-      sums[i % 32] += square;
-    }
-    double want = 0;
-    for (const double sum : sums) want += sum;
-    EXPECT_EQ(SumOfSquares(values.data(), count), want) << count;
-  }
-}
-
-TEST_P(OuterKernelsTest, SumOfSquaresCannotOverflow) {
-  const std::vector<float> values(100, std::numeric_limits<float>::max());
-  EXPECT_GT(SumOfSquares(values.data(), values.size()), 1e78);
-  EXPECT_LT(SumOfSquares(values.data(), values.size()), 1e80);
-}
-
 // `count` values at a multiple of kStreamAlignment, or one value after it.
 class Array {
  public:
@@ -117,7 +96,6 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
       std::vector<float> gradient = g;
       Array momentum(std::vector<float>(kMost, 77), parts & 16);
       Array sum(std::vector<float>(kMost, 78), parts & 16);
-      SquareSums squares;
       MakeChange(by,
                  {.gradient = gradient.data(),
                   .old_momentum = has_momentum ? m.data() : nullptr,
@@ -125,7 +103,7 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
                   .old_sum = has_sum ? d.data() : nullptr,
                   .new_sum = has_sum ? sum.data() : nullptr,
                   .residual = has_residual ? r.data() : nullptr},
-                 count, squares);
+                 count);
       FlushStreams();
 
       std::vector<float> want_change = g;
@@ -148,22 +126,11 @@ TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
         want_change[i] = -0.7f * direction;
         if (has_residual) want_change[i] += r[i];
       }
-      ASSERT_EQ(squares.Total(), SumOfSquares(g.data(), count)) << count;
       ASSERT_EQ(Bits(gradient), Bits(want_change)) << count << " " << parts;
       ASSERT_EQ(momentum.bits(), Bits(want_momentum)) << count << " " << parts;
       ASSERT_EQ(sum.bits(), Bits(want_sum)) << count << " " << parts;
     }
   }
-}
-
-TEST_P(OuterKernelsTest, MakeChangeAddsSquaresPartByPart) {
-  const std::vector<float> g = Values(kMost, 3);
-  std::vector<float> gradient = g;
-  SquareSums squares;
-  MakeChange(kCoefficients, {.gradient = gradient.data()}, 32, squares);
-  MakeChange(kCoefficients, {.gradient = gradient.data() + 32}, kMost - 32,
-             squares);
-  EXPECT_EQ(squares.Total(), SumOfSquares(g.data(), kMost));
 }
 
 TEST_P(OuterKernelsTest, ApplyDecodedMovesThetaAndKeepsTheRest) {

@@ -17,6 +17,7 @@
 #include "outer_optimizer/outer_kernels.h"
 #include "outer_optimizer/radial_merge.h"
 #include "quantization/codec_config.h"
+#include "quantization/kernels_cpu.h"
 
 namespace causeway {
 namespace {
@@ -240,6 +241,7 @@ class FusedStep {
   // `gradient` becomes the change.
   void MakeChangeAt(uint64_t begin, absl::Span<float> gradient,
                     SquareSums& squares) const {
+    AddSquares(gradient.data(), gradient.size(), squares);
     MakeChange(coefficients_,
                {.gradient = gradient.data(),
                 .old_momentum = At(old_.momentum, begin),
@@ -247,7 +249,7 @@ class FusedStep {
                 .old_sum = At(old_.gradient_sum, begin),
                 .new_sum = At(output_.gradient_sum, begin),
                 .residual = At(old_.residual, begin)},
-               gradient.size(), squares);
+               gradient.size());
   }
 
   void Apply(uint64_t begin, absl::Span<const float> change, Scratch& scratch,

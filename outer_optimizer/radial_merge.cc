@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "outer_optimizer/outer_kernels.h"
+#include "quantization/kernels_cpu.h"
 
 namespace causeway {
 namespace {

@@ -184,9 +184,11 @@ inline constexpr float kE3m0Levels[16] = {
     0.0f,  0x1p-6f,  0x1p-5f,  0x1p-4f,  0x1p-3f,  0x1p-2f,  0x1p-1f,  1.0f,
     -0.0f, -0x1p-6f, -0x1p-5f, -0x1p-4f, -0x1p-3f, -0x1p-2f, -0x1p-1f, -1.0f};
 
-// A 4-bit code may be looked up; only the first four are codes.
-inline constexpr float kInt2Levels[16] = {kInt2Low, kInt2Top, -kInt2Top,
-                                          -kInt2Low};
+// As many times as 4-bit indices have them: the upper bits do not count.
+inline constexpr float kInt2Levels[16] = {
+    kInt2Low,  kInt2Top,  -kInt2Top, -kInt2Low, kInt2Low,  kInt2Top,
+    -kInt2Top, -kInt2Low, kInt2Low,  kInt2Top,  -kInt2Top, -kInt2Low,
+    kInt2Low,  kInt2Top,  -kInt2Top, -kInt2Low};
 
 // The levels of a format of at most 4 bits.
 constexpr const float* NibbleLevels(BlockFormat format) {

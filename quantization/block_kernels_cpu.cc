@@ -64,8 +64,7 @@ template <BlockFormat kFormat>
 struct DecodedGroup {
   HWY_INLINE void Put(size_t i, IntVec codes) const {
     const auto& block = i < kNibbleGroup / 2 ? low : high;
-    hn::StoreU(block.Values(hn::And(codes, hn::Set(Ints(), 15))), Floats(),
-               destination + i);
+    hn::StoreU(block.Values(codes), Floats(), destination + i);
   }
 
   const Dequantizer<kFormat, false> low;
@@ -129,9 +128,7 @@ HWY_INLINE void DecodePairs(const char* codes,
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
     for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
-      const auto code =
-          hn::And(hn::ShiftRightSame(packed, static_cast<int>(2 * row)),
-                  hn::Set(words, 3));
+      const auto code = hn::ShiftRightSame(packed, static_cast<int>(2 * row));
       Put<kAccumulate>(quarters[row / 4].Values(hn::BitCast(Ints(), code)),
                        destination + row * kRow + lane);
     }
@@ -150,9 +147,7 @@ HWY_INLINE void DecodeNibbles(const char* codes,
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
     for (size_t row = 0; row < kRowsOfGroup; ++row) {
       const auto& dequantizer = row < kRowsOfGroup / 2 ? low : high;
-      const auto code =
-          hn::And(hn::ShiftRightSame(packed, static_cast<int>(4 * row)),
-                  hn::Set(words, 15));
+      const auto code = hn::ShiftRightSame(packed, static_cast<int>(4 * row));
       Put<kAccumulate>(dequantizer.Values(hn::BitCast(Ints(), code)),
                        destination + row * kRow + lane);
     }

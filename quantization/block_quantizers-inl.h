@@ -252,6 +252,15 @@ HWY_INLINE float LoadScale(const char* scale) {
   return FloatFromBf16(code);
 }
 
+// What table look-ups take, which ignore the bits above an index.
+HWY_INLINE auto TableIndices(IntVec codes) {
+#if HWY_IS_DEBUG_BUILD
+  constexpr int kEntries = HWY_MAX_BYTES / sizeof(float) - 1;
+  codes = hn::And(codes, hn::Set(Ints(), kEntries));
+#endif
+  return hn::IndicesFromVec(Floats(), codes);
+}
+
 // weight * (level(code) * scale) of the codes of one block; without kWeighted,
 // level(code) * scale.
 //
@@ -262,7 +271,7 @@ class Dequantizer {
  public:
   Dequantizer(float scale, float weight) {
     const Floats floats;
-    for (size_t i = 0; i < 16; i += hn::Lanes(floats)) {
+    for (size_t i = 0; i < kEntries; i += hn::Lanes(floats)) {
       auto scaled = hn::Mul(hn::LoadU(floats, NibbleLevels(kFormat) + i),
                             hn::Set(floats, scale));
       if (kWeighted) scaled = hn::Mul(hn::Set(floats, weight), scaled);
@@ -270,27 +279,39 @@ class Dequantizer {
     }
   }
 
-  // `codes` are 0 .. 15.
+  // The bits of `codes` above the lowest four do not count.
   HWY_INLINE FloatVec Values(IntVec codes) const {
     const Floats floats;
-    const Ints ints;
     if constexpr (HWY_MAX_BYTES >= 64) {
       return hn::TableLookupLanes(hn::Load(floats, table_),
-                                  hn::IndicesFromVec(floats, codes));
+                                  TableIndices(codes));
     } else if constexpr (HWY_MAX_BYTES == 32) {
-      const auto indices =
-          hn::IndicesFromVec(floats, hn::And(codes, hn::Set(ints, 7)));
+      const auto indices = TableIndices(codes);
       const auto low = hn::TableLookupLanes(hn::Load(floats, table_), indices);
-      const auto high =
-          hn::TableLookupLanes(hn::Load(floats, table_ + 8), indices);
-      const auto is_high = hn::Gt(codes, hn::Set(ints, 7));
-      return hn::IfThenElse(hn::RebindMask(floats, is_high), high, low);
+      if constexpr (kFormat == BlockFormat::kInt2) return low;
+      const auto highest_bit = hn::BitCast(floats, hn::ShiftLeft<28>(codes));
+      if constexpr (kHasSignBit) {
+        return hn::Xor(low, hn::And(highest_bit, hn::Set(floats, -0.0f)));
+      } else {
+        const auto high =
+            hn::TableLookupLanes(hn::Load(floats, table_ + 8), indices);
+        return hn::IfNegativeThenElse(highest_bit, high, low);
+      }
     } else {
-      return hn::GatherIndex(floats, table_, codes);
+      return hn::GatherIndex(floats, table_,
+                             hn::And(codes, hn::Set(Ints(), 15)));
     }
   }
 
  private:
+  // Whether the upper half of the levels are the lower half's negatives.
+  static constexpr bool kHasSignBit =
+      kFormat == BlockFormat::kE3m0 || kFormat == BlockFormat::kE2m1;
+  static constexpr size_t kEntries =
+      HWY_MAX_BYTES == 32 && (kHasSignBit || kFormat == BlockFormat::kInt2)
+          ? 8
+          : 16;
+
   alignas(64) float table_[16];
 };
 
@@ -310,6 +331,21 @@ class ScalarDequantizer {
   const float scale_;
   const float weight_;
 };
+
+#if HWY_MAX_BYTES < 64
+// Less work than a table that takes more than one vector.
+template <bool kWeighted>
+class Dequantizer<BlockFormat::kInt4, kWeighted>
+    : public ScalarDequantizer<kWeighted> {
+ public:
+  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
+
+  HWY_INLINE FloatVec Values(IntVec codes) const {
+    const auto level = hn::ShiftRight<28>(hn::ShiftLeft<28>(codes));
+    return this->Scaled(hn::ConvertTo(Floats(), level));
+  }
+};
+#endif
 
 template <bool kWeighted>
 class Dequantizer<BlockFormat::kInt8, kWeighted>

@@ -41,7 +41,8 @@ constexpr size_t kTermsAtOnce = 4;
 // so that little of each is much together.
 constexpr size_t kSumPrefetchBytes = 2048;
 
-// Codes of row `row` of the piece at value `begin`, from `lane` on.
+// Codes of row `row` of the piece at value `begin`, from `lane` on. What lies
+// above the code's bits does not count.
 template <BlockFormat kFormat>
 HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
                              size_t lane) {
@@ -59,10 +60,9 @@ HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) +
                              begin / kGroup * kRow + lane);
-    const auto code =
-        hn::ShiftRightSame(packed, static_cast<int>(kBits * row_of_group));
-    return hn::BitCast(Ints(),
-                       hn::And(code, hn::Set(words, (1u << kBits) - 1)));
+    return hn::BitCast(
+        Ints(),
+        hn::ShiftRightSame(packed, static_cast<int>(kBits * row_of_group)));
   }
 }
 

@@ -159,6 +159,40 @@ bool AllFiniteFp32Kernel(const char* encoded, size_t count) {
   return tail == 0;
 }
 
+void AddSquaresKernel(const float* values, size_t count, SquareSums& sums) {
+  // Four chains of additions hide each other's latency.
+  constexpr size_t kChains = 4;
+  const hn::CappedTag<double, SquareSums::kCount / kChains> doubles;
+  const hn::Rebind<float, decltype(doubles)> floats;
+  const size_t lanes = hn::Lanes(doubles);
+  const size_t whole = count / SquareSums::kCount * SquareSums::kCount;
+  const auto square = [&](size_t at) HWY_ATTR {
+    const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + at));
+    return hn::Mul(value, value);
+  };
+  for (size_t j = 0; j < SquareSums::kCount; j += kChains * lanes) {
+    double* const partial = sums.partial + j;
+    auto a = hn::LoadU(doubles, partial);
+    auto b = hn::LoadU(doubles, partial + lanes);
+    auto c = hn::LoadU(doubles, partial + 2 * lanes);
+    auto d = hn::LoadU(doubles, partial + 3 * lanes);
+    for (size_t i = j; i < whole; i += SquareSums::kCount) {
+      a = hn::Add(a, square(i));
+      b = hn::Add(b, square(i + lanes));
+      c = hn::Add(c, square(i + 2 * lanes));
+      d = hn::Add(d, square(i + 3 * lanes));
+    }
+    hn::StoreU(a, doubles, partial);
+    hn::StoreU(b, doubles, partial + lanes);
+    hn::StoreU(c, doubles, partial + 2 * lanes);
+    hn::StoreU(d, doubles, partial + 3 * lanes);
+  }
+  for (size_t i = whole; i < count; ++i) {
+    const double value = static_cast<double>(values[i]);
+    sums.partial[i - whole] += value * value;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace causeway
 HWY_AFTER_NAMESPACE();
@@ -172,6 +206,7 @@ HWY_EXPORT(DecodeAccumulateBf16Kernel);
 HWY_EXPORT(DecodeAccumulateFp32Kernel);
 HWY_EXPORT(AllFiniteBf16Kernel);
 HWY_EXPORT(AllFiniteFp32Kernel);
+HWY_EXPORT(AddSquaresKernel);
 
 void EncodeBf16(const float* values, size_t count, char* encoded) {
   HWY_DYNAMIC_DISPATCH(EncodeBf16Kernel)(values, count, encoded);
@@ -199,6 +234,22 @@ bool AllFiniteBf16(const char* encoded, size_t count) {
 
 bool AllFiniteFp32(const char* encoded, size_t count) {
   return HWY_DYNAMIC_DISPATCH(AllFiniteFp32Kernel)(encoded, count);
+}
+
+double SquareSums::Total() const {
+  double sum = 0;
+  for (const double part : partial) sum += part;
+  return sum;
+}
+
+void AddSquares(const float* values, size_t count, SquareSums& sums) {
+  HWY_DYNAMIC_DISPATCH(AddSquaresKernel)(values, count, sums);
+}
+
+double SumOfSquares(const float* values, size_t count) {
+  SquareSums sums;
+  AddSquares(values, count, sums);
+  return sums.Total();
 }
 
 }  // namespace causeway

@@ -30,6 +30,22 @@ void DecodeAccumulateFp32(const char* encoded, size_t count, float weight,
 bool AllFiniteBf16(const char* encoded, size_t count);
 bool AllFiniteFp32(const char* encoded, size_t count);
 
+// A sum of squares in binary64: partial sum j is over the values i with
+// i mod 32 = j, in order.
+struct SquareSums {
+  static constexpr size_t kCount = 32;
+
+  // In order of j.
+  double Total() const;
+
+  alignas(64) double partial[kCount] = {};
+};
+// Of several calls with the same sums all but the last have a `count` that is a
+// multiple of SquareSums::kCount.
+void AddSquares(const float* values, size_t count, SquareSums& sums);
+// The total of one call.
+double SumOfSquares(const float* values, size_t count);
+
 }  // namespace causeway
 
 #endif  // QUANTIZATION_KERNELS_CPU_H_

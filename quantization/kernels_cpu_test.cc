@@ -3,6 +3,7 @@
 #include "quantization/kernels_cpu.h"
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -192,6 +193,42 @@ TEST_P(KernelsTest, FindsOneNonFiniteValueAnywhere) {
   }
   EXPECT_TRUE(AllFiniteFp32(nullptr, 0));
   EXPECT_TRUE(AllFiniteBf16(nullptr, 0));
+}
+
+TEST_P(KernelsTest, SumOfSquaresHasItsDefinedOrder) {
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::ldexp(static_cast<float>(i * i % 997) - 400,
+                           static_cast<int>(i % 40) - 20);
+  }
+  for (const size_t count : {0, 1, 15, 16, 17, 33, 64, 999, 1000}) {
+    double sums[32] = {};
+    for (size_t i = 0; i < count; ++i) {
+      const double value = values[i];
+      const double square = value * value;
+      sums[i % 32] += square;
+    }
+    double want = 0;
+    for (const double sum : sums) want += sum;
+    EXPECT_EQ(SumOfSquares(values.data(), count), want) << count;
+  }
+}
+
+TEST_P(KernelsTest, SquaresAreAddedPartByPart) {
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = 1.0f / static_cast<float>(i + 1);
+  }
+  SquareSums sums;
+  AddSquares(values.data(), 64, sums);
+  AddSquares(values.data() + 64, 936, sums);
+  EXPECT_EQ(sums.Total(), SumOfSquares(values.data(), values.size()));
+}
+
+TEST_P(KernelsTest, SumOfSquaresCannotOverflow) {
+  const std::vector<float> values(100, std::numeric_limits<float>::max());
+  EXPECT_GT(SumOfSquares(values.data(), values.size()), 1e78);
+  EXPECT_LT(SumOfSquares(values.data(), values.size()), 1e80);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/status_macros.h"
-#include "outer_optimizer/outer_kernels.h"
+#include "quantization/kernels_cpu.h"
 
 namespace causeway {
 namespace {
