@@ -15,11 +15,11 @@ usage: tests/gpu/training.sh [--device DEVICE] [--steps N] BIN TEXT...
 BIN is the directory with causeway-coordinator and causeway-worker; the model
 learns the bytes of TEXT. Exits with 0 if the losses of the two lone runs differ
 by at most 1 % over the last half of the steps, and that of the two islands is
-at most 5 % above the CPU's; with 77 if DEVICE (default: cuda) is not there.
+at most 5 % above the CPU's; with 77 if DEVICE (default: cuda:0) is not there.
 USAGE
 }
 
-device=cuda
+device=cuda:0
 steps=200
 while [[ "${1:-}" == -* ]]; do
   case "$1" in
