@@ -126,19 +126,32 @@ class BlockCursor final : public DecodeCursor {
 
   absl::Status CheckFinite() const {
     for (uint64_t strip = 0; strip < StripCount(layout_.values); ++strip) {
-      const uint64_t begin = strip * kStripValues;
       PrefetchScales(strip + 1);
-      RETURN_IF_ERROR(planes_.CheckFinite(At(begin),
-                                          ValuesOfStrip(strip, layout_.values),
-                                          begin, layout_.values));
+      RETURN_IF_ERROR(CheckFinite(strip));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> SumOfSquares() const {
+    double sum = 0;
+    for (uint64_t strip = 0; strip < StripCount(layout_.values); ++strip) {
+      RETURN_IF_ERROR(CheckFinite(strip));
+      sum += planes_.SumOfSquares(At(strip * kStripValues),
+                                  ValuesOfStrip(strip, layout_.values));
+    }
+    return sum;
   }
 
  private:
   ConstStripPart At(uint64_t value) const {
     return {.scales = encoded_.data() + layout_.ScaleAt(value),
             .codes = encoded_.data() + layout_.CodeAt(value)};
+  }
+
+  absl::Status CheckFinite(uint64_t strip) const {
+    const uint64_t begin = strip * kStripValues;
+    return planes_.CheckFinite(At(begin), ValuesOfStrip(strip, layout_.values),
+                               begin, layout_.values);
   }
 
   // They lie too far apart for the hardware to foresee.
@@ -168,6 +181,9 @@ class BlockDecoder final : public Decoder {
     return std::make_unique<BlockCursor>(cursor_);
   }
   absl::Status CheckFinite() const override { return cursor_.CheckFinite(); }
+  absl::StatusOr<double> SumOfSquares() const override {
+    return cursor_.SumOfSquares();
+  }
 
   const Layout& layout() const { return cursor_.layout(); }
   absl::string_view encoded() const { return cursor_.encoded(); }

@@ -19,6 +19,7 @@
 #include "hwy/highway.h"
 #include "quantization/block_measures-inl.h"
 #include "quantization/block_quantizers-inl.h"
+#include "quantization/block_squares-inl.h"
 #include "quantization/block_stochastic-inl.h"
 #include "quantization/block_sum-inl.h"
 
@@ -384,9 +385,19 @@ void Decode(size_t block_size, size_t units, const char* scales,
 }
 
 template <BlockFormat kFormat>
+constexpr auto SquaresKernel() {
+  if constexpr (kHasIntegerLevels<kFormat>) {
+    return SumOfSquaresOfUnits<kFormat>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <BlockFormat kFormat>
 constexpr BlockKernels kKernels = {
-    Encode<kFormat>, EncodeStochastically<kFormat>, Decode<kFormat>,
-    DecodeUnits<kFormat, true>, SumUnits<kFormat>};
+    Encode<kFormat>,   EncodeStochastically<kFormat>,
+    Decode<kFormat>,   DecodeUnits<kFormat, true>,
+    SumUnits<kFormat>, SquaresKernel<kFormat>()};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {

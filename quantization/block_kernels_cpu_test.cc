@@ -230,6 +230,41 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
   }
 }
 
+// Every code under scales of any magnitude that a reader accepts.
+TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
+  if (kernels_->sum_of_squares == nullptr) GTEST_SKIP() << "levels are rounded";
+  std::mt19937 random(11);
+  std::string encoded(ScaleBytes() + CodeBytes(), '\0');
+  for (char& byte : encoded) byte = static_cast<char>(random());
+  for (size_t i = 0; i < 256; ++i) {
+    encoded[ScaleBytes() + i] = static_cast<char>(i);
+  }
+  for (size_t i = 0; i < ScaleBytes(); i += 2) {
+    const uint32_t scale = random() % (LargestScale(format_) + 1u);
+    encoded[i] = static_cast<char>(scale);
+    encoded[i + 1] = static_cast<char>(scale >> 8);
+  }
+  // All codes are those of the largest level, whose squares add up to most.
+  for (size_t i = 512; i < 1024; ++i) {
+    encoded[ScaleBytes() + i] =
+        static_cast<char>(format_ == BlockFormat::kInt4   ? 0x88
+                          : format_ == BlockFormat::kInt8 ? 0x80
+                                                          : 0x77);
+  }
+  const std::vector<float> values =
+      DecodeBlocks(format_, block_size_, encoded, kValues);
+  double want = 0;
+  for (size_t at = 0; at < kValues; at += block_size_) {
+    want += SumOfSquares(absl::MakeConstSpan(values).subspan(at, block_size_));
+  }
+  // Unaligned.
+  encoded = "x" + encoded;
+  const char* const scales = encoded.data() + 1;
+  EXPECT_EQ(kernels_->sum_of_squares(block_size_, kUnits, scales,
+                                     scales + ScaleBytes()),
+            want);
+}
+
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
   kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
   kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,

@@ -150,6 +150,24 @@ void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
   kernels_.decode(block_size_, 1, last.scales, last.codes, last.values);
 }
 
+double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
+  if (kernels_.sum_of_squares == nullptr) {
+    return StripPlanes::SumOfSquares(part, count);
+  }
+  const uint64_t units = count / kBlockUnit;
+  double sum =
+      kernels_.sum_of_squares(block_size_, units, part.scales, part.codes);
+  const uint64_t whole = units * kBlockUnit;
+  if (whole == count) return sum;
+  LastUnit last;
+  DecodeLast(part, whole, count - whole, last);
+  const absl::Span<const float> rest(last.values, count - whole);
+  for (uint64_t at = 0; at < rest.size(); at += block_size_) {
+    sum += causeway::SumOfSquares(rest.subspan(at, block_size_));
+  }
+  return sum;
+}
+
 absl::Status BlockPlanes::CheckFinite(ConstStripPart part, uint64_t count,
                                       uint64_t begin, uint64_t size) const {
   const uint16_t largest = LargestScale(format_);

@@ -153,6 +153,11 @@ class Decoder {
 
   // INVALID_ARGUMENT if a decoded value is infinite or NaN; names the first.
   virtual absl::Status CheckFinite() const = 0;
+
+  // The same and, if all are finite, the sum of their squares in binary64: of
+  // each strip by itself, then of the strips in order. The order within a strip
+  // depends on the spec and the number of values only.
+  virtual absl::StatusOr<double> SumOfSquares() const = 0;
 };
 
 // `encoded` is to hold `values` values and must outlive the decoder.

@@ -24,6 +24,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
+#include "quantization/encoding_check.h"
 #include "quantization/strip_scanner.h"
 
 namespace causeway {
@@ -64,6 +65,18 @@ absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
   return decoded;
 }
 
+// The norm by a check that gets `piece` more bytes at a time.
+absl::StatusOr<double> NormOfStream(const CodecSpec& spec,
+                                    absl::string_view encoded, uint64_t values,
+                                    size_t piece) {
+  EncodingCheck check(spec, values);
+  for (size_t end = 0; end < encoded.size();) {
+    end = std::min(end + piece, encoded.size());
+    check.Look(encoded.substr(0, end));
+  }
+  return check.Norm();
+}
+
 bool SameBits(absl::Span<const float> left, absl::Span<const float> right) {
   return absl::c_equal(left, right, [](float a, float b) {
     return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
@@ -78,6 +91,9 @@ void TestEncoding(const CodecSpec& spec, absl::string_view encoded,
   const absl::StatusOr<std::vector<float>> streamed =
       DecodeStream(spec, encoded, values, piece);
   CHECK_EQ(accepted, streamed.ok()) << streamed.status();
+  const absl::StatusOr<double> norm =
+      NormOfStream(spec, encoded, values, piece);
+  CHECK_EQ(accepted, norm.ok()) << norm.status();
   if (!decoder.ok()) return;
   CHECK_LE(encoded.size(), MaxEncodedBytes(spec, values));
   // What is refused must decode to something, too.
@@ -85,6 +101,7 @@ void TestEncoding(const CodecSpec& spec, absl::string_view encoded,
   if (!accepted) return;
   CHECK(absl::c_all_of(decoded, [](float x) { return std::isfinite(x); }));
   CHECK(SameBits(decoded, *streamed));
+  CHECK(std::isfinite(*norm));
 }
 
 }  // namespace

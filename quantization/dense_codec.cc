@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/kernels_cpu.h"
 #include "quantization/strip_layout.h"
@@ -121,6 +122,21 @@ class DenseCursor final : public DecodeCursor {
                             accumulator.data());
   }
 
+  double SumOfSquares() const {
+    double sum = 0;
+    ForEachStripPart(0, values_, [&](uint64_t begin, uint64_t count) {
+      std::array<float, 4096> tile;
+      double sum_of_strip = 0;
+      for (uint64_t at = 0; at < count; at += tile.size()) {
+        const size_t size = std::min<uint64_t>(tile.size(), count - at);
+        Value::Decode(At(begin + at), size, tile.data());
+        sum_of_strip += causeway::SumOfSquares(tile.data(), size);
+      }
+      sum += sum_of_strip;
+    });
+    return sum;
+  }
+
   absl::Status CheckFinite() const {
     std::array<float, 1024> piece;
     for (uint64_t begin = 0; begin < values_; begin += piece.size()) {
@@ -159,6 +175,10 @@ class DenseDecoder final : public Decoder {
     return std::make_unique<DenseCursor<Value>>(cursor_);
   }
   absl::Status CheckFinite() const override { return cursor_.CheckFinite(); }
+  absl::StatusOr<double> SumOfSquares() const override {
+    RETURN_IF_ERROR(cursor_.CheckFinite());
+    return cursor_.SumOfSquares();
+  }
 
  private:
   const DenseCursor<Value> cursor_;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/encoded_object.h"
 
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -120,16 +119,6 @@ absl::Status CheckArrival(const v1::EncodedObject& object, uint64_t bytes,
         DigestToHex(digest), DigestToHex(object.digest())));
   }
   return absl::OkStatus();
-}
-
-absl::Status VerifyEncoding(const v1::EncodedObject& object,
-                            absl::string_view encoded,
-                            absl::string_view digest) {
-  RETURN_IF_ERROR(CheckArrival(object, encoded.size(), digest));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                   OpenDecoder(SpecOf(object), encoded, object.size()));
-  const absl::Status finite = decoder->CheckFinite();
-  return finite.ok() ? finite : absl::OutOfRangeError(finite.message());
 }
 
 }  // namespace causeway

@@ -8,7 +8,9 @@
 // Receiver:  RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
 //            ... allocate header.object().encoded_bytes(), take the chunks
 //            (common/transport/chunk.h) ...
-//            RETURN_IF_ERROR(VerifyEncoding(header.object(), encoded, digest));
+//            RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
+//
+// Whether the bytes can be merged, quantization/encoding_check.h says.
 //
 // A sender that still encodes sends an open description, which says how the
 // values are encoded, but lacks size in bytes and digest; the whole one follows
@@ -58,17 +60,8 @@ absl::Status CheckOffer(const v1::EncodedObject& object,
 absl::Status CheckTrailer(const v1::EncodedObject& trailer,
                           const v1::EncodedObject& offered);
 
-// Whether `encoded`, whose Digest128 is `digest`, is the object that was
-// described, and can be merged.
-//   DATA_LOSS         length or digest differ: send it again.
-//   INVALID_ARGUMENT  the bytes arrived as sent, but are no encoding.
-//   OUT_OF_RANGE      they are, but a value is not finite.
-absl::Status VerifyEncoding(const v1::EncodedObject& object,
-                            absl::string_view encoded,
-                            absl::string_view digest);
-
-// The first two of VerifyEncoding's checks: whether what arrived, `bytes` bytes
-// with this digest, is the object that was described.
+// Whether what arrived, `bytes` bytes with this Digest128, is the object that
+// was described.
 //   DATA_LOSS  it is not: send it again.
 absl::Status CheckArrival(const v1::EncodedObject& object, uint64_t bytes,
                           absl::string_view digest);

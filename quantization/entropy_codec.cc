@@ -189,6 +189,19 @@ class EntropyDecoder final : public Decoder {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<double> SumOfSquares() const override {
+    EntropyCursor cursor(*this);
+    double sum = 0;
+    for (uint64_t strip = 0; strip < StripCount(values_); ++strip) {
+      const uint64_t count = ValuesOfStrip(strip, values_);
+      ASSIGN_OR_RETURN(const ConstStripPart part, cursor.Planes(strip));
+      RETURN_IF_ERROR(
+          planes_->CheckFinite(part, count, strip * kStripValues, values_));
+      sum += planes_->SumOfSquares(part, count);
+    }
+    return sum;
+  }
+
   const StripPlanes& planes() const { return *planes_; }
   uint64_t values() const { return values_; }
   absl::string_view Strip(uint64_t strip) const {

@@ -186,7 +186,7 @@ TEST_F(CoordinatorServiceTest, APlainProtobufIslandContributesAndFetches) {
     }
     EXPECT_TRUE(stream->Finish().ok());
   }
-  EXPECT_OK(VerifyEncoding(object, update, Digest128(update)));
+  EXPECT_OK(CheckArrival(object, update.size(), Digest128(update)));
 
   v1::FetchParametersRequest parameters_request;
   *parameters_request.mutable_identity() = identity_;

@@ -13,7 +13,6 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
-#include "server/rules/contribution_norm.h"
 
 namespace causeway {
 namespace {
@@ -134,15 +133,13 @@ absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
 absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
   const ContributionKey key = KeyOf(header);
-  double norm = std::numeric_limits<double>::quiet_NaN();
-  const absl::Status verified = staging_.Verify(key, header.object());
+  const absl::StatusOr<double> verified = staging_.Verify(key, header.object());
   // The rules decide what is to become of values that are not finite.
-  if (!absl::IsOutOfRange(verified)) {
-    RETURN_IF_ERROR(verified);
-    ASSIGN_OR_RETURN(const StagedEncoding encoding, staging_.Get(key));
-    ASSIGN_OR_RETURN(norm, EncodedNorm(SpecOf(header.object()), encoding.bytes,
-                                       header.object().size()));
+  if (!absl::IsOutOfRange(verified.status())) {
+    RETURN_IF_ERROR(verified.status());
   }
+  const double norm =
+      verified.value_or(std::numeric_limits<double>::quiet_NaN());
   return Handle([&](Effects& effects) {
     mu_.AssertHeld();
     return coordinator_.Complete(header, norm, options_.now(), effects);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "quantization/encoded_object.h"
+#include "quantization/encoding_check.h"
 
 namespace causeway {
 namespace {
@@ -22,11 +23,19 @@ bool IsSame(const v1::EncodedObject& a, const v1::EncodedObject& b) {
   return a.digest() == b.digest() && a.encoded_bytes() == b.encoded_bytes();
 }
 
+// Whether the upload may still become what it is to be.
+bool IsForLater(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
+}
+
 }  // namespace
 
 struct Staging::Upload {
   Upload(const v1::EncodedObject& described, PooledBuffer memory)
-      : buffer(std::move(memory)), object(described), assembler(buffer.bytes) {}
+      : buffer(std::move(memory)),
+        object(described),
+        assembler(buffer.bytes),
+        check(SpecOf(described), described.size()) {}
 
   const PooledBuffer buffer;
   // What used_ holds of it. Guarded by Staging::mu_.
@@ -35,6 +44,8 @@ struct Staging::Upload {
   absl::Mutex mu;
   v1::EncodedObject object ABSL_GUARDED_BY(mu);
   ChunkAssembler assembler ABSL_GUARDED_BY(mu);
+  // Of what the assembler has.
+  EncodingCheck check ABSL_GUARDED_BY(mu);
   bool verified ABSL_GUARDED_BY(mu) = false;
 
   // Whether an upload of `offered` may go on with these bytes; if so, they are
@@ -46,6 +57,29 @@ struct Staging::Upload {
     if (offered.encoded_bytes() < assembler.next_offset()) return false;
     object = offered;
     return true;
+  }
+
+  // As Staging::Verify. UNAVAILABLE and FAILED_PRECONDITION leave the upload as
+  // it is; nothing can be appended after other errors.
+  absl::StatusOr<double> Verify(const ContributionKey& key,
+                                const v1::EncodedObject& described)
+      ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    const uint64_t received = assembler.next_offset();
+    if (IsOpen(object)) {
+      RETURN_IF_ERROR(CheckTrailer(described, object));
+    } else if (!IsSame(object, described)) {
+      return NoUpload(key);
+    } else if (received < described.encoded_bytes()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the upload of island ", key.island_id, " to fragment ", key.fragment,
+          " has ", received, " of ", described.encoded_bytes(), " bytes"));
+    }
+    RETURN_IF_ERROR(CheckArrival(described, received, assembler.digest()));
+    ASSIGN_OR_RETURN(const double norm, check.Norm());
+    object = described;
+    verified = true;
+    return norm;
   }
 
   bool IsVerified() ABSL_LOCKS_EXCLUDED(mu) {
@@ -106,47 +140,27 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
         " goes beyond the object's ", object.encoded_bytes(), " bytes"));
   }
   RETURN_IF_ERROR(upload->assembler.Add(chunk));
+  upload->check.Look(absl::string_view(upload->buffer.bytes.data(),
+                                       upload->assembler.next_offset()));
   return !IsOpen(object) &&
          upload->assembler.next_offset() == object.encoded_bytes();
 }
 
-absl::Status Staging::Verify(const ContributionKey& key,
-                             const v1::EncodedObject& object) {
+absl::StatusOr<double> Staging::Verify(const ContributionKey& key,
+                                       const v1::EncodedObject& object) {
   const std::shared_ptr<Upload> upload = Find(key);
   if (upload == nullptr) return NoUpload(key);
-  absl::Status verified;
-  absl::string_view bytes;
-  std::string digest;
-  {
-    absl::MutexLock lock(&upload->mu);
-    const uint64_t received = upload->assembler.next_offset();
-    if (IsOpen(upload->object)) {
-      verified = CheckTrailer(object, upload->object);
-      // Closed: nothing can be appended from here on.
-      if (verified.ok()) upload->object = object;
-    } else if (!IsSame(upload->object, object)) {
-      return NoUpload(key);
-    } else if (received < object.encoded_bytes()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the upload of island ", key.island_id, " to fragment ", key.fragment,
-          " has ", received, " of ", object.encoded_bytes(), " bytes"));
-    }
-    bytes = absl::string_view(upload->buffer.bytes.data(), received);
-    digest = upload->assembler.digest();
-  }
-  // Outside the locks: this reads every byte.
-  if (verified.ok()) verified = VerifyEncoding(object, bytes, digest);
+  const absl::StatusOr<double> norm = upload->Verify(key, object);
+  if (IsForLater(norm.status())) return norm;
   absl::MutexLock lock(&mu_);
   const auto found = uploads_.find(key);
   if (found == uploads_.end() || found->second != upload) return NoUpload(key);
-  if (!verified.ok()) {
+  if (norm.ok()) {
+    Account(*upload, object.encoded_bytes());
+  } else {
     EraseLocked(found);
-    return verified;
   }
-  Account(*upload, object.encoded_bytes());
-  absl::MutexLock upload_lock(&upload->mu);
-  upload->verified = true;
-  return absl::OkStatus();
+  return norm;
 }
 
 absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {

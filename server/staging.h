@@ -11,7 +11,7 @@
 // still encodes; Verify brings the rest.
 //
 // Thread-safe. Uploads do not wait for one another: each has a lock of its own
-// for its checksums and copies.
+// for its checksums, copies and the check of its values.
 #ifndef SERVER_STAGING_H_
 #define SERVER_STAGING_H_
 
@@ -63,14 +63,16 @@ class Staging {
   absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk);
 
   // Checks the bytes against `object`, which describes all of them and is what
-  // the upload began with, as far as that said. From then on they are not
-  // replaced, only discarded. What does not verify is discarded.
+  // the upload began with, as far as that said, and returns the Euclidean norm
+  // of their values. From then on they are not replaced, only discarded. What
+  // does not verify is discarded. Reads none of the bytes: Append has looked at
+  // them.
   //   UNAVAILABLE          there is no such upload (any more): Begin again.
   //   FAILED_PRECONDITION  it is not complete.
   //   INVALID_ARGUMENT     `object` contradicts the open description.
-  //   else                 as VerifyEncoding.
-  absl::Status Verify(const ContributionKey& key,
-                      const v1::EncodedObject& object);
+  //   else                 as CheckArrival and EncodingCheck::Norm.
+  absl::StatusOr<double> Verify(const ContributionKey& key,
+                                const v1::EncodedObject& object);
 
   // A verified upload. Its bytes stay valid after Discard.
   //   UNAVAILABLE          there is no such upload.

@@ -211,7 +211,7 @@ TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
   const Encoded encoded(1.5f);
   for (const absl::Status& status :
        {staging.Append(Key("a"), CutChunk(encoded.bytes, 0)).status(),
-        staging.Verify(Key("a"), encoded.object),
+        staging.Verify(Key("a"), encoded.object).status(),
         staging.Get(Key("a")).status()}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
                                  HasSubstr("offer the contribution again")));

@@ -301,9 +301,9 @@ void CoordinatorHost::Append(const v1::ContributionHeader& header,
 void CoordinatorHost::Complete(const v1::ContributionHeader& header,
                                Reply<v1::ContributeResponse> reply) {
   if (!up()) return reply(Down());
-  const absl::Status verified =
+  const absl::StatusOr<double> verified =
       staging_->Verify(KeyOf(header), header.object());
-  if (!verified.ok()) return reply(verified);
+  if (!verified.ok()) return reply(verified.status());
   Enter([this, header, reply = std::move(reply)] {
     checker_->Calls(header.identity(), now());
     Effects effects;

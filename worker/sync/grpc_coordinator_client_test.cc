@@ -254,8 +254,8 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   EXPECT_EQ(pieces, (bytes + kMaxChunkBytes - 1) / kMaxChunkBytes);
   EXPECT_EQ(client_->bytes_down(), bytes);
   EXPECT_TRUE(download.includes_island);
-  EXPECT_OK(VerifyEncoding(download.object, download.encoded.received(),
-                           download.encoded.digest()));
+  EXPECT_OK(CheckArrival(download.object, download.encoded.received().size(),
+                         download.encoded.digest()));
 
   v1::FetchParametersRequest parameters_request;
   *parameters_request.mutable_identity() = identity_;
