@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -24,6 +25,26 @@ constexpr uint64_t kWarmUpPeriods = 8;
 constexpr uint64_t kMeasuredPeriods = 8;
 
 enum Direction : size_t { kUp = 0, kDown = 1 };
+
+// What TCP sends in the first round trip (RFC 6928), headers not counted.
+constexpr double kInitialWindowBits = 10 * 1448 * 8;
+// A pause as long as TCP's retransmission timeout, which is a round trip and so
+// much at least, makes it begin anew.
+constexpr double kLeastPauseSeconds = 0.2;
+
+// How much longer `bits` take on a link where TCP begins with its initial
+// window.
+double SlowStartSeconds(double bits, double rate, double round_trip) {
+  double seconds = 0;
+  double sent = 0;
+  // Each round trip carries a window, until one fills the link.
+  for (double window = kInitialWindowBits;
+       window < rate * round_trip && sent + window < bits; window *= 2) {
+    seconds += round_trip - window / rate;
+    sent += window;
+  }
+  return seconds;
+}
 
 // One instance of an exchange.
 struct Instance {
@@ -79,8 +100,8 @@ class Simulator {
   }
 
   SimulatedRun Run() {
-    while (std::any_of(islands_.begin(), islands_.end(), [](const auto& i) {
-      return i.period <= kWarmUpPeriods + kMeasuredPeriods;
+    while (std::any_of(islands_.begin(), islands_.end(), [this](const auto& i) {
+      return i.period <= FirstMeasured() + Measured();
     })) {
       ShareLinks();
       Advance(NextTime());
@@ -89,6 +110,14 @@ class Simulator {
   }
 
  private:
+  uint64_t FirstMeasured() const {
+    return simulation_.periods == 0 ? kWarmUpPeriods : 1;
+  }
+  uint64_t Measured() const {
+    return simulation_.periods == 0 ? kMeasuredPeriods
+                                    : simulation_.periods - 1;
+  }
+
   // The transfers of an island in one direction, one after the other.
   struct Link {
     struct Transfer {
@@ -99,6 +128,10 @@ class Simulator {
     double rate = 0;
     std::deque<Transfer> queue;
     PeakMeter meter;
+    // What comes until then waits for it: TCP's window is still small.
+    double opens = 0;
+    // Since when the queue is empty; before that it may have never been used.
+    std::optional<double> idle_since;
 
     double EndOfFirst(double now) const {
       return queue.front().bits_left == 0
@@ -125,11 +158,11 @@ class Simulator {
   };
 
   struct Timer {
-    enum Kind { kAcceptUpload, kUploaded, kMerged, kRequested, kArrived };
+    enum Kind { kUpload, kUploaded, kMerged, kDownload, kArrived };
     double time = 0;
     // Timers of one time go off in the order in which they were set.
     uint64_t sequence = 0;
-    Kind kind = kAcceptUpload;
+    Kind kind = kUpload;
     size_t island = 0;
     Instance instance;
 
@@ -213,16 +246,46 @@ class Simulator {
     Link& link = islands_[island].links[direction];
     const Instance instance = link.queue.front().instance;
     link.queue.pop_front();
+    if (link.queue.empty()) link.idle_since = now_;
     SetTimer(islands_[island].settings.round_trip_seconds / 2,
              direction == kUp ? Timer::kUploaded : Timer::kArrived, island,
              instance);
+  }
+
+  // Whether TCP's window is small when the next transfer begins now.
+  bool IsCold(const IslandState& island, const Link& link) const {
+    if (!link.queue.empty() || link.opens > now_) return false;
+    if (!link.idle_since.has_value()) return true;
+    return simulation_.slow_start_after_idle &&
+           now_ - *link.idle_since >
+               island.settings.round_trip_seconds + kLeastPauseSeconds;
+  }
+
+  // The link's next transfer.
+  void Transfer(size_t index, Direction direction, Instance instance) {
+    IslandState& island = islands_[index];
+    Link& link = island.links[direction];
+    const Exchange& exchange = simulation_.exchanges[instance.exchange];
+    const double bits =
+        direction == kUp ? exchange.up_bits : exchange.down_bits;
+    if (IsCold(island, link)) {
+      link.opens = now_ + SlowStartSeconds(bits, link.capacity,
+                                           island.settings.round_trip_seconds);
+    }
+    if (link.opens > now_) {
+      SetTimer(link.opens - now_,
+               direction == kUp ? Timer::kUpload : Timer::kDownload, index,
+               instance);
+    } else {
+      link.queue.push_back({instance, bits});
+    }
   }
 
   void GoOff(const Timer& timer) {
     IslandState& island = islands_[timer.island];
     const Exchange& exchange = simulation_.exchanges[timer.instance.exchange];
     switch (timer.kind) {
-      case Timer::kAcceptUpload:
+      case Timer::kUpload:
         island.links[kUp].queue.push_back({timer.instance, exchange.up_bits});
         return;
       case Timer::kUploaded: {
@@ -235,11 +298,10 @@ class Simulator {
       }
       case Timer::kMerged:
         for (size_t i = 0; i < islands_.size(); ++i) {
-          SetTimer(islands_[i].settings.round_trip_seconds, Timer::kRequested,
-                   i, timer.instance);
+          Transfer(i, kDown, timer.instance);
         }
         return;
-      case Timer::kRequested:
+      case Timer::kDownload:
         island.links[kDown].queue.push_back(
             {timer.instance, exchange.down_bits});
         return;
@@ -276,8 +338,8 @@ class Simulator {
   bool Pass(size_t index, const Point& point) {
     IslandState& island = islands_[index];
     if (point.kind == Point::kPeriod) {
-      if (island.period == kWarmUpPeriods) island.measured_from = now_;
-      if (island.period == kWarmUpPeriods + kMeasuredPeriods) {
+      if (island.period == FirstMeasured()) island.measured_from = now_;
+      if (island.period == FirstMeasured() + Measured()) {
         island.measured_to = now_;
       }
       return true;
@@ -289,8 +351,7 @@ class Simulator {
       return island.arrived[instance.exchange] > instance.period;
     }
     island.max_in_flight = std::max(island.max_in_flight, ++island.in_flight);
-    SetTimer(island.settings.round_trip_seconds, Timer::kAcceptUpload, index,
-             instance);
+    Transfer(index, kUp, instance);
     return true;
   }
 
@@ -303,9 +364,11 @@ class Simulator {
     }
     SimulatedRun run{.busy = TimesOf(simulation_)};
     for (const IslandState& island : islands_) {
-      const double period_seconds = std::max(
-          LongRunPeriod(simulation_),
-          (island.measured_to - island.measured_from) / kMeasuredPeriods);
+      // In the first periods more may be sent than links carry in the long run.
+      const double period_seconds =
+          std::max(simulation_.periods == 0 ? LongRunPeriod(simulation_) : 0,
+                   (island.measured_to - island.measured_from) /
+                       static_cast<double>(Measured()));
       const double training_seconds =
           simulation_.period_steps * island.settings.step_seconds;
       run.islands.push_back(

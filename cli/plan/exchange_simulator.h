@@ -8,18 +8,23 @@
 // its training is at `ready_at`, and stands still at `needed_at` until the
 // exchange is back. On the way it passes
 //
-//   1. one round trip: the offer and its answer;
-//   2. the island's uplink, one exchange after the other;
-//   3. half a round trip, and the uploads of the other islands;
-//   4. the coordinator's merge, one exchange after the other;
-//   5. one round trip: the news of it and the request;
-//   6. the island's downlink, one exchange after the other;
-//   7. half a round trip.
+//   1. the island's uplink, one exchange after the other: the offer goes ahead
+//      of the bytes, which do not wait for its answer;
+//   2. half a round trip, and the uploads of the other islands;
+//   3. the coordinator's merge, one exchange after the other;
+//   4. the island's downlink, one exchange after the other: the island has
+//   asked
+//      before;
+//   5. half a round trip.
+//
+// A link that is used for the first time, or after a pause if TCP is so set,
+// carries ten segments in the first round trip and twice as much in each
+// following one, until it is full: TCP's slow start.
 //
 // Islands that transfer at the same time share the coordinator's link evenly,
 // except that none gets more than its own link carries (max-min fairness). What
-// is not modelled: loss and TCP's ramp-up, encoding on the island, changing
-// speeds, islands that come and go.
+// is not modelled: loss, encoding on the island, changing speeds, islands that
+// come and go.
 //
 // With layers as exchanges, one island, no latency and no downlink this is the
 // bandwidth simulation of Streaming DiLoCo (arXiv 2501.18512, section 3.1):
@@ -63,7 +68,7 @@ struct SimulatedRun {
   uint64_t in_flight = 0;
 };
 
-// What repeats once the first periods are over.
+// What repeats once the first periods are over, or the first periods.
 //   INVALID_ARGUMENT  names the value that is out of range: a period, step time
 //                     or rate that is not above 0, no islands, a negative time
 //                     or size, an exchange needed before it is ready.

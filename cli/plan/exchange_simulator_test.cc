@@ -37,11 +37,48 @@ SimulatedRun Simulated(const Simulation& simulation) {
 TEST(ExchangeSimulatorTest, WithoutOverlapEverythingAddsUp) {
   Simulation simulation = DiLoCo();
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2), kExact);
-  // Three round trips, and the merge.
+  // A round trip, and the merge.
   simulation.islands[0].round_trip_seconds = 0.5;
   simulation.exchanges[0].merge_seconds = 4;
-  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2 + 1.5 + 4),
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2 + 0.5 + 4),
               kExact);
+}
+
+// Windows of 115840 bits, twice and four times and eight times as many take a
+// round trip each, of a second in which the link could carry 1e6. What is left
+// of two million takes its own time.
+TEST(ExchangeSimulatorTest, TcpBeginsSlowlyWhenALinkIsNew) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link = {.up = 1e6, .down = kUnlimited};
+  simulation.islands[0].round_trip_seconds = 1;
+  simulation.exchanges[0].up_bits = 2e6;
+  const double cold = 4 + (2e6 - 15 * 115840.0) / 1e6;
+  simulation.periods = 2;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + cold + 1),
+              kExact);
+  // One of the two that are measured.
+  simulation.periods = 3;
+  EXPECT_NEAR(Simulated(simulation).utilization, 20.0 / (20 + cold + 2 + 2),
+              kExact);
+  // What is small enough goes in the first window.
+  simulation.exchanges[0].up_bits = 100e3;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 0.1 + 1), kExact);
+}
+
+TEST(ExchangeSimulatorTest, AfterAPauseTcpMayBeginSlowlyAgain) {
+  Simulation simulation = DiLoCo();
+  simulation.islands[0].link = {.up = 1e6, .down = kUnlimited};
+  simulation.islands[0].round_trip_seconds = 1;
+  simulation.exchanges[0].up_bits = 2e6;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 2 + 1), kExact);
+  simulation.slow_start_after_idle = true;
+  const double cold = 4 + (2e6 - 15 * 115840.0) / 1e6;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + cold + 1),
+              kExact);
+  // A link that has always something to carry has no pauses.
+  simulation.exchanges[0].up_bits = 20e6;
+  simulation.exchanges[0].needed_at = 1000;
+  EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 20, kExact);
 }
 
 TEST(ExchangeSimulatorTest, OverlapHidesWhatItIsLongerThan) {
@@ -206,6 +243,8 @@ TEST(ExchangeSimulatorTest, RefusesWhatCannotBe) {
               HasSubstr("no islands"));
   EXPECT_THAT(refusal([](Simulation& s) { s.islands[0].step_seconds = 0; }),
               HasSubstr("the time of an inner step is 0"));
+  EXPECT_THAT(refusal([](Simulation& s) { s.periods = 1; }),
+              HasSubstr("1 rounds are to be simulated"));
   EXPECT_THAT(refusal([](Simulation& s) { s.exchanges[0].needed_at = 9; }),
               HasSubstr("needed_at - ready_at is -1"));
 }

@@ -166,6 +166,15 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
             "for no time, 0 for 25, which one thread and a disk of 300 MB/s "
             "reach.",
             &settings.merge_mvalues);
+  flags.Add("slow_start_after_idle", "",
+            "Whether TCP begins with a small window after each pause, as Linux "
+            "does unless net.ipv4.tcp_slow_start_after_idle is 0 or congestion "
+            "control is BBR.",
+            &settings.slow_start_after_idle);
+  flags.Add("rounds", "N",
+            "Simulate the first N rounds and measure all but the first; 0 is "
+            "the long run.",
+            &settings.rounds);
   for (const SynchronizationFlag& flag : kSynchronizationFlags) {
     flags.Add(flag.field, flag.value,
               absl::StrCat(flag.help, " Instead of the configuration's."),
@@ -243,6 +252,8 @@ absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
   }
   assumptions.islands.resize(islands);
   assumptions.merge_rate = kDefaultMergeRate;
+  assumptions.slow_start_after_idle = settings.slow_start_after_idle;
+  assumptions.rounds = settings.rounds;
   RETURN_IF_ERROR(ApplySettings(settings, assumptions));
   return assumptions;
 }

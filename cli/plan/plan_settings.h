@@ -37,6 +37,9 @@ struct PlanSettings {
   double merge_mvalues = 0;
   double uplink_bits = 0;
   double downlink_bits = 0;
+  // As in Simulation.
+  bool slow_start_after_idle = true;
+  uint64_t rounds = 0;
   // Fields of SynchronizationConfig that are not to be as in the config, as
   // text format has them; empty ones are left.
   std::map<std::string, std::string> synchronization;

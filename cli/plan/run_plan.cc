@@ -203,7 +203,9 @@ absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
   Simulation simulation{
       .period_steps = static_cast<double>(schedule.round_steps()),
       .islands = assumptions.islands,
-      .coordinator = assumptions.coordinator};
+      .coordinator = assumptions.coordinator,
+      .slow_start_after_idle = assumptions.slow_start_after_idle,
+      .periods = assumptions.rounds};
   for (const v1::Fragment& fragment : plan.fragments()) {
     const uint64_t sent = schedule.NextSend(fragment.id(), 0)->step;
     const uint64_t waited_at =

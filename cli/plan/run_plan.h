@@ -32,6 +32,10 @@ struct RunAssumptions {
   LinkRates coordinator;
   // Values per second of outer steps, from the last contribution to the commit.
   double merge_rate = kUnlimited;
+  // As in Simulation.
+  bool slow_start_after_idle = false;
+  // The run's first rounds instead of the long run; see Simulation::periods.
+  uint64_t rounds = 0;
 };
 
 struct RunPrediction {

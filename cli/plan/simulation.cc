@@ -10,6 +10,8 @@
 namespace causeway {
 namespace {
 
+constexpr uint64_t kMostPeriods = 10000;
+
 absl::Status CheckPositive(double value, const char* what) {
   if (value > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -43,6 +45,12 @@ absl::Status CheckSimulation(const Simulation& simulation) {
     RETURN_IF_ERROR(CheckLink(island.link));
     RETURN_IF_ERROR(
         CheckNotNegative(island.round_trip_seconds, "a round trip"));
+  }
+  if (simulation.periods == 1 || simulation.periods > kMostPeriods) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d rounds are to be simulated; the first one is not measured, so that "
+        "it takes 2 to %d, or 0 for the long run",
+        simulation.periods, kMostPeriods));
   }
   for (const Exchange& exchange : simulation.exchanges) {
     RETURN_IF_ERROR(CheckNotNegative(exchange.ready_at, "ready_at"));

@@ -5,6 +5,7 @@
 #ifndef CLI_PLAN_SIMULATION_H_
 #define CLI_PLAN_SIMULATION_H_
 
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -45,6 +46,12 @@ struct Simulation {
   std::vector<SimulatedIsland> islands;
   // Of the coordinator, as islands see it: `up` is what it receives.
   LinkRates coordinator;
+  // Whether TCP begins with a small window after each pause of a link, and not
+  // only when it is used for the first time.
+  bool slow_start_after_idle = false;
+  // 0 is for what repeats in the long run. Otherwise periods are counted from
+  // the start, and all but the first are measured; at least 2.
+  uint64_t periods = 0;
 };
 
 // Seconds in which each is busy for the exchanges of one period. In the long
