@@ -44,6 +44,7 @@
 #include "worker/model/device.h"
 #include "worker/paced_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/sync/link_rate.h"
 #include "worker/training/island_trainer.h"
 
 ABSL_FLAG(std::string, coordinator, "",
@@ -85,10 +86,11 @@ ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(int, bulk_connections, 1,
           "Connections to the coordinator that share bulk data, beside the one "
           "for control: 1 to 64. More are for links that lose packets.");
-ABSL_FLAG(double, uplink_mbit_s, 0,
+ABSL_FLAG(causeway::LinkRate, uplink_mbit_s, {},
           "Rate, in 1e6 bits per second, to which contributions are paced. 0 "
-          "does not pace.");
-ABSL_FLAG(double, downlink_mbit_s, 0,
+          "does not pace; \"auto\" takes 90 % of what contributions reach that "
+          "are not paced: the first three, and every sixteenth.");
+ABSL_FLAG(causeway::LinkRate, downlink_mbit_s, {},
           "The same for what the coordinator sends to this island.");
 ABSL_FLAG(double, simulated_step_seconds, 0,
           "Makes every inner step last at least so long, for experiments in "
@@ -192,8 +194,6 @@ class Terminator {
   std::thread thread_;
 };
 
-double BytesPerSecond(double mbit_s) { return mbit_s * 1e6 / 8; }
-
 Island::Options IslandOptions(const std::string& description,
                               TrainerFactory make_trainer, Clock now) {
   std::random_device random;
@@ -279,9 +279,9 @@ absl::Status Lead() {
                   .credentials = credentials,
                   .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
                   .uplink_bytes_per_second =
-                      BytesPerSecond(absl::GetFlag(FLAGS_uplink_mbit_s)),
+                      absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),
                   .downlink_bytes_per_second =
-                      BytesPerSecond(absl::GetFlag(FLAGS_downlink_mbit_s))});
+                      absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second()});
            },
        .island = island_options,
        // Ranks in other processes end with the first one's trainer; whoever
@@ -364,12 +364,6 @@ std::string UsageProblem() {
   if (connections < 1 || connections > kMaxBulkConnections) {
     return absl::StrCat("--bulk_connections must be 1 to ",
                         kMaxBulkConnections);
-  }
-  for (const double rate : {absl::GetFlag(FLAGS_uplink_mbit_s),
-                            absl::GetFlag(FLAGS_downlink_mbit_s)}) {
-    if (rate != 0 && !(rate >= 0.2)) {
-      return "--uplink_mbit_s and --downlink_mbit_s must be 0, or 0.2 or more";
-    }
   }
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator, --island and --data are needed";

@@ -1,0 +1,403 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/bulk_transfers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+std::string MethodName(absl::string_view method) {
+  return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
+}
+
+std::vector<std::shared_ptr<grpc::Channel>> BulkChannels(
+    const GrpcCoordinatorClientOptions& options) {
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (int i = 0; i < options.bulk_connections; ++i) {
+    channels.push_back(NewCoordinatorChannel(options));
+  }
+  return channels;
+}
+
+absl::Status Incomplete() {
+  return absl::UnavailableError("the coordinator ended the stream early");
+}
+
+// Room for an object of `size` bytes, unless `bytes` is part of it already.
+// The bound is against what a broken or hostile coordinator announces.
+absl::Status MakeRoom(uint64_t size, uint64_t max_bytes, IncomingBytes& bytes) {
+  if (size > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the coordinator announces an object of ", size,
+                     " bytes; it can have at most ", max_bytes));
+  }
+  if (bytes.received().empty()) bytes = IncomingBytes(size);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct BulkTransfers::Upload {
+  bool decided() const {
+    return answer.has_value() &&
+           answer->verdict() != v1::ContributeResponse::UPLOAD;
+  }
+
+  v1::ContributionHeader header;
+  absl::Duration timeout;
+  // That may share it.
+  int streams = 1;
+  // Bytes per second; 0 for none.
+  double pace = 0;
+  BulkStream& main;
+  Lanes further;
+  // To the header; none before it has come.
+  std::optional<v1::ContributeResponse> answer;
+};
+
+class BulkTransfers::UpdateTransfer : public UpdateStream {
+ public:
+  UpdateTransfer(BulkTransfers* transfers, Incoming incoming,
+                 uint64_t max_bytes, v1::FetchUpdateRequest request)
+      : transfers_(transfers),
+        incoming_(std::move(incoming)),
+        max_bytes_(max_bytes),
+        request_(std::move(request)) {}
+
+  absl::Status Receive(UpdateDownload& download,
+                       absl::FunctionRef<absl::Status()> progress) override {
+    return transfers_->ReceiveUpdate(incoming_, request_, max_bytes_, download,
+                                     progress);
+  }
+
+ private:
+  BulkTransfers* const transfers_;
+  const Incoming incoming_;
+  const uint64_t max_bytes_;
+  const v1::FetchUpdateRequest request_;
+};
+
+BulkTransfers::BulkTransfers(const GrpcCoordinatorClientOptions& options,
+                             CallGroup* calls,
+                             std::function<absl::Duration()> round_trip)
+    : options_(options),
+      calls_(calls),
+      round_trip_(std::move(round_trip)),
+      bulk_(BulkChannels(options), calls),
+      up_(options.now),
+      down_(options.now) {
+  pacer_.SetRate(options.uplink_bytes_per_second.value_or(0));
+}
+
+v1::LinkUse BulkTransfers::UplinkUse() const {
+  v1::LinkUse use = up_.Use();
+  use.set_pace_bytes_per_second(pacer_.rate());
+  return use;
+}
+
+// Smaller where lanes take turns, so that a small object, too, uses several.
+uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
+  constexpr uint64_t kStriped = 256 << 10;
+  return std::min(PacedChunkBytes(bytes_per_second),
+                  bulk_.connections() > 1 ? kStriped : kMaxChunkBytes);
+}
+
+absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
+    v1::ContributionHeader header, StreamedEncoding& encoding,
+    absl::FunctionRef<void()> sent) {
+  // Side by side two uploads would both come later than the first now does.
+  Turnstile::Turn turn(&uploads_);
+  const LinkMeter::Transfer transfer(&up_);
+  const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
+  const bool configured = options_.uplink_bytes_per_second.has_value();
+  const double pace =
+      configured ? *options_.uplink_bytes_per_second : up_rate_.Next();
+  pacer_.SetRate(pace);
+  const int count = bulk_.LanesFor(encoding.max_bytes(), ChunkBytes(pace));
+  const std::unique_ptr<BulkLane> first =
+      bulk_.Open(MethodName("Contribute"), timeout);
+  Upload upload = {.header = header,
+                   .timeout = timeout,
+                   .streams = count,
+                   .pace = pace,
+                   .main = first->stream()};
+  const bool open = !encoding.complete();
+  v1::ContributeRequest request;
+  *request.mutable_header() = std::move(header);
+  *request.mutable_header()->mutable_object() = encoding.object();
+  request.mutable_header()->set_streams(count);
+  if (!upload.main.Write(ToByteBuffer(request))) {
+    return Broken(upload.main.Finish());
+  }
+  // Of what was never offered there is nothing to be resumed.
+  if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
+  const absl::Time began = options_.now();
+  const uint64_t bytes_before = up_.bytes();
+  ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
+  const uint64_t bytes = up_.bytes() - bytes_before;
+  if (all) {
+    if (open || count > 1) {
+      v1::ContributeRequest trailer;
+      *trailer.mutable_trailer() = encoding.object();
+      upload.main.Write(ToByteBuffer(trailer));
+    }
+    upload.main.WritesDone();
+    for (const auto& lane : upload.further) lane->stream().WritesDone();
+    turn.End();
+    sent();
+    // They end as soon as their chunks are there; one that does not would
+    // keep the verdict from coming.
+    for (const auto& lane : upload.further) {
+      RETURN_IF_ERROR(CallStatus(options_, lane->stream().Finish()));
+    }
+  }
+  if (!upload.answer.has_value()) RETURN_IF_ERROR(ReadAnswer(upload));
+  if (upload.decided()) {
+    RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
+    return *upload.answer;
+  }
+  ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
+                   ReadVerdict(upload.main));
+  if (all && pace == 0 && !configured) {
+    // The answer to the last byte came a round trip after it was sent.
+    up_rate_.Measured(bytes, options_.now() - began - round_trip_());
+  }
+  RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
+  return verdict;
+}
+
+// A stream that ended early must not pass for a success.
+absl::Status BulkTransfers::Broken(const grpc::Status& status) const {
+  if (status.ok()) return Incomplete();
+  return CallStatus(options_, status);
+}
+
+// Of a Contribute stream.
+absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
+    BulkStream& stream) const {
+  grpc::ByteBuffer message;
+  if (!stream.Read(&message)) return Broken(stream.Finish());
+  v1::ContributeResponse response;
+  RETURN_IF_ERROR(ParseByteBuffer(message, response));
+  return response;
+}
+
+// The answer to the header.
+absl::Status BulkTransfers::ReadAnswer(Upload& upload) const {
+  ASSIGN_OR_RETURN(upload.answer, ReadVerdict(upload.main));
+  return absl::OkStatus();
+}
+
+// A further stream for the upload that `header` has begun.
+std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
+    const v1::ContributionHeader& header, absl::Duration timeout) {
+  v1::ContributeRequest request;
+  v1::UploadLane& lane = *request.mutable_lane();
+  *lane.mutable_identity() = header.identity();
+  lane.set_fragment(header.fragment());
+  lane.set_base_version(header.base_version());
+  auto opened = bulk_.Open(MethodName("Contribute"), timeout);
+  opened->stream().Write(ToByteBuffer(request));
+  return opened;
+}
+
+// Sends the encoding from where the answer says, or before there is one from
+// its beginning, as it becomes ready: a chunk over each stream in turn.
+// False if the answer leaves nothing to send, or the main stream is broken,
+// which its next message explains.
+absl::StatusOr<bool> BulkTransfers::SendChunks(Upload& upload,
+                                               StreamedEncoding& encoding) {
+  const uint64_t chunk_bytes = ChunkBytes(upload.pace);
+  uint64_t offset =
+      upload.answer.has_value() ? upload.answer->next_offset() : 0;
+  // Further streams are let in once the upload is open.
+  for (int next = 0;;
+       next = upload.answer.has_value() ? (next + 1) % upload.streams : 0) {
+    if (!upload.answer.has_value() && upload.main.CanRead()) {
+      RETURN_IF_ERROR(ReadAnswer(upload));
+    }
+    if (upload.decided()) return false;
+    const absl::string_view ready = encoding.Await(offset + chunk_bytes);
+    if (offset >= ready.size()) return true;
+    const Chunk chunk = CutChunk(ready, offset, chunk_bytes);
+    Pace(chunk.size());
+    if (next > static_cast<int>(upload.further.size())) {
+      upload.further.push_back(OpenUploadLane(upload.header, upload.timeout));
+    }
+    BulkStream& stream =
+        next == 0 ? upload.main : upload.further[next - 1]->stream();
+    if (!stream.Write(ToByteBuffer(v1::ContributeRequest(),
+                                   v1::ContributeRequest::kChunkFieldNumber,
+                                   chunk, encoding.owner()))) {
+      if (next == 0) return false;
+      return Broken(stream.Finish());
+    }
+    up_.Add(chunk.size(), /*again=*/offset < encoding.sent());
+    offset += chunk.size();
+    encoding.set_sent(std::max(encoding.sent(), offset));
+  }
+}
+
+// Waits until so many bytes may be sent.
+void BulkTransfers::Pace(uint64_t bytes) {
+  const absl::Time now = options_.now();
+  const absl::Duration wait = pacer_.Take(now, bytes) - now;
+  if (wait <= absl::ZeroDuration()) return;
+  up_.AddPaced(wait);
+  calls_->Sleep(wait);
+}
+
+std::unique_ptr<UpdateStream> BulkTransfers::FetchUpdate(
+    const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+    const UpdateDownload& download) {
+  v1::FetchUpdateRequest resumed = request;
+  resumed.set_offset(download.encoded.received().size());
+  Incoming incoming = OpenDownload("FetchUpdate", resumed, max_bytes);
+  incoming.waits = request.wait();
+  return std::make_unique<UpdateTransfer>(this, std::move(incoming), max_bytes,
+                                          resumed);
+}
+
+absl::Status BulkTransfers::FetchParameters(
+    const v1::FetchParametersRequest& request, uint64_t max_bytes,
+    ParametersDownload& download) {
+  v1::FetchParametersRequest resumed = request;
+  resumed.set_offset(download.bytes.received().size());
+  const Incoming incoming = OpenDownload("FetchParameters", resumed, max_bytes);
+  RETURN_IF_ERROR(Receive<v1::FetchParametersResponse>(
+      incoming, download.bytes,
+      [&](const v1::FetchParametersResponse& response) {
+        download.head = response.head();
+        return MakeRoom(response.total_bytes(), max_bytes, download.bytes);
+      },
+      [] { return absl::OkStatus(); }));
+  if (download.bytes.digest() != download.head.digest()) {
+    download = {};
+    return absl::DataLossError(absl::StrCat(
+        "the parameters of fragment ", request.fragment(), " at version ",
+        request.version(), " do not match their digest; fetching them anew"));
+  }
+  return absl::OkStatus();
+}
+
+// Starts one try of a download of at most `max_bytes`, of which
+// `request.offset` have come.
+template <typename Request>
+BulkTransfers::Incoming BulkTransfers::OpenDownload(absl::string_view method,
+                                                    Request request,
+                                                    uint64_t max_bytes) {
+  const bool configured = options_.downlink_bytes_per_second.has_value();
+  const double pace =
+      configured ? *options_.downlink_bytes_per_second : down_rate_.Next();
+  const int count = bulk_.LanesFor(
+      max_bytes - std::min(max_bytes, request.offset()), ChunkBytes(pace));
+  v1::StreamOptions& stream = *request.mutable_stream();
+  stream.set_count(count);
+  stream.set_chunk_bytes(static_cast<uint32_t>(ChunkBytes(pace)));
+  stream.set_pace_bytes_per_second(pace);
+  Incoming incoming;
+  incoming.measures = pace == 0 && !configured;
+  for (int i = 0; i < count; ++i) {
+    stream.set_index(i);
+    incoming.lanes.push_back(
+        bulk_.Open(MethodName(method), CallTimeout(options_, max_bytes)));
+    incoming.lanes[i]->stream().Write(ToByteBuffer(request));
+    incoming.lanes[i]->stream().WritesDone();
+  }
+  return incoming;
+}
+
+// Receives it into `bytes`, which `describe` makes room in when the first
+// response has come. If the download waits for something, it begins with
+// that.
+template <typename Response>
+absl::Status BulkTransfers::Receive(
+    const Incoming& incoming, IncomingBytes& bytes,
+    absl::FunctionRef<absl::Status(const Response&)> describe,
+    absl::FunctionRef<absl::Status()> progress) {
+  std::optional<LinkMeter::Transfer> transfer;
+  std::optional<absl::Time> described_at;
+  uint64_t bytes_before = 0;
+  if (!incoming.waits) transfer.emplace(&down_);
+  // The next chunk comes over the next lane, until one has no more.
+  Response response;
+  for (size_t turn = 0;; ++turn) {
+    BulkStream& from = incoming.lanes[turn % incoming.lanes.size()]->stream();
+    bool has_chunk = false;
+    grpc::ByteBuffer message;
+    Chunk chunk;
+    while (!has_chunk && from.Read(&message)) {
+      if (!transfer.has_value()) transfer.emplace(&down_);
+      if (!described_at.has_value()) {
+        described_at = options_.now();
+        bytes_before = down_.bytes();
+      }
+      ASSIGN_OR_RETURN(has_chunk,
+                       ParseByteBuffer(message, Response::kChunkFieldNumber,
+                                       response, chunk));
+      // Each lane describes the object; one will do.
+      if (response.has_head() && turn == 0) {
+        RETURN_IF_ERROR(describe(response));
+      }
+    }
+    if (!has_chunk) break;
+    RETURN_IF_ERROR(bytes.Add(chunk));
+    down_.Add(chunk.size());
+    RETURN_IF_ERROR(progress());
+  }
+  if (incoming.measures && described_at.has_value()) {
+    // All that came: others may have had a part of the link.
+    down_rate_.Measured(down_.bytes() - bytes_before,
+                        options_.now() - *described_at);
+  }
+  for (const std::unique_ptr<BulkLane>& lane : incoming.lanes) {
+    RETURN_IF_ERROR(CallStatus(options_, lane->stream().Finish()));
+  }
+  return bytes.received().size() < bytes.size() ? Incomplete()
+                                                : absl::OkStatus();
+}
+
+absl::Status BulkTransfers::ReceiveUpdate(
+    const Incoming& incoming, const v1::FetchUpdateRequest& request,
+    uint64_t max_bytes, UpdateDownload& download,
+    absl::FunctionRef<absl::Status()> progress) {
+  RETURN_IF_ERROR(Receive<v1::FetchUpdateResponse>(
+      incoming, download.encoded,
+      [&](const v1::FetchUpdateResponse& response) -> absl::Status {
+        if (request.offset() > 0 &&
+            download.object.digest() != response.object().digest()) {
+          download = {};
+          return absl::AbortedError("the update changed between two tries");
+        }
+        download.head = response.head();
+        download.includes_island = response.includes_island();
+        download.island_share = response.island_share();
+        download.includes_other = response.includes_other();
+        if (!response.has_object()) {
+          return absl::NotFoundError(absl::StrCat(
+              "the coordinator no longer keeps the update to version ",
+              response.head().version()));
+        }
+        download.object = response.object();
+        return MakeRoom(response.object().encoded_bytes(), max_bytes,
+                        download.encoded);
+      },
+      progress));
+  const absl::Status verified =
+      CheckArrival(download.object, download.encoded.received().size(),
+                   download.encoded.digest());
+  if (!verified.ok()) download = {};
+  return verified;
+}
+
+}  // namespace causeway

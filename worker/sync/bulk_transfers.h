@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An island's bulk data: contributions on their way up, updates and parameters
+// on their way down. Striped over connections, paced if a rate is given or
+// measured, and metered.
+#ifndef WORKER_SYNC_BULK_TRANSFERS_H_
+#define WORKER_SYNC_BULK_TRANSFERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/transport/link_meter.h"
+#include "common/transport/pacer.h"
+#include "common/transport/rate_finder.h"
+#include "common/turnstile.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/coordinator.pb.h"
+#include "worker/sync/bulk_lanes.h"
+#include "worker/sync/bulk_stream.h"
+#include "worker/sync/call_group.h"
+#include "worker/sync/coordinator_channel.h"
+#include "worker/sync/coordinator_client.h"
+#include "worker/sync/incoming_bytes.h"
+#include "worker/sync/streamed_encoding.h"
+
+namespace causeway {
+
+// Thread-safe.
+class BulkTransfers {
+ public:
+  // `calls` outlives this. `round_trip` is that to the coordinator, infinite
+  // while it is not known; it is asked after uploads that are measured.
+  BulkTransfers(const GrpcCoordinatorClientOptions& options, CallGroup* calls,
+                std::function<absl::Duration()> round_trip);
+
+  // Begins to connect, so that the first transfer need not wait for it.
+  void Connect() { bulk_.Connect(); }
+
+  // As CoordinatorClient.
+  absl::StatusOr<v1::ContributeResponse> Contribute(
+      v1::ContributionHeader header, StreamedEncoding& encoding,
+      absl::FunctionRef<void()> sent);
+  std::unique_ptr<UpdateStream> FetchUpdate(
+      const v1::FetchUpdateRequest& request, uint64_t max_bytes,
+      const UpdateDownload& download);
+  absl::Status FetchParameters(const v1::FetchParametersRequest& request,
+                               uint64_t max_bytes,
+                               ParametersDownload& download);
+
+  // Payload bytes sent and received, framing not counted.
+  uint64_t bytes_up() const { return up_.bytes(); }
+  uint64_t bytes_down() const { return down_.bytes(); }
+  // What this end knows of the links.
+  v1::LinkUse UplinkUse() const;
+  v1::LinkUse DownlinkUse() const { return down_.Use(); }
+
+ private:
+  using Lanes = std::vector<std::unique_ptr<BulkLane>>;
+
+  class UpdateTransfer;
+  struct Upload;
+
+  // --- Up. ---
+
+  absl::Status Broken(const grpc::Status& status) const;
+  absl::StatusOr<v1::ContributeResponse> ReadVerdict(BulkStream& stream) const;
+  absl::Status ReadAnswer(Upload& upload) const;
+  std::unique_ptr<BulkLane> OpenUploadLane(const v1::ContributionHeader& header,
+                                           absl::Duration timeout);
+  absl::StatusOr<bool> SendChunks(Upload& upload, StreamedEncoding& encoding);
+  void Pace(uint64_t bytes);
+
+  // --- Down. ---
+
+  struct Incoming {
+    Lanes lanes;
+    // It may come long after it was asked for.
+    bool waits = false;
+    // Nothing slows it down, so that it tells the link's rate.
+    bool measures = false;
+  };
+  template <typename Request>
+  Incoming OpenDownload(absl::string_view method, Request request,
+                        uint64_t max_bytes);
+  template <typename Response>
+  absl::Status Receive(
+      const Incoming& incoming, IncomingBytes& bytes,
+      absl::FunctionRef<absl::Status(const Response&)> describe,
+      absl::FunctionRef<absl::Status()> progress);
+  absl::Status ReceiveUpdate(const Incoming& incoming,
+                             const v1::FetchUpdateRequest& request,
+                             uint64_t max_bytes, UpdateDownload& download,
+                             absl::FunctionRef<absl::Status()> progress);
+
+  uint64_t ChunkBytes(double bytes_per_second) const;
+
+  const GrpcCoordinatorClientOptions options_;
+  CallGroup* const calls_;
+  const std::function<absl::Duration()> round_trip_;
+  BulkLanes bulk_;
+  Turnstile uploads_;
+  // Of the upload whose turn it is.
+  Pacer pacer_;
+  RateFinder up_rate_;
+  RateFinder down_rate_;
+  LinkMeter up_;
+  LinkMeter down_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_BULK_TRANSFERS_H_

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/coordinator_channel.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+
+namespace causeway {
+
+std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
+    const GrpcCoordinatorClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  // A connection per channel: without this gRPC shares one between channels
+  // to the same address.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Between two exchanges the bulk connections have no call. One that has died
+  // should be replaced before the next.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Our own back-off decides when to try again.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  // Despite its name also how long a try may take, which is several round trips
+  // with HTTP/2's settings and TLS.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  arguments.SetMaxReceiveMessageSize(16 << 20);
+  return grpc::CreateCustomChannel(options.address, options.credentials,
+                                   arguments);
+}
+
+absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,
+                           uint64_t bulk_bytes) {
+  return options.call_deadline +
+         absl::Seconds(static_cast<double>(bulk_bytes) /
+                       options.slowest_bytes_per_second);
+}
+
+absl::Status CallStatus(const GrpcCoordinatorClientOptions& options,
+                        const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach the coordinator at ", options.address, ": ",
+                     status.error_message()));
+  }
+  return FromGrpcStatus(status);
+}
+
+}  // namespace causeway
