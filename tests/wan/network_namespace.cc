@@ -89,6 +89,8 @@ absl::StatusOr<NetworkNamespace> NetworkNamespace::Create() {
   RETURN_IF_ERROR(SetUp(socket, "lo"));
   RETURN_IF_ERROR(WriteSetting("tcp_rmem", kTcpBuffers));
   RETURN_IF_ERROR(WriteSetting("tcp_wmem", kTcpBuffers));
+  // As docs/operations.md advises for links.
+  RETURN_IF_ERROR(WriteSetting("tcp_slow_start_after_idle", "0"));
   return NetworkNamespace(std::move(descriptor));
 }
 
