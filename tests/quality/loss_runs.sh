@@ -12,8 +12,10 @@
 #   BASE       such fields that hold for all variants that do not set them
 #   SUMMARY    what it is, for the help text
 #
-# and calls compare_losses "$@". A variant for one island gets two ranks, so
-# that all variants compute alike.
+# and calls compare_losses "$@". A variant has as many islands as its
+# membership.min_islands; one for one island gets two ranks, so that those for one
+# and for two compute alike. A script may define train and report of its own,
+# after it has sourced this file.
 
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
@@ -121,12 +123,11 @@ configure() {
 # train NAME SEED: prints bits per parameter and contribution, the same for an
 # update, and the validation loss.
 train() {
-  local run="$1-$2" island islands=(north south) ranks=1
+  local run="$1-$2" island islands=(north south east west) ranks=1 count
   configure "$1" "$2" >"${work}/${run}.textproto"
-  if grep -q 'min_islands: 1$' "${work}/${run}.textproto"; then
-    islands=(north)
-    ranks=2
-  fi
+  count="$(sed -n 's/^ *min_islands: //p' "${work}/${run}.textproto")"
+  islands=("${islands[@]:0:count}")
+  if ((count == 1)); then ranks=2; fi
   start_coordinator "${run}" "${work}/${run}.textproto"
   for island in "${islands[@]}"; do
     start "${run}-${island}" "${worker}" --coordinator "${address}" \

@@ -1,0 +1,109 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Whether it matters when the islands are there: pools of islands that grow and
+# shrink during the run, as in figure 7 of the DiLoCo paper (arXiv 2311.08105).
+# Islands join the run under way, and are drained.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+
+# Islands in each quarter of the run. Those of doubling and halving sum up to the
+# same, and those of ramp_up and ramp_down.
+readonly POOLS='
+constant_4  4 4 4 4
+doubling    2 2 4 4
+halving     4 4 2 2
+ramp_up     1 2 3 4
+ramp_down   4 3 2 1
+constant_2  2 2 2 2
+constant_1  1 1 1 1
+'
+VARIANTS="$(awk 'NF { print $1, "membership.min_islands: " $2 }' <<<"${POOLS}")"
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly VARIANTS
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly BASE='fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32 membership.max_islands: 5 data.shards: 4'
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly SUMMARY='Trains once for every pool of islands and seed, and prints how many million
+tokens were merged and the validation loss. About 80 seconds on two cores for a run
+of the largest pool.'
+
+# shellcheck source=tests/quality/loss_runs.sh
+. "${ROOT}/tests/quality/loss_runs.sh"
+
+# resize_pool RUN COUNT: starts islands, or drains the last ones, until there are
+# so many; `pool_size` says how many there are.
+resize_pool() {
+  while ((pool_size < $2)); do
+    pool_size=$((pool_size + 1))
+    start "$1-island-${pool_size}" "${worker}" --coordinator "${address}" \
+      --island "island-${pool_size}" --threads 1 --data "${data[0]}"
+  done
+  while ((pool_size > $2)); do
+    "${causeway}" drain "island-${pool_size}" --coordinator "${address}" \
+      >>"${work}/drain.log" 2>&1 || fail "cannot drain island-${pool_size}"
+    pool_size=$((pool_size - 1))
+  done
+}
+
+# train NAME SEED: prints millions of merged tokens and the validation loss.
+train() {
+  local run="$1-$2" pool_size=0 quarter=0 pool
+  read -ra pool <<<"$(awk -v name="$1" '$1 == name { $1 = ""; print }' \
+    <<<"${POOLS}")"
+  configure "$1" "$2" >"${work}/${run}.textproto"
+  start_coordinator "${run}" "${work}/${run}.textproto"
+  resize_pool "${run}" "${pool[0]}"
+  run_state=
+  until [[ "${run_state}" == FINISHED ]]; do
+    sleep 0.5
+    kill -0 "${pids[0]}" || fail_of "${run}-coordinator" "has ended"
+    # A machine that is busy may let it wait.
+    read_status || continue
+    if ((quarter < 3 && 4 * step >= (quarter + 1) * total_steps)); then
+      quarter=$((quarter + 1))
+      resize_pool "${run}" "${pool[quarter]}"
+    fi
+  done
+  await_islands
+  read_status || fail_of "${run}-coordinator" "does not answer"
+  stop_processes
+  awk -v tokens="${tokens}" -v loss="$(evaluate "${run}")" \
+    'BEGIN { printf "%.4f %.6f\n", tokens / 1e6, loss }'
+  rm -rf "${work:?}/${run}"
+}
+
+# Reads lines "NAME SEED TOKENS LOSS"; prints the table, and the JSON to the file
+# $1 unless that is empty.
+report() {
+  perl -MJSON::PP -e '
+    my ($file, @names) = @ARGV;
+    my %runs;
+    while (<STDIN>) {
+      my ($name, $seed, @figures) = split;
+      $runs{$name}{$seed} = \@figures;
+    }
+    sub mean { my $sum = 0; $sum += $_ for @_; $sum / @_ }
+    printf "%-12s %10s  %-24s %8s\n", "", "M tokens",
+      "validation loss by seed", "mean";
+    my %json;
+    for my $name (grep { $runs{$_} } @names) {
+      my @seeds = sort { $a <=> $b } keys %{$runs{$name}};
+      my $tokens = mean(map { $runs{$name}{$_}[0] } @seeds);
+      my @loss = map { $runs{$name}{$_}[1] } @seeds;
+      printf "%-12s %10.3f  %-24s %8.4f\n", $name, $tokens,
+        join(" ", map { sprintf "%.4f", $_ } @loss), mean(@loss);
+      $json{$name} = {million_tokens => 0 + sprintf("%.4f", $tokens),
+        val_loss => [map { 0 + $_ } @loss]};
+    }
+    exit unless $file ne "";
+    open my $out, ">", $file or die "$file: $!\n";
+    print $out JSON::PP->new->canonical->pretty->encode(\%json);' "$1" \
+    "${chosen[@]}"
+}
+
+compare_losses "$@"
