@@ -25,7 +25,7 @@
 namespace causeway {
 namespace {
 
-constexpr int kTries = 3;
+constexpr int kTries = 8;
 constexpr int kRoundTrips = 5;
 constexpr absl::Duration kPatience = absl::Seconds(10);
 // Ethernet; and IPv4, TCP and its timestamps.

@@ -41,7 +41,7 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
 absl::Status CheckLink(const LinkMeasurement& measured,
                        const LinkSettings& settings);
 
-// MeasureLink until CheckLink agrees, three times at most: other programs may
+// MeasureLink until CheckLink agrees, eight times at most: other programs may
 // keep the processors for a part of a measurement.
 absl::StatusOr<LinkMeasurement> MeasureAndCheckLink(
     const NetworkNamespace& island, const std::string& address, int mtu,
