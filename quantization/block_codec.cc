@@ -54,9 +54,9 @@ void CheckPiece(uint64_t begin, uint64_t count, uint64_t values) {
 class BlockEncoder final : public Encoder {
  public:
   BlockEncoder(const Layout& layout, const EncodeOptions& options,
-               absl::Span<char> buffer)
+               uint64_t first_value, absl::Span<char> buffer)
       : layout_(layout),
-        planes_(layout.format, layout.block_size, options),
+        planes_(layout.format, layout.block_size, options, first_value),
         buffer_(buffer),
         progress_(layout.values) {
     CHECK_EQ(buffer.size(), BlockEncodedBytes(layout.format, layout.block_size,
@@ -236,10 +236,10 @@ uint64_t BlockEncodedBytes(BlockFormat format, uint32_t block_size,
 std::unique_ptr<Encoder> NewBlockEncoder(BlockFormat format,
                                          uint32_t block_size,
                                          const EncodeOptions& options,
-                                         uint64_t values,
+                                         uint64_t first_value, uint64_t values,
                                          absl::Span<char> buffer) {
   return std::make_unique<BlockEncoder>(Layout{format, block_size, values},
-                                        options, buffer);
+                                        options, first_value, buffer);
 }
 
 std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,

@@ -26,7 +26,7 @@ uint64_t BlockEncodedBytes(BlockFormat format, uint32_t block_size,
 std::unique_ptr<Encoder> NewBlockEncoder(BlockFormat format,
                                          uint32_t block_size,
                                          const EncodeOptions& options,
-                                         uint64_t values,
+                                         uint64_t first_value, uint64_t values,
                                          absl::Span<char> buffer);
 std::unique_ptr<Decoder> NewBlockDecoder(BlockFormat format,
                                          uint32_t block_size, uint64_t values,

@@ -60,10 +60,11 @@ struct BlockPlanes::LastUnit {
 };
 
 BlockPlanes::BlockPlanes(BlockFormat format, uint32_t block_size,
-                         const EncodeOptions& options)
+                         const EncodeOptions& options, uint64_t first_value)
     : format_(format),
       block_size_(block_size),
       options_(options),
+      first_value_(first_value),
       kernels_(CpuBlockKernels(format)) {}
 
 uint8_t BlockPlanes::Encode(uint64_t begin, absl::Span<const float> values,
@@ -74,15 +75,16 @@ uint8_t BlockPlanes::Encode(uint64_t begin, absl::Span<const float> values,
   std::string last;
   // Before its values may be overwritten.
   if (!rest.empty()) {
-    last = EncodeBlocks(format_, block_size_, rest, options_, begin + whole);
+    last = EncodeBlocks(format_, block_size_, rest, options_,
+                        first_value_ + begin + whole);
   }
   if (options_.rounding == Rounding::kNearest) {
     kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
                     part.codes, whole_decoded);
   } else {
-    kernels_.encode_stochastically(block_size_, whole / kBlockUnit,
-                                   options_.seed, begin, values.data(),
-                                   part.scales, part.codes, whole_decoded);
+    kernels_.encode_stochastically(
+        block_size_, whole / kBlockUnit, options_.seed, first_value_ + begin,
+        values.data(), part.scales, part.codes, whole_decoded);
   }
   if (rest.empty()) return 0;
   const uint64_t scale_bytes = ScaleBytes(rest.size());

@@ -19,8 +19,10 @@ namespace causeway {
 
 class BlockPlanes final : public StripPlanes {
  public:
+  // `first_value` is added to places of values where they decide random numbers
+  // (quantization/part_encoder.h).
   BlockPlanes(BlockFormat format, uint32_t block_size,
-              const EncodeOptions& options);
+              const EncodeOptions& options, uint64_t first_value = 0);
 
   uint32_t code_bits() const override { return CodeBits(format_); }
   uint64_t ScaleBytes(uint64_t values) const override {
@@ -59,6 +61,7 @@ class BlockPlanes final : public StripPlanes {
   const BlockFormat format_;
   const uint32_t block_size_;
   const EncodeOptions options_;
+  const uint64_t first_value_;
   const BlockKernels& kernels_;
 };
 

@@ -15,6 +15,7 @@
 #include "quantization/dense_codec.h"
 #include "quantization/ecq/planes.h"
 #include "quantization/entropy_codec.h"
+#include "quantization/part_encoder.h"
 
 namespace causeway {
 namespace {
@@ -25,12 +26,13 @@ struct FormatEntry {
   bool lossless;
   // Null if the format has no planes, and so no codes to compress.
   std::unique_ptr<StripPlanes> (*new_planes)(const CodecSpec& spec,
-                                             const EncodeOptions& options);
+                                             const EncodeOptions& options,
+                                             uint64_t first_value);
   // The rest is about encodings that are not entropy coded.
   uint64_t (*encoded_bytes)(const CodecSpec& spec, uint64_t values);
   std::unique_ptr<Encoder> (*new_encoder)(const CodecSpec& spec,
                                           const EncodeOptions& options,
-                                          uint64_t values,
+                                          uint64_t first_value, uint64_t values,
                                           absl::Span<char> buffer);
   std::unique_ptr<Decoder> (*new_decoder)(const CodecSpec& spec,
                                           uint64_t values,
@@ -47,7 +49,8 @@ constexpr FormatEntry Dense(v1::Format format, bool lossless) {
           lossless,
           /*new_planes=*/nullptr,
           [](const CodecSpec&, uint64_t values) { return kBytes * values; },
-          [](const CodecSpec&, const EncodeOptions&, uint64_t values,
+          [](const CodecSpec&, const EncodeOptions&, uint64_t /*first_value*/,
+             uint64_t values,
              absl::Span<char> buffer) { return kNewEncoder(values, buffer); },
           [](const CodecSpec&, uint64_t values, absl::string_view encoded) {
             return kNewDecoder(values, encoded);
@@ -59,17 +62,18 @@ constexpr FormatEntry Blocks(v1::Format format) {
   return {
       format,
       /*lossless=*/false,
-      [](const CodecSpec& spec,
-         const EncodeOptions& options) -> std::unique_ptr<StripPlanes> {
-        return std::make_unique<BlockPlanes>(kFormat, spec.block_size, options);
+      [](const CodecSpec& spec, const EncodeOptions& options,
+         uint64_t first_value) -> std::unique_ptr<StripPlanes> {
+        return std::make_unique<BlockPlanes>(kFormat, spec.block_size, options,
+                                             first_value);
       },
       [](const CodecSpec& spec, uint64_t values) {
         return BlockEncodedBytes(kFormat, spec.block_size, values);
       },
-      [](const CodecSpec& spec, const EncodeOptions& options, uint64_t values,
-         absl::Span<char> buffer) {
-        return NewBlockEncoder(kFormat, spec.block_size, options, values,
-                               buffer);
+      [](const CodecSpec& spec, const EncodeOptions& options,
+         uint64_t first_value, uint64_t values, absl::Span<char> buffer) {
+        return NewBlockEncoder(kFormat, spec.block_size, options, first_value,
+                               values, buffer);
       },
       [](const CodecSpec& spec, uint64_t values, absl::string_view encoded) {
         return NewBlockDecoder(kFormat, spec.block_size, values, encoded);
@@ -80,8 +84,8 @@ constexpr FormatEntry Ecq() {
   FormatEntry entry = Blocks<BlockFormat::kInt8>(v1::ECQ);
   entry.always_entropy_coded = true;
   entry.new_planes =
-      [](const CodecSpec& spec,
-         const EncodeOptions& options) -> std::unique_ptr<StripPlanes> {
+      [](const CodecSpec& spec, const EncodeOptions& options,
+         uint64_t /*first_value*/) -> std::unique_ptr<StripPlanes> {
     return std::make_unique<EcqPlanes>(spec.block_size, options);
   };
   return entry;
@@ -227,12 +231,21 @@ uint64_t PieceAlignment(const CodecSpec& spec) {
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
                                     uint64_t values, absl::Span<char> buffer) {
+  return NewPartEncoder(spec, options, /*first_value=*/0, values, buffer);
+}
+
+std::unique_ptr<Encoder> NewPartEncoder(const CodecSpec& spec,
+                                        const EncodeOptions& options,
+                                        uint64_t first_value, uint64_t values,
+                                        absl::Span<char> buffer) {
+  CHECK_EQ(first_value % kStripValues, 0u);
   const FormatEntry& entry = KnownFormat(spec.format);
   if (spec.entropy_coded) {
     CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
-    return NewEntropyEncoder(entry.new_planes(spec, options), values, buffer);
+    return NewEntropyEncoder(entry.new_planes(spec, options, first_value),
+                             values, buffer);
   }
-  return entry.new_encoder(spec, options, values, buffer);
+  return entry.new_encoder(spec, options, first_value, values, buffer);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
@@ -249,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
     StripIndex index = NewStripIndex(spec, values);
     RETURN_IF_ERROR(index.Scan(encoded).status());
     RETURN_IF_ERROR(index.CheckComplete());
-    return NewEntropyDecoder(entry.new_planes(spec, {}), values,
+    return NewEntropyDecoder(entry.new_planes(spec, {}, 0), values,
                              std::move(index), encoded);
   }
   const uint64_t bytes = entry.encoded_bytes(spec, values);

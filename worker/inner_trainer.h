@@ -8,13 +8,14 @@
 #define WORKER_INNER_TRAINER_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "proto/coordinator.pb.h"
+#include "worker/replica/fragment_replica.h"
 
 namespace causeway {
 
@@ -37,8 +38,11 @@ struct InnerStepResult {
   v1::RankTrouble trouble;
 };
 
-// What a trainer knows besides the parameters, of all ranks together.
+// What a trainer knows, of all ranks together.
 struct TrainerState {
+  // In fp32, flat in the order of common/model_layout.h. Of Save only: a
+  // trainer gets its parameters when it is made.
+  std::vector<float> parameters;
   // Updates that the optimizer has made.
   uint64_t updates = 0;
   // The micro-batch to go on with, of the island's series; 0 if the step tells.
@@ -53,12 +57,11 @@ class InnerTrainer {
  public:
   virtual ~InnerTrainer() = default;
 
-  // The local parameters in fp32, flat in the order of common/model_layout.h.
-  // The outer loop reads and changes them between steps.
-  virtual absl::Span<float> parameters() = 0;
-
-  // To be called after the parameters were changed.
-  virtual void ParametersChanged() {}
+  // Begins the outer loop: the fragments of `joined`, in order, whose anchors
+  // are the parameters. `joined` has the overlap_steps of the island. Once,
+  // before the first step; the fragments are gone before the trainer.
+  virtual absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>>
+  MakeReplica(const v1::JoinResponse& joined) = 0;
 
   // One inner step: the one that makes `run_step` steps complete (from 1).
   //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.

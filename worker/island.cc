@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/island.h"
 
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -49,14 +48,16 @@ absl::Status CheckDigests(const v1::JoinResponse& joined,
   return absl::OkStatus();
 }
 
-// The run and the island decide it, so that a run can be repeated.
-uint64_t RoundingSeed(const v1::JoinResponse& joined) {
-  const std::string digest = Digest128(
-      absl::StrCat(joined.config().seed(), " ", joined.identity().island_id()));
-  uint64_t seed;
-  static_assert(sizeof(seed) <= kDigestBytes);
-  std::memcpy(&seed, digest.data(), sizeof(seed));
-  return seed;
+// The anchors of a checkpoint, which differ from its parameters.
+absl::Status SetAnchors(
+    const FragmentMap& map, absl::Span<const float> anchors,
+    absl::Span<const std::unique_ptr<FragmentReplica>> replica) {
+  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
+    std::vector<float> values(map.size(fragment));
+    map.Gather(fragment, anchors, absl::MakeSpan(values));
+    RETURN_IF_ERROR(replica[fragment]->SetAnchor(values));
+  }
+  return absl::OkStatus();
 }
 
 // What a line of progress says of several ranks.
@@ -125,7 +126,7 @@ absl::StatusOr<std::optional<IslandState>> Island::TakeResume(
 }
 
 absl::Status Island::MaybeSave(uint64_t step, const v1::JoinResponse& joined,
-                               InnerTrainer& trainer,
+                               const FragmentMap& map, InnerTrainer& trainer,
                                const FragmentSynchronizer& synchronizer) {
   // The first one soon: it tells a successor whose place it takes.
   if (options_.checkpoints == nullptr || options_.checkpoints->busy() ||
@@ -141,11 +142,11 @@ absl::Status Island::MaybeSave(uint64_t step, const v1::JoinResponse& joined,
   position.set_instance_id(options_.join.instance_id());
   position.set_shard(joined.shard());
   position.set_run_step(step);
-  state.parameters.assign(trainer.parameters().begin(),
-                          trainer.parameters().end());
-  state.anchors.resize(state.parameters.size());
-  synchronizer.Save(position, absl::MakeSpan(state.anchors));
   RETURN_IF_ERROR(trainer.Save(state.trainer));
+  state.parameters = std::exchange(state.trainer.parameters, {});
+  state.anchors.resize(map.model_size());
+  RETURN_IF_ERROR(
+      synchronizer.Save(map, position, absl::MakeSpan(state.anchors)));
   options_.checkpoints->SaveLater(std::move(state));
   return absl::OkStatus();
 }
@@ -161,13 +162,16 @@ absl::Status Island::Run() {
             << joined.config().training().total_steps();
   const absl::Status status = [&]() -> absl::Status {
     const ModelLayout layout = MakeModelLayout(joined.config().model());
-    ASSIGN_OR_RETURN(FragmentMap map,
+    ASSIGN_OR_RETURN(const FragmentMap map,
                      FragmentMap::Create(layout, joined.plan()));
-    v1::RunConfig config = joined.config();
-    if (options_.overlap_steps.has_value()) {
-      config.mutable_synchronization()->set_overlap_steps(
-          *options_.overlap_steps);
-    }
+    const auto config = [&joined, this] {
+      v1::RunConfig own = joined.config();
+      if (options_.overlap_steps.has_value()) {
+        own.mutable_synchronization()->set_overlap_steps(
+            *options_.overlap_steps);
+      }
+      return own;
+    }();
     ASSIGN_OR_RETURN(SyncSchedule schedule,
                      SyncSchedule::Create(config, joined.plan()));
     SetOverlap(schedule);
@@ -196,24 +200,26 @@ absl::Status Island::Run() {
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<InnerTrainer> trainer,
                      options_.make_trainer(joined, std::move(parameters)));
+    v1::JoinResponse taken_part = joined;
+    *taken_part.mutable_config() = config;
+    ASSIGN_OR_RETURN(std::vector<std::unique_ptr<FragmentReplica>> replica,
+                     trainer->MakeReplica(taken_part));
     if (resume.has_value()) {
       RETURN_IF_ERROR(trainer->Restore(resume->trainer));
       resume.reset();
+      RETURN_IF_ERROR(SetAnchors(map, anchors, replica));
+      anchors = {};
     }
-    FragmentSynchronizer synchronizer(
-        {.config = config.synchronization(),
-         .outer_optimizer = config.outer_optimizer(),
-         .map = std::move(map),
-         .schedule = std::move(schedule),
-         .seed = options_.seed,
-         .rounding_seed = RoundingSeed(joined),
-         .restored = std::move(restored),
-         .now = options_.now},
-        heads,
-        anchors.empty() ? trainer->parameters() : absl::MakeConstSpan(anchors),
-        client_, &session_);
+    FragmentSynchronizer synchronizer({.config = config.synchronization(),
+                                       .schedule = std::move(schedule),
+                                       .seed = options_.seed,
+                                       .restored = std::move(restored),
+                                       .now = options_.now},
+                                      heads, std::move(replica), client_,
+                                      &session_);
     RETURN_IF_ERROR(AwaitStart());
-    const absl::Status trained = Train(joined, step, *trainer, synchronizer);
+    const absl::Status trained =
+        Train(joined, map, step, *trainer, synchronizer);
     // Ends the calls of the links, whose threads the synchronizer joins.
     client_->Shutdown();
     return trained;
@@ -318,20 +324,20 @@ absl::Status Island::AwaitResumption() {
   return absl::OkStatus();
 }
 
-absl::Status Island::HandIn(InnerTrainer& trainer,
-                            FragmentSynchronizer& synchronizer) {
+absl::Status Island::HandIn(FragmentSynchronizer& synchronizer) {
   const IslandView view = session_.view();
   const std::string reason = view.leaving ? view.leave_reason : "drained";
   LOG(INFO) << "leaving the run (" << reason << "): handing in what is trained";
   SetActivity("leaving");
-  const absl::Status handed_in = synchronizer.HandIn(
-      trainer.parameters(), options_.now() + options_.leave_timeout);
+  const absl::Status handed_in =
+      synchronizer.HandIn(options_.now() + options_.leave_timeout);
   if (absl::IsOutOfRange(handed_in)) return handed_in;
   LOG_IF(WARNING, !handed_in.ok()) << handed_in.message();
   return absl::CancelledError(reason);
 }
 
-absl::Status Island::Train(const v1::JoinResponse& joined, uint64_t first_step,
+absl::Status Island::Train(const v1::JoinResponse& joined,
+                           const FragmentMap& map, uint64_t first_step,
                            InnerTrainer& trainer,
                            FragmentSynchronizer& synchronizer) {
   SetSynchronizer(&synchronizer);
@@ -351,7 +357,7 @@ absl::Status Island::Train(const v1::JoinResponse& joined, uint64_t first_step,
     RETURN_IF_ERROR(AwaitResumption());
     const IslandView view = session_.view();
     if (view.stopping) return absl::CancelledError("stopped");
-    if (view.must_leave()) return HandIn(trainer, synchronizer);
+    if (view.must_leave()) return HandIn(synchronizer);
     SetActivity(trouble.text().empty()
                     ? training
                     : absl::StrCat(training, "; ", trouble.text()));
@@ -366,15 +372,15 @@ absl::Status Island::Train(const v1::JoinResponse& joined, uint64_t first_step,
     }
     SetActivity("synchronizing");
     const absl::StatusOr<FragmentSynchronizer::Outcome> synchronized =
-        synchronizer.AfterStep(step, result.tokens, trainer.parameters());
+        synchronizer.AfterStep(step, result.tokens);
     if (absl::IsCancelled(synchronized.status()) &&
         session_.view().must_leave()) {
-      return HandIn(trainer, synchronizer);
+      return HandIn(synchronizer);
     }
     RETURN_IF_ERROR(synchronized.status());
     outcome = *synchronized;
-    if (synchronizer.TakeChanged()) trainer.ParametersChanged();
-    RETURN_IF_ERROR(MaybeSave(outcome.step, joined, trainer, synchronizer));
+    RETURN_IF_ERROR(
+        MaybeSave(outcome.step, joined, map, trainer, synchronizer));
   }
   LOG(INFO) << "the run is finished at step " << outcome.step << "; training "
             << "stood still for "

@@ -91,7 +91,7 @@ class Island {
       const v1::JoinResponse& joined);
   // Keeps a checkpoint of `step`, if it is time for one.
   absl::Status MaybeSave(uint64_t step, const v1::JoinResponse& joined,
-                         InnerTrainer& trainer,
+                         const FragmentMap& map, InnerTrainer& trainer,
                          const FragmentSynchronizer& synchronizer);
   // The model at the joined heads: made from the seed, or downloaded.
   absl::StatusOr<std::vector<float>> StartingParameters(
@@ -100,13 +100,13 @@ class Island {
                         std::vector<float>& parameters);
   // Until the coordinator says that the run goes.
   absl::Status AwaitStart();
-  absl::Status Train(const v1::JoinResponse& joined, uint64_t first_step,
-                     InnerTrainer& trainer, FragmentSynchronizer& synchronizer);
+  absl::Status Train(const v1::JoinResponse& joined, const FragmentMap& map,
+                     uint64_t first_step, InnerTrainer& trainer,
+                     FragmentSynchronizer& synchronizer);
   // While the run is paused; OK if training is to go on.
   absl::Status AwaitResumption();
   // What Train returns when the island is to leave.
-  absl::Status HandIn(InnerTrainer& trainer,
-                      FragmentSynchronizer& synchronizer);
+  absl::Status HandIn(FragmentSynchronizer& synchronizer);
   void Leave(const absl::Status& status);
 
   v1::IslandProgress Progress();

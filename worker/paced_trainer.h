@@ -5,7 +5,7 @@
 // until that time is over. So a small model stands for a large one where only
 // the ratio of step time to transfer time counts, as in experiments on slow
 // links (tests/wan), and islands on one machine do not take processors from one
-// another. Parameters are those of the trainer inside.
+// another. The replica is that of the trainer inside.
 #ifndef WORKER_PACED_TRAINER_H_
 #define WORKER_PACED_TRAINER_H_
 
@@ -13,13 +13,14 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/clock.h"
 #include "worker/inner_trainer.h"
+#include "worker/replica/fragment_replica.h"
 
 namespace causeway {
 
@@ -34,8 +35,10 @@ class PacedTrainer : public InnerTrainer {
         now_(std::move(now)),
         sleep_(std::move(sleep)) {}
 
-  absl::Span<float> parameters() override { return trainer_->parameters(); }
-  void ParametersChanged() override { trainer_->ParametersChanged(); }
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override {
+    return trainer_->MakeReplica(joined);
+  }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     const absl::Time end = now_() + step_time_;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/paced_trainer.h"
 
+#include <memory>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "common/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -16,7 +16,10 @@ class TimedTrainer : public InnerTrainer {
  public:
   TimedTrainer(absl::Time* now, const absl::Duration* step_time)
       : now_(now), step_time_(step_time) {}
-  absl::Span<float> parameters() override { return absl::MakeSpan(values_); }
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override {
+    return std::vector<std::unique_ptr<FragmentReplica>>(joined.run_step());
+  }
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     *now_ += *step_time_;
     return InnerStepResult{.loss = static_cast<double>(run_step)};
@@ -25,7 +28,6 @@ class TimedTrainer : public InnerTrainer {
  private:
   absl::Time* const now_;
   const absl::Duration* const step_time_;
-  std::vector<float> values_ = {1, 2};
 };
 
 TEST(PacedTrainerTest, AStepLastsAtLeastTheSimulatedTime) {
@@ -45,7 +47,10 @@ TEST(PacedTrainerTest, AStepLastsAtLeastTheSimulatedTime) {
   real = absl::Milliseconds(1);
   EXPECT_OK(trainer.Step(9));
   EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(145));
-  EXPECT_EQ(trainer.parameters()[1], 2);
+  v1::JoinResponse joined;
+  joined.set_run_step(3);
+  ASSERT_OK_AND_ASSIGN(const auto replica, trainer.MakeReplica(joined));
+  EXPECT_EQ(replica.size(), 3u);
 }
 
 }  // namespace

@@ -89,6 +89,17 @@ QuadraticTrainer::QuadraticTrainer(
       target_(target),
       before_step_(std::move(before_step)) {}
 
+absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>>
+QuadraticTrainer::MakeReplica(const v1::JoinResponse& joined) {
+  ASSIGN_OR_RETURN(const FragmentMap map,
+                   FragmentMap::Create(MakeModelLayout(joined.config().model()),
+                                       joined.plan()));
+  ASSIGN_OR_RETURN(replica_,
+                   HostReplica::Create(map, MakeReplicaOptions(joined),
+                                       absl::MakeSpan(parameters_)));
+  return replica_->Fragments();
+}
+
 absl::StatusOr<InnerStepResult> QuadraticTrainer::Step(uint64_t run_step) {
   RETURN_IF_ERROR(before_step_(run_step));
   for (float& value : parameters_) value -= kRate * (value - target_);

@@ -24,6 +24,7 @@
 #include "server/server.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_runner.h"
+#include "worker/replica/host_replica.h"
 
 namespace causeway {
 
@@ -41,15 +42,16 @@ class QuadraticTrainer : public InnerTrainer {
   QuadraticTrainer(std::vector<float> parameters, float target,
                    std::function<absl::Status(uint64_t)> before_step);
 
-  absl::Span<float> parameters() override {
-    return absl::MakeSpan(parameters_);
-  }
+  absl::Span<float> parameters() { return absl::MakeSpan(parameters_); }
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override;
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
 
  private:
   std::vector<float> parameters_;
   const float target_;
   const std::function<absl::Status(uint64_t)> before_step_;
+  std::unique_ptr<HostReplica> replica_;
 };
 
 class CoordinatorUnderTest {

@@ -39,7 +39,13 @@
 
 namespace causeway {
 
-enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
+enum class Collective {
+  kReduceScatter,
+  kAllGather,
+  kAllReduce,
+  kBroadcast,
+  kAllToAll,
+};
 
 // "reduce-scatter" and so on.
 absl::string_view CollectiveName(Collective collective);
@@ -121,6 +127,12 @@ class Communicator {
   // bytes <- what `root` has. The root sends to each rank.
   virtual Pending Broadcast(int root, absl::Span<char> bytes) = 0;
 
+  // from[r] <- what rank r has in its to[this rank], for every other rank r:
+  // bytes of any size, none included, but the same on both sides. Always by
+  // messages, from host memory to host memory. An empty list is one of nothing.
+  virtual Pending AllToAll(std::vector<absl::Span<const char>> to,
+                           std::vector<absl::Span<char>> from) = 0;
+
   // Makes the operations of all ranks fail with ABORTED, this rank's name and
   // `reason`. At once, also where one is running.
   virtual void Abort(const absl::Status& reason) = 0;
@@ -129,6 +141,10 @@ class Communicator {
   // the last 1024 are kept.
   virtual std::vector<CollectiveTimes> TakeTimes() = 0;
 };
+
+// AllGather in host memory, whatever the memory of the communicator's vectors
+// is: values[shard of r] <- what rank r has there. Waits for it.
+absl::Status GatherShards(Communicator* communicator, absl::Span<float> values);
 
 }  // namespace causeway
 

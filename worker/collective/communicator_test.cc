@@ -158,6 +158,54 @@ TEST_P(CommunicatorTest, OperationsDoWhatTheySay) {
   }
 }
 
+TEST_P(CommunicatorTest, AllToAllMovesBytesOfAnySize) {
+  constexpr int kRanks = 3;
+  const auto island = MakeIsland(kRanks);
+  const auto message = [](int from, int to) {
+    return std::string((from * 5 + to * 3) % 7 * 10'000,
+                       static_cast<char>('a' + from * kRanks + to));
+  };
+  ForEachRank(kRanks, [&](int rank) {
+    std::vector<std::string> sent(kRanks);
+    std::vector<std::string> got(kRanks);
+    std::vector<absl::Span<const char>> to(kRanks);
+    std::vector<absl::Span<char>> from(kRanks);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      if (peer == rank) continue;
+      sent[peer] = message(rank, peer);
+      got[peer].resize(message(peer, rank).size());
+      to[peer] = sent[peer];
+      from[peer] = absl::MakeSpan(&got[peer][0], got[peer].size());
+    }
+    ASSERT_OK(island->ranks[rank]->AllToAll(to, from).Wait());
+    for (int peer = 0; peer < kRanks; ++peer) {
+      if (peer == rank) continue;
+      EXPECT_EQ(got[peer], message(peer, rank));
+    }
+    // Nothing at all.
+    EXPECT_OK(island->ranks[rank]->AllToAll({}, {}).Wait());
+  });
+}
+
+TEST_P(CommunicatorTest, AllToAllNeedsTheSameSizesOnBothSides) {
+  const auto island = MakeIsland(2);
+  ForEachRank(2, [&](int rank) {
+    std::string bytes(rank == 0 ? 5 : 6, 'x');
+    std::vector<absl::Span<const char>> to(2);
+    std::vector<absl::Span<char>> from(2);
+    if (rank == 0) {
+      to[1] = bytes;
+    } else {
+      from[0] = absl::MakeSpan(&bytes[0], bytes.size());
+    }
+    const absl::Status status = island->ranks[rank]->AllToAll(to, from).Wait();
+    if (rank == 1) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("all-to-all of 6 bytes")));
+    }
+  });
+}
+
 TEST_P(CommunicatorTest, ShardsCoverTheVectorOnce) {
   const auto island = MakeIsland(3);
   for (const int64_t size : {0, 1, 47, 48, 1000}) {

@@ -106,6 +106,15 @@ class MessageCommunicator : public Communicator {
         [this, root, bytes] { return RunBroadcast(root, bytes); });
   }
 
+  Pending AllToAll(std::vector<absl::Span<const char>> to,
+                   std::vector<absl::Span<char>> from) override {
+    to.resize(size());
+    from.resize(size());
+    return Start({.collective = Collective::kAllToAll,
+                  .to = std::move(to),
+                  .from = std::move(from)});
+  }
+
   void Abort(const absl::Status& reason) override {
     ReportOwnFailure(rank(), reason, rendezvous_);
     if (device_ != nullptr) device_->Abort();
@@ -124,15 +133,30 @@ class MessageCommunicator : public Communicator {
     Collective collective = Collective::kReduceScatter;
     absl::Span<char> memory;
     int root = 0;
+    // Of all-to-all, by rank.
+    std::vector<absl::Span<const char>> to;
+    std::vector<absl::Span<char>> from;
     std::function<absl::Status()> run;
     std::shared_ptr<Pending::State> state;
+
+    // What goes to a peer, and what is to come from it, as headers tell it. In
+    // the other operations both are the size of the vector.
+    int64_t BytesTo(int peer) const {
+      return static_cast<int64_t>(to.empty() ? memory.size() : to[peer].size());
+    }
+    int64_t BytesFrom(int peer) const {
+      return static_cast<int64_t>(from.empty() ? memory.size()
+                                               : from[peer].size());
+    }
   };
   struct Outgoing {
     int peer = 0;
     std::unique_ptr<Transfer> transfer;
   };
 
-  Pending Start(Operation operation, std::function<absl::Status()> run) {
+  // All-to-all needs no `run`: what it moves is in `operation`.
+  Pending Start(Operation operation,
+                std::function<absl::Status()> run = nullptr) {
     operation.run = std::move(run);
     operation.state = std::make_shared<Pending::State>();
     Pending pending(operation.state);
@@ -176,7 +200,9 @@ class MessageCommunicator : public Communicator {
     times_of_operation_.peers[rank()].away = begin - idle_since_;
     suspect_ = rank();
     absl::Status status = ExchangeHeaders(operation);
-    if (status.ok()) status = operation.run();
+    if (status.ok()) {
+      status = operation.run ? operation.run() : RunAllToAll(operation);
+    }
     if (status.ok()) status = AwaitSends();
     idle_since_ = options_.now();
     if (!status.ok()) {
@@ -263,35 +289,37 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status ExchangeHeaders(const Operation& operation) {
-    own_header_ = {
-        .sequence = sequence_,
-        .bytes = static_cast<int64_t>(operation.memory.size()),
-        .away_nanoseconds =
-            absl::ToInt64Nanoseconds(times_of_operation_.peers[rank()].away),
-        .collective = static_cast<int32_t>(operation.collective),
-        .root = operation.root,
-        .address = reinterpret_cast<uintptr_t>(operation.memory.data())};
+    own_headers_.assign(
+        size(),
+        {.sequence = sequence_,
+         .away_nanoseconds =
+             absl::ToInt64Nanoseconds(times_of_operation_.peers[rank()].away),
+         .collective = static_cast<int32_t>(operation.collective),
+         .root = operation.root,
+         .address = reinterpret_cast<uintptr_t>(operation.memory.data())});
     headers_.resize(size());
     std::vector<std::unique_ptr<Transfer>> receives(size());
     ForPeers([&](int peer) {
       receives[peer] = transport_->Receive(
           peer, Tag(0), AsBytes(absl::MakeSpan(&headers_[peer], 1)));
-      Send(peer, 0, AsBytes(absl::MakeSpan(&own_header_, 1)));
+      own_headers_[peer].bytes = operation.BytesTo(peer);
+      Send(peer, 0, AsBytes(absl::MakeSpan(&own_headers_[peer], 1)));
     });
     return ForEachPeer([&](int peer) -> absl::Status {
       CollectiveTimes::Peer& times = times_of_operation_.peers[peer];
       RETURN_IF_ERROR(Await(receives[peer].get(), peer, times.wait));
       const Header& header = headers_[peer];
+      const int64_t bytes = operation.BytesFrom(peer);
       times.away = absl::Nanoseconds(header.away_nanoseconds);
-      if (header.bytes == own_header_.bytes &&
-          header.collective == own_header_.collective &&
-          header.root == own_header_.root) {
+      if (header.bytes == bytes &&
+          header.collective == static_cast<int32_t>(operation.collective) &&
+          header.root == operation.root) {
         return absl::OkStatus();
       }
       return absl::FailedPreconditionError(absl::StrCat(
           "operation number ", sequence_, " is ",
-          CollectiveName(operation.collective), " of ", own_header_.bytes,
-          " bytes with root ", own_header_.root, " on rank ", rank(), ", but ",
+          CollectiveName(operation.collective), " of ", bytes,
+          " bytes with root ", operation.root, " on rank ", rank(), ", but ",
           CollectiveName(static_cast<Collective>(header.collective)), " of ",
           header.bytes, " bytes with root ", header.root, " on rank ", peer));
     });
@@ -401,6 +429,16 @@ class MessageCommunicator : public Communicator {
     return AwaitData(receive.get(), root);
   }
 
+  absl::Status RunAllToAll(const Operation& operation) {
+    std::vector<std::unique_ptr<Transfer>> receives(size());
+    ForPeers([&](int peer) {
+      receives[peer] = Receive(peer, 1, operation.from[peer]);
+      Send(peer, 1, operation.to[peer]);
+    });
+    return ForEachPeer(
+        [&](int peer) { return AwaitData(receives[peer].get(), peer); });
+  }
+
   // Everybody is there, so what fails now is a device, what connects devices,
   // or a rank that ends in the middle: that one does not tell its outcome.
   absl::Status RunOnDevice(absl::Span<float> values,
@@ -462,7 +500,8 @@ class MessageCommunicator : public Communicator {
   // Whom the operation failed on; the own rank if on none.
   int suspect_ = 0;
   CollectiveTimes times_of_operation_;
-  Header own_header_;
+  // By peer.
+  std::vector<Header> own_headers_;
   std::vector<Header> headers_;
   std::vector<float> staging_;
   std::vector<double> gathered_;

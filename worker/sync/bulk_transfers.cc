@@ -144,6 +144,8 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   const absl::Time began = options_.now();
   const uint64_t bytes_before = up_.bytes();
   ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
+  // The call breaks off: what there is of the encoding is of no use.
+  RETURN_IF_ERROR(encoding.status());
   const uint64_t bytes = up_.bytes() - bytes_before;
   if (all) {
     if (open || count > 1) {

@@ -4,32 +4,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/backoff.h"
 #include "common/status_macros.h"
 #include "common/thread_priority.h"
 #include "glog/logging.h"
-#include "outer_optimizer/mixing.h"
 #include "quantization/encoded_object.h"
 
 namespace causeway {
 
 FragmentLink::FragmentLink(Options options, v1::FragmentHead head,
-                           std::vector<float> anchor, CoordinatorClient* client,
+                           FragmentReplica* replica, CoordinatorClient* client,
                            IslandSession* session)
     : options_(options),
+      replica_(replica),
       client_(client),
       session_(session),
       restored_version_(options.restored
                             ? std::make_optional<uint64_t>(head.version())
                             : std::nullopt),
-      anchor_(std::move(anchor)),
       version_(head.version()),
-      feedback_(options.error_feedback > 0
-                    ? std::make_optional<ErrorFeedback>(options.error_feedback)
-                    : std::nullopt),
       thread_([this] { Run(); }) {}
 
 FragmentLink::~FragmentLink() {
@@ -78,22 +77,23 @@ bool FragmentLink::AwaitReady(absl::Duration timeout) const {
   return ready_.has_value();
 }
 
-FragmentUpdate FragmentLink::Take() {
-  FragmentUpdate update;
+FragmentUpdate FragmentLink::update() const {
+  absl::MutexLock lock(&mu_);
+  CHECK(ready_.has_value());
+  return *ready_;
+}
+
+void FragmentLink::Advance() {
   {
     absl::MutexLock lock(&mu_);
     CHECK(ready_.has_value());
-    // The thread is at rest while ready_ is set, so the anchor is ours.
-    update = *std::move(ready_);
-    anchor_.swap(update.new_anchor);
-    update.new_anchor = {};
-    version_ = update.head.version();
+    // The thread is at rest while ready_ is set, so the version is ours.
+    version_ = ready_->head.version();
     ready_.reset();
     in_flight_ = false;
     to_send_.reset();
   }
   session_->Wake();
-  return update;
 }
 
 absl::Status FragmentLink::status() const {
@@ -123,7 +123,7 @@ void FragmentLink::Run() {
       continue;
     }
     absl::MutexLock lock(&mu_);
-    if (!IsRetryable(done.status())) {
+    if (replica_failed_ || !IsRetryable(done.status())) {
       status_ = done.status();
       return;
     }
@@ -136,34 +136,31 @@ void FragmentLink::Run() {
   }
 }
 
-void FragmentLink::Begin(FragmentSnapshot snapshot) {
-  const absl::Span<float> values = absl::MakeSpan(snapshot.parameters);
-  PseudoGradient(anchor_, values, values);
-  EncodeOptions options = options_.uplink_options;
-  options.seed ^= version_ * 0x9e3779b97f4a7c15;
-  contribution_.emplace(
-      Contribution{.encoding = StreamedEncoding(
-                       options_.uplink, options, std::move(snapshot.parameters),
-                       feedback_.has_value() ? &*feedback_ : nullptr),
-                   .tokens = snapshot.tokens,
-                   .inner_steps = snapshot.inner_steps,
-                   .partial = snapshot.partial});
+absl::Status FragmentLink::Begin(const FragmentSnapshot& snapshot) {
+  RETURN_IF_ERROR(CheckCodecSpec(options_.uplink));
+  RETURN_IF_ERROR(Replica(replica_->BeginContribution(version_)));
+  contribution_.emplace(Contribution{
+      .encoding = StreamedEncoding(
+          options_.uplink, replica_->size(),
+          [replica = replica_](uint64_t bytes, absl::Span<char> buffer) {
+            return replica->Encode(bytes, buffer);
+          }),
+      .tokens = snapshot.tokens,
+      .inner_steps = snapshot.inner_steps,
+      .partial = snapshot.partial});
   offered_on_connection_.reset();
+  return absl::OkStatus();
 }
 
-void FragmentLink::End(bool merged) {
-  if (!contribution_.has_value()) return;
-  if (feedback_.has_value() && merged) {
-    feedback_->SetError(contribution_->encoding.TakeValues());
-  }
-  ReleaseSnapshot();
+absl::Status FragmentLink::End(bool merged) {
+  if (!contribution_.has_value()) return absl::OkStatus();
   contribution_.reset();
+  return Replica(replica_->EndContribution(merged));
 }
 
-void FragmentLink::ReleaseSnapshot() {
-  if (options_.snapshots == nullptr) return;
-  std::vector<float> memory = contribution_->encoding.TakeValues();
-  if (!memory.empty()) options_.snapshots->Return(std::move(memory));
+absl::Status FragmentLink::Replica(absl::Status status) {
+  replica_failed_ = replica_failed_ || !status.ok();
+  return status;
 }
 
 absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
@@ -173,12 +170,7 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
     if (ready_.has_value()) return false;
     to_send.swap(to_send_);
   }
-  if (to_send.has_value()) {
-    RETURN_IF_ERROR(CheckCodecSpec(options_.uplink));
-    RETURN_IF_ERROR(
-        CheckEncodeOptions(options_.uplink, options_.uplink_options));
-    Begin(*std::move(to_send));
-  }
+  if (to_send.has_value()) RETURN_IF_ERROR(Begin(*to_send));
   if (view.state.heads_size() <= static_cast<int>(options_.fragment)) {
     return false;
   }
@@ -187,14 +179,13 @@ absl::StatusOr<bool> FragmentLink::Step(const IslandView& view) {
     const bool waits = expected_ != nullptr;
     absl::StatusOr<FragmentUpdate> update = DownloadUpdate(view);
     if (waits && absl::IsDeadlineExceeded(update.status()) &&
-        update_download_.encoded.received().empty()) {
+        !replica_failed_ && update_download_.encoded.received().empty()) {
       // The round takes long; the session will tell when it is over.
       return false;
     }
     RETURN_IF_ERROR(update.status());
-    End(update->includes_island);
+    RETURN_IF_ERROR(End(update->includes_island));
     update_download_ = {};
-    update_decoder_.reset();
     parameters_download_ = {};
     absl::MutexLock lock(&mu_);
     ready_ = *std::move(update);
@@ -234,11 +225,11 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   const absl::StatusOr<v1::ContributeResponse> response = client_->Contribute(
       std::move(header), encoding,
       [&] { expected_ = FetchUpdate(view, /*wait=*/true); });
+  RETURN_IF_ERROR(Replica(encoding.status()));
   if (!response.ok()) {
     expected_.reset();
     return response.status();
   }
-  if (encoding.complete() && !feedback_.has_value()) ReleaseSnapshot();
   if (response->verdict() == v1::ContributeResponse::LATE) {
     LOG(INFO) << "fragment " << options_.fragment << ": round " << version_ + 1
               << " closed without this island; its progress "
@@ -265,13 +256,16 @@ std::unique_ptr<UpdateStream> FragmentLink::FetchUpdate(const IslandView& view,
   }
   request.set_wait(wait);
   return client_->FetchUpdate(
-      request, MaxEncodedBytes(options_.downlink, anchor_.size()),
+      request, MaxEncodedBytes(options_.downlink, replica_->size()),
       update_download_);
 }
 
 absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
     const IslandView& view) {
-  if (update_download_.encoded.received().empty()) update_decoder_.reset();
+  if (update_download_.encoded.received().empty()) {
+    update_described_ = false;
+    RETURN_IF_ERROR(Replica(replica_->DropUpdate()));
+  }
   if (expected_ == nullptr) expected_ = FetchUpdate(view, /*wait=*/false);
   const std::unique_ptr<UpdateStream> stream = std::move(expected_);
   const absl::Status fetched =
@@ -281,8 +275,10 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
   }
   RETURN_IF_ERROR(fetched);
   RETURN_IF_ERROR(DecodeUpdate());
-  ASSIGN_OR_RETURN(DecodedUpdate decoded, update_decoder_->Finish());
-  if (decoded.digest != update_download_.head.digest()) {
+  const absl::StatusOr<std::string> digest =
+      replica_->FinishUpdate(update_download_.encoded.received());
+  RETURN_IF_ERROR(Replica(digest.status()));
+  if (*digest != update_download_.head.digest()) {
     return DownloadInstead(
         view, "the anchor differs from the coordinator's after it");
   }
@@ -291,9 +287,7 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
                         .includes_island = update_download_.includes_island,
                         .island_share = update_download_.island_share,
                         .includes_forgotten = restored_version_ == version_ &&
-                                              update_download_.includes_other,
-                        .change = std::move(decoded.change),
-                        .new_anchor = std::move(decoded.new_anchor)};
+                                              update_download_.includes_other};
 }
 
 absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
@@ -309,12 +303,12 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
 }
 
 absl::Status FragmentLink::DecodeUpdate() {
-  if (!update_decoder_.has_value()) {
+  if (!update_described_) {
     RETURN_IF_ERROR(CheckDescription(update_download_.object, options_.downlink,
-                                     anchor_.size()));
-    update_decoder_.emplace(options_.downlink, anchor_);
+                                     replica_->size()));
+    update_described_ = true;
   }
-  return update_decoder_->Advance(update_download_.encoded.received());
+  return Replica(replica_->Decode(update_download_.encoded.received()));
 }
 
 absl::StatusOr<FragmentUpdate> FragmentLink::DownloadParameters(
@@ -325,22 +319,20 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadParameters(
   // An update that was waited for may have come before the news of it.
   request.set_version(std::max(view.state.heads(options_.fragment).version(),
                                update_download_.head.version()));
-  RETURN_IF_ERROR(client_->FetchParameters(
-      request, anchor_.size() * sizeof(float), parameters_download_));
+  const uint64_t size = replica_->size();
+  RETURN_IF_ERROR(client_->FetchParameters(request, size * sizeof(float),
+                                           parameters_download_));
   const absl::string_view bytes = parameters_download_.bytes.received();
-  if (bytes.size() != anchor_.size() * sizeof(float)) {
+  if (bytes.size() != size * sizeof(float)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "fragment ", options_.fragment, " has ", anchor_.size(),
+        "fragment ", options_.fragment, " has ", size,
         " values here, but the coordinator sent ", bytes.size(), " bytes"));
   }
-  FragmentUpdate update{.from_version = version_,
+  std::vector<float> values(size);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  RETURN_IF_ERROR(Replica(replica_->ReplaceAnchor(values)));
+  return FragmentUpdate{.from_version = version_,
                         .head = parameters_download_.head};
-  update.new_anchor.resize(anchor_.size());
-  std::memcpy(update.new_anchor.data(), bytes.data(), bytes.size());
-  update.change.resize(anchor_.size());
-  // PseudoGradient is OLD minus NEW, here with the names exchanged.
-  PseudoGradient(update.new_anchor, anchor_, absl::MakeSpan(update.change));
-  return update;
 }
 
 }  // namespace causeway

@@ -15,7 +15,7 @@
 // contribution is part of that update is for the coordinator to say.
 //
 //   IDLE --Send--> SENDING --sent--> AWAITING --head moved--> FETCHING
-//   --> READY --Take--> IDLE            (IDLE --head moved--> FETCHING)
+//   --> READY --Advance--> IDLE         (IDLE --head moved--> FETCHING)
 //
 // A round trip may be longer than many inner steps, so the link does not wait
 // for what it can ask for: bytes follow the first offer of a contribution at
@@ -25,8 +25,10 @@
 // Bulk data is worked on while it moves: the beginning of a contribution is
 // sent while the rest is encoded, and an update is decoded while it comes in.
 //
-// The training thread calls Send, ready and Take; see each for when. The link's
-// thread has a low priority, so that it takes what training leaves.
+// Values are the replica's affair (worker/replica/fragment_replica.h).
+//
+// The training thread calls Send, ready and Advance; see each for when. The
+// link's thread has a low priority, so that it takes what training leaves.
 #ifndef WORKER_SYNC_FRAGMENT_LINK_H_
 #define WORKER_SYNC_FRAGMENT_LINK_H_
 
@@ -34,7 +36,6 @@
 #include <memory>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -42,22 +43,17 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
-#include "quantization/error_feedback.h"
+#include "worker/replica/fragment_replica.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/island_session.h"
-#include "worker/sync/snapshot_pool.h"
 #include "worker/sync/streamed_encoding.h"
-#include "worker/sync/update_decoder.h"
 
 namespace causeway {
 
-// A fragment's local parameters at a send, and what they have learnt since the
-// anchor. The link takes the pseudo-gradient: training is held up by one copy.
+// What a snapshot of the fragment has learnt since the anchor.
 struct FragmentSnapshot {
-  std::vector<float> parameters;
   uint64_t tokens = 0;
   uint64_t inner_steps = 0;
   // Cut short because the island leaves.
@@ -75,63 +71,55 @@ struct FragmentUpdate {
   // The island went back to a checkpoint at from_version, and a contribution
   // that it has forgotten, or may have forgotten, is part of the update.
   bool includes_forgotten = false;
-  // new anchor - old anchor, as decoded.
-  std::vector<float> change;
-  // Swapped into the anchor by Take.
-  std::vector<float> new_anchor;
 };
 
 class FragmentLink {
  public:
   struct Options {
     uint32_t fragment = 0;
+    // Those of the replica.
     CodecSpec uplink;
-    // The seed is that of the island's contributions to the fragment; each
-    // version gets one of its own.
-    EncodeOptions uplink_options;
-    // Of the uplink (quantization/error_feedback.h); 0 is none.
-    float error_feedback = 0;
     CodecSpec downlink;
     // Whether the island begins with a checkpoint, and may have contributed
     // more against its anchor than it remembers.
     bool restored = false;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
-    // Gets the memory of snapshots back; outlives the link. May be null.
-    SnapshotPool* snapshots = nullptr;
   };
 
-  // `anchor` are the values at `head`. client and session outlive the link.
-  FragmentLink(Options options, v1::FragmentHead head,
-               std::vector<float> anchor, CoordinatorClient* client,
-               IslandSession* session);
+  // The anchor of `replica` has the values at `head`. replica, client and
+  // session outlive the link.
+  FragmentLink(Options options, v1::FragmentHead head, FragmentReplica* replica,
+               CoordinatorClient* client, IslandSession* session);
   // Stops the thread; a call under way ends when the client is shut down.
   ~FragmentLink();
 
   // --- For the training thread. ---
 
-  // The anchor and its version. The anchor changes only in Take.
-  absl::Span<const float> anchor() const { return anchor_; }
+  // Of the anchor.
   uint64_t version() const { return version_; }
 
-  // Hands over a contribution against the anchor; nothing else of this
-  // fragment may be under way (in_flight() is false).
+  // Hands over the replica's last snapshot as a contribution against the
+  // anchor; nothing else of this fragment may be under way (in_flight() is
+  // false).
   void Send(FragmentSnapshot snapshot);
 
-  // Whether a contribution was handed over and its update not yet taken.
+  // Whether a contribution was handed over and its update not yet applied.
   bool in_flight() const;
   // Whether the coordinator has what was handed over: nothing is lost if the
   // island ends now.
   bool accepted() const;
-  // Whether an update waits to be taken.
+  // Whether an update waits to be applied.
   bool ready() const;
   // Waits until an update is ready, the link has failed, or the timeout.
   // True if an update is ready.
   bool AwaitReady(absl::Duration timeout) const;
 
-  // Takes the ready update and advances the anchor. The update's new_anchor
-  // is left empty.
-  FragmentUpdate Take();
+  // The update that is ready, for the replica to apply; the link leaves the
+  // replica alone until Advance.
+  FragmentUpdate update() const;
+  // It has been applied: the anchor is at its version.
+  void Advance();
 
   // Why the link cannot go on; OK while it can.
   absl::Status status() const;
@@ -146,11 +134,11 @@ class FragmentLink {
   };
 
   void Run();
-  void Begin(FragmentSnapshot snapshot);
+  absl::Status Begin(const FragmentSnapshot& snapshot);
   // Ends the contribution under way, if there is one.
-  void End(bool merged);
-  // Gives the snapshot's memory back, as soon as it is not needed any more.
-  void ReleaseSnapshot();
+  absl::Status End(bool merged);
+  // Passes on an error of the replica, after which there is no other try.
+  absl::Status Replica(absl::Status status);
   // Does one thing that is due; false if nothing is.
   absl::StatusOr<bool> Step(const IslandView& view);
   bool MayOffer(const IslandView& view) const;
@@ -169,28 +157,28 @@ class FragmentLink {
   absl::StatusOr<FragmentUpdate> DownloadParameters(const IslandView& view);
 
   const Options options_;
+  FragmentReplica* const replica_;
   CoordinatorClient* const client_;
   IslandSession* const session_;
 
   // Of the first anchor, if it may have been contributed against before.
   const std::optional<uint64_t> restored_version_;
 
-  // Written by Take only, while the thread is at rest.
-  std::vector<float> anchor_;
+  // Written by Advance only, while the thread is at rest.
   uint64_t version_;
 
   // The thread's own: the contribution under way and the connection it was
   // last offered on.
-  std::optional<ErrorFeedback> feedback_;
   std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
   // The update that the contribution under way will be part of, asked for as
   // soon as the contribution was sent.
   std::unique_ptr<UpdateStream> expected_;
   UpdateDownload update_download_;
-  // Of update_download_, once it has a description.
-  std::optional<UpdateDecoder> update_decoder_;
+  // Whether the description of update_download_ has been checked.
+  bool update_described_ = false;
   ParametersDownload parameters_download_;
+  bool replica_failed_ = false;
 
   mutable absl::Mutex mu_;
   std::optional<FragmentSnapshot> to_send_ ABSL_GUARDED_BY(mu_);

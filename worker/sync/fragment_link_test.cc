@@ -4,6 +4,7 @@
 // A link and a real coordinator, over a client that breaks where the test says.
 #include "worker/sync/fragment_link.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -16,17 +17,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/checksum.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "outer_optimizer/mixing.h"
+#include "outer_optimizer/fragment_plan.h"
 #include "quantization/strip_layout.h"
 #include "server/engine_driver.h"
 #include "server/server.h"
+#include "worker/replica/fragment_part.h"
+#include "worker/replica/fragment_replica.h"
+#include "worker/replica/host_replica.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/sync/island_session.h"
-#include "worker/sync/snapshot_pool.h"
 
 namespace causeway {
 namespace {
@@ -196,9 +200,18 @@ class FragmentLinkTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, session_->Join());
     ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(joined.identity(), 0, 0));
     ASSERT_GT(anchor_.size(), 4 * kStripValues);
-    link_ = std::make_unique<FragmentLink>(
-        FragmentLink::Options{.snapshots = &snapshots_}, joined.heads(0),
-        anchor_, client_.get(), session_.get());
+    ASSERT_OK_AND_ASSIGN(
+        const FragmentMap map,
+        FragmentMap::Create(MakeModelLayout(joined.config().model()),
+                            joined.plan()));
+    parameters_ = anchor_;
+    ASSERT_OK_AND_ASSIGN(replica_,
+                         HostReplica::Create(map, MakeReplicaOptions(joined),
+                                             absl::MakeSpan(parameters_)));
+    fragment_ = std::move(replica_->Fragments()[0]);
+    link_ = std::make_unique<FragmentLink>(FragmentLink::Options{},
+                                           joined.heads(0), fragment_.get(),
+                                           client_.get(), session_.get());
     session_->Start();
   }
   void TearDown() override {
@@ -210,21 +223,27 @@ class FragmentLinkTest : public testing::Test {
   }
 
   void Send() {
-    link_->Send({.parameters = Shifted(anchor_, 0.5f),
-                 .tokens = 100,
-                 .inner_steps = 10});
+    // They stay where they are.
+    const std::vector<float> trained = Shifted(anchor_, 0.5f);
+    std::copy(trained.begin(), trained.end(), parameters_.begin());
+    ASSERT_OK(fragment_->TakeSnapshot(/*eager=*/false));
+    link_->Send({.tokens = 100, .inner_steps = 10});
   }
 
   // The update that comes of it, checked against the coordinator's values.
   FragmentUpdate Receive() {
     EXPECT_TRUE(link_->AwaitReady(absl::Seconds(30))) << link_->status();
-    FragmentUpdate update = link_->Take();
+    FragmentUpdate update = link_->update();
     EXPECT_EQ(update.head.version(), 1u);
+    EXPECT_OK(fragment_->Apply({.includes_island = update.includes_island}));
+    link_->Advance();
     EXPECT_EQ(link_->version(), 1u);
-    EXPECT_EQ(Digest128(link_->anchor()), driver_.Head(0).digest());
-    std::vector<float> moved = anchor_;
-    Rebase(update.change, absl::MakeSpan(moved));
-    EXPECT_EQ(absl::MakeConstSpan(moved), link_->anchor());
+    std::vector<float> moved(anchor_.size());
+    EXPECT_OK(fragment_->ReadAnchor(absl::MakeSpan(moved)));
+    EXPECT_EQ(Digest128(absl::MakeConstSpan(moved)), driver_.Head(0).digest());
+    EXPECT_NE(moved, anchor_);
+    // alpha is 0.
+    EXPECT_EQ(parameters_, moved);
     return update;
   }
 
@@ -233,7 +252,9 @@ class FragmentLinkTest : public testing::Test {
   std::unique_ptr<BreakingClient> client_;
   std::unique_ptr<IslandSession> session_;
   std::vector<float> anchor_;
-  SnapshotPool snapshots_;
+  std::vector<float> parameters_;
+  std::unique_ptr<HostReplica> replica_;
+  std::unique_ptr<FragmentReplica> fragment_;
   std::unique_ptr<FragmentLink> link_;
 };
 
@@ -246,12 +267,14 @@ TEST_F(FragmentLinkTest, SendsWhileItEncodesAndMixesWhatComesBack) {
 }
 
 TEST_F(FragmentLinkTest, TheMemoryOfASnapshotIsUsedForTheNext) {
-  FragmentSnapshot snapshot{
-      .parameters = Shifted(anchor_, 0.5f), .tokens = 100, .inner_steps = 10};
-  const float* const memory = snapshot.parameters.data();
-  link_->Send(std::move(snapshot));
+  std::vector<float> memory(anchor_.size());
+  const float* const place = memory.data();
+  replica_->snapshots().Return(std::move(memory));
+  Send();
+  // It took what was there, and gives it back.
+  EXPECT_NE(replica_->snapshots().Take(0).data(), place);
   Receive();
-  EXPECT_EQ(snapshots_.Take(anchor_.size()).data(), memory);
+  EXPECT_EQ(replica_->snapshots().Take(anchor_.size()).data(), place);
 }
 
 TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {

@@ -3,55 +3,42 @@
 #include "worker/sync/fragment_synchronizer.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "outer_optimizer/mixing.h"
 #include "quantization/codec_config.h"
 
 namespace causeway {
 
 FragmentSynchronizer::FragmentSynchronizer(
     Options options, absl::Span<const v1::FragmentHead> heads,
-    absl::Span<const float> parameters, CoordinatorClient* client,
-    IslandSession* session)
+    std::vector<std::unique_ptr<FragmentReplica>> replica,
+    CoordinatorClient* client, IslandSession* session)
     : options_(std::move(options)), session_(session) {
-  const v1::SynchronizationConfig& config = options_.config;
-  for (uint32_t fragment = 0; fragment < options_.map.fragments(); ++fragment) {
-    std::vector<float> anchor(options_.map.size(fragment));
-    options_.map.Gather(fragment, parameters, absl::MakeSpan(anchor));
+  for (uint32_t fragment = 0; fragment < replica.size(); ++fragment) {
     Fragment& added = fragments_.emplace_back();
-    if (config.eager_updates() && options_.schedule.overlap_steps() > 0) {
-      added.eager.emplace(options_.outer_optimizer, config.mixing(),
-                          anchor.size());
-    }
     if (!options_.restored.empty()) {
       const v1::IslandCheckpoint::Fragment& restored =
           options_.restored[fragment];
       added.window = {restored.tokens(), restored.inner_steps()};
       added.forgotten = {restored.sent_tokens(), restored.sent_inner_steps()};
     }
+    added.replica = std::move(replica[fragment]);
     added.link = std::make_unique<FragmentLink>(
-        FragmentLink::Options{
-            .fragment = fragment,
-            .uplink = UplinkSpec(config),
-            .uplink_options =
-                UplinkOptions(config, options_.rounding_seed + fragment),
-            .error_feedback = static_cast<float>(config.error_feedback()),
-            .downlink = DownlinkSpec(config),
-            .restored = !options_.restored.empty(),
-            .seed = options_.seed,
-            .snapshots = &snapshots_},
-        heads[fragment], std::move(anchor), client, session);
+        FragmentLink::Options{.fragment = fragment,
+                              .uplink = UplinkSpec(options_.config),
+                              .downlink = DownlinkSpec(options_.config),
+                              .restored = !options_.restored.empty(),
+                              .seed = options_.seed},
+        heads[fragment], added.replica.get(), client, session);
   }
 }
 
 absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
-    uint64_t step, uint64_t tokens, absl::Span<float> parameters) {
+    uint64_t step, uint64_t tokens) {
   const SyncSchedule& schedule = options_.schedule;
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     Fragment& fragment = fragments_[id];
@@ -63,10 +50,10 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     // sees does not depend on the link's speed.
     if (fragment.link->ready() &&
         (!fragment.link->in_flight() || step >= fragment.apply_step)) {
-      Apply(id, parameters);
+      RETURN_IF_ERROR(Apply(id));
     }
   }
-  if (step >= schedule.total_steps()) return Finish(parameters);
+  if (step >= schedule.total_steps()) return Finish();
 
   for (const SyncSchedule::Send& send : schedule.SendsAt(step)) {
     Fragment& fragment = fragments_[send.fragment];
@@ -74,23 +61,17 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     while (fragment.link->in_flight() ||
            NewestVersion(session_->view(), send.fragment) >
                fragment.link->version()) {
-      ASSIGN_OR_RETURN(const bool applied,
-                       AwaitAndApply(send.fragment, parameters));
+      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(send.fragment));
       if (!applied) return Outcome{.step = step, .finished = true};
     }
     // What was caught up with may have been this very round.
     if (fragment.link->version() >= send.version) continue;
-    Send(send.fragment, parameters);
+    RETURN_IF_ERROR(Send(send.fragment, Reason::kSchedule));
     fragment.apply_step = schedule.ApplyStep(step);
-    if (fragment.eager.has_value()) {
-      fragment.eager->Begin(fragment.link->anchor(),
-                            options_.map.segments(send.fragment), parameters);
-      changed_ = true;
-    }
   }
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     if (!IsOverdue(fragments_[id], step)) continue;
-    ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id, parameters));
+    ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
     if (!applied) return Outcome{.step = step, .finished = true};
   }
 
@@ -106,8 +87,7 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
   return outcome;
 }
 
-absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish(
-    absl::Span<float> parameters) {
+absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish() {
   const SyncSchedule& schedule = options_.schedule;
   bool settled = false;
   while (!settled) {
@@ -116,14 +96,14 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish(
       const Fragment& fragment = fragments_[id];
       if (!fragment.link->in_flight() && fragment.window.tokens > 0 &&
           fragment.link->version() < schedule.FinalVersion(id)) {
-        Send(id, parameters);
+        RETURN_IF_ERROR(Send(id, Reason::kEnd));
       }
     }
     settled = true;
     for (uint32_t id = 0; id < fragments_.size(); ++id) {
       if (fragments_[id].link->version() >= schedule.FinalVersion(id)) continue;
       settled = false;
-      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id, parameters));
+      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
       if (!applied) break;
     }
   }
@@ -138,8 +118,7 @@ bool FragmentSynchronizer::MustTrain(uint64_t step) const {
   return false;
 }
 
-absl::Status FragmentSynchronizer::HandIn(absl::Span<float> parameters,
-                                          absl::Time deadline) {
+absl::Status FragmentSynchronizer::HandIn(absl::Time deadline) {
   while (true) {
     // Taken first: what happens from here on wakes the wait below.
     const IslandView view = session_->view();
@@ -147,8 +126,7 @@ absl::Status FragmentSynchronizer::HandIn(absl::Span<float> parameters,
     RETURN_IF_ERROR(view.failure);
     bool done = true;
     for (uint32_t id = 0; id < fragments_.size(); ++id) {
-      ASSIGN_OR_RETURN(const bool handed_in,
-                       HandInFragment(id, view, parameters));
+      ASSIGN_OR_RETURN(const bool handed_in, HandInFragment(id, view));
       done &= handed_in;
     }
     if (done || RunIsOver(view)) return absl::OkStatus();
@@ -163,10 +141,10 @@ absl::Status FragmentSynchronizer::HandIn(absl::Span<float> parameters,
 }
 
 absl::StatusOr<bool> FragmentSynchronizer::HandInFragment(
-    uint32_t id, const IslandView& view, absl::Span<float> parameters) {
+    uint32_t id, const IslandView& view) {
   Fragment& fragment = fragments_[id];
   RETURN_IF_ERROR(fragment.link->status());
-  if (fragment.link->ready()) Apply(id, parameters);
+  if (fragment.link->ready()) RETURN_IF_ERROR(Apply(id));
   if (fragment.link->version() >= options_.schedule.FinalVersion(id)) {
     return true;
   }
@@ -174,25 +152,23 @@ absl::StatusOr<bool> FragmentSynchronizer::HandInFragment(
     if (fragment.window.tokens == 0) return true;
     // A contribution builds on the newest version.
     if (NewestVersion(view, id) > fragment.link->version()) return false;
-    Send(id, parameters, /*partial=*/true);
+    RETURN_IF_ERROR(Send(id, Reason::kLeaving));
   }
   return fragment.link->accepted() &&
          fragment.window.tokens == fragment.sent.tokens;
 }
 
-void FragmentSynchronizer::Send(uint32_t id, absl::Span<const float> parameters,
-                                bool partial) {
+absl::Status FragmentSynchronizer::Send(uint32_t id, Reason reason) {
   Fragment& fragment = fragments_[id];
-  FragmentSnapshot snapshot{
-      .parameters = snapshots_.Take(options_.map.size(id)),
-      .tokens = fragment.window.tokens,
-      .inner_steps = fragment.window.inner_steps,
-      .partial = partial};
-  options_.map.Gather(id, parameters, absl::MakeSpan(snapshot.parameters));
+  RETURN_IF_ERROR(
+      fragment.replica->TakeSnapshot(/*eager=*/reason == Reason::kSchedule));
   fragment.sent = fragment.window;
   fragment.apply_step = 0;
   fragment.late = false;
-  fragment.link->Send(std::move(snapshot));
+  fragment.link->Send({.tokens = fragment.window.tokens,
+                       .inner_steps = fragment.window.inner_steps,
+                       .partial = reason == Reason::kLeaving});
+  return absl::OkStatus();
 }
 
 bool FragmentSynchronizer::IsOverdue(Fragment& fragment, uint64_t step) {
@@ -204,8 +180,7 @@ bool FragmentSynchronizer::IsOverdue(Fragment& fragment, uint64_t step) {
   return step >= fragment.apply_step + options_.config.max_overlap_steps();
 }
 
-absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
-    uint32_t id, absl::Span<float> parameters) {
+absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(uint32_t id) {
   const FragmentLink& link = *fragments_[id].link;
   {
     absl::MutexLock lock(&wait_mu_);
@@ -227,53 +202,18 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(
       return false;
     }
   }
-  Apply(id, parameters);
+  RETURN_IF_ERROR(Apply(id));
   return true;
 }
 
-bool FragmentSynchronizer::CorrectEagerStep(uint32_t id,
-                                            const FragmentUpdate& update,
-                                            absl::Span<float> parameters) {
-  std::optional<EagerUpdate>& eager = fragments_[id].eager;
-  if (!eager.has_value()) return false;
-  const bool expected = eager->under_way();
-  if (expected) {
-    eager->Correct(update.change, update.island_share,
-                   options_.map.segments(id), parameters);
-  }
-  if (update.head.version() == update.from_version + 1) {
-    eager->Observe(update.change, update.island_share);
-  } else {
-    eager->Forget();
-  }
-  return expected;
-}
-
-void FragmentSynchronizer::MixOrRebase(uint32_t id,
-                                       const FragmentUpdate& update,
-                                       absl::Span<float> parameters) {
-  const absl::Span<const float> anchor = fragments_[id].link->anchor();
-  const float mixing = static_cast<float>(options_.config.mixing());
-  for (const FragmentMap::Segment& segment : options_.map.segments(id)) {
-    const absl::Span<float> local =
-        parameters.subspan(segment.model_offset, segment.size);
-    if (update.includes_island || update.includes_forgotten) {
-      Mix(anchor.subspan(segment.fragment_offset, segment.size), mixing, local);
-    } else {
-      Rebase(absl::MakeConstSpan(update.change)
-                 .subspan(segment.fragment_offset, segment.size),
-             local);
-    }
-  }
-}
-
-void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
-  changed_ = true;
+absl::Status FragmentSynchronizer::Apply(uint32_t id) {
   Fragment& fragment = fragments_[id];
-  const FragmentUpdate update = fragment.link->Take();
-  if (!CorrectEagerStep(id, update, parameters)) {
-    MixOrRebase(id, update, parameters);
-  }
+  const FragmentUpdate update = fragment.link->update();
+  RETURN_IF_ERROR(fragment.replica->Apply(
+      {.includes_island = update.includes_island || update.includes_forgotten,
+       .is_next = update.head.version() == update.from_version + 1,
+       .island_share = update.island_share}));
+  fragment.link->Advance();
   if (update.includes_island) {
     fragment.window.tokens -= fragment.sent.tokens;
     fragment.window.inner_steps -= fragment.sent.inner_steps;
@@ -288,22 +228,27 @@ void FragmentSynchronizer::Apply(uint32_t id, absl::Span<float> parameters) {
   if (!update.includes_island) rebased_ = true;
   fragment.sent = {};
   fragment.forgotten = {};
+  return absl::OkStatus();
 }
 
-void FragmentSynchronizer::Save(v1::IslandCheckpoint& position,
-                                absl::Span<float> anchors) const {
+absl::Status FragmentSynchronizer::Save(const FragmentMap& map,
+                                        v1::IslandCheckpoint& position,
+                                        absl::Span<float> anchors) const {
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
     v1::IslandCheckpoint::Fragment& saved = *position.add_fragments();
     saved.mutable_anchor()->set_fragment(id);
     saved.mutable_anchor()->set_version(fragment.link->version());
-    saved.mutable_anchor()->set_digest(Digest128(fragment.link->anchor()));
+    std::vector<float> anchor(map.size(id));
+    RETURN_IF_ERROR(fragment.replica->ReadAnchor(absl::MakeSpan(anchor)));
+    saved.mutable_anchor()->set_digest(Digest128(absl::MakeConstSpan(anchor)));
     saved.set_tokens(fragment.window.tokens);
     saved.set_inner_steps(fragment.window.inner_steps);
     saved.set_sent_tokens(fragment.sent.tokens);
     saved.set_sent_inner_steps(fragment.sent.inner_steps);
-    options_.map.Scatter(id, fragment.link->anchor(), anchors);
+    map.Scatter(id, anchor, anchors);
   }
+  return absl::OkStatus();
 }
 
 absl::Duration FragmentSynchronizer::waited() const {

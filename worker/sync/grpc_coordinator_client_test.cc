@@ -24,6 +24,7 @@
 #include "quantization/strip_layout.h"
 #include "server/engine_driver.h"
 #include "server/server.h"
+#include "worker/sync/test_encoding.h"
 
 namespace causeway {
 namespace {
@@ -90,7 +91,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
     std::vector<float> pseudo_gradient(anchor_.size());
     PseudoGradient(anchor_, Shifted(anchor_, 0.5f),
                    absl::MakeSpan(pseudo_gradient));
-    return StreamedEncoding({}, {}, std::move(pseudo_gradient));
+    return StreamValues({}, std::move(pseudo_gradient));
   }
 
   v1::ContributeResponse ContributeAll(StreamedEncoding& encoding) {

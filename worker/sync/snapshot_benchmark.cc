@@ -14,7 +14,7 @@
 #include "common/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/run_config.pb.h"
-#include "worker/sync/snapshot_pool.h"
+#include "worker/replica/snapshot_pool.h"
 
 namespace causeway {
 namespace {

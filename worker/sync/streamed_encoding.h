@@ -1,48 +1,55 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector's encoding, made strip by strip as far as somebody wants to read,
-// so that its beginning can be sent while the rest is encoded.
+// One vector's encoding, made as far as somebody wants to read, so that its
+// beginning can be sent while the rest is encoded. Who encodes is somebody
+// else's affair: one rank, or several (worker/replica/fragment_replica.h).
 //
-//   StreamedEncoding encoding(spec, options, std::move(values));
+//   StreamedEncoding encoding(spec, size, encode);
 //   for (offset = 0; encoding.Await(offset + n).size() > offset; ...) {
 //     ... send the bytes from offset on ...
 //   }
+//   RETURN_IF_ERROR(encoding.status());
 //   ... send encoding.object(), which is whole now ...
 #ifndef WORKER_SYNC_STREAMED_ENCODING_H_
 #define WORKER_SYNC_STREAMED_ENCODING_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <utility>
-#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/checksum.h"
 #include "proto/fragment.pb.h"
 #include "quantization/codec.h"
-#include "quantization/error_feedback.h"
+#include "worker/replica/fragment_part.h"
 
 namespace causeway {
 
 // Not thread-safe.
 class StreamedEncoding {
  public:
-  // `spec` and `options` must pass their checks (quantization/codec.h).
-  // `feedback` may be null; otherwise its error is encoded, too, and it
-  // outlives the encoding.
-  StreamedEncoding(const CodecSpec& spec, const EncodeOptions& options,
-                   std::vector<float> values,
-                   ErrorFeedback* feedback = nullptr);
+  // Makes at least `bytes` bytes of `buffer` final, or all there are.
+  using Encode = std::function<absl::StatusOr<EncodedBytes>(
+      uint64_t bytes, absl::Span<char> buffer)>;
 
-  // Encodes until at least `bytes` bytes are final, or all there are. Returns
-  // the final bytes, which owner() keeps where they are.
+  // Of `values` values. `spec` must pass its check (quantization/codec.h).
+  StreamedEncoding(const CodecSpec& spec, uint64_t values, Encode encode);
+
+  // Encodes until at least `bytes` bytes are final, or all there are, or it has
+  // failed. Returns the final bytes, which owner() keeps where they are.
   absl::string_view Await(uint64_t bytes);
+
+  // Why no more is encoded; OK while it is.
+  const absl::Status& status() const { return status_; }
 
   // The most bytes there can be.
   uint64_t max_bytes() const { return max_bytes_; }
 
-  bool complete() const { return encoder_ == nullptr; }
+  bool complete() const { return progress_.complete; }
 
   // Of the whole encoding; open (IsOpen in quantization/encoded_object.h) until
   // it is complete.
@@ -54,25 +61,15 @@ class StreamedEncoding {
   uint64_t sent() const { return sent_; }
   void set_sent(uint64_t end) { sent_ = end; }
 
-  // Once it is complete: with feedback the error to set when what was encoded
-  // has been merged, else memory to be used again. Can be taken once.
-  std::vector<float> TakeValues() { return std::move(values_); }
-
  private:
-  void EncodeStrip();
-
-  ErrorFeedback* const feedback_;
-  // With feedback, what is encoded has become its error.
-  std::vector<float> values_;
-  uint64_t encoded_values_ = 0;
+  const Encode encode_;
   v1::EncodedObject object_;
   const uint64_t max_bytes_;
   const std::shared_ptr<char[]> buffer_;
-  // Null once all is encoded.
-  std::unique_ptr<Encoder> encoder_;
-  uint64_t ready_ = 0;
+  absl::Status status_;
+  EncodedBytes progress_;
   uint64_t sent_ = 0;
-  // Of the first ready_ bytes.
+  // Of the bytes that are final.
   Digest128Stream digest_;
 };
 

@@ -10,8 +10,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/encoded_object.h"
-#include "quantization/error_feedback.h"
 #include "quantization/strip_layout.h"
+#include "worker/sync/test_encoding.h"
 
 namespace causeway {
 namespace {
@@ -32,7 +32,7 @@ TEST_P(StreamedEncodingTest, IsTheEncodingHoweverItIsRead) {
                              kStripValues + 1, 3 * kStripValues - 5}) {
     ASSERT_OK_AND_ASSIGN(const std::string whole, Encode(spec, Values(count)));
     for (const uint64_t step : {1'000u, 100'000u, 1u << 30}) {
-      StreamedEncoding encoding(spec, {}, Values(count));
+      StreamedEncoding encoding = StreamValues(spec, Values(count));
       EXPECT_TRUE(IsOpen(encoding.object()));
       EXPECT_EQ(encoding.max_bytes(), MaxEncodedBytes(spec, count));
       uint64_t wanted = 0;
@@ -51,7 +51,7 @@ TEST_P(StreamedEncodingTest, IsTheEncodingHoweverItIsRead) {
 
 TEST_P(StreamedEncodingTest, MakesNoMoreThanIsWanted) {
   const CodecSpec& spec = GetParam();
-  StreamedEncoding encoding(spec, {}, Values(10 * kStripValues));
+  StreamedEncoding encoding = StreamValues(spec, Values(10 * kStripValues));
   EXPECT_EQ(encoding.Await(0).size(), 0u);
   EXPECT_EQ(encoding.Await(1).size(), MaxEncodedBytes(spec, kStripValues));
   EXPECT_FALSE(encoding.complete());
@@ -65,27 +65,28 @@ INSTANTIATE_TEST_SUITE_P(
                     CodecSpec{.format = v1::E3M0, .block_size = 128}),
     [](const auto& info) { return v1::Format_Name(info.param.format); });
 
-TEST(StreamedEncodingFeedbackTest, LeavesTheErrorOfTheWholeVector) {
-  const CodecSpec spec = {.format = v1::E3M0};
-  constexpr size_t kCount = kStripValues + 700;
-  ErrorFeedback feedback(1);
-  StreamedEncoding encoding(spec, {}, Values(kCount), &feedback);
-  const absl::string_view encoded = encoding.Await(encoding.max_bytes());
-  std::vector<float> decoded(kCount);
-  ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(decoded)));
-  const std::vector<float> error = encoding.TakeValues();
-  ASSERT_EQ(error.size(), kCount);
-  const std::vector<float> values = Values(kCount);
-  for (size_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(error[i], values[i] - decoded[i]) << i;
-  }
+TEST(StreamedEncodingFailureTest, AFailureIsTheEnd) {
+  int calls = 0;
+  StreamedEncoding encoding(
+      {}, 4, [&](uint64_t, absl::Span<char>) -> absl::StatusOr<EncodedBytes> {
+        if (++calls == 1) return EncodedBytes{.ready = 4};
+        return absl::UnavailableError("rank 1 is dead");
+      });
+  EXPECT_EQ(encoding.Await(4).size(), 4u);
+  EXPECT_OK(encoding.status());
+  EXPECT_EQ(encoding.Await(8).size(), 4u);
+  EXPECT_EQ(encoding.Await(16).size(), 4u);
+  EXPECT_EQ(calls, 2);
+  EXPECT_THAT(encoding.status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_FALSE(encoding.complete());
+  EXPECT_TRUE(IsOpen(encoding.object()));
 }
 
 TEST(StreamedEncodingOwnerTest, KeepsTheBytesWhereTheyAre) {
   std::shared_ptr<const void> owner;
   absl::string_view bytes;
   {
-    StreamedEncoding encoding({}, {}, {1.0f, 2.0f});
+    StreamedEncoding encoding = StreamValues({}, {1.0f, 2.0f});
     bytes = encoding.Await(8);
     owner = encoding.owner();
   }

@@ -26,7 +26,16 @@ class DdpTrainer : public RankTrainer {
   absl::Span<float> parameters() override {
     return absl::MakeSpan(parameters_.data(), parameters_.size());
   }
-  void ParametersChanged() override {}
+  void ParametersWritten() override {}
+
+  const Slice& shard() const override { return optimizer_->shard(); }
+  absl::Span<float> master() override {
+    return parameters().subspan(shard().begin, shard().size());
+  }
+  absl::Status MastersChanged() override {
+    RETURN_IF_ERROR(options_.ops->Synchronize());
+    return options_.communicator->AllGather(parameters()).Wait();
+  }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     ASSIGN_OR_RETURN(const MicroBatches own, Accumulate(run_step));
@@ -36,10 +45,8 @@ class DdpTrainer : public RankTrainer {
                      optimizer_->Reduce(own, gradients));
     const double rate = LearningRate(options_.training, run_step - 1);
     RETURN_IF_ERROR(
-        optimizer_->Step(rate, reduced, gradients,
-                         parameters_.data() + optimizer_->shard().begin));
-    RETURN_IF_ERROR(options_.ops->Synchronize());
-    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
+        optimizer_->Step(rate, reduced, gradients, master().data()));
+    RETURN_IF_ERROR(MastersChanged());
     return MakeInnerStepResult(reduced, rate, *options_.gradients);
   }
 

@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/island_trainer.h"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
@@ -17,6 +16,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/data/dataset.h"
+#include "worker/replica/fragment_replica.h"
 #include "worker/training/rank.h"
 
 namespace causeway {
@@ -25,20 +25,28 @@ namespace {
 // Where rank 0 leaves the run for the others.
 constexpr char kRunKey[] = "run";
 
-// Ranks that are threads, and what they have in common.
-struct FollowingThreads {
+// Where ranks find one another for the replica. Its communicator waits without
+// a limit: who is stuck or dead is found by training, which then aborts it.
+constexpr char kReplicaPrefix[] = "replica/";
+constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
+
+// What outlives rank 0: the ranks that are threads, and the tables in which
+// ranks find one another.
+struct Followers {
   LocalRendezvous rendezvous;
+  std::unique_ptr<RendezvousPart> replica_rendezvous =
+      std::make_unique<RendezvousPart>(&rendezvous, kReplicaPrefix);
   std::vector<std::thread> threads;
 
-  ~FollowingThreads() {
+  ~Followers() {
     for (std::thread& thread : threads) thread.join();
   }
 };
 
 class IslandTrainer : public InnerTrainer {
  public:
-  // `followers` may be null. Life is shown each `period`.
-  IslandTrainer(std::unique_ptr<FollowingThreads> followers,
+  // Life is shown each `period`.
+  IslandTrainer(std::unique_ptr<Followers> followers,
                 std::unique_ptr<Rank> rank, absl::Duration period)
       : followers_(std::move(followers)), rank_(std::move(rank)) {
     if (rank_->communicator().size() > 1) {
@@ -50,39 +58,55 @@ class IslandTrainer : public InnerTrainer {
     {
       absl::MutexLock lock(&mu_);
       stopping_ = true;
-      if (failure_.ok()) failure_ = rank_->End();
+      if (failure_.ok()) Note(rank_->End());
       LOG_IF(WARNING, !failure_.ok())
           << "the island's ranks did not end together: " << failure_.message();
     }
     if (pulse_.joinable()) pulse_.join();
   }
 
-  absl::Span<float> parameters() override { return rank_->parameters(); }
+  absl::Status ShareParameters(std::vector<float> parameters) {
+    return Do([&] { return rank_->ShareParameters(std::move(parameters)); });
+  }
 
-  void ParametersChanged() override { changed_ = true; }
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override {
+    std::vector<std::unique_ptr<FragmentReplica>> replica;
+    RETURN_IF_ERROR(Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(
+          replica,
+          rank_->MakeReplica(
+              joined, {.take_snapshot =
+                           [this](uint32_t fragment, bool eager) {
+                             return Do([&] {
+                               return rank_->TakeSnapshot(fragment, eager);
+                             });
+                           },
+                       .apply =
+                           [this](uint32_t fragment, const UpdateUse& use) {
+                             return Do(
+                                 [&] { return rank_->Apply(fragment, use); });
+                           }}));
+      return absl::OkStatus();
+    }));
+    return replica;
+  }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
-    absl::MutexLock lock(&mu_);
-    RETURN_IF_ERROR(failure_);
-    if (std::exchange(changed_, false)) {
-      failure_ = rank_->ShareParameters();
-      RETURN_IF_ERROR(failure_);
-    }
-    absl::StatusOr<InnerStepResult> result = rank_->Step(run_step);
-    failure_ = result.status();
+    InnerStepResult result;
+    RETURN_IF_ERROR(Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(result, rank_->Step(run_step));
+      return absl::OkStatus();
+    }));
     return result;
   }
 
   absl::Status Save(TrainerState& state) override {
-    absl::MutexLock lock(&mu_);
-    if (failure_.ok()) failure_ = rank_->Save(state);
-    return failure_;
+    return Do([&] { return rank_->Save(state); });
   }
 
   absl::Status Restore(const TrainerState& state) override {
-    absl::MutexLock lock(&mu_);
-    if (failure_.ok()) failure_ = rank_->Restore(state);
-    return failure_;
+    return Do([&] { return rank_->Restore(state); });
   }
 
  private:
@@ -90,15 +114,24 @@ class IslandTrainer : public InnerTrainer {
   void ShowLife(absl::Duration period) {
     absl::MutexLock lock(&mu_);
     while (!mu_.AwaitWithTimeout(absl::Condition(&stopping_), period)) {
-      if (failure_.ok()) failure_ = rank_->ShowLife();
+      if (failure_.ok()) Note(rank_->ShowLife());
     }
   }
 
-  const std::unique_ptr<FollowingThreads> followers_;
-  const std::unique_ptr<Rank> rank_;
-  // The other ranks have other parameters: none at first.
-  bool changed_ = true;
+  // Something that all ranks do together, unless they have failed.
+  absl::Status Do(absl::FunctionRef<absl::Status()> work) {
+    absl::MutexLock lock(&mu_);
+    if (failure_.ok()) Note(work());
+    return failure_;
+  }
 
+  void Note(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    failure_ = std::move(status);
+    if (!failure_.ok()) rank_->Abort(failure_);
+  }
+
+  const std::unique_ptr<Followers> followers_;
+  const std::unique_ptr<Rank> rank_;
   // Held by whoever uses the communicator.
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -106,15 +139,14 @@ class IslandTrainer : public InnerTrainer {
   std::thread pulse_;
 };
 
-std::unique_ptr<InnerTrainer> Lead(std::unique_ptr<FollowingThreads> followers,
-                                   std::unique_ptr<Rank> rank,
-                                   const IslandTrainerOptions& options,
-                                   absl::Span<const float> parameters) {
-  CHECK_EQ(parameters.size(), rank->parameters().size());
-  std::copy(parameters.begin(), parameters.end(), rank->parameters().begin());
+absl::StatusOr<std::unique_ptr<InnerTrainer>> Lead(
+    std::unique_ptr<Followers> followers, std::unique_ptr<Rank> rank,
+    const IslandTrainerOptions& options, std::vector<float> parameters) {
   // Often enough for the others to hear of it in time.
-  return std::make_unique<IslandTrainer>(std::move(followers), std::move(rank),
-                                         options.timeout / 4);
+  auto trainer = std::make_unique<IslandTrainer>(
+      std::move(followers), std::move(rank), options.timeout / 4);
+  RETURN_IF_ERROR(trainer->ShareParameters(std::move(parameters)));
+  return trainer;
 }
 
 absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
@@ -130,17 +162,42 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .now = options.now};
 }
 
+// A rank that is a process, with its connections.
+struct ProcessRank {
+  // Declared first: the rank uses it.
+  std::unique_ptr<RendezvousPart> replica_rendezvous;
+  std::unique_ptr<Rank> rank;
+};
+
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-    const IslandTrainerOptions& options, const ProcessRankOptions& process) {
+    const IslandTrainerOptions& options, const ProcessRankOptions& process,
+    absl::Duration limit, Rendezvous* rendezvous) {
   ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                    ConnectGloo({.rank = process.rank,
                                 .size = process.size,
                                 .host = process.host,
                                 .connect_timeout = process.connect_timeout},
-                               process.rendezvous));
-  return MakeMessageCommunicator(
-      {.timeout = options.timeout, .now = options.now}, std::move(transport),
-      process.rendezvous);
+                               rendezvous));
+  return MakeMessageCommunicator({.timeout = limit, .now = options.now},
+                                 std::move(transport), rendezvous);
+}
+
+absl::StatusOr<ProcessRank> ConnectRank(const Rank::Options& rank_options,
+                                        const IslandTrainerOptions& options,
+                                        const ProcessRankOptions& process) {
+  ProcessRank connected;
+  connected.replica_rendezvous =
+      std::make_unique<RendezvousPart>(process.rendezvous, kReplicaPrefix);
+  Rank::Communicators communicators;
+  ASSIGN_OR_RETURN(
+      communicators.training,
+      Connect(options, process, options.timeout, process.rendezvous));
+  ASSIGN_OR_RETURN(
+      communicators.replica,
+      Connect(options, process, kNoLimit, connected.replica_rendezvous.get()));
+  ASSIGN_OR_RETURN(connected.rank,
+                   Rank::Create(rank_options, std::move(communicators)));
+  return connected;
 }
 
 }  // namespace
@@ -151,18 +208,27 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
   // Everything that can be wrong with the data is said before memory is taken.
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(config, options, options.shard));
-  auto followers = std::make_unique<FollowingThreads>();
-  std::vector<std::unique_ptr<Communicator>> communicators;
-  for (std::unique_ptr<Transport>& transport : MakeLocalTransports(ranks)) {
-    communicators.push_back(MakeMessageCommunicator(
-        {.timeout = options.timeout, .now = options.now}, std::move(transport),
-        &followers->rendezvous));
+  auto followers = std::make_unique<Followers>();
+  std::vector<Rank::Communicators> communicators;
+  std::vector<std::unique_ptr<Transport>> transports =
+      MakeLocalTransports(ranks);
+  std::vector<std::unique_ptr<Transport>> replica_transports =
+      MakeLocalTransports(ranks);
+  for (int i = 0; i < ranks; ++i) {
+    communicators.push_back(
+        {.training = MakeMessageCommunicator(
+             {.timeout = options.timeout, .now = options.now},
+             std::move(transports[i]), &followers->rendezvous),
+         .replica =
+             MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
+                                     std::move(replica_transports[i]),
+                                     followers->replica_rendezvous.get())});
   }
   for (int i = 1; i < ranks; ++i) {
     followers->threads.emplace_back(
-        [rank_options, communicator = std::move(communicators[i])]() mutable {
+        [rank_options, own = std::move(communicators[i])]() mutable {
           absl::StatusOr<std::unique_ptr<Rank>> rank =
-              Rank::Create(rank_options, std::move(communicator));
+              Rank::Create(rank_options, std::move(own));
           const absl::Status status =
               rank.ok() ? (*rank)->Follow() : rank.status();
           LOG_IF(ERROR, !status.ok()) << "a rank has ended: " << status;
@@ -170,7 +236,8 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank,
                    Rank::Create(rank_options, std::move(communicators[0])));
-  return Lead(std::move(followers), std::move(rank), options, parameters);
+  return Lead(std::move(followers), std::move(rank), options,
+              std::move(parameters));
 }
 
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
@@ -182,11 +249,12 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   *run.mutable_config() = config;
   run.set_shard(options.shard);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
-                   Connect(options, process));
-  ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank,
-                   Rank::Create(rank_options, std::move(communicator)));
-  return Lead(nullptr, std::move(rank), options, parameters);
+  ASSIGN_OR_RETURN(ProcessRank connected,
+                   ConnectRank(rank_options, options, process));
+  auto followers = std::make_unique<Followers>();
+  followers->replica_rendezvous = std::move(connected.replica_rendezvous);
+  return Lead(std::move(followers), std::move(connected.rank), options,
+              std::move(parameters));
 }
 
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
@@ -199,13 +267,11 @@ absl::Status RunFollowingRank(const IslandTrainerOptions& options,
   }
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(run.config(), options, run.shard()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
-                   Connect(options, process));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank,
-                   Rank::Create(rank_options, std::move(communicator)));
+  ASSIGN_OR_RETURN(const ProcessRank connected,
+                   ConnectRank(rank_options, options, process));
   LOG(INFO) << "rank " << process.rank << " of " << process.size
             << " follows rank 0";
-  return rank->Follow();
+  return connected.rank->Follow();
 }
 
 }  // namespace causeway

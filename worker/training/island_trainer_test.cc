@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/island_trainer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -20,8 +19,12 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/data/test_files.h"
+#include "worker/replica/fragment_replica.h"
 
 namespace causeway {
 namespace {
@@ -38,29 +41,61 @@ class IslandTrainerTest : public testing::Test {
     options_.data = {WriteTestFile("text.txt", text)};
     options_.now = SteadyWallClock();
     ASSERT_OK_AND_ASSIGN(
-        config_, ParseRunConfig(R"pb(
-                                  name: "ranks"
-                                  model {
-                                    layers: 1
-                                    hidden_size: 16
-                                    intermediate_size: 24
-                                    heads: 2
-                                    sequence_length: 16
-                                  }
-                                  training {
-                                    total_steps: 10
-                                    batch_size: 8
-                                    micro_batch_size: 1
-                                    warmup_steps: 2
-                                    gradient_clip: 0.1
-                                  }
-                                  synchronization { inner_steps_per_round: 5 }
-                                )pb",
-                                "test"));
+        config_, ParseRunConfig(
+                     R"pb(
+                       name: "ranks"
+                       model {
+                         layers: 1
+                         hidden_size: 16
+                         intermediate_size: 24
+                         heads: 2
+                         sequence_length: 16
+                       }
+                       training {
+                         total_steps: 10
+                         batch_size: 8
+                         micro_batch_size: 1
+                         warmup_steps: 2
+                         gradient_clip: 0.1
+                       }
+                       synchronization { inner_steps_per_round: 5 fragments: 2 }
+                     )pb",
+                     "test"));
   }
 
   std::vector<float> Start() const {
     return InitialParameters(MakeModelLayout(config_.model()), 1);
+  }
+
+  static std::vector<float> Parameters(InnerTrainer& trainer) {
+    TrainerState state;
+    EXPECT_OK(trainer.Save(state));
+    return state.parameters;
+  }
+
+  // Of the parameters of now.
+  std::string Contribution(FragmentReplica& fragment) {
+    EXPECT_OK(fragment.TakeSnapshot(/*eager=*/false));
+    EXPECT_OK(fragment.BeginContribution(0));
+    const CodecSpec spec = UplinkSpec(config_.synchronization());
+    std::string bytes(MaxEncodedBytes(spec, fragment.size()), 0);
+    const auto encoded =
+        fragment.Encode(bytes.size(), absl::MakeSpan(&bytes[0], bytes.size()));
+    EXPECT_OK(encoded);
+    if (encoded.ok()) bytes.resize(encoded->ready);
+    EXPECT_OK(fragment.EndContribution(false));
+    return bytes;
+  }
+
+  // What the coordinator says to who joins.
+  v1::JoinResponse Joined() const {
+    v1::JoinResponse joined;
+    *joined.mutable_config() = config_;
+    const auto plan =
+        MakeFragmentPlan(MakeModelLayout(config_.model()), config_);
+    EXPECT_OK(plan);
+    if (plan.ok()) *joined.mutable_plan() = *plan;
+    return joined;
   }
 
   void ExpectNear(absl::Span<const float> got, absl::Span<const float> want,
@@ -89,7 +124,7 @@ TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
     EXPECT_EQ(together.rank_micro_batches, std::vector<int64_t>(4, 2));
     // AdamW's first updates have the sign of the gradient, whose rounding
     // decides where it is nearly 0.
-    ExpectNear(four->parameters(), one->parameters(), 2e-5f);
+    ExpectNear(Parameters(*four), Parameters(*one), 2e-5f);
   }
 }
 
@@ -122,15 +157,20 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
     config_.mutable_training()->set_inner_algorithm(algorithm);
     ASSERT_OK_AND_ASSIGN(const auto trainer,
                          MakeThreadedIsland(config_, options_, 4, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
     ASSERT_OK(trainer->Step(1));
-    std::fill(trainer->parameters().begin(), trainer->parameters().end(), 0.0f);
-    trainer->ParametersChanged();
+    // With alpha 0 the parameters become the new anchor.
+    for (const auto& fragment : replica) {
+      ASSERT_OK(
+          fragment->ReplaceAnchor(std::vector<float>(fragment->size(), 0)));
+      ASSERT_OK(fragment->Apply({.includes_island = true}));
+    }
     ASSERT_OK(trainer->Step(2));
     // ACCO's second step contains gradients from before the change.
     ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(3));
     // Without weights every byte is as likely as any other.
     EXPECT_NEAR(result.loss, std::log(258), 1e-4);
-    for (const float value : trainer->parameters()) {
+    for (const float value : Parameters(*trainer)) {
       ASSERT_NEAR(value, 0, 1e-6);
     }
   }
@@ -162,10 +202,16 @@ TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
     ASSERT_OK_AND_ASSIGN(
         const auto leader,
         MakeLeadingRank(config_, options_, process(0), Start()));
+    ASSERT_OK_AND_ASSIGN(const auto theirs, leader->MakeReplica(Joined()));
+    ASSERT_OK_AND_ASSIGN(const auto ours, threads->MakeReplica(Joined()));
     for (int step = 1; step <= 3; ++step) {
       ASSERT_OK(leader->Step(step));
       ASSERT_OK(threads->Step(step));
-      EXPECT_EQ(leader->parameters(), threads->parameters());
+      EXPECT_EQ(Parameters(*leader), Parameters(*threads));
+      for (size_t fragment = 0; fragment < ours.size(); ++fragment) {
+        EXPECT_EQ(Contribution(*theirs[fragment]),
+                  Contribution(*ours[fragment]));
+      }
     }
   }
   follower.join();

@@ -46,13 +46,27 @@ class OverlappedTrainer : public RankTrainer {
     return All(predicts() ? committed_ : compute_);
   }
 
-  void ParametersChanged() override {
+  void ParametersWritten() override {
     options_.ops->Copy(parameters().data() + shard().begin, shard().size(),
                        master_.data());
+    if (predicts()) {
+      options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
+    }
+  }
+
+  const Slice& shard() const override { return optimizer_->shard(); }
+  absl::Span<float> master() override { return All(master_); }
+
+  absl::Status MastersChanged() override {
+    options_.ops->Copy(master_.data(), shard().size(),
+                       parameters().data() + shard().begin);
+    RETURN_IF_ERROR(options_.ops->Synchronize());
+    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
     // A prediction from the old parameters predicts nothing any more.
     if (predicts()) {
       options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
     }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
@@ -100,7 +114,6 @@ class OverlappedTrainer : public RankTrainer {
 
  private:
   int size() const { return options_.communicator->size(); }
-  const Slice& shard() const { return optimizer_->shard(); }
   bool predicts() const {
     return options_.training.inner_algorithm() == v1::TrainingConfig::WP;
   }

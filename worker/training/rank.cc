@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/rank.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -10,7 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "outer_optimizer/fragment_plan.h"
 #include "worker/collective/collective_diagnosis.h"
+#include "worker/replica/host_fragment_part.h"
 #include "worker/training/transformer_gradients.h"
 
 namespace causeway {
@@ -26,6 +29,10 @@ struct Rank::Order {
   enum class What : uint64_t {
     // The parameters follow in a broadcast of their own.
     kParameters,
+    // What rank 0 was told when it joined follows, in so many `bytes`.
+    kReplica,
+    kSnapshot,
+    kApply,
     kStep,
     // Compare what is seen of the communication.
     kDiagnose,
@@ -40,23 +47,30 @@ struct Rank::Order {
   What what = What::kWait;
   // Of kStep.
   uint64_t run_step = 0;
+  // Of kReplica.
+  uint64_t bytes = 0;
+  // Of kSnapshot and kApply.
+  uint32_t fragment = 0;
+  uint32_t eager = 0;
+  UpdateUse use;
 };
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
-    const Options& options, std::unique_ptr<Communicator> communicator) {
-  auto rank = absl::WrapUnique(new Rank(options, std::move(communicator)));
+    const Options& options, Communicators communicators) {
+  auto rank = absl::WrapUnique(new Rank(options, std::move(communicators)));
   const absl::Status allocated = rank->Allocate(options);
   if (!allocated.ok()) {
-    rank->communicator_->Abort(allocated);
+    rank->Abort(allocated);
     return allocated;
   }
   return rank;
 }
 
-Rank::Rank(const Options& options, std::unique_ptr<Communicator> communicator)
+Rank::Rank(const Options& options, Communicators communicators)
     : device_(options.device),
       layout_(MakeModelLayout(options.config.model())),
-      communicator_(std::move(communicator)),
+      communicator_(std::move(communicators.training)),
+      replica_communicator_(std::move(communicators.replica)),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
@@ -69,7 +83,6 @@ absl::Status Rank::Allocate(const Options& options) {
       return absl::UnimplementedError(
           "an island on CUDA has one rank: start an island for each GPU");
     }
-    host_parameters_.resize(static_cast<size_t>(layout_.size));
   }
   ASSIGN_OR_RETURN(gradients_,
                    MakeTransformerGradients(options.config, options.dataset,
@@ -90,20 +103,36 @@ absl::Status Rank::Allocate(const Options& options) {
   return absl::OkStatus();
 }
 
-absl::Span<float> Rank::parameters() {
-  if (device_.is_host()) return trainer_->parameters();
-  if (std::exchange(device_is_newer_, false)) {
-    ops_->CopyToHost(trainer_->parameters().data(),
-                     host_parameters_.size() * sizeof(float),
-                     host_parameters_.data());
-  }
-  return absl::MakeSpan(host_parameters_);
-}
+Rank::~Rank() = default;
 
-absl::Status Rank::ShareParameters() {
+absl::Status Rank::ShareParameters(std::vector<float> parameters) {
+  CHECK_EQ(parameters.size(), static_cast<size_t>(layout_.size));
   Order order = {.what = Order::What::kParameters};
   RETURN_IF_ERROR(Exchange(order));
-  return ExchangeParameters();
+  return ExchangeParameters(std::move(parameters));
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> Rank::MakeReplica(
+    const v1::JoinResponse& joined, ReplicaHooks hooks) {
+  std::string text = joined.SerializeAsString();
+  Order order = {.what = Order::What::kReplica, .bytes = text.size()};
+  RETURN_IF_ERROR(Exchange(order));
+  RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&text[0], text.size())));
+  RETURN_IF_ERROR(MakeOwnReplica(joined));
+  return replica_->Fragments(std::move(hooks));
+}
+
+absl::Status Rank::TakeSnapshot(uint32_t fragment, bool eager) {
+  Order order = {
+      .what = Order::What::kSnapshot, .fragment = fragment, .eager = eager};
+  RETURN_IF_ERROR(Exchange(order));
+  return TakeOwnSnapshot(order);
+}
+
+absl::Status Rank::Apply(uint32_t fragment, const UpdateUse& use) {
+  Order order = {.what = Order::What::kApply, .fragment = fragment, .use = use};
+  RETURN_IF_ERROR(Exchange(order));
+  return ApplyOwn(order);
 }
 
 absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
@@ -124,7 +153,7 @@ absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
 absl::Status Rank::Save(TrainerState& state) {
   Order order = {.what = Order::What::kSave};
   RETURN_IF_ERROR(Exchange(order));
-  return trainer_->Save(state);
+  return SaveWithOthers(state);
 }
 
 absl::Status Rank::Restore(TrainerState state) {
@@ -143,13 +172,44 @@ absl::Status Rank::End() {
   return Exchange(order);
 }
 
+void Rank::Abort(const absl::Status& reason) {
+  communicator_->Abort(reason);
+  if (replica_ != nullptr) {
+    replica_->Abort(reason);
+  } else {
+    replica_communicator_->Abort(reason);
+  }
+}
+
 absl::Status Rank::Follow() {
+  const absl::Status status = FollowOrders();
+  if (!status.ok()) Abort(status);
+  return status;
+}
+
+absl::Status Rank::FollowOrders() {
   while (true) {
     Order order;
     RETURN_IF_ERROR(Exchange(order));
     switch (order.what) {
       case Order::What::kParameters:
-        RETURN_IF_ERROR(ExchangeParameters());
+        RETURN_IF_ERROR(ExchangeParameters({}));
+        break;
+      case Order::What::kReplica: {
+        std::string text(order.bytes, 0);
+        RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&text[0], text.size())));
+        v1::JoinResponse joined;
+        if (!joined.ParseFromString(text)) {
+          return absl::DataLossError("what rank 0 says of the run is damaged");
+        }
+        RETURN_IF_ERROR(MakeOwnReplica(joined));
+        break;
+      }
+      case Order::What::kSnapshot:
+        RETURN_IF_ERROR(TakeOwnSnapshot(order));
+        break;
+      case Order::What::kApply:
+        RETURN_IF_ERROR(ApplyOwn(order));
         break;
       case Order::What::kStep:
         RETURN_IF_ERROR(StepOrAbort(order.run_step).status());
@@ -160,7 +220,7 @@ absl::Status Rank::Follow() {
       case Order::What::kSave: {
         // Rank 0 keeps it for all.
         TrainerState state;
-        RETURN_IF_ERROR(trainer_->Save(state));
+        RETURN_IF_ERROR(SaveWithOthers(state));
         break;
       }
       case Order::What::kRestore: {
@@ -177,52 +237,108 @@ absl::Status Rank::Follow() {
 }
 
 absl::Status Rank::Exchange(Order& order) {
-  return communicator_
-      ->Broadcast(
-          0, absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)))
-      .Wait();
+  return ExchangeBytes(
+      absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)));
 }
 
-absl::Status Rank::ExchangeParameters() {
-  const absl::Span<float> values = parameters();
-  RETURN_IF_ERROR(
-      communicator_
-          ->Broadcast(0, absl::MakeSpan(reinterpret_cast<char*>(values.data()),
-                                        values.size() * sizeof(float)))
-          .Wait());
-  if (!device_.is_host()) {
-    ops_->CopyToDevice(values.data(), values.size() * sizeof(float),
-                       trainer_->parameters().data());
-  }
-  trainer_->ParametersChanged();
+absl::Status Rank::ExchangeBytes(absl::Span<char> bytes) {
+  return communicator_->Broadcast(0, bytes).Wait();
+}
+
+absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
+  parameters.resize(static_cast<size_t>(layout_.size));
+  const size_t bytes = parameters.size() * sizeof(float);
+  RETURN_IF_ERROR(ExchangeBytes(
+      absl::MakeSpan(reinterpret_cast<char*>(parameters.data()), bytes)));
+  ops_->CopyToDevice(parameters.data(), bytes, trainer_->parameters().data());
+  trainer_->ParametersWritten();
   return ops_->Synchronize();
+}
+
+absl::Status Rank::MakeOwnReplica(const v1::JoinResponse& joined) {
+  ASSIGN_OR_RETURN(FragmentMap map,
+                   FragmentMap::Create(layout_, joined.plan()));
+  ReplicaRank::Options options{
+      .map = std::move(map),
+      .replica = MakeReplicaOptions(joined),
+      .make_part =
+          [this](uint32_t fragment, const FragmentShare& share,
+                 const ReplicaOptions& part_options, const float* master) {
+            return MakeHostFragmentPart(fragment, share, part_options, master,
+                                        &snapshots_);
+          },
+      .communicator = replica_communicator_.get()};
+  for (int rank = 0; rank < communicator_->size(); ++rank) {
+    options.shards.push_back(communicator_->shard(layout_.size, rank));
+  }
+  return WithMaster(/*changed=*/false, [&](float* master) -> absl::Status {
+    ASSIGN_OR_RETURN(replica_, ReplicaRank::Create(std::move(options), master));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Rank::TakeOwnSnapshot(const Order& order) {
+  const bool eager = order.eager != 0;
+  changed_ = changed_ || eager;
+  return WithMaster(/*changed=*/eager, [&](float* master) {
+    return replica_->TakeSnapshot(order.fragment, eager, master);
+  });
+}
+
+absl::Status Rank::ApplyOwn(const Order& order) {
+  changed_ = true;
+  return WithMaster(/*changed=*/true, [&](float* master) {
+    return replica_->Apply(order.fragment, order.use, master);
+  });
+}
+
+absl::Status Rank::WithMaster(bool changed,
+                              absl::FunctionRef<absl::Status(float*)> use) {
+  const absl::Span<float> master = trainer_->master();
+  if (device_.is_host()) return use(master.data());
+  host_master_.resize(master.size());
+  const size_t bytes = master.size() * sizeof(float);
+  ops_->CopyToHost(master.data(), bytes, host_master_.data());
+  RETURN_IF_ERROR(use(host_master_.data()));
+  if (changed) {
+    ops_->CopyToDevice(host_master_.data(), bytes, master.data());
+  }
+  return ops_->Synchronize();
+}
+
+absl::Status Rank::TakeChange() {
+  if (!std::exchange(changed_, false)) return absl::OkStatus();
+  return trainer_->MastersChanged();
+}
+
+absl::Status Rank::SaveWithOthers(TrainerState& state) {
+  RETURN_IF_ERROR(trainer_->Save(state));
+  const absl::Span<const float> master = trainer_->master();
+  state.parameters.resize(static_cast<size_t>(layout_.size));
+  ops_->CopyToHost(master.data(), master.size() * sizeof(float),
+                   state.parameters.data() + trainer_->shard().begin);
+  return GatherShards(communicator_.get(), absl::MakeSpan(state.parameters));
 }
 
 absl::Status Rank::ExchangeState(TrainerState& state) {
   uint64_t numbers[] = {state.updates, state.next_micro_batch};
-  RETURN_IF_ERROR(
-      communicator_
-          ->Broadcast(0, absl::MakeSpan(reinterpret_cast<char*>(numbers),
-                                        sizeof(numbers)))
-          .Wait());
+  RETURN_IF_ERROR(ExchangeBytes(
+      absl::MakeSpan(reinterpret_cast<char*>(numbers), sizeof(numbers))));
   state.updates = numbers[0];
   state.next_micro_batch = numbers[1];
   for (std::vector<float>* moment :
        {&state.first_moment, &state.second_moment}) {
     moment->resize(static_cast<size_t>(layout_.size));
     RETURN_IF_ERROR(
-        communicator_
-            ->Broadcast(0,
-                        absl::MakeSpan(reinterpret_cast<char*>(moment->data()),
-                                       moment->size() * sizeof(float)))
-            .Wait());
+        ExchangeBytes(absl::MakeSpan(reinterpret_cast<char*>(moment->data()),
+                                     moment->size() * sizeof(float))));
   }
   trainer_->Restore(state);
   return absl::OkStatus();
 }
 
 absl::StatusOr<InnerStepResult> Rank::StepOrAbort(uint64_t run_step) {
-  device_is_newer_ = true;
+  RETURN_IF_ERROR(TakeChange());
   absl::StatusOr<InnerStepResult> result = trainer_->Step(run_step);
   if (result.ok()) return result;
   communicator_->Abort(result.status());

@@ -6,8 +6,9 @@
 // loop, and tells the others before each step what comes next.
 //
 //   rank 0                              the others
-//   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicator));
-//   rank->ShareParameters();            rank->Follow();
+//   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicators));
+//   rank->ShareParameters(parameters);  rank->Follow();
+//   rank->MakeReplica(joined);
 //   rank->Step(1);
 //   ...
 //   rank->End();                        (Follow returns)
@@ -18,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -31,6 +33,9 @@
 #include "worker/inner_trainer.h"
 #include "worker/model/device.h"
 #include "worker/model/ops.h"
+#include "worker/replica/fragment_replica.h"
+#include "worker/replica/replica_rank.h"
+#include "worker/replica/snapshot_pool.h"
 #include "worker/training/gradient_source.h"
 #include "worker/training/rank_trainer.h"
 
@@ -51,32 +56,46 @@ class Rank {
     Clock now;
   };
 
+  // Between the same ranks, for two threads at the same time.
+  struct Communicators {
+    std::unique_ptr<Communicator> training;
+    // See ReplicaRank.
+    std::unique_ptr<Communicator> replica;
+  };
+
   // Errors of MakeRankTrainer and MakeTransformerGradients; the other ranks are
   // told.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Rank>> Create(
-      const Options& options, std::unique_ptr<Communicator> communicator);
+      const Options& options, Communicators communicators);
+  ~Rank();
 
   const Communicator& communicator() const { return *communicator_; }
-
-  // The parameters between steps, in host memory; see RankTrainer. On a GPU
-  // they are fetched from it after a step, and ShareParameters brings changes
-  // there.
-  absl::Span<float> parameters();
 
   // On rank 0. Errors as RankTrainer::Step; the other ranks fail, too, and the
   // object is of no use afterwards.
 
-  // Makes its parameters those of every rank: at first, and after a change.
-  absl::Status ShareParameters();
+  // Makes `parameters`, the whole model's, those of every rank. Before the
+  // first step.
+  absl::Status ShareParameters(std::vector<float> parameters);
+  // As ReplicaRank::Fragments; afterwards, before the first step. What the
+  // hooks are to do is TakeSnapshot and Apply.
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined, ReplicaHooks hooks);
+  // Between steps, on all ranks; see FragmentPart.
+  absl::Status TakeSnapshot(uint32_t fragment, bool eager);
+  absl::Status Apply(uint32_t fragment, const UpdateUse& use);
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step);
   // Shows the others that it lives, so that they go on waiting: to be called
   // more often than the communicator's time limit.
   absl::Status ShowLife();
-  // The state of the trainers of all ranks, and to go on from one.
+  // The state of the trainers of all ranks, parameters included, and to go on
+  // from one.
   absl::Status Save(TrainerState& state);
   absl::Status Restore(TrainerState state);
   // Lets the others go.
   absl::Status End();
+  // After a failure: ends what the ranks do beside training, too. Any thread.
+  void Abort(const absl::Status& reason);
 
   // On the others: does what rank 0 says until it ends.
   absl::Status Follow();
@@ -84,12 +103,24 @@ class Rank {
  private:
   struct Order;
 
-  Rank(const Options& options, std::unique_ptr<Communicator> communicator);
+  Rank(const Options& options, Communicators communicators);
   absl::Status Allocate(const Options& options);
   // From rank 0 to all.
   absl::Status Exchange(Order& order);
-  absl::Status ExchangeParameters();
+  absl::Status ExchangeBytes(absl::Span<char> bytes);
+  absl::Status ExchangeParameters(std::vector<float> parameters);
   absl::Status ExchangeState(TrainerState& state);
+  absl::Status FollowOrders();
+  // What an order makes every rank do.
+  absl::Status MakeOwnReplica(const v1::JoinResponse& joined);
+  absl::Status TakeOwnSnapshot(const Order& order);
+  absl::Status ApplyOwn(const Order& order);
+  absl::Status SaveWithOthers(TrainerState& state);
+  // Runs `use` with the masters in host memory; they are `changed` by it.
+  absl::Status WithMaster(bool changed,
+                          absl::FunctionRef<absl::Status(float*)> use);
+  // The parameters of all ranks become those of the masters.
+  absl::Status TakeChange();
   absl::StatusOr<InnerStepResult> StepOrAbort(uint64_t run_step);
   // With all ranks: what the times of their communication say.
   absl::Status Diagnose();
@@ -97,13 +128,19 @@ class Rank {
   const Device device_;
   const ModelLayout layout_;
   const std::unique_ptr<Communicator> communicator_;
+  const std::unique_ptr<Communicator> replica_communicator_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
   std::unique_ptr<RankTrainer> trainer_;
-  // The parameters of a GPU, and whether it has newer ones.
-  std::vector<float> host_parameters_;
-  bool device_is_newer_ = true;
+  // Of parts of the replica in host memory.
+  SnapshotPool snapshots_;
+  // A GPU's masters on their way.
+  std::vector<float> host_master_;
+  // Whether the outer loop has changed the masters since the last step.
+  bool changed_ = false;
+  // Null before MakeReplica.
+  std::unique_ptr<ReplicaRank> replica_;
 
   const Clock now_;
   // On rank 0.

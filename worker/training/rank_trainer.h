@@ -12,10 +12,12 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/model_layout.h"
+#include "common/thread_pool.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/communicator.h"
 #include "worker/inner_trainer.h"
@@ -29,14 +31,20 @@ class RankTrainer {
  public:
   virtual ~RankTrainer() = default;
 
-  // The committed parameters of the whole model, in the memory of
-  // RankTrainerOptions.ops, between steps.
-  // The same bits on every rank. Step may move them.
+  // All parameters, in the memory of RankTrainerOptions.ops: to be written
+  // before the first step, alike on every rank, and followed by
+  // ParametersWritten.
   virtual absl::Span<float> parameters() = 0;
+  virtual void ParametersWritten() = 0;
 
-  // To be called on every rank after the parameters were changed, alike on all.
-  // What has been accumulated for the next step is kept.
-  virtual void ParametersChanged() = 0;
+  // Between steps: the committed parameters in fp32, of which each rank has its
+  // shard, in the memory of RankTrainerOptions.ops. Step may move them.
+  virtual const Slice& shard() const = 0;
+  virtual absl::Span<float> master() = 0;
+  // To be called on every rank after masters were changed, with the ranks
+  // together. What has been accumulated for the next step is kept. Errors as of
+  // Communicator.
+  virtual absl::Status MastersChanged() = 0;
 
   // One inner step: the one that makes `run_step` steps complete (from 1).
   //   OUT_OF_RANGE  loss or gradient is not finite, on every rank.

@@ -153,9 +153,8 @@ struct Scenario {
   // Called before each micro-batch of a rank.
   std::function<absl::Status(int rank, int64_t number)> before =
       [](int, int64_t) { return absl::OkStatus(); };
-  // Called before each step, as the outer loop does.
-  std::function<bool(int step, absl::Span<float> parameters)> change =
-      [](int, absl::Span<float>) { return false; };
+  // Called before each step, as the outer loop does; may be null.
+  std::function<bool(int step, absl::Span<float> parameters)> change;
   v1::ModelConfig model = SmallModel();
 };
 
@@ -193,10 +192,18 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
                      MakeRankTrainer(options));
     const std::vector<float> start = InitialParameters(layout, 1);
     std::copy(start.begin(), start.end(), trainer->parameters().begin());
-    trainer->ParametersChanged();
+    trainer->ParametersWritten();
     for (int step = 1; step <= scenario.steps; ++step) {
-      if (scenario.change(step, trainer->parameters())) {
-        trainer->ParametersChanged();
+      if (scenario.change) {
+        std::vector<float> changed(trainer->parameters().begin(),
+                                   trainer->parameters().end());
+        // Each rank changes its part.
+        const Slice& shard = trainer->shard();
+        if (scenario.change(step, absl::MakeSpan(changed))) {
+          std::copy(changed.begin() + shard.begin, changed.begin() + shard.end,
+                    trainer->master().begin());
+          RETURN_IF_ERROR(trainer->MastersChanged());
+        }
       }
       absl::StatusOr<InnerStepResult> result = trainer->Step(step);
       if (!result.ok()) communicator->Abort(result.status());
@@ -237,7 +244,9 @@ class Equations {
     Gradients pending = Make(theta_, scenario_.counts.second_half, Zero());
     std::vector<float> predicted = theta_;
     for (int step = 1; step <= scenario_.steps; ++step) {
-      if (scenario_.change(step, absl::MakeSpan(theta_))) predicted = theta_;
+      if (scenario_.change && scenario_.change(step, absl::MakeSpan(theta_))) {
+        predicted = theta_;
+      }
       rate_ = LearningRate(scenario_.config, step - 1);
       switch (scenario_.config.inner_algorithm()) {
         case v1::TrainingConfig::ACCO: {
@@ -454,7 +463,7 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
   double pending = theta - 1;
   std::fill(trainer->parameters().begin(), trainer->parameters().end(),
             static_cast<float>(theta));
-  trainer->ParametersChanged();
+  trainer->ParametersWritten();
   for (int step = 1; step <= 20; ++step) {
     ASSERT_OK(trainer->Step(step));
     const double estimate = theta - kEta * pending;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#ifndef WORKER_SYNC_SNAPSHOT_POOL_H_
-#define WORKER_SYNC_SNAPSHOT_POOL_H_
+#ifndef WORKER_REPLICA_SNAPSHOT_POOL_H_
+#define WORKER_REPLICA_SNAPSHOT_POOL_H_
 
 #include <cstddef>
 #include <utility>
@@ -43,4 +43,4 @@ class SnapshotPool {
 
 }  // namespace causeway
 
-#endif  // WORKER_SYNC_SNAPSHOT_POOL_H_
+#endif  // WORKER_REPLICA_SNAPSHOT_POOL_H_

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/sync/update_decoder.h"
+#include "worker/replica/update_decoder.h"
 
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/checksum.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
@@ -39,7 +40,7 @@ TEST(UpdateDecoderTest, IsDecodeAndRebaseHoweverTheBytesCome) {
       std::vector<float> new_anchor = anchor;
       Rebase(change, absl::MakeSpan(new_anchor));
       for (const uint64_t step : {50'000u, 1u << 20}) {
-        UpdateDecoder decoder(spec, anchor);
+        UpdateDecoder decoder(spec, count, 0, anchor);
         for (uint64_t end = 0; end < encoded.size(); end += step) {
           ASSERT_OK(decoder.Advance(absl::string_view(encoded).substr(0, end)));
         }
@@ -48,8 +49,50 @@ TEST(UpdateDecoderTest, IsDecodeAndRebaseHoweverTheBytesCome) {
         ASSERT_OK_AND_ASSIGN(const DecodedUpdate update, decoder.Finish());
         EXPECT_EQ(update.change, change);
         EXPECT_EQ(update.new_anchor, new_anchor);
-        EXPECT_EQ(update.digest, Digest128(absl::MakeConstSpan(new_anchor)));
+        EXPECT_EQ(update.digest->Finish(),
+                  Digest128(absl::MakeConstSpan(new_anchor)));
       }
+    }
+  }
+}
+
+TEST(UpdateDecoderTest, DecodesAPartThatBeginsAndEndsWithinStrips) {
+  const CodecSpec spec{.format = v1::NF4, .entropy_coded = true};
+  constexpr size_t kCount = 4 * kStripValues + 100;
+  const std::vector<float> anchor = Values(kCount, 0.3f);
+  ASSERT_OK_AND_ASSIGN(const std::string encoded,
+                       Encode(spec, Values(kCount, 0.7f)));
+  std::vector<float> change(kCount);
+  ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(change)));
+  StripIndex index = NewStripIndex(spec, kCount);
+  ASSERT_OK(index.Scan(encoded));
+  const size_t ends[] = {0,
+                         1,
+                         kStripValues - 1,
+                         kStripValues,
+                         kStripValues + 5,
+                         3 * kStripValues + 7,
+                         kCount - 1,
+                         kCount};
+  for (const size_t begin : ends) {
+    for (const size_t end : ends) {
+      if (begin >= end) continue;
+      SCOPED_TRACE(absl::StrCat(begin, " to ", end));
+      const char* const first =
+          index.Strip(encoded, begin / kStripValues).data();
+      const absl::string_view last =
+          index.Strip(encoded, (end - 1) / kStripValues);
+      const auto part = absl::MakeConstSpan(anchor).subspan(begin, end - begin);
+      UpdateDecoder decoder(spec, kCount, begin, part);
+      ASSERT_OK(decoder.Advance(
+          absl::string_view(first, last.data() + last.size() - first)));
+      ASSERT_OK_AND_ASSIGN(const DecodedUpdate update, decoder.Finish());
+      EXPECT_EQ(absl::MakeConstSpan(update.change),
+                absl::MakeConstSpan(change).subspan(begin, end - begin));
+      EXPECT_EQ(update.digest.has_value(), begin == 0);
+      std::vector<float> new_anchor(part.begin(), part.end());
+      Rebase(update.change, absl::MakeSpan(new_anchor));
+      EXPECT_EQ(update.new_anchor, new_anchor);
     }
   }
 }
@@ -59,7 +102,7 @@ TEST(UpdateDecoderTest, RefusesWhatIsIncompleteTooLongOrNotFinite) {
   std::vector<float> change = Values(kStripValues + 10, 0.7f);
   ASSERT_OK_AND_ASSIGN(std::string encoded, Encode({}, change));
   {
-    UpdateDecoder decoder({}, anchor);
+    UpdateDecoder decoder({}, anchor.size(), 0, anchor);
     ASSERT_OK(decoder.Advance(
         absl::string_view(encoded).substr(0, encoded.size() - 1)));
     EXPECT_THAT(decoder.Finish(),
@@ -67,13 +110,13 @@ TEST(UpdateDecoderTest, RefusesWhatIsIncompleteTooLongOrNotFinite) {
                          HasSubstr("breaks off in strip 1 of 2")));
   }
   {
-    UpdateDecoder decoder({}, anchor);
+    UpdateDecoder decoder({}, anchor.size(), 0, anchor);
     EXPECT_THAT(decoder.Advance(encoded + "x"),
                 StatusIs(absl::StatusCode::kInvalidArgument));
   }
   change[kStripValues + 1] = INFINITY;
   ASSERT_OK_AND_ASSIGN(encoded, Encode({}, change));
-  UpdateDecoder decoder({}, anchor);
+  UpdateDecoder decoder({}, anchor.size(), 0, anchor);
   EXPECT_THAT(
       decoder.Advance(encoded),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("strip 1 of 2")));

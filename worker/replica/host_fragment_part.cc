@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replica/host_fragment_part.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/eager_update.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/error_feedback.h"
+#include "quantization/part_encoder.h"
+#include "quantization/strip_layout.h"
+#include "worker/replica/update_decoder.h"
+
+namespace causeway {
+namespace {
+
+class HostFragmentPart : public FragmentPart {
+ public:
+  HostFragmentPart(uint32_t fragment, const FragmentShare& share,
+                   const ReplicaOptions& options, const float* master,
+                   SnapshotPool* snapshots)
+      : share_(share),
+        options_(options),
+        seed_(options.uplink_options.seed + fragment),
+        snapshots_(snapshots),
+        anchor_(share.held.size()) {
+    Gather(master, absl::MakeSpan(anchor_));
+    if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
+    if (options.eager.has_value()) {
+      eager_.emplace(*options.eager, options.mixing, anchor_.size());
+    }
+  }
+
+  absl::Status TakeSnapshot(bool eager, float* master) override {
+    snapshot_ = snapshots_->Take(anchor_.size());
+    Gather(master, absl::MakeSpan(snapshot_));
+    if (eager && eager_.has_value()) {
+      eager_->Begin(anchor_, share_.segments, Shard(master));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Apply(const UpdateUse& use, float* master) override {
+    if (eager_.has_value() && eager_->under_way()) {
+      eager_->Correct(change_, use.island_share, share_.segments,
+                      Shard(master));
+    } else {
+      MixOrRebase(use, Shard(master));
+    }
+    if (eager_.has_value() && use.is_next) {
+      eager_->Observe(change_, use.island_share);
+    } else if (eager_.has_value()) {
+      eager_->Forget();
+    }
+    anchor_ = std::exchange(new_anchor_, {});
+    change_ = {};
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginContribution(uint64_t version) override {
+    values_ = std::exchange(snapshot_, {});
+    PseudoGradient(anchor_, values_, absl::MakeSpan(values_));
+    contribution_ = options_.uplink_options;
+    contribution_.seed = seed_ ^ version * 0x9e3779b97f4a7c15;
+    progress_ = {.complete = share_.encoded.size() == 0};
+    encoded_values_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeEdge(absl::Span<float> values) override {
+    const auto end = values_.begin() + share_.edge_out();
+    std::copy(values_.begin(), end, values.begin());
+    values_.erase(values_.begin(), end);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddEdge(absl::Span<const float> values) override {
+    values_.insert(values_.end(), values.begin(), values.end());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
+                                      absl::Span<char> buffer) override {
+    while (!progress_.complete && progress_.ready < bytes) {
+      if (encoder_ == nullptr) {
+        CHECK_EQ(values_.size(), static_cast<size_t>(share_.encoded.size()));
+        encoder_ = NewPartEncoder(options_.uplink, contribution_,
+                                  share_.encoded.begin, values_.size(), buffer);
+      }
+      EncodeStrip();
+    }
+    return progress_;
+  }
+
+  absl::Status EndContribution(bool merged) override {
+    encoder_.reset();
+    if (merged && feedback_.has_value() && progress_.complete) {
+      feedback_->SetError(std::exchange(values_, {}));
+    }
+    ReleaseValues();
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(absl::string_view received) override {
+    if (!decoder_.has_value()) {
+      decoder_.emplace(options_.downlink, share_.fragment_size,
+                       share_.held.begin, anchor_);
+    }
+    return decoder_->Advance(received);
+  }
+
+  absl::Status FinishUpdate() override {
+    // Nothing was decoded where nothing is held.
+    if (!decoder_.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(DecodedUpdate update, decoder_->Finish());
+    decoder_.reset();
+    change_ = std::move(update.change);
+    new_anchor_ = std::move(update.new_anchor);
+    digest_ = std::move(update.digest);
+    return absl::OkStatus();
+  }
+
+  absl::Status DropUpdate() override {
+    decoder_.reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReplaceAnchor(absl::Span<const float> values) override {
+    decoder_.reset();
+    digest_.reset();
+    new_anchor_.assign(values.begin(), values.end());
+    change_.resize(anchor_.size());
+    // PseudoGradient is OLD minus NEW, here with the names exchanged.
+    PseudoGradient(new_anchor_, anchor_, absl::MakeSpan(change_));
+    return absl::OkStatus();
+  }
+
+  absl::Status Digest(AnchorDigest& digest) override {
+    if (digest_.has_value()) {
+      digest = *std::move(digest_);
+      digest_.reset();
+    } else {
+      digest.Update(absl::MakeConstSpan(new_anchor_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SetAnchor(absl::Span<const float> values) override {
+    std::copy(values.begin(), values.end(), anchor_.begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadAnchor(absl::Span<float> values) override {
+    std::copy(anchor_.begin(), anchor_.end(), values.begin());
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Span<float> Shard(float* master) const {
+    return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
+  }
+
+  void Gather(const float* master, absl::Span<float> held) const {
+    for (const FragmentMap::Segment& segment : share_.segments) {
+      std::copy_n(master + segment.model_offset, segment.size,
+                  held.data() + segment.fragment_offset);
+    }
+  }
+
+  void MixOrRebase(const UpdateUse& use, absl::Span<float> shard) const {
+    for (const FragmentMap::Segment& segment : share_.segments) {
+      const absl::Span<float> local =
+          shard.subspan(segment.model_offset, segment.size);
+      if (use.includes_island) {
+        Mix(absl::MakeConstSpan(new_anchor_)
+                .subspan(segment.fragment_offset, segment.size),
+            options_.mixing, local);
+      } else {
+        Rebase(absl::MakeConstSpan(change_).subspan(segment.fragment_offset,
+                                                    segment.size),
+               local);
+      }
+    }
+  }
+
+  void EncodeStrip() {
+    const absl::Span<float> strip =
+        absl::MakeSpan(values_).subspan(encoded_values_, kStripValues);
+    if (feedback_.has_value()) {
+      feedback_->Encode(encoded_values_, strip, *encoder_);
+    } else {
+      encoder_->Encode(encoded_values_, strip, {});
+    }
+    encoded_values_ += strip.size();
+    progress_.complete = encoded_values_ == values_.size();
+    progress_.ready =
+        progress_.complete ? encoder_->Finish() : encoder_->ready();
+    if (!progress_.complete) return;
+    encoder_.reset();
+    // With feedback they are the error to set once it is merged.
+    if (!feedback_.has_value()) ReleaseValues();
+  }
+
+  void ReleaseValues() {
+    if (!values_.empty()) snapshots_->Return(std::exchange(values_, {}));
+  }
+
+  const FragmentShare share_;
+  const ReplicaOptions options_;
+  const uint64_t seed_;
+  SnapshotPool* const snapshots_;
+
+  std::vector<float> anchor_;
+  std::optional<EagerUpdate> eager_;
+  std::vector<float> snapshot_;
+
+  // The contribution.
+  std::optional<ErrorFeedback> feedback_;
+  EncodeOptions contribution_;
+  std::vector<float> values_;
+  std::unique_ptr<Encoder> encoder_;
+  uint64_t encoded_values_ = 0;
+  EncodedBytes progress_;
+
+  // The update.
+  std::optional<UpdateDecoder> decoder_;
+  std::vector<float> change_;
+  std::vector<float> new_anchor_;
+  // Of the new anchor, where nothing comes before it.
+  std::optional<AnchorDigest> digest_;
+};
+
+}  // namespace
+
+std::unique_ptr<FragmentPart> MakeHostFragmentPart(
+    uint32_t fragment, const FragmentShare& share,
+    const ReplicaOptions& options, const float* master,
+    SnapshotPool* snapshots) {
+  return std::make_unique<HostFragmentPart>(fragment, share, options, master,
+                                            snapshots);
+}
+
+}  // namespace causeway

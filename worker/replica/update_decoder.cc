@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replica/update_decoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+
+UpdateDecoder::UpdateDecoder(const CodecSpec& spec, uint64_t size,
+                             uint64_t begin, absl::Span<const float> anchor)
+    : begin_(begin),
+      anchor_(anchor),
+      cover_begin_(begin / kStripValues * kStripValues),
+      cover_end_(
+          std::min(StripCount(begin + anchor.size()) * kStripValues, size)),
+      scanner_(spec, cover_end_ - cover_begin_) {
+  update_.change.resize(anchor.size());
+  update_.new_anchor.reserve(anchor.size());
+  if (begin == 0) update_.digest.emplace();
+}
+
+absl::Status UpdateDecoder::Advance(absl::string_view received) {
+  ASSIGN_OR_RETURN(const uint64_t complete, scanner_.Scan(received));
+  for (; decoded_strips_ < complete; ++decoded_strips_) {
+    RETURN_IF_ERROR(DecodeStrip(received, decoded_strips_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateDecoder::DecodeStrip(absl::string_view received,
+                                        uint64_t strip) {
+  const uint64_t strip_begin = cover_begin_ + strip * kStripValues;
+  const uint64_t strip_end = std::min(strip_begin + kStripValues, cover_end_);
+  // Of the values that are wanted.
+  const uint64_t begin = std::max(strip_begin, begin_) - begin_;
+  const uint64_t end = std::min(strip_end, begin_ + anchor_.size()) - begin_;
+  const absl::Span<float> change =
+      absl::MakeSpan(update_.change).subspan(begin, end - begin);
+  if (change.size() == strip_end - strip_begin) {
+    RETURN_IF_ERROR(scanner_.DecodeStrip(received, strip, change));
+  } else {
+    strip_.resize(strip_end - strip_begin);
+    RETURN_IF_ERROR(
+        scanner_.DecodeStrip(received, strip, absl::MakeSpan(strip_)));
+    std::copy_n(strip_.data() + (begin_ + begin - strip_begin), change.size(),
+                change.data());
+  }
+  update_.new_anchor.insert(update_.new_anchor.end(), anchor_.begin() + begin,
+                            anchor_.begin() + end);
+  const absl::Span<float> new_anchor =
+      absl::MakeSpan(update_.new_anchor).subspan(begin);
+  Rebase(change, new_anchor);
+  if (update_.digest.has_value()) {
+    update_.digest->Update(absl::MakeConstSpan(new_anchor));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DecodedUpdate> UpdateDecoder::Finish() {
+  RETURN_IF_ERROR(scanner_.CheckComplete());
+  return std::move(update_);
+}
+
+}  // namespace causeway
