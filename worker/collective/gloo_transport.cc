@@ -6,12 +6,16 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "gloo/rendezvous/context.h"
 #include "gloo/rendezvous/store.h"
@@ -72,13 +76,49 @@ class Store : public gloo::rendezvous::Store {
   absl::Status failure_;
 };
 
+// The messages that are waited for. Gloo does not wake who waits for a message
+// when this side closes the connection, but for a peer that closes, too.
+class Waits {
+ public:
+  // UNAVAILABLE once they are ended.
+  absl::Status Begin(gloo::transport::UnboundBuffer* buffer) {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return Ended();
+    buffers_.insert(buffer);
+    return absl::OkStatus();
+  }
+  void Finish(gloo::transport::UnboundBuffer* buffer) {
+    absl::MutexLock lock(&mu_);
+    buffers_.erase(buffer);
+  }
+  // Waits under way, and later ones, end.
+  void End() {
+    absl::MutexLock lock(&mu_);
+    ended_ = true;
+    for (gloo::transport::UnboundBuffer* buffer : buffers_) {
+      buffer->abortWaitSend();
+      buffer->abortWaitRecv();
+    }
+  }
+
+  static absl::Status Ended() {
+    return absl::UnavailableError("the connections were closed");
+  }
+
+ private:
+  absl::Mutex mu_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<gloo::transport::UnboundBuffer*> buffers_ ABSL_GUARDED_BY(mu_);
+};
+
 class GlooTransfer : public Transfer {
  public:
   enum class Direction { kSend, kReceive };
 
-  GlooTransfer(gloo::Context& context, Direction direction, int peer,
-               uint64_t tag, absl::Span<char> bytes)
-      : direction_(direction) {
+  GlooTransfer(gloo::Context& context, std::shared_ptr<Waits> waits,
+               Direction direction, int peer, uint64_t tag,
+               absl::Span<char> bytes)
+      : waits_(std::move(waits)), direction_(direction) {
     try {
       buffer_ = context.createUnboundBuffer(bytes.data(), bytes.size());
       if (direction_ == Direction::kSend) {
@@ -93,20 +133,22 @@ class GlooTransfer : public Transfer {
 
   absl::Status Wait(absl::Duration timeout) override {
     if (done_ || !status_.ok()) return status_;
+    status_ = waits_->Begin(buffer_.get());
+    if (!status_.ok()) return status_;
     try {
-      if (direction_ == Direction::kSend) {
-        buffer_->waitSend(GlooTimeout(timeout));
-      } else {
-        buffer_->waitRecv(GlooTimeout(timeout));
-      }
-      done_ = true;
+      done_ = direction_ == Direction::kSend
+                  ? buffer_->waitSend(GlooTimeout(timeout))
+                  : buffer_->waitRecv(GlooTimeout(timeout));
+      if (!done_) status_ = Waits::Ended();
     } catch (const std::exception& error) {
       status_ = FromGloo(error);
     }
+    waits_->Finish(buffer_.get());
     return status_;
   }
 
  private:
+  const std::shared_ptr<Waits> waits_;
   const Direction direction_;
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
   absl::Status status_;
@@ -126,18 +168,22 @@ class GlooTransport : public Transport {
                                  absl::Span<const char> bytes) override {
     // Gloo has one kind of buffer for both directions; it only reads this one.
     return std::make_unique<GlooTransfer>(
-        *context_, GlooTransfer::Direction::kSend, peer, tag,
+        *context_, waits_, GlooTransfer::Direction::kSend, peer, tag,
         absl::MakeSpan(const_cast<char*>(bytes.data()), bytes.size()));
   }
   std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,
                                     absl::Span<char> bytes) override {
     return std::make_unique<GlooTransfer>(
-        *context_, GlooTransfer::Direction::kReceive, peer, tag, bytes);
+        *context_, waits_, GlooTransfer::Direction::kReceive, peer, tag, bytes);
   }
-  void Close() override { context_->closeConnections(); }
+  void Close() override {
+    waits_->End();
+    context_->closeConnections();
+  }
 
  private:
   const std::shared_ptr<gloo::Context> context_;
+  const std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
 };
 
 }  // namespace
