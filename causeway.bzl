@@ -30,7 +30,8 @@ def causeway_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     native.cc_test(
         name = name,
         size = size,
-        copts = _TEST_WARNINGS + copts,
+        # Half of a build compiles tests, which wait for nothing of their own.
+        copts = _TEST_WARNINGS + ["-O1"] + copts,
         deps = deps + ["//third_party:gtest_main"],
         **kwargs
     )
