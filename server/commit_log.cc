@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "common/checksum.h"
+#include "common/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
@@ -98,8 +99,8 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
   if (!unknown_outcome_.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_,
-                     " has an earlier write with outcome unknown; restart the "
-                     "coordinator to read what is there: ",
+                     " takes no writes while the outcome of an earlier one is "
+                     "unknown: ",
                      unknown_outcome_.message()));
   }
   RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
@@ -131,9 +132,53 @@ absl::Status CommitLog::CommitLocked() {
     return status;
   }
   unknown_outcome_ = status;
-  return absl::Status(
-      status.code(),
+  return absl::UnknownError(
       absl::StrCat("outcome unknown of a commit to ", status.message()));
+}
+
+bool CommitLog::InDoubt() {
+  absl::MutexLock lock(&mutex_);
+  return !unknown_outcome_.ok();
+}
+
+absl::StatusOr<bool> CommitLog::Reconcile() {
+  absl::MutexLock lock(&mutex_);
+  if (unknown_outcome_.ok()) return false;
+  // As long as the disk takes nothing, the open database can still be read.
+  const std::string probe = absl::StrCat(path_, ".probe");
+  RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
+  RETURN_IF_ERROR(RemoveFile(probe));
+  RETURN_IF_ERROR(database_.Reopen());
+  RETURN_IF_ERROR(PrepareSchema());
+  // What is read may lie in the system's cache only: after a failed sync it
+  // counts as written and is not written again. A checkpoint writes all of it
+  // to another place, and later transactions begin a new log.
+  ASSIGN_OR_RETURN(const int64_t busy,
+                   database_.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
+  if (busy != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(path_, " is being read by another process"));
+  }
+  ASSIGN_OR_RETURN(const bool found, FindDoubtful());
+  unknown_outcome_ = absl::OkStatus();
+  doubtful_commit_.reset();
+  doubtful_event_.reset();
+  return found;
+}
+
+absl::StatusOr<bool> CommitLog::FindDoubtful() {
+  if (doubtful_commit_.has_value()) {
+    ASSIGN_OR_RETURN(SqliteStatement query,
+                     database_.Prepare("SELECT 1 FROM commits"
+                                       " WHERE fragment = ? AND version = ?"));
+    query.Bind(doubtful_commit_->fragment(), doubtful_commit_->version());
+    return query.Step();
+  }
+  if (!doubtful_event_.has_value()) return false;
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare("SELECT 1 FROM events WHERE id = ?"));
+  query.Bind(*doubtful_event_);
+  return query.Step();
 }
 
 absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
@@ -158,10 +203,16 @@ absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
 
 absl::Status CommitLog::Apply(LogBatch& batch) {
   absl::MutexLock lock(&mutex_);
-  return TransactLocked([&] {
+  absl::Status applied = TransactLocked([&] {
     mutex_.AssertHeld();
     return WriteBatch(batch);
   });
+  if (absl::IsUnknown(applied)) {
+    if (!batch.commits.empty()) doubtful_commit_ = batch.commits.front().head;
+    // Nobody else numbers events: with this number it is this one.
+    if (!batch.events.empty()) doubtful_event_ = batch.events.back().id;
+  }
+  return applied;
 }
 
 absl::Status CommitLog::WriteBatch(LogBatch& batch) {

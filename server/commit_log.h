@@ -9,11 +9,10 @@
 //
 // Everything is written by Apply(), one batch in one transaction. When Apply
 // has returned OK, the batch survives a power loss (WAL, synchronous=FULL).
-// When it has failed, nothing of the batch is there, with one exception: if
-// the disk failed while the transaction was being committed, nobody can know.
-// The log then refuses every later write with FAILED_PRECONDITION and the
-// words "outcome unknown", until the coordinator is restarted and reads what
-// is really there.
+// When it has failed, nothing of the batch is there, with one exception,
+// UNKNOWN: the disk failed while the transaction was being committed, and
+// nobody can know. The log then refuses every later write with
+// FAILED_PRECONDITION, until Reconcile() has read what is really there.
 //
 // Other processes may read while the coordinator writes (OpenReadOnly). The
 // schema is meant for people too; times are microseconds since the Unix epoch:
@@ -170,10 +169,20 @@ class CommitLog {
   absl::Status CreateRun(const RunRecord& run, LogBatch& batch);
 
   // Writes the batch and numbers its events.
+  //   UNKNOWN              whether the batch is there can only Reconcile tell.
   //   FAILED_PRECONDITION  a commit is not the fragment's next version; or the
   //                        outcome of an earlier write is unknown.
   //   ALREADY_EXISTS       a contribution has been merged before.
   absl::Status Apply(LogBatch& batch);
+
+  // Whether the outcome of a write is unknown.
+  bool InDoubt();
+
+  // Ends the doubt: opens the database anew, as a restart would, makes durable
+  // what is found in it, and returns whether the batch in doubt is there. (If
+  // it has neither commits nor events, false: it can be written again.) While
+  // the disk takes no writes it fails, and nothing has changed.
+  absl::StatusOr<bool> Reconcile();
 
   // --- Reading. ---
 
@@ -227,6 +236,9 @@ class CommitLog {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CommitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Whether the batch in doubt is in the database.
+  absl::StatusOr<bool> FindDoubtful() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   absl::Status WriteBatch(LogBatch& batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteCommit(const CommitRecord& commit)
@@ -257,8 +269,11 @@ class CommitLog {
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
-  // Not OK once the outcome of a write is unknown; says why.
+  // Not OK while the outcome of a write is unknown; says why.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
+  // By what the batch in doubt can be known: a commit of it, or else an event.
+  std::optional<v1::FragmentHead> doubtful_commit_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> doubtful_event_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace causeway

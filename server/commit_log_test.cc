@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/commit_log.h"
 
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -23,33 +21,6 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "server/sqlite.h"
-
-namespace {
-
-// The error that the disk answers with, or 0. SQLite makes a transaction
-// durable by fdatasync(2) and writes it by pwrite64(2); the definitions below
-// take the place of the C library's for this whole process.
-int sync_error = 0;
-int write_error = 0;
-
-}  // namespace
-
-extern "C" int fdatasync(int descriptor) {
-  if (sync_error != 0) {
-    errno = sync_error;
-    return -1;
-  }
-  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
-}
-
-extern "C" ssize_t pwrite64(int descriptor, const void* data, size_t size,
-                            off64_t offset) {
-  if (write_error != 0) {
-    errno = write_error;
-    return -1;
-  }
-  return syscall(SYS_pwrite64, descriptor, data, size, offset);
-}
 
 namespace causeway {
 namespace {
@@ -108,8 +79,6 @@ class CommitLogTest : public testing::Test {
         path_(absl::StrCat(directory_, "/run.sqlite3")) {
     EXPECT_OK(CreateDirectory(directory_));
   }
-
-  ~CommitLogTest() override { sync_error = write_error = 0; }
 
   std::unique_ptr<CommitLog> Open() {
     absl::StatusOr<std::unique_ptr<CommitLog>> log = CommitLog::Open(path_);
@@ -430,38 +399,6 @@ TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {
     EXPECT_LE(history[0].head.version(), confirmed + 1);
     EXPECT_THAT(history, SizeIs(history[0].head.version() + 1));
   }
-}
-
-TEST_F(CommitLogTest, AFailedSyncStopsAllWritingUntilReopened) {
-  {
-    const std::unique_ptr<CommitLog> log = OpenWithRun();
-    sync_error = EIO;
-    EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kDataLoss,
-                                                 HasSubstr("outcome unknown")));
-    sync_error = 0;
-    // The disk is well again, but what it holds is not known.
-    EXPECT_THAT(CommitVersion(*log, 1),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("outcome unknown; restart")));
-    LogBatch events{.events = {{.time = kStart, .kind = "island_left"}}};
-    EXPECT_THAT(log->Apply(events),
-                StatusIs(absl::StatusCode::kFailedPrecondition));
-    EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
-  }
-  const std::unique_ptr<CommitLog> log = Open();
-  EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
-}
-
-TEST_F(CommitLogTest, AFullDiskFailsTheCommitAndNothingElse) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  write_error = ENOSPC;
-  EXPECT_THAT(
-      CommitVersion(*log, 1),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
-  EXPECT_EQ(NewestVersion(*log), 0);
-  write_error = 0;
-  EXPECT_OK(CommitVersion(*log, 1));
-  EXPECT_EQ(NewestVersion(*Open()), 1);
 }
 
 }  // namespace

@@ -130,6 +130,10 @@ class Coordinator {
   void OuterStepCommitted(const OuterStepOrder& order,
                           const OuterStepOutcome& outcome, absl::Time now,
                           Effects& effects);
+  // Whether the outer step was committed will only be known later: commits stop
+  // and its round stays closed until one of the other two comes.
+  void OuterStepInDoubt(const OuterStepOrder& order, const absl::Status& status,
+                        Effects& effects);
   // OUT_OF_RANGE: the result is not finite; the contribution with the largest
   // norm is quarantined and the round goes on without it. Else commits stop and
   // the message is shown until one succeeds again; the round is tried anew

@@ -172,6 +172,12 @@ class CoordinatorDriver {
     TakeOrders();
   }
 
+  // Of the order that is due; it stays due.
+  void Doubt(const absl::Status& status) {
+    core_.OuterStepInDoubt(orders_.front(), status, effects_);
+    TakeOrders();
+  }
+
   // How many events of a kind there were.
   int CountEvents(const std::string& kind) const {
     int count = 0;

@@ -115,6 +115,26 @@ TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
   EXPECT_EQ(run.version(), 1);
 }
 
+TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
+              IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  run.Doubt(absl::UnknownError("outcome unknown"));
+  EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
+  EXPECT_THAT(run.core().View(a).message(), HasSubstr("outcome unknown"));
+  run.Advance(absl::Seconds(6));
+  ASSERT_OK(run.Heartbeat(a));
+  run.Tick();
+  EXPECT_TRUE(run.core().round(0).merging());
+  ASSERT_THAT(run.orders(), SizeIs(1)) << "ordered again before it is known";
+  run.Commit();
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  EXPECT_EQ(run.version(), 1);
+  EXPECT_EQ(run.CountEvents("run_suspended"), 1);
+}
+
 TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");

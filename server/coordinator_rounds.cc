@@ -136,6 +136,12 @@ void Coordinator::OuterStepFailed(const OuterStepOrder& order,
     return SetAsideLargest(order, status, now, effects);
   }
   rounds_[order.fragment].Reopen(now + kRetryPause);
+  OuterStepInDoubt(order, status, effects);
+}
+
+void Coordinator::OuterStepInDoubt(const OuterStepOrder& order,
+                                   const absl::Status& status,
+                                   Effects& effects) {
   if (suspended_because_.empty()) {
     effects.events.push_back(
         {"run_suspended", "",

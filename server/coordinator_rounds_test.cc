@@ -131,13 +131,19 @@ TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
   EXPECT_EQ(run.core().View(slowest).inner_steps_per_round(), 1);
 }
 
-TEST(CoordinatorRounds, InnerStepsAreAllStepsUnlessAdapted) {
-  CoordinatorDriver run({});
+TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {
+  CoordinatorDriver run({.configure = [](auto& config) {
+    config.mutable_synchronization()->set_inner_steps_per_round(100);
+  }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
+  // 50 s and 100 s behind a, with a grace window of 60 s.
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
-  ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 1.5));
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 0);
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
+  EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 50);
+  EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 0);
 }
 
 TEST(CoordinatorRounds, WithoutGraceWhoeverComesFirstMakesTheRound) {

@@ -3,9 +3,10 @@
 //
 // What a Coordinator shows.
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "server/coordinator.h"
+#include "server/rules/inner_steps.h"
 
 namespace causeway {
 
@@ -72,17 +73,20 @@ bool Coordinator::IsFinished() const {
 }
 
 uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
-  const v1::SynchronizationConfig& sync = options_.config.synchronization();
-  const double own = member.progress.step_seconds();
-  if (!sync.adapt_inner_steps() || own <= 0) return 0;
-  double fastest = own;
-  for (const Member* other : membership_.Live()) {
-    const double seconds = other->progress.step_seconds();
-    if (seconds > 0) fastest = std::min(fastest, seconds);
+  std::vector<absl::Duration> steps;
+  for (const Member* live : membership_.Live()) {
+    steps.push_back(absl::Seconds(live->progress.step_seconds()));
   }
-  const double steps = static_cast<double>(sync.inner_steps_per_round());
-  return static_cast<uint64_t>(
-      std::max(1.0, std::round(steps * fastest / own)));
+  const v1::SynchronizationConfig& sync = options_.config.synchronization();
+  const v1::MembershipConfig& membership = options_.config.membership();
+  return InnerSteps(
+      {.steps = sync.inner_steps_per_round(),
+       .always = sync.adapt_inner_steps(),
+       .quorum = membership.quorum(),
+       .grace = absl::Seconds(membership.grace_seconds()),
+       .grace_overlap_share = membership.grace_overlap_share(),
+       .overlap_steps = schedule().overlap_steps() + sync.max_overlap_steps()},
+      absl::Seconds(member.progress.step_seconds()), std::move(steps));
 }
 
 bool Coordinator::IsLive(const IncarnationKey& key) const {

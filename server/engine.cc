@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
+#include <cstddef>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "outer_optimizer/merge.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
@@ -19,6 +19,8 @@ namespace {
 
 // How often leases and grace windows are looked at.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// How often a disk that failed in the middle of a write is tried again.
+constexpr absl::Duration kReconcilePause = absl::Seconds(5);
 
 // One for each fragment.
 std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
@@ -30,8 +32,10 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
   return options;
 }
 
-ContributionRecord RecordOf(const v1::ContributionHeader& header,
-                            ContributionFate fate, absl::Time at) {
+}  // namespace
+
+ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
+                                    ContributionFate fate, absl::Time at) {
   return {.fragment = header.fragment(),
           .base_version = header.base_version(),
           .island_id = header.identity().island_id(),
@@ -42,8 +46,6 @@ ContributionRecord RecordOf(const v1::ContributionHeader& header,
           .fate = fate,
           .at = at};
 }
-
-}  // namespace
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
@@ -162,10 +164,13 @@ absl::StatusOr<OpenedParameters> Engine::OpenParameters(
   ASSIGN_OR_RETURN(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.version()));
+  // With the digest: a version whose commit failed may have been made again.
   ASSIGN_OR_RETURN(
-      StoredFragment stored,
-      state_->fragments().OpenFragment(commit.file, run_id_, commit.head));
-  auto owner = std::make_shared<const StoredFragment>(std::move(stored));
+      std::shared_ptr<const StoredFragment> owner,
+      open_fragments_.Get(absl::StrCat(commit.file, commit.head.digest()), [&] {
+        return state_->fragments().OpenFragment(commit.file, run_id_,
+                                                commit.head);
+      }));
   return OpenedParameters{
       .head = commit.head, .bytes = owner->theta_bytes(), .owner = owner};
 }
@@ -179,8 +184,12 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   ASSIGN_OR_RETURN(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.from_version() + 1));
-  absl::StatusOr<StoredUpdate> stored =
-      state_->fragments().OpenUpdate(commit.update_file, run_id_, commit.head);
+  absl::StatusOr<std::shared_ptr<const StoredUpdate>> stored =
+      open_updates_.Get(absl::StrCat(commit.update_file, commit.head.digest()),
+                        [&] {
+                          return state_->fragments().OpenUpdate(
+                              commit.update_file, run_id_, commit.head);
+                        });
   // Who was merged stays known when the update is no longer kept. An island
   // that has begun to download has heard it.
   if (!stored.ok() &&
@@ -201,10 +210,9 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
     opened.island_share = record.weight;
   }
   if (!stored.ok()) return opened;
-  auto owner = std::make_shared<const StoredUpdate>(*std::move(stored));
-  opened.object = owner->contents().object;
-  opened.bytes = owner->contents().encoding;
-  opened.owner = std::move(owner);
+  opened.object = (*stored)->contents().object;
+  opened.bytes = (*stored)->contents().encoding;
+  opened.owner = *std::move(stored);
   return opened;
 }
 
@@ -251,6 +259,7 @@ absl::Status Engine::Persist(Effects& effects) {
   // hear of a membership that a restart would not know.
   const absl::Status written = state_->log().Apply(unwritten_);
   if (!written.ok()) {
+    if (absl::IsUnknown(written)) doubtful_events_ = unwritten_.events.size();
     // Whatever the reason, it is this machine's: islands go on and try again.
     return absl::UnavailableError(
         absl::StrCat("the coordinator cannot write its commit log: ",
@@ -273,7 +282,12 @@ void Engine::CarryOut(const Effects& effects) {
 }
 
 void Engine::TickLoop() {
+  absl::Time reconcile_at = absl::InfinitePast();
   while (true) {
+    if (options_.now() >= reconcile_at && state_->log().InDoubt()) {
+      reconcile_at = options_.now() + kReconcilePause;
+      Reconcile();
+    }
     Effects effects;
     {
       absl::MutexLock lock(&mu_);
@@ -287,154 +301,34 @@ void Engine::TickLoop() {
   }
 }
 
-void Engine::OuterStepLoop() {
-  while (true) {
-    OuterStepOrder order;
-    {
-      absl::MutexLock lock(&mu_);
-      const auto due = [this] {
-        mu_.AssertReaderHeld();
-        return stopping_ || !orders_.empty();
-      };
-      mu_.Await(absl::Condition(&due));
-      if (stopping_) return;
-      order = std::move(orders_.front());
-      orders_.pop_front();
-    }
-    RunOuterStep(order);
+void Engine::Reconcile() {
+  absl::MutexLock lock(&mu_);
+  const absl::StatusOr<bool> found = state_->log().Reconcile();
+  if (!found.ok()) {
+    LOG(WARNING) << "the outcome of a write is still unknown: "
+                 << found.status();
+    return;
   }
-}
-
-void Engine::RunOuterStep(const OuterStepOrder& order) {
-  const absl::Time begin = options_.now();
-  absl::StatusOr<OuterStepOutcome> outcome = Merge(order);
-  const absl::Time end = options_.now();
+  if (doubtful_events_.has_value()) {
+    // What else is in the batch may be written twice.
+    if (*found) {
+      unwritten_.events.erase(
+          unwritten_.events.begin(),
+          unwritten_.events.begin() +
+              static_cast<std::ptrdiff_t>(*doubtful_events_));
+    }
+    doubtful_events_.reset();
+  } else {
+    commit_found_ = *found;
+  }
   Effects effects;
-  {
-    absl::MutexLock lock(&mu_);
-    if (outcome.ok()) {
-      outcome->duration = end - begin;
-      ++outer_steps_;
-      outer_step_time_ += outcome->duration;
-      const double size = static_cast<double>(FragmentSize(order.fragment));
-      for (const v1::ContributionHeader& header : order.contributions) {
-        merged_token_values_ += static_cast<double>(header.tokens()) * size;
-        merged_step_values_ += static_cast<double>(header.inner_steps()) * size;
-      }
-      coordinator_.OuterStepCommitted(order, *outcome, end, effects);
-    } else {
-      coordinator_.OuterStepFailed(order, outcome.status(), end, effects);
-    }
-    const absl::Status persisted = Persist(effects);
-    LOG_IF(ERROR, !persisted.ok())
-        << "cannot write the commit log: " << persisted;
-  }
-  if (outcome.ok()) {
-    staging_.DiscardBefore(order.fragment, outcome->head.version());
-  }
-  CarryOut(effects);
-}
-
-absl::StatusOr<StagedEncoding> Engine::EncodingOf(const ContributionKey& key) {
-  {
-    absl::MutexLock lock(&mu_);
-    const auto admitted = admitted_.find(key);
-    if (admitted != admitted_.end()) return admitted->second;
-  }
-  return staging_.Get(key);
-}
-
-absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
-  const v1::RunConfig& config = options_.config;
-  const v1::SynchronizationConfig& sync = config.synchronization();
-  ASSIGN_OR_RETURN(const StoredFragment stored,
-                   state_->ReadHead(run_id_, order.fragment));
-  const FragmentContents& before = stored.contents();
-
-  std::vector<Effort> efforts;
-  std::vector<StagedEncoding> encodings;
-  for (const v1::ContributionHeader& header : order.contributions) {
-    efforts.push_back(
-        {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
-    ASSIGN_OR_RETURN(encodings.emplace_back(), EncodingOf(KeyOf(header)));
-  }
-  ASSIGN_OR_RETURN(const std::vector<float> shares,
-                   MergeShares(config.outer_optimizer().weighting(), efforts));
-  std::vector<MergeInput> inputs;
-  for (size_t i = 0; i < encodings.size(); ++i) {
-    inputs.push_back({.spec = UplinkSpec(sync),
-                      .encoded = encodings[i].bytes,
-                      .share = shares[i]});
-  }
-  LogBatch batch;
-  ASSIGN_OR_RETURN(CommitRecord commit, StepAndStore(before, inputs));
-  commit.participation = order.participation;
-  if (config.storage().record_contributions()) {
-    std::vector<absl::string_view> merged;
-    for (const StagedEncoding& encoding : encodings) {
-      merged.push_back(encoding.bytes);
-    }
-    RETURN_IF_ERROR(state_->RecordMerge(run_id_, config, commit,
-                                        order.contributions, merged));
-  }
-  batch.commits.push_back(commit);
-  batch.admitted = order.admitted;
-  for (size_t i = 0; i < encodings.size(); ++i) {
-    const v1::ContributionHeader& header = order.contributions[i];
-    ContributionRecord& record = batch.contributions.emplace_back(
-        RecordOf(header,
-                 header.partial() ? ContributionFate::kPartial
-                                  : ContributionFate::kMerged,
-                 commit.committed_at));
-    record.weight = shares[i];
-    record.norm = order.norms[i];
-  }
-  RETURN_IF_ERROR(state_->log().Apply(batch));
-
-  // Old files are only space; what cannot be removed now is removed later.
-  const auto removed = state_->RemoveUnreferenced(
-      config.storage().versions_kept(), config.storage().update_history());
-  LOG_IF(WARNING, !removed.ok())
-      << "cannot remove old versions: " << removed.status();
-  return OuterStepOutcome{.head = commit.head,
-                          .merged_norm = commit.merged_norm};
-}
-
-absl::StatusOr<CommitRecord> Engine::StepAndStore(
-    const FragmentContents& before, absl::Span<const MergeInput> inputs) {
-  const FragmentStore& store = state_->fragments();
-  const OuterStepOptions& options = step_options_[before.head.fragment()];
-  FragmentContents like = before;
-  like.head.set_version(before.head.version() + 1);
-  // The step writes straight into the new version's file.
-  ASSIGN_OR_RETURN(NewFragment after, store.BeginFragment(like));
-  std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
-                       '\0');
-  ASSIGN_OR_RETURN(const OuterStepSummary summary,
-                   causeway::RunOuterStep(options,
-                                          {.version = before.head.version(),
-                                           .theta = before.theta,
-                                           .momentum = before.momentum,
-                                           .residual = before.residual,
-                                           .gradient_sum = before.gradient_sum},
-                                          inputs,
-                                          {.theta = after.theta,
-                                           .momentum = after.momentum,
-                                           .residual = after.residual,
-                                           .gradient_sum = after.gradient_sum,
-                                           .update = absl::MakeSpan(encoding)},
-                                          merge_pool_));
-  CommitRecord commit{.merged_norm = summary.gradient_norm};
-  ASSIGN_OR_RETURN(commit.file,
-                   store.CommitFragment(std::move(after), commit.head));
-  UpdateContents update{
-      .run_id = run_id_,
-      .head = commit.head,
-      .object = DescribeOpen(options.downlink, before.theta.size()),
-      .encoding = absl::string_view(encoding.data(), summary.update_bytes)};
-  ASSIGN_OR_RETURN(commit.update_file, store.WriteUpdate(update));
-  commit.committed_at = options_.now();
-  return commit;
+  effects.events.push_back(
+      {"log_reconciled", "",
+       absl::StrCat("the disk takes writes again; the write whose outcome was "
+                    "unknown ",
+                    *found ? "is there" : "is not there")});
+  const absl::Status persisted = Persist(effects);
+  LOG_IF(ERROR, !persisted.ok()) << persisted;
 }
 
 uint64_t Engine::FragmentSize(uint32_t fragment) const {

@@ -37,6 +37,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/coordinator.h"
+#include "server/open_files.h"
 #include "server/quarantine_store.h"
 #include "server/rules/coordinator_history.h"
 #include "server/staging.h"
@@ -172,8 +173,17 @@ class Engine {
   // Of a contribution that is about to be merged.
   absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
+  static ContributionRecord RecordOf(const v1::ContributionHeader& header,
+                                     ContributionFate fate, absl::Time at);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
+  // If the outcome of a write is unknown: tries to find it out.
+  void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
+  // What became of the outer step's commit, of which `unknown` is all that is
+  // known so far; waits until the disk tells.
+  absl::Status AwaitOutcome(const OuterStepOrder& order,
+                            const absl::Status& unknown)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
   void RunOuterStep(const OuterStepOrder& order);
   // Merges, writes the files and commits.
@@ -187,6 +197,8 @@ class Engine {
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
   const QuarantineStore quarantine_;
+  OpenFiles<StoredFragment> open_fragments_;
+  OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
   // By fragment.
   const std::vector<OuterStepOptions> step_options_;
@@ -203,6 +215,11 @@ class Engine {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Effects that could not be written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
+  // So many of its events may be there already: the outcome of the last try is
+  // unknown.
+  std::optional<size_t> doubtful_events_ ABSL_GUARDED_BY(mu_);
+  // Whether the outer step's commit, whose outcome was unknown, was found.
+  std::optional<bool> commit_found_ ABSL_GUARDED_BY(mu_);
   // Of merged contributions, each times the values of its fragment: tokens of
   // the whole run, and inner steps since this process took it up.
   double merged_token_values_ ABSL_GUARDED_BY(mu_) = 0;

@@ -66,9 +66,11 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         Age(now, member.last_heartbeat + options_.lease),
         ", when its lease ends"));
   }
+  // Nor may another process go on with what the diverged one has left.
   if (known != members_.end() &&
       known->second.state == MemberState::kDiverged &&
-      known->second.instance_id == request.instance_id()) {
+      (known->second.instance_id == request.instance_id() ||
+       known->second.instance_id == request.replaces_instance_id())) {
     return Diverged(known->second);
   }
   if (live_count() >= options_.max_islands) {

@@ -169,6 +169,17 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
   }
 }
 
+TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
+  members_.End(Join("oslo", 7), MemberState::kDiverged, "not finite", kStart);
+  EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  v1::JoinRequest successor = Request("oslo", 8);
+  successor.set_replaces_instance_id(7);
+  EXPECT_THAT(members_.Join(successor, kStart),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(Join("oslo", 8).incarnation, 2) << "from the run's parameters";
+}
+
 TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
   Join("b", 1);
   Join("a", 2, kStart + absl::Seconds(1));

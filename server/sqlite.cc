@@ -119,18 +119,25 @@ void SqliteDatabase::Closer::operator()(sqlite3* database) const {
 
 absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
                                                     Mode mode) {
-  const int flags = mode == Mode::kReadOnly
+  SqliteDatabase database(path, mode);
+  RETURN_IF_ERROR(database.Reopen());
+  return database;
+}
+
+absl::Status SqliteDatabase::Reopen() {
+  database_.reset();
+  const int flags = mode_ == Mode::kReadOnly
                         ? SQLITE_OPEN_READONLY
                         : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* handle = nullptr;
-  const int result = sqlite3_open_v2(path.c_str(), &handle,
+  const int result = sqlite3_open_v2(path_.c_str(), &handle,
                                      flags | SQLITE_OPEN_NOMUTEX, nullptr);
   CHECK(handle != nullptr) << "out of memory for an SQLite connection";
-  SqliteDatabase database(handle, path);
-  if (result != SQLITE_OK) return LastError(handle, path);
+  database_.reset(handle);
+  if (result != SQLITE_OK) return LastError(handle, path_);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMilliseconds);
-  return database;
+  return absl::OkStatus();
 }
 
 absl::Status SqliteDatabase::Execute(const std::string& sql) {

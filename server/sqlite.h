@@ -96,6 +96,11 @@ class SqliteDatabase {
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
                                              Mode mode);
 
+  // Closes the file and opens it anew, as another process would: what is in it
+  // counts, and nothing that this connection remembers. No statement may be
+  // left. After an error every call fails, until Reopen succeeds.
+  absl::Status Reopen();
+
   // Runs one or more statements that have neither parameters nor rows.
   absl::Status Execute(const std::string& sql);
 
@@ -112,11 +117,12 @@ class SqliteDatabase {
     void operator()(sqlite3* database) const;
   };
 
-  SqliteDatabase(sqlite3* database, std::string path)
-      : database_(database), path_(std::move(path)) {}
+  SqliteDatabase(std::string path, Mode mode)
+      : path_(std::move(path)), mode_(mode) {}
 
   std::unique_ptr<sqlite3, Closer> database_;
   std::string path_;
+  Mode mode_;
 };
 
 }  // namespace causeway

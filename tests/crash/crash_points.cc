@@ -12,6 +12,8 @@
 //                          (durable_shadow.h); unset: keep nothing
 //   CAUSEWAY_CRASH_REFUSE  while this file exists, the calls fail, as on a disk
 //                          that has become read-only (EROFS); syncs do not
+//   CAUSEWAY_CRASH_NO_SYNC while this file exists, syncs fail (EIO), and what
+//                          was written stays where it is
 //   CAUSEWAY_CRASH_ENTRIES 1: names of files are durable at once, contents when
 //                          they are synced
 //
@@ -65,11 +67,17 @@ class Recorder {
       if (is_refused_) errno = EROFS;
       return is_refused_;
     }
+    // The same of a sync.
+    bool is_sync_refused() const {
+      if (is_sync_refused_) errno = EIO;
+      return is_sync_refused_;
+    }
 
    private:
     std::unique_lock<std::mutex> lock_;
     bool is_last_ = false;
     bool is_refused_ = false;
+    bool is_sync_refused_ = false;
   };
 
   // The recorder if a call on this path, or descriptor of a file or directory,
@@ -138,6 +146,9 @@ class Recorder {
     if (const char* file = getenv("CAUSEWAY_CRASH_REFUSE")) {
       refuse_while_ = file;
     }
+    if (const char* file = getenv("CAUSEWAY_CRASH_NO_SYNC")) {
+      no_sync_while_ = file;
+    }
     const char* shadow = getenv("CAUSEWAY_CRASH_SHADOW");
     if (shadow != nullptr) shadow_.emplace(root_, shadow);
     entries_first_ = getenv("CAUSEWAY_CRASH_ENTRIES") != nullptr;
@@ -146,6 +157,7 @@ class Recorder {
 
   std::string root_;
   std::string refuse_while_;
+  std::string no_sync_while_;
   uint64_t crash_at_ = 0;
   bool entries_first_ = false;
   std::array<bool, kDescriptors> tracked_ = {};
@@ -159,8 +171,11 @@ Recorder::Operation::Operation(Recorder* recorder, const char* name,
                                const std::string& path)
     : lock_(recorder->mutex_) {
   inside = true;
-  is_refused_ = !recorder->refuse_while_.empty() &&
-                access(recorder->refuse_while_.c_str(), F_OK) == 0;
+  const auto exists = [](const std::string& file) {
+    return !file.empty() && access(file.c_str(), F_OK) == 0;
+  };
+  is_refused_ = exists(recorder->refuse_while_);
+  is_sync_refused_ = exists(recorder->no_sync_while_);
   if (++recorder->operations_ != recorder->crash_at_) return;
   dprintf(STDERR_FILENO, "crash point %llu: %s %s\n",
           static_cast<unsigned long long>(recorder->crash_at_), name,
@@ -192,6 +207,7 @@ int SyncOrCrash(int descriptor, const char* name) {
   int (*const next)(int) = Next<int(int)>(name);
   if (recorder == nullptr) return next(descriptor);
   Recorder::Operation operation(recorder, name, Recorder::PathOf(descriptor));
+  if (operation.is_sync_refused()) return -1;
   const int result = next(descriptor);
   if (result == 0) recorder->Synced(descriptor);
   return result;

@@ -252,5 +252,32 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   }
 }
 
+// No grace window is as long as south lags behind: with all steps of a round it
+// would be late in every one, and be merged at the end only.
+TEST_F(MembershipTest, AnIslandThatIsAlwaysSlowerTakesPart) {
+  v1::RunConfig config = SyntheticConfig();
+  constexpr uint64_t kRounds = 60;
+  config.mutable_training()->set_total_steps(10 * kRounds);
+  config.mutable_membership()->set_grace_seconds(0.03);
+  Start(config);
+  std::atomic<uint64_t> trained = 0;
+  const auto takes = [&](absl::Duration step) {
+    return [&trained, step](uint64_t) {
+      absl::SleepFor(step);
+      ++trained;
+      return absl::OkStatus();
+    };
+  };
+  IslandUnderTest north(Options("north", takes(absl::Milliseconds(8))));
+  IslandUnderTest south(Options("south", takes(absl::Milliseconds(40))));
+  EXPECT_OK(north.Join());
+  EXPECT_OK(south.Join());
+  EXPECT_GE(IslandNamed("south").contributions_merged(), kRounds / 6);
+  const v1::TokenLedger ledger = Fragment().ledger();
+  EXPECT_GT(ledger.merged(), 10 * kRounds * kTokens);
+  EXPECT_LE(ledger.merged(), trained * kTokens);
+  EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
+}
+
 }  // namespace
 }  // namespace causeway

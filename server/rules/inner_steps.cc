@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/inner_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace causeway {
+namespace {
+
+// Islands whose speeds differ by less are equals, however short the window is:
+// measured times vary.
+constexpr double kEquals = 1.25;
+
+}  // namespace
+
+uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
+                    std::vector<absl::Duration> all) {
+  std::erase_if(
+      all, [](absl::Duration step) { return step <= absl::ZeroDuration(); });
+  if (own <= absl::ZeroDuration() || all.empty()) return 0;
+  std::sort(all.begin(), all.end());
+  const auto steps = static_cast<double>(options.steps);
+  // Whom the island has to keep up with.
+  absl::Duration pace = all.front();
+  if (!options.always) {
+    pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];
+    const absl::Duration overlap =
+        static_cast<double>(options.overlap_steps) * pace;
+    absl::Duration window = options.grace;
+    if (options.grace_overlap_share > 0) {
+      window = std::min(window, options.grace_overlap_share * overlap);
+    }
+    const absl::Duration lag = steps * (own - pace) + overlap;
+    if (own < kEquals * pace || lag <= window) return 0;
+  }
+  const double share = steps * absl::FDivDuration(pace, own);
+  return static_cast<uint64_t>(std::clamp(std::round(share), 1.0, steps));
+}
+
+}  // namespace causeway
