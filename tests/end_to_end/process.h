@@ -26,6 +26,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
   void Signal(int signal) const;
   // Waits for the end: the exit code, 128 + the signal that killed it, or -1
   // after `timeout`.

@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the load tool and the coordinator, and runs them: many islands in one
+# process, and many joiners at once, against one coordinator on loopback.
+# tests/load/main.cc says what the report has.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tests/load/run.sh [--islands N] [--rounds N] [--joiners N] [--limit N]
+                         [--json FILE] [--layers N] [--hidden_size N]
+                         [--joined_layers N] [--joined_hidden_size N]
+
+  --islands N             islands, 0 for none (256)
+  --rounds N              rounds of all of them (50)
+  --layers N              blocks of the model that they train (2)
+  --hidden_size N         its width (32)
+  --joiners N             islands that join at once, 0 for none (16)
+  --limit N               10^6 bytes per second that each of them asks for; 0 is
+                          no limit (0)
+  --joined_layers N       blocks of the model that they download (8)
+  --joined_hidden_size N  its width (512)
+  --json FILE             write the report there
+USAGE
+}
+
+options=()
+while (($#)); do
+  case "$1" in
+    --islands | --rounds | --layers | --hidden_size | --joiners | --limit | \
+      --joined_layers | --joined_hidden_size | --json)
+      if (($# < 2)); then
+        echo "run.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      options+=("$1" "$2")
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      echo "run.sh: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+bin="$(bazel_build_once "${ROOT}" //tests/load:causeway-load \
+  //server:causeway-coordinator)"
+exec "${bin}/tests/load/causeway-load" --programs "${bin}" \
+  ${options[@]+"${options[@]}"}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/load/watched_coordinator.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "google/protobuf/text_format.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::Duration kWatch = absl::Milliseconds(3);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WatchedCoordinator>> WatchedCoordinator::Start(
+    const std::string& programs, const std::string& directory,
+    const v1::RunConfig& config) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(config, &text);
+  const std::string config_path = absl::StrCat(directory, "/run.textproto");
+  RETURN_IF_ERROR(WriteFileAtomically(config_path, {absl::string_view(text)}));
+  const std::string port_path = absl::StrCat(directory, "/port");
+  auto process = std::make_unique<Process>(
+      std::vector<std::string>{
+          absl::StrCat(programs, "/server/causeway-coordinator"), "--config",
+          config_path, "--state_dir", absl::StrCat(directory, "/state"),
+          "--listen", "127.0.0.1:0", "--port_file", port_path},
+      absl::StrCat(directory, "/coordinator.log"));
+  if (!process->AwaitOutput("waiting for islands", absl::Minutes(5))) {
+    return absl::InternalError(
+        absl::StrCat("the coordinator does not start:\n", process->Output()));
+  }
+  const std::string port = FileText(port_path);
+  return std::unique_ptr<WatchedCoordinator>(new WatchedCoordinator(
+      std::move(process),
+      absl::StrCat("127.0.0.1:", absl::StripAsciiWhitespace(port))));
+}
+
+WatchedCoordinator::WatchedCoordinator(std::unique_ptr<Process> process,
+                                       std::string address)
+    : process_(std::move(process)), address_(std::move(address)) {
+  watcher_ = std::thread([this] {
+    while (!stopping_) {
+      const uint64_t bytes = AnonymousBytes();
+      uint64_t most = peak_;
+      while (bytes > most && !peak_.compare_exchange_weak(most, bytes)) {
+      }
+      absl::SleepFor(kWatch);
+    }
+  });
+}
+
+WatchedCoordinator::~WatchedCoordinator() {
+  stopping_ = true;
+  watcher_.join();
+}
+
+double WatchedCoordinator::CpuSeconds() const {
+  const std::string stat =
+      FileText(absl::StrCat("/proc/", process_->pid(), "/stat"));
+  // The fields after the program's name, which may contain anything: state is
+  // number 3, utime and stime are 14 and 15 (proc(5)).
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  const std::vector<std::string> fields =
+      absl::StrSplit(stat.substr(name_end + 2), ' ');
+  uint64_t user = 0;
+  uint64_t system = 0;
+  if (fields.size() < 13 || !absl::SimpleAtoi(fields[11], &user) ||
+      !absl::SimpleAtoi(fields[12], &system)) {
+    return 0;
+  }
+  return static_cast<double>(user + system) /
+         static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+uint64_t WatchedCoordinator::AnonymousBytes() const {
+  const std::string status =
+      FileText(absl::StrCat("/proc/", process_->pid(), "/status"));
+  for (const absl::string_view line : absl::StrSplit(status, '\n')) {
+    std::vector<absl::string_view> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    uint64_t kib = 0;
+    if (words.size() >= 2 && words[0] == "RssAnon:" &&
+        absl::SimpleAtoi(words[1], &kib)) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+absl::Status WatchedCoordinator::Stop() {
+  process_->Signal(SIGTERM);
+  const int code = process_->Wait();
+  if (code == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the coordinator ended with code ",
+                                          code, ":\n", process_->Output()));
+}
+
+}  // namespace causeway
