@@ -19,7 +19,7 @@
 #include "nlohmann/json.hpp"
 #include "outer_optimizer/outer_step_speed.h"
 #include "quantization/codec_speed.h"
-#include "server/ingest_measurement.h"
+#include "server/benchmarks/ingest_measurement.h"
 
 ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
 ABSL_FLAG(int, repetitions, 9, "of each measurement");

@@ -10,8 +10,8 @@
 // discarded when it has come: any number of them can be measured without a
 // round that closes. What comes after the digest is not measured: the check
 // that values are finite, and the norm.
-#ifndef SERVER_INGEST_MEASUREMENT_H_
-#define SERVER_INGEST_MEASUREMENT_H_
+#ifndef SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
+#define SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 
 namespace causeway {
 
@@ -35,4 +35,4 @@ IngestMeasurement MeasureIngest(bool tls, int channels, int repetitions = 9);
 
 }  // namespace causeway
 
-#endif  // SERVER_INGEST_MEASUREMENT_H_
+#endif  // SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_

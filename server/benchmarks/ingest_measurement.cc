@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ingest_measurement.h"
+#include "server/benchmarks/ingest_measurement.h"
 
 #include <algorithm>
 #include <cstddef>

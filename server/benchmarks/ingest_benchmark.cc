@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ingest against a bare gRPC stream (server/ingest_measurement.h), plain and
-// with TLS, over one connection and over four.
+// Ingest against a bare gRPC stream (server/benchmarks/ingest_measurement.h),
+// plain and with TLS, over one connection and over four.
 #include <cstdio>
 #include <initializer_list>
 
-#include "server/ingest_measurement.h"
+#include "server/benchmarks/ingest_measurement.h"
 
 int main() {
   std::printf("%-6s %8s %10s %12s %6s %15s %15s\n", "", "channels", "bare GB/s",
