@@ -55,21 +55,31 @@ ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
 ABSL_FLAG(std::string, device, "cpu",
-          "What computes: cpu, cuda (the first GPU) or cuda:N.");
+          "What computes: cpu, cuda (all GPUs), cuda:N, or several as "
+          "cuda:0,2.");
+ABSL_FLAG(bool, anchors_on_device, false,
+          "On GPUs: keeps the anchors of the outer loop there instead of in "
+          "pinned memory of the host. 4 bytes per parameter.");
+ABSL_FLAG(bool, stochastic_rounding, false,
+          "On GPUs: rounds the bf16 copy of the parameters that a micro-batch "
+          "is computed with at random instead of to nearest. The same for all "
+          "processes of an island.");
 ABSL_FLAG(int, threads, 0,
           "Threads that compute, of all ranks in this process. 0 takes one for "
           "each processor.");
-ABSL_FLAG(int, ranks, 1,
-          "Ranks of the island that are threads of this process; each has a "
-          "model and an equal share of --threads.");
+ABSL_FLAG(int, ranks, 0,
+          "Ranks of the island that are threads of this process, and take "
+          "turns in its devices; each has a model and, on the CPU, an equal "
+          "share of --threads. 0 is one for each device.");
 ABSL_FLAG(int, island_size, 1,
-          "Processes of the island, each a rank. More than 1 needs "
-          "--island_leader.");
+          "Processes of the island, all with equally many ranks. More than 1 "
+          "needs --island_leader.");
 ABSL_FLAG(int, island_rank, 0,
-          "Which of them this is, from 0. Only rank 0 has a --coordinator and "
-          "an --island.");
+          "Which of them this is, from 0. Only the first one has a "
+          "--coordinator and an --island.");
 ABSL_FLAG(std::string, island_leader, "",
-          "Address of the island's rank 0, host:port; it listens there.");
+          "Address of the island's first process, host:port; it listens "
+          "there.");
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
           "takes the host's name.");
@@ -115,44 +125,59 @@ ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 namespace causeway {
 namespace {
 
-// Threads of one rank.
-int ThreadsOfRank() {
+// The devices of this process and its ranks on them.
+struct LocalRanks {
+  std::vector<Device> devices;
+  int count = 1;
+  // That compute, of each rank.
+  int threads = 1;
+};
+
+// Fails if a device cannot be used.
+absl::StatusOr<LocalRanks> FindLocalRanks() {
+  ASSIGN_OR_RETURN(const DeviceChoice choice,
+                   ParseDevices(absl::GetFlag(FLAGS_device)));
+  LocalRanks ranks;
+  ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
+  ranks.count = absl::GetFlag(FLAGS_ranks);
+  if (ranks.count == 0) ranks.count = static_cast<int>(ranks.devices.size());
   int threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) {
     threads =
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
-  return std::max(1, threads / absl::GetFlag(FLAGS_ranks));
+  ranks.threads = std::max(1, threads / ranks.count);
+  return ranks;
 }
 
-// The --device, which UsageProblem has looked at.
-Device ChosenDevice() { return *ParseDevice(absl::GetFlag(FLAGS_device)); }
-
-// Of the island, for people. Fails if its device cannot be used.
-absl::StatusOr<std::string> Description() {
-  ASSIGN_OR_RETURN(const std::string device, DescribeDevice(ChosenDevice()));
+// Of the island, for people.
+absl::StatusOr<std::string> Description(const LocalRanks& local) {
+  ASSIGN_OR_RETURN(const std::string devices, DescribeDevices(local.devices));
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
-  const int ranks =
-      absl::GetFlag(FLAGS_ranks) * absl::GetFlag(FLAGS_island_size);
-  const int threads = ThreadsOfRank();
-  if (!ChosenDevice().is_host()) return absl::StrCat(host, ", ", device);
-  return absl::StrCat(host, ", ", device, ", ",
-                      ranks == 1 ? "" : absl::StrCat(ranks, " ranks of "),
-                      threads, threads == 1 ? " thread" : " threads");
+  std::string text = absl::StrCat(host, ", ", devices);
+  const int ranks = local.count * absl::GetFlag(FLAGS_island_size);
+  if (ranks > 1) absl::StrAppend(&text, ", ", ranks, " ranks");
+  if (!local.devices[0].is_host()) return text;
+  return absl::StrCat(text, ranks > 1 ? " of " : ", ", local.threads,
+                      local.threads == 1 ? " thread" : " threads");
 }
 
-IslandTrainerOptions TrainerOptions() {
+IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
   return {.data = absl::GetFlag(FLAGS_data),
-          .device = ChosenDevice(),
-          .threads = ThreadsOfRank(),
+          .devices = local.devices,
+          .threads = local.threads,
+          .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
+          .stochastic_rounding = absl::GetFlag(FLAGS_stochastic_rounding),
           .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
           .now = SteadyWallClock()};
 }
 
-ProcessRankOptions RankOptions(Rendezvous* rendezvous) {
+ProcessRankOptions RankOptions(const LocalRanks& local,
+                               Rendezvous* rendezvous) {
   return {.rank = absl::GetFlag(FLAGS_island_rank),
           .size = absl::GetFlag(FLAGS_island_size),
+          .threads = local.count,
           .host = absl::GetFlag(FLAGS_rank_host),
           .rendezvous = rendezvous};
 }
@@ -221,20 +246,21 @@ absl::Status Lead() {
                                      absl::GetFlag(FLAGS_island_leader)));
   }
   // Before it joins, so that a device that is not there is said at once.
-  ASSIGN_OR_RETURN(const std::string description, Description());
+  ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
+  ASSIGN_OR_RETURN(const std::string description, Description(local));
   const auto make_trainer = [&](const v1::JoinResponse& joined,
                                 std::vector<float> parameters)
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
-    IslandTrainerOptions options = TrainerOptions();
+    IslandTrainerOptions options = TrainerOptions(local);
     options.shard = joined.shard();
-    ASSIGN_OR_RETURN(std::unique_ptr<InnerTrainer> trainer,
-                     rendezvous != nullptr
-                         ? MakeLeadingRank(joined.config(), options,
-                                           RankOptions(rendezvous->table()),
-                                           std::move(parameters))
-                         : MakeThreadedIsland(joined.config(), options,
-                                              absl::GetFlag(FLAGS_ranks),
-                                              std::move(parameters)));
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<InnerTrainer> trainer,
+        rendezvous != nullptr
+            ? MakeLeadingRank(joined.config(), options,
+                              RankOptions(local, rendezvous->table()),
+                              std::move(parameters))
+            : MakeThreadedIsland(joined.config(), options, local.count,
+                                 std::move(parameters)));
     const absl::Duration step_time =
         absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds));
     if (step_time == absl::ZeroDuration()) return trainer;
@@ -301,16 +327,18 @@ absl::Status Lead() {
   return status;
 }
 
-// Any other rank of an island of processes.
+// Any other process of an island of several.
 absl::Status Follow() {
+  ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   // It ends when rank 0 has led the island out of the run; rank 0 needs it
   // until then.
   Terminator terminator([](const std::string&) {}, [] { _exit(0); });
-  const ProcessRankOptions without_table = RankOptions(nullptr);
+  const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
                    ConnectRendezvous(absl::GetFlag(FLAGS_island_leader),
                                      without_table.connect_timeout));
-  return RunFollowingRank(TrainerOptions(), RankOptions(rendezvous.get()));
+  return RunFollowingRank(TrainerOptions(local),
+                          RankOptions(local, rendezvous.get()));
 }
 
 absl::Status Run() {
@@ -330,19 +358,19 @@ std::string UsageProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);
   const int ranks = absl::GetFlag(FLAGS_ranks);
-  const absl::StatusOr<Device> device =
-      ParseDevice(absl::GetFlag(FLAGS_device));
-  if (!device.ok()) {
-    return absl::StrCat("--device: ", device.status().message());
+  const absl::StatusOr<DeviceChoice> devices =
+      ParseDevices(absl::GetFlag(FLAGS_device));
+  if (!devices.ok()) {
+    return absl::StrCat("--device: ", devices.status().message());
   }
   if (size < 1 || size > 1024 || rank < 0 || rank >= size) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
                         "; allowed: 0 to size - 1, and 1 to 1024");
   }
-  if (size > 1 && (absl::GetFlag(FLAGS_island_leader).empty() || ranks != 1)) {
-    return "--island_size above 1 needs --island_leader, and --ranks 1";
+  if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
+    return "--island_size above 1 needs --island_leader";
   }
-  if (ranks < 1 || ranks > 1024) return "--ranks must be 1 to 1024";
+  if (ranks < 0 || ranks > 1024) return "--ranks must be 0 to 1024";
   if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
     return "--rank_timeout must be 1 or more";
   }

@@ -2,30 +2,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/device.h"
 
+#include <utility>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/model/cuda/ops_cuda.h"
 #include "worker/model/ops_cpu.h"
 
 namespace causeway {
 
-absl::StatusOr<Device> ParseDevice(absl::string_view text) {
-  if (text == "cpu") return Device{};
-  Device device = {.kind = Device::Kind::kCuda};
-  absl::string_view index = text;
-  if (text == "cuda") return device;
-  if (absl::ConsumePrefix(&index, "cuda:") &&
-      absl::SimpleAtoi(index, &device.index) && device.index >= 0) {
-    return device;
+absl::StatusOr<DeviceChoice> ParseDevices(absl::string_view text) {
+  if (text == "cpu") return DeviceChoice{.devices = {Device{}}};
+  if (text == "cuda") return DeviceChoice{.all_gpus = true};
+  DeviceChoice choice;
+  absl::string_view list = text;
+  bool good = absl::ConsumePrefix(&list, "cuda:");
+  for (const absl::string_view word : absl::StrSplit(list, ',')) {
+    Device device = {.kind = Device::Kind::kCuda};
+    good = good && absl::SimpleAtoi(word, &device.index) && device.index >= 0;
+    for (const Device& other : choice.devices) {
+      good = good && other.index != device.index;
+    }
+    choice.devices.push_back(device);
   }
+  if (good) return choice;
   return absl::InvalidArgumentError(
-      absl::StrCat("the device is \"", text, "\"; allowed: cpu, cuda, cuda:N"));
+      absl::StrCat("the device is \"", text,
+                   "\"; allowed: cpu, cuda, cuda:N, and lists of different "
+                   "GPUs as cuda:0,2"));
 }
 
-absl::StatusOr<std::string> DescribeDevice(const Device& device) {
-  if (device.is_host()) return "CPU";
-  return DescribeCudaDevice(device.index);
+absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice) {
+  std::vector<Device> devices = choice.devices;
+  if (choice.all_gpus) {
+    ASSIGN_OR_RETURN(const int count, CountCudaDevices());
+    for (int i = 0; i < count; ++i) {
+      devices.push_back({.kind = Device::Kind::kCuda, .index = i});
+    }
+  }
+  for (const Device& device : devices) {
+    if (device.is_host()) continue;
+    RETURN_IF_ERROR(DescribeCudaDevice(device.index).status());
+    for (const Device& other : devices) {
+      const bool reached = device.index >= other.index ||
+                           (CudaPeersReach(device.index, other.index) &&
+                            CudaPeersReach(other.index, device.index));
+      LOG_IF(WARNING, !reached)
+          << "cuda:" << device.index << " and cuda:" << other.index
+          << " have no access to each other's memory: what ranks exchange goes "
+             "through the host's, which is slower (see nvidia-smi topo -p2p r)";
+    }
+  }
+  return devices;
+}
+
+absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices) {
+  // In order; neighbours that are alike are counted.
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const Device& device : devices) {
+    std::string name = "CPU";
+    if (!device.is_host()) {
+      ASSIGN_OR_RETURN(name, DescribeCudaDevice(device.index));
+    }
+    if (kinds.empty() || kinds.back().first != name) kinds.push_back({name, 0});
+    ++kinds.back().second;
+  }
+  return absl::StrJoin(kinds, " + ", [](std::string* text, const auto& kind) {
+    absl::StrAppend(text,
+                    kind.second > 1 ? absl::StrCat(kind.second, " x ") : "",
+                    kind.first);
+  });
 }
 
 absl::Status CheckDeviceModel(const Device& device,

@@ -4,18 +4,21 @@
 // What a rank computes on: the CPU, or one NVIDIA GPU if this program was built
 // with CUDA (bazel --config=cuda).
 //
-//   ASSIGN_OR_RETURN(const Device device, ParseDevice("cuda:1"));
-//   RETURN_IF_ERROR(CheckDeviceModel(device, config.model()));
-//   ASSIGN_OR_RETURN(auto ops, MakeDeviceOps(device, threads));
+//   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevices("cuda:0,1"));
+//   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices(choice));
+//   RETURN_IF_ERROR(CheckDeviceModel(devices[0], config.model()));
+//   ASSIGN_OR_RETURN(auto ops, MakeDeviceOps(devices[0], threads));
 #ifndef WORKER_MODEL_DEVICE_H_
 #define WORKER_MODEL_DEVICE_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/run_config.pb.h"
 #include "worker/model/ops.h"
 
@@ -31,13 +34,24 @@ struct Device {
   bool is_host() const { return kind == Kind::kCpu; }
 };
 
-// "cpu", "cuda" (the first GPU) or "cuda:N"; anything else is
-// INVALID_ARGUMENT.
-absl::StatusOr<Device> ParseDevice(absl::string_view text);
+// What a user asks for.
+struct DeviceChoice {
+  // All GPUs there are; `devices` is empty then.
+  bool all_gpus = false;
+  std::vector<Device> devices;
+};
 
-// For people: "CPU", "NVIDIA H200 (140 GiB)". Opens a GPU; errors of
-// MakeDeviceOps.
-absl::StatusOr<std::string> DescribeDevice(const Device& device);
+// "cpu", "cuda" (all GPUs), "cuda:N" or a list, "cuda:0,2,3"; anything else,
+// and a GPU named twice, is INVALID_ARGUMENT. Looks at no device.
+absl::StatusOr<DeviceChoice> ParseDevices(absl::string_view text);
+
+// The devices of a choice, at least one, each of which can be used. Logs which
+// GPUs do not reach each other's memory. Errors of MakeDeviceOps.
+absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice);
+
+// For people: "CPU", "NVIDIA H200 (140 GiB)", "4 x NVIDIA H200 (140 GiB)".
+// Errors of MakeDeviceOps.
+absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices);
 
 // INVALID_ARGUMENT if the device's kernels cannot compute such a model, which
 // is resolved.

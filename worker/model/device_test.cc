@@ -9,20 +9,39 @@
 namespace causeway {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<int> Indices(const DeviceChoice& choice) {
+  std::vector<int> indices;
+  for (const Device& device : choice.devices) {
+    EXPECT_EQ(device.kind, Device::Kind::kCuda);
+    indices.push_back(device.index);
+  }
+  return indices;
+}
 
 TEST(DeviceTest, ParsesNames) {
-  ASSERT_OK_AND_ASSIGN(const Device cpu, ParseDevice("cpu"));
-  EXPECT_TRUE(cpu.is_host());
-  ASSERT_OK_AND_ASSIGN(const Device first, ParseDevice("cuda"));
-  EXPECT_EQ(first.kind, Device::Kind::kCuda);
-  EXPECT_EQ(first.index, 0);
-  ASSERT_OK_AND_ASSIGN(const Device third, ParseDevice("cuda:2"));
-  EXPECT_FALSE(third.is_host());
-  EXPECT_EQ(third.index, 2);
+  ASSERT_OK_AND_ASSIGN(const DeviceChoice cpu, ParseDevices("cpu"));
+  EXPECT_FALSE(cpu.all_gpus);
+  ASSERT_EQ(cpu.devices.size(), 1u);
+  EXPECT_TRUE(cpu.devices[0].is_host());
+  ASSERT_OK_AND_ASSIGN(const DeviceChoice all, ParseDevices("cuda"));
+  EXPECT_TRUE(all.all_gpus);
+  EXPECT_THAT(all.devices, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const DeviceChoice third, ParseDevices("cuda:2"));
+  EXPECT_THAT(Indices(third), ElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const DeviceChoice several, ParseDevices("cuda:3,0,12"));
+  EXPECT_FALSE(several.all_gpus);
+  EXPECT_THAT(Indices(several), ElementsAre(3, 0, 12));
+}
+
+TEST(DeviceTest, RefusesOtherNames) {
   for (const char* wrong :
-       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda1", "cuda:1,2"}) {
-    EXPECT_THAT(ParseDevice(wrong),
+       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda1", "cuda:1,",
+        "cuda:1,,2", "cuda:1,1", "cpu,cuda:1", "0,1"}) {
+    EXPECT_THAT(ParseDevices(wrong),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("allowed: cpu, cuda, cuda:N")))
         << wrong;
@@ -49,7 +68,7 @@ TEST(DeviceTest, RefusesModelsThatItsKernelsCannotCompute) {
 }
 
 TEST(DeviceTest, TheCpuIsThere) {
-  EXPECT_THAT(DescribeDevice(Device{}), IsOkAndHolds("CPU"));
+  EXPECT_THAT(DescribeDevices({Device{}}), IsOkAndHolds("CPU"));
   EXPECT_THAT(MakeDeviceOps(Device{}, 2), IsOk());
 }
 
@@ -57,10 +76,11 @@ TEST(DeviceTest, TheCpuIsThere) {
 // where there is a GPU, there is none of the name cuda:1000.
 TEST(DeviceTest, SaysWhyThereIsNoSuchGpu) {
   const Device cuda = {.kind = Device::Kind::kCuda, .index = 1000};
-  EXPECT_THAT(MakeDeviceOps(cuda, 1).status().message(),
-              testing::AnyOf(HasSubstr("built without CUDA"),
-                             HasSubstr("looking for CUDA devices"),
-                             HasSubstr("no device cuda:1000")));
+  const auto says_why = testing::AnyOf(HasSubstr("built without CUDA"),
+                                       HasSubstr("looking for CUDA devices"),
+                                       HasSubstr("no device cuda:1000"));
+  EXPECT_THAT(MakeDeviceOps(cuda, 1).status().message(), says_why);
+  EXPECT_THAT(FindDevices({.devices = {cuda}}).status().message(), says_why);
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ class DdpTrainer : public RankTrainer {
     ASSIGN_OR_RETURN(const MicroBatches own, Accumulate(run_step));
     const absl::Span<float> gradients =
         absl::MakeSpan(gradients_.data(), gradients_.size());
+    // What is communicated has been written.
+    RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
                      optimizer_->Reduce(own, gradients));
     const double rate = LearningRate(options_.training, run_step - 1);

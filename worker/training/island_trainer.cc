@@ -12,7 +12,9 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
+#include "worker/collective/device_collectives.h"
 #include "worker/collective/gloo_transport.h"
+#include "worker/collective/gpu_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/data/dataset.h"
@@ -30,17 +32,45 @@ constexpr char kRunKey[] = "run";
 constexpr char kReplicaPrefix[] = "replica/";
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
-// What outlives rank 0: the ranks that are threads, and the tables in which
-// ranks find one another.
-struct Followers {
-  LocalRendezvous rendezvous;
-  std::unique_ptr<RendezvousPart> replica_rendezvous =
-      std::make_unique<RendezvousPart>(&rendezvous, kReplicaPrefix);
-  std::vector<std::thread> threads;
+// What outlives rank 0: the other ranks of this process, and the tables in
+// which ranks find one another.
+class Followers {
+ public:
+  ~Followers() { Join().IgnoreError(); }
 
-  ~Followers() {
-    for (std::thread& thread : threads) thread.join();
+  // For ranks that are all threads of this process.
+  LocalRendezvous* rendezvous() { return &rendezvous_; }
+  RendezvousPart* replica_rendezvous() { return &replica_rendezvous_; }
+
+  // A rank: follow() is called on a thread of its own.
+  template <typename Follow>
+  void Start(Follow follow) {
+    threads_.emplace_back([this, follow = std::move(follow)]() mutable {
+      const absl::Status status = follow();
+      LOG_IF(ERROR, !status.ok()) << "a rank has ended: " << status;
+      absl::MutexLock lock(&mu_);
+      status_.Update(status);
+    });
   }
+
+  // What rank 0 uses.
+  void Keep(std::unique_ptr<RendezvousPart> part) { kept_ = std::move(part); }
+
+  // Waits for all; the first error.
+  absl::Status Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    absl::MutexLock lock(&mu_);
+    return status_;
+  }
+
+ private:
+  LocalRendezvous rendezvous_;
+  RendezvousPart replica_rendezvous_{&rendezvous_, kReplicaPrefix};
+  std::unique_ptr<RendezvousPart> kept_;
+  std::vector<std::thread> threads_;
+  absl::Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
 class IslandTrainer : public InnerTrainer {
@@ -157,47 +187,110 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .config = config,
       .dataset = std::make_shared<const Dataset>(std::move(dataset)),
       .shard = shard,
-      .device = options.device,
+      .device = options.devices[0],
       .threads = options.threads,
+      .anchors_on_device = options.anchors_on_device,
+      .stochastic_rounding = options.stochastic_rounding,
       .now = options.now};
 }
 
-// A rank that is a process, with its connections.
+// Those of rank number `thread` of this process.
+Rank::Options ForThread(Rank::Options rank_options,
+                        const IslandTrainerOptions& options, int thread) {
+  rank_options.device = options.devices[thread % options.devices.size()];
+  return rank_options;
+}
+
+// A rank of one process among others, with its connections.
 struct ProcessRank {
   // Declared first: the rank uses it.
   std::unique_ptr<RendezvousPart> replica_rendezvous;
   std::unique_ptr<Rank> rank;
 };
 
-absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-    const IslandTrainerOptions& options, const ProcessRankOptions& process,
-    absl::Duration limit, Rendezvous* rendezvous) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
-                   ConnectGloo({.rank = process.rank,
-                                .size = process.size,
-                                .host = process.host,
-                                .connect_timeout = process.connect_timeout},
-                               rendezvous));
-  return MakeMessageCommunicator({.timeout = limit, .now = options.now},
+absl::StatusOr<std::unique_ptr<Transport>> Connect(
+    const ProcessRankOptions& process, int thread, Rendezvous* rendezvous) {
+  return ConnectGloo({.rank = process.rank * process.threads + thread,
+                      .size = process.size * process.threads,
+                      .host = process.host,
+                      .connect_timeout = process.connect_timeout},
+                     rendezvous);
+}
+
+// For the rank's own thread: ranks on GPUs wait for one another here, for at
+// most `connect_timeout`. `shared` says that all of them have one GPU and are
+// threads of this process.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeTrainingCommunicator(
+    const IslandTrainerOptions& options, const Device& device, bool shared,
+    absl::Duration connect_timeout, std::unique_ptr<Transport> transport,
+    Rendezvous* rendezvous) {
+  const MessageCommunicatorOptions messages = {.timeout = options.timeout,
+                                               .now = options.now};
+  if (device.is_host() || transport->size() == 1) {
+    return MakeMessageCommunicator(messages, std::move(transport), rendezvous);
+  }
+  // Before the others are waited for.
+  absl::StatusOr<std::unique_ptr<DeviceCollectives>> collectives =
+      [&]() -> absl::StatusOr<std::unique_ptr<DeviceCollectives>> {
+    RETURN_IF_ERROR(DescribeDevices({device}).status());
+    return ConnectGpus({.rank = transport->rank(),
+                        .size = transport->size(),
+                        .device = device.index,
+                        .shared = shared,
+                        .connect_timeout = connect_timeout,
+                        .now = options.now},
+                       rendezvous);
+  }();
+  if (!collectives.ok()) {
+    // So that the others hear why.
+    MakeMessageCommunicator(messages, std::move(transport), rendezvous)
+        ->Abort(collectives.status());
+    return collectives.status();
+  }
+  return MakeMessageCommunicator(messages, std::move(transport), rendezvous,
+                                 *std::move(collectives));
+}
+
+std::unique_ptr<Communicator> MakeReplicaCommunicator(
+    const IslandTrainerOptions& options, std::unique_ptr<Transport> transport,
+    Rendezvous* rendezvous) {
+  return MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
                                  std::move(transport), rendezvous);
 }
 
 absl::StatusOr<ProcessRank> ConnectRank(const Rank::Options& rank_options,
                                         const IslandTrainerOptions& options,
-                                        const ProcessRankOptions& process) {
+                                        const ProcessRankOptions& process,
+                                        int thread) {
   ProcessRank connected;
   connected.replica_rendezvous =
       std::make_unique<RendezvousPart>(process.rendezvous, kReplicaPrefix);
+  const Rank::Options own = ForThread(rank_options, options, thread);
   Rank::Communicators communicators;
+  ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                   Connect(process, thread, process.rendezvous));
   ASSIGN_OR_RETURN(
       communicators.training,
-      Connect(options, process, options.timeout, process.rendezvous));
+      MakeTrainingCommunicator(options, own.device, /*shared=*/false,
+                               process.connect_timeout, std::move(transport),
+                               process.rendezvous));
   ASSIGN_OR_RETURN(
-      communicators.replica,
-      Connect(options, process, kNoLimit, connected.replica_rendezvous.get()));
-  ASSIGN_OR_RETURN(connected.rank,
-                   Rank::Create(rank_options, std::move(communicators)));
+      transport, Connect(process, thread, connected.replica_rendezvous.get()));
+  communicators.replica = MakeReplicaCommunicator(
+      options, std::move(transport), connected.replica_rendezvous.get());
+  ASSIGN_OR_RETURN(connected.rank, Rank::Create(own, std::move(communicators)));
   return connected;
+}
+
+absl::Status FollowAmongProcesses(const Rank::Options& rank_options,
+                                  const IslandTrainerOptions& options,
+                                  const ProcessRankOptions& process,
+                                  int thread) {
+  ASSIGN_OR_RETURN(const ProcessRank connected,
+                   ConnectRank(rank_options, options, process, thread));
+  LOG(INFO) << "rank " << connected.rank->communicator().rank() << " of "
+            << connected.rank->communicator().size() << " follows rank 0";
+  return connected.rank->Follow();
 }
 
 }  // namespace
@@ -205,37 +298,49 @@ absl::StatusOr<ProcessRank> ConnectRank(const Rank::Options& rank_options,
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
     std::vector<float> parameters) {
+  const bool on_gpus = !options.devices[0].is_host();
+  if (on_gpus && options.devices.size() > 1 &&
+      static_cast<size_t>(ranks) > options.devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ranks, " ranks have ", options.devices.size(),
+        " GPUs; allowed: a GPU for each rank, or one for all of them"));
+  }
   // Everything that can be wrong with the data is said before memory is taken.
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(config, options, options.shard));
   auto followers = std::make_unique<Followers>();
-  std::vector<Rank::Communicators> communicators;
   std::vector<std::unique_ptr<Transport>> transports =
       MakeLocalTransports(ranks);
   std::vector<std::unique_ptr<Transport>> replica_transports =
       MakeLocalTransports(ranks);
-  for (int i = 0; i < ranks; ++i) {
-    communicators.push_back(
-        {.training = MakeMessageCommunicator(
-             {.timeout = options.timeout, .now = options.now},
-             std::move(transports[i]), &followers->rendezvous),
-         .replica =
-             MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
-                                     std::move(replica_transports[i]),
-                                     followers->replica_rendezvous.get())});
-  }
+  const auto make_rank = [=, tables = followers.get()](
+                             int thread, std::unique_ptr<Transport> transport,
+                             std::unique_ptr<Transport> replica_transport)
+      -> absl::StatusOr<std::unique_ptr<Rank>> {
+    const Rank::Options own = ForThread(rank_options, options, thread);
+    Rank::Communicators communicators;
+    ASSIGN_OR_RETURN(
+        communicators.training,
+        MakeTrainingCommunicator(options, own.device,
+                                 options.devices.size() == 1, options.timeout,
+                                 std::move(transport), tables->rendezvous()));
+    communicators.replica = MakeReplicaCommunicator(
+        options, std::move(replica_transport), tables->replica_rendezvous());
+    return Rank::Create(own, std::move(communicators));
+  };
   for (int i = 1; i < ranks; ++i) {
-    followers->threads.emplace_back(
-        [rank_options, own = std::move(communicators[i])]() mutable {
-          absl::StatusOr<std::unique_ptr<Rank>> rank =
-              Rank::Create(rank_options, std::move(own));
-          const absl::Status status =
-              rank.ok() ? (*rank)->Follow() : rank.status();
-          LOG_IF(ERROR, !status.ok()) << "a rank has ended: " << status;
-        });
+    followers->Start([=, transport = std::move(transports[i]),
+                      replica_transport = std::move(
+                          replica_transports[i])]() mutable -> absl::Status {
+      ASSIGN_OR_RETURN(
+          const std::unique_ptr<Rank> rank,
+          make_rank(i, std::move(transport), std::move(replica_transport)));
+      return rank->Follow();
+    });
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank,
-                   Rank::Create(rank_options, std::move(communicators[0])));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Rank> rank,
+      make_rank(0, std::move(transports[0]), std::move(replica_transports[0])));
   return Lead(std::move(followers), std::move(rank), options,
               std::move(parameters));
 }
@@ -249,10 +354,15 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   *run.mutable_config() = config;
   run.set_shard(options.shard);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
-  ASSIGN_OR_RETURN(ProcessRank connected,
-                   ConnectRank(rank_options, options, process));
   auto followers = std::make_unique<Followers>();
-  followers->replica_rendezvous = std::move(connected.replica_rendezvous);
+  for (int i = 1; i < process.threads; ++i) {
+    followers->Start([=] {
+      return FollowAmongProcesses(rank_options, options, process, i);
+    });
+  }
+  ASSIGN_OR_RETURN(ProcessRank connected,
+                   ConnectRank(rank_options, options, process, 0));
+  followers->Keep(std::move(connected.replica_rendezvous));
   return Lead(std::move(followers), std::move(connected.rank), options,
               std::move(parameters));
 }
@@ -267,11 +377,13 @@ absl::Status RunFollowingRank(const IslandTrainerOptions& options,
   }
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(run.config(), options, run.shard()));
-  ASSIGN_OR_RETURN(const ProcessRank connected,
-                   ConnectRank(rank_options, options, process));
-  LOG(INFO) << "rank " << process.rank << " of " << process.size
-            << " follows rank 0";
-  return connected.rank->Follow();
+  Followers followers;
+  for (int i = 0; i < process.threads; ++i) {
+    followers.Start([&, i] {
+      return FollowAmongProcesses(rank_options, options, process, i);
+    });
+  }
+  return followers.Join();
 }
 
 }  // namespace causeway

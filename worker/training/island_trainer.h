@@ -32,10 +32,13 @@ struct IslandTrainerOptions {
   // Text or token files, as the run's tokenizer wants.
   std::vector<std::string> data;
   uint32_t shard = 0;
-  // Of this process.
-  Device device;
+  // Of the ranks of this process, at least one: they take turns in it.
+  std::vector<Device> devices = {Device{}};
   // Of each rank, on the CPU.
   int threads = 1;
+  // On GPUs; see Rank::Options.
+  bool anchors_on_device = false;
+  bool stochastic_rounding = false;
   // Limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
@@ -48,10 +51,14 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
     std::vector<float> parameters);
 
-// A rank that is a process.
+// One process of several, all with equally many ranks.
 struct ProcessRankOptions {
+  // Of the process, among `size` processes.
   int rank = 0;
   int size = 1;
+  // Ranks in each process, its threads: those of this one are rank * threads
+  // and the following ones.
+  int threads = 1;
   // By which the other ranks reach this host; see GlooTransportOptions.
   std::string host;
   // Rank 0's table; new, and outlives the trainer.
@@ -60,14 +67,13 @@ struct ProcessRankOptions {
   absl::Duration connect_timeout = absl::Minutes(5);
 };
 
-// Rank 0 of an island of processes. As MakeThreadedIsland, and errors of
-// ConnectGloo.
+// The process with rank 0. As MakeThreadedIsland, and errors of ConnectGloo.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandTrainerOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
-// The others: takes part until rank 0 ends (OK). Run and shard come from rank
-// 0; options.shard is not used.
+// The other processes: takes part until rank 0 ends (OK), or fails as the first
+// of its ranks does. Run and shard come from rank 0; options.shard is not used.
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
                               const ProcessRankOptions& process);
 

@@ -217,6 +217,49 @@ TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
   follower.join();
 }
 
+// Two processes with two ranks each are an island of four.
+TEST_F(IslandTrainerTest, ProcessesMayHaveSeveralRanks) {
+  ASSERT_OK_AND_ASSIGN(const auto threads,
+                       MakeThreadedIsland(config_, options_, 4, Start()));
+  LocalRendezvous rendezvous;
+  const auto process = [&](int rank) {
+    return ProcessRankOptions{.rank = rank,
+                              .size = 2,
+                              .threads = 2,
+                              .host = "127.0.0.1",
+                              .rendezvous = &rendezvous};
+  };
+  std::thread follower(
+      [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const auto leader,
+        MakeLeadingRank(config_, options_, process(0), Start()));
+    for (int step = 1; step <= 3; ++step) {
+      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, leader->Step(step));
+      EXPECT_EQ(result.rank_micro_batches, std::vector<int64_t>(4, 2));
+      ASSERT_OK(threads->Step(step));
+      EXPECT_EQ(Parameters(*leader), Parameters(*threads));
+    }
+  }
+  follower.join();
+}
+
+// A device that cannot be used is the island's failure, with the reason.
+TEST_F(IslandTrainerTest, ARankWithoutItsDeviceEndsTheOthers) {
+  config_.mutable_model()->set_hidden_size(32);
+  options_.devices = {Device{}, {.kind = Device::Kind::kCuda, .index = 1000}};
+  const absl::StatusOr<std::unique_ptr<InnerTrainer>> trainer =
+      MakeThreadedIsland(config_, options_, 2, Start());
+  const absl::Status status =
+      trainer.ok() ? (*trainer)->Step(1).status() : trainer.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(status.message(),
+              testing::AnyOf(HasSubstr("built without CUDA"),
+                             HasSubstr("looking for CUDA devices"),
+                             HasSubstr("no device cuda:1000")));
+}
+
 TEST_F(IslandTrainerTest, WhatIsWrongIsSaidBeforeTraining) {
   EXPECT_THAT(MakeThreadedIsland(config_, options_, 3, Start()),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -13,7 +13,10 @@
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/collective/collective_diagnosis.h"
+#include "worker/replica/device/cuda_queue.h"
+#include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/host_fragment_part.h"
+#include "worker/training/memory_advice.h"
 #include "worker/training/transformer_gradients.h"
 
 namespace causeway {
@@ -58,7 +61,7 @@ struct Rank::Order {
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
     const Options& options, Communicators communicators) {
   auto rank = absl::WrapUnique(new Rank(options, std::move(communicators)));
-  const absl::Status allocated = rank->Allocate(options);
+  const absl::Status allocated = rank->AllocateOrAdvise(options);
   if (!allocated.ok()) {
     rank->Abort(allocated);
     return allocated;
@@ -71,22 +74,28 @@ Rank::Rank(const Options& options, Communicators communicators)
       layout_(MakeModelLayout(options.config.model())),
       communicator_(std::move(communicators.training)),
       replica_communicator_(std::move(communicators.replica)),
+      anchors_on_device_(options.anchors_on_device),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
-absl::Status Rank::Allocate(const Options& options) {
+absl::Status Rank::AllocateOrAdvise(const Options& options) {
   RETURN_IF_ERROR(CheckDeviceModel(device_, options.config.model()));
   ASSIGN_OR_RETURN(ops_, MakeDeviceOps(device_, options.threads));
+  const int64_t free_bytes = ops_->FreeBytes();
+  const absl::Status status = Allocate(options);
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), "; ",
+                   MemoryAdvice(options.config, communicator_->size(),
+                                free_bytes, ops_.get())));
+}
+
+absl::Status Rank::Allocate(const Options& options) {
   ASSIGN_OR_RETURN(communication_ops_, MakeDeviceOps(device_, 1));
-  if (!device_.is_host()) {
-    if (communicator_->size() > 1) {
-      return absl::UnimplementedError(
-          "an island on CUDA has one rank: start an island for each GPU");
-    }
-  }
-  ASSIGN_OR_RETURN(gradients_,
-                   MakeTransformerGradients(options.config, options.dataset,
-                                            options.shard, ops_.get()));
+  ASSIGN_OR_RETURN(
+      gradients_,
+      MakeTransformerGradients(options.config, options.dataset, options.shard,
+                               options.stochastic_rounding, ops_.get()));
   ASSIGN_OR_RETURN(
       trainer_,
       MakeRankTrainer(
@@ -258,52 +267,47 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
 absl::Status Rank::MakeOwnReplica(const v1::JoinResponse& joined) {
   ASSIGN_OR_RETURN(FragmentMap map,
                    FragmentMap::Create(layout_, joined.plan()));
+  if (!device_.is_host()) {
+    PartDevice::Options part_device = {.anchors_on_device = anchors_on_device_};
+    ASSIGN_OR_RETURN(part_device.training,
+                     NewCudaQueue(device_.index, QueuePriority::kHigh));
+    ASSIGN_OR_RETURN(part_device.background,
+                     NewCudaQueue(device_.index, QueuePriority::kLow));
+    ASSIGN_OR_RETURN(part_device_, PartDevice::Create(std::move(part_device)));
+  }
   ReplicaRank::Options options{
       .map = std::move(map),
       .replica = MakeReplicaOptions(joined),
-      .make_part =
-          [this](uint32_t fragment, const FragmentShare& share,
-                 const ReplicaOptions& part_options, const float* master) {
-            return MakeHostFragmentPart(fragment, share, part_options, master,
-                                        &snapshots_);
-          },
+      .make_part = [this](uint32_t fragment, const FragmentShare& share,
+                          const ReplicaOptions& part_options,
+                          const float* master)
+          -> absl::StatusOr<std::unique_ptr<FragmentPart>> {
+        if (part_device_ != nullptr) {
+          return MakeDeviceFragmentPart(fragment, share, part_options, master,
+                                        part_device_.get(), &snapshots_);
+        }
+        return MakeHostFragmentPart(fragment, share, part_options, master,
+                                    &snapshots_);
+      },
       .communicator = replica_communicator_.get()};
   for (int rank = 0; rank < communicator_->size(); ++rank) {
     options.shards.push_back(communicator_->shard(layout_.size, rank));
   }
-  return WithMaster(/*changed=*/false, [&](float* master) -> absl::Status {
-    ASSIGN_OR_RETURN(replica_, ReplicaRank::Create(std::move(options), master));
-    return absl::OkStatus();
-  });
+  ASSIGN_OR_RETURN(replica_, ReplicaRank::Create(std::move(options),
+                                                 trainer_->master().data()));
+  return absl::OkStatus();
 }
 
 absl::Status Rank::TakeOwnSnapshot(const Order& order) {
   const bool eager = order.eager != 0;
   changed_ = changed_ || eager;
-  return WithMaster(/*changed=*/eager, [&](float* master) {
-    return replica_->TakeSnapshot(order.fragment, eager, master);
-  });
+  return replica_->TakeSnapshot(order.fragment, eager,
+                                trainer_->master().data());
 }
 
 absl::Status Rank::ApplyOwn(const Order& order) {
   changed_ = true;
-  return WithMaster(/*changed=*/true, [&](float* master) {
-    return replica_->Apply(order.fragment, order.use, master);
-  });
-}
-
-absl::Status Rank::WithMaster(bool changed,
-                              absl::FunctionRef<absl::Status(float*)> use) {
-  const absl::Span<float> master = trainer_->master();
-  if (device_.is_host()) return use(master.data());
-  host_master_.resize(master.size());
-  const size_t bytes = master.size() * sizeof(float);
-  ops_->CopyToHost(master.data(), bytes, host_master_.data());
-  RETURN_IF_ERROR(use(host_master_.data()));
-  if (changed) {
-    ops_->CopyToDevice(host_master_.data(), bytes, master.data());
-  }
-  return ops_->Synchronize();
+  return replica_->Apply(order.fragment, order.use, trainer_->master().data());
 }
 
 absl::Status Rank::TakeChange() {

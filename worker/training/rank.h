@@ -19,7 +19,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -33,6 +32,7 @@
 #include "worker/inner_trainer.h"
 #include "worker/model/device.h"
 #include "worker/model/ops.h"
+#include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_replica.h"
 #include "worker/replica/replica_rank.h"
 #include "worker/replica/snapshot_pool.h"
@@ -53,6 +53,9 @@ class Rank {
     Device device;
     // That compute gradients, on the CPU.
     int threads = 1;
+    // On a GPU: PartDevice::Options and Transformer::Options.
+    bool anchors_on_device = false;
+    bool stochastic_rounding = false;
     Clock now;
   };
 
@@ -104,6 +107,7 @@ class Rank {
   struct Order;
 
   Rank(const Options& options, Communicators communicators);
+  absl::Status AllocateOrAdvise(const Options& options);
   absl::Status Allocate(const Options& options);
   // From rank 0 to all.
   absl::Status Exchange(Order& order);
@@ -116,9 +120,6 @@ class Rank {
   absl::Status TakeOwnSnapshot(const Order& order);
   absl::Status ApplyOwn(const Order& order);
   absl::Status SaveWithOthers(TrainerState& state);
-  // Runs `use` with the masters in host memory; they are `changed` by it.
-  absl::Status WithMaster(bool changed,
-                          absl::FunctionRef<absl::Status(float*)> use);
   // The parameters of all ranks become those of the masters.
   absl::Status TakeChange();
   absl::StatusOr<InnerStepResult> StepOrAbort(uint64_t run_step);
@@ -135,8 +136,9 @@ class Rank {
   std::unique_ptr<RankTrainer> trainer_;
   // Of parts of the replica in host memory.
   SnapshotPool snapshots_;
-  // A GPU's masters on their way.
-  std::vector<float> host_master_;
+  // Of those on a GPU; null if there is none, and before MakeReplica.
+  const bool anchors_on_device_;
+  std::unique_ptr<PartDevice> part_device_;
   // Whether the outer loop has changed the masters since the last step.
   bool changed_ = false;
   // Null before MakeReplica.

@@ -19,6 +19,18 @@ bool AccumulateShare(int64_t count, int64_t share, bool /*communicating*/) {
   return count < std::max<int64_t>(1, share);
 }
 
+int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
+                         int ranks) {
+  const bool is_ddp = training.inner_algorithm() == v1::TrainingConfig::DDP;
+  const bool predicts = training.inner_algorithm() == v1::TrainingConfig::WP;
+  // Parameters and gradients; what is communicated; what is committed.
+  const int64_t whole = is_ddp ? 2 : predicts ? 4 : 3;
+  // Moments; the master.
+  const int64_t sharded = is_ddp ? 2 : 3;
+  const int64_t shard = (values + ranks - 1) / ranks;
+  return int64_t{sizeof(float)} * (whole * values + sharded * shard);
+}
+
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(
     const RankTrainerOptions& options) {
   const v1::TrainingConfig& training = options.training;

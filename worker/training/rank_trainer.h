@@ -87,6 +87,11 @@ struct RankTrainerOptions {
   Clock now;
 };
 
+// Bytes that a rank's trainer takes for a model of `values` values, beside what
+// GradientSource has; the largest shard's rank.
+int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
+                         int ranks);
+
 // A trainer that does what training.inner_algorithm says, with all parameters
 // zero.
 //   INVALID_ARGUMENT    the batch cannot be divided among the ranks.

@@ -30,6 +30,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/shared_device_collectives.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/optimizer/learning_rate.h"
@@ -156,6 +157,8 @@ struct Scenario {
   // Called before each step, as the outer loop does; may be null.
   std::function<bool(int step, absl::Span<float> parameters)> change;
   v1::ModelConfig model = SmallModel();
+  // Whether vectors are those of a device that all ranks have.
+  bool device = false;
 };
 
 // Trains and returns what every rank agrees on.
@@ -169,7 +172,9 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
   const auto run_rank = [&](int rank) -> absl::Status {
     const auto communicator = MakeMessageCommunicator(
         {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
-        std::move(transports[rank]), &rendezvous);
+        std::move(transports[rank]), &rendezvous,
+        scenario.device ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
+                        : nullptr);
     Springs source(layout.size, [&](int64_t number) {
       return scenario.before(rank, number);
     });
@@ -521,21 +526,15 @@ TEST(RankTrainerTest, DivergenceIsToldOnEveryRank) {
   }
 }
 
-struct Footprint {
-  v1::TrainingConfig::InnerAlgorithm algorithm;
-  // Bytes per parameter that every rank has, and that the ranks share.
-  int whole;
-  int sharded;
-};
-
-class MemoryTest : public testing::TestWithParam<Footprint> {
+class MemoryTest
+    : public testing::TestWithParam<v1::TrainingConfig::InnerAlgorithm> {
  protected:
   MemoryTest() { model_.set_vocab_size(40'000); }
 
   // Bytes asked for, for each parameter and rank.
   double BytesPerParameter(int ranks, int steps) {
     const int64_t begin = large_allocations;
-    EXPECT_OK(Train({.config = Config(GetParam().algorithm, ranks),
+    EXPECT_OK(Train({.config = Config(GetParam(), ranks),
                      .ranks = ranks,
                      .counts = SharesOf(ranks),
                      .steps = steps,
@@ -549,27 +548,43 @@ class MemoryTest : public testing::TestWithParam<Footprint> {
 
 INSTANTIATE_TEST_SUITE_P(
     , MemoryTest,
-    testing::Values(Footprint{v1::TrainingConfig::DDP, 8, 8},
-                    Footprint{v1::TrainingConfig::ACCO, 12, 12},
-                    Footprint{v1::TrainingConfig::DPU, 12, 12},
-                    Footprint{v1::TrainingConfig::WP, 16, 12}),
+    testing::Values(v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
+                    v1::TrainingConfig::DPU, v1::TrainingConfig::WP),
     [](const auto& info) {
-      return v1::TrainingConfig::InnerAlgorithm_Name(info.param.algorithm);
+      return v1::TrainingConfig::InnerAlgorithm_Name(info.param);
     });
 
-TEST_P(MemoryTest, IsThatOfTheFormula) {
+TEST_P(MemoryTest, IsWhatIsForetold) {
+  const int64_t values = MakeModelLayout(model_).size;
   for (const int ranks : {1, 4}) {
+    const auto foretold = static_cast<double>(
+        RankTrainerBytes(Config(GetParam(), ranks), values, ranks));
     // Each rank of the test has a vector of its own to start from.
-    EXPECT_NEAR(
-        BytesPerParameter(ranks, 0) - 4,
-        GetParam().whole + static_cast<double>(GetParam().sharded) / ranks,
-        0.05);
+    EXPECT_NEAR(BytesPerParameter(ranks, 0) - 4,
+                foretold / static_cast<double>(values), 0.05);
   }
 }
 
 TEST_P(MemoryTest, StepsTakeNoMore) {
   // The test keeps the parameters after each step.
   EXPECT_NEAR(BytesPerParameter(4, 5) - BytesPerParameter(4, 2), 3 * 4, 0.05);
+}
+
+TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
+  for (const auto algorithm :
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
+        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+    for (const int ranks : {1, 2, 3}) {
+      Scenario scenario = {.config = Config(algorithm, ranks),
+                           .ranks = ranks,
+                           .counts = SharesOf(ranks)};
+      ASSERT_OK_AND_ASSIGN(const Outcome messages, Train(scenario));
+      scenario.device = true;
+      ASSERT_OK_AND_ASSIGN(const Outcome device, Train(scenario));
+      // Both add in order of rank.
+      EXPECT_EQ(device.parameters, messages.parameters);
+    }
+  }
 }
 
 }  // namespace

@@ -14,12 +14,17 @@
 namespace causeway {
 namespace {
 
+// Between seeds of micro-batches: 2^64 over the golden ratio.
+constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15;
+
 class TransformerGradients : public GradientSource {
  public:
   TransformerGradients(const v1::RunConfig& config,
                        std::shared_ptr<const Dataset> dataset, Sampler sampler,
+                       uint64_t rounding_seed,
                        std::unique_ptr<Transformer> model)
-      : micro_batch_size_(config.training().micro_batch_size()),
+      : rounding_seed_(rounding_seed),
+        micro_batch_size_(config.training().micro_batch_size()),
         dataset_(std::move(dataset)),
         sampler_(std::move(sampler)),
         model_(std::move(model)),
@@ -30,13 +35,15 @@ class TransformerGradients : public GradientSource {
                                     float* gradients) override {
     sampler_.FillSequences(number * micro_batch_size_, absl::MakeSpan(tokens_),
                            absl::MakeSpan(targets_));
-    return model_->ForwardBackward(parameters, tokens_, targets_,
-                                   /*loss_scale=*/1, gradients);
+    return model_->ForwardBackward(
+        parameters, tokens_, targets_, /*loss_scale=*/1, gradients,
+        rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
   }
 
   uint64_t tokens() const override { return tokens_.size(); }
 
  private:
+  const uint64_t rounding_seed_;
   const int64_t micro_batch_size_;
   const std::shared_ptr<const Dataset> dataset_;
   const Sampler sampler_;
@@ -49,7 +56,7 @@ class TransformerGradients : public GradientSource {
 
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
-    uint32_t shard, Ops* ops) {
+    uint32_t shard, bool stochastic_rounding, Ops* ops) {
   const v1::TrainingConfig& training = config.training();
   ASSIGN_OR_RETURN(
       Sampler sampler,
@@ -61,14 +68,16 @@ absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
       Transformer::Create(
           config.model(),
           {.micro_batch = training.micro_batch_size(),
-           .recompute_activations = training.recompute_activations()},
+           .recompute_activations = training.recompute_activations(),
+           .stochastic_rounding = stochastic_rounding},
           ops));
   LOG(INFO) << model->layout().size << " parameters, "
             << (model->activation_bytes() >> 20) << " MiB of activations, "
             << dataset->corpus.size() << " tokens of data, "
             << sampler.epoch_windows() << " training sequences in this shard";
   return std::make_unique<TransformerGradients>(
-      config, std::move(dataset), std::move(sampler), std::move(model));
+      config, std::move(dataset), std::move(sampler),
+      config.seed() ^ (uint64_t{shard} + 1) << 32, std::move(model));
 }
 
 }  // namespace causeway

@@ -18,10 +18,12 @@ namespace causeway {
 
 // Micro-batch n is sequences n * micro_batch_size and following of the shard's
 // series (worker/data/sampler.h). `config` is resolved; `ops` outlives the
-// object. Errors of Sampler::Create and Transformer::Create (memory).
+// object. With `stochastic_rounding` (Transformer::Options) the random numbers
+// follow from the run's seed, the shard and n. Errors of Sampler::Create and
+// Transformer::Create (memory).
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
-    uint32_t shard, Ops* ops);
+    uint32_t shard, bool stochastic_rounding, Ops* ops);
 
 }  // namespace causeway
 

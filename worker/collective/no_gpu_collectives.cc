@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a program has in place of gpu_collectives.cc if it is built without
+// CUDA.
+#include "absl/status/status.h"
+#include "worker/collective/gpu_collectives.h"
+
+namespace causeway {
+
+absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
+    const GpuCollectivesOptions& /*options*/, Rendezvous* /*rendezvous*/) {
+  return absl::FailedPreconditionError(
+      "this program was built without CUDA; build it with --config=cuda on a "
+      "machine with the CUDA toolkit, or use --device=cpu");
+}
+
+}  // namespace causeway

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/cuda_status.h"
+#include "common/status_macros.h"
+#include "quantization/cuda/kernels_cuda.h"
+#include "worker/replica/device/cuda_queue.h"
+#include "worker/replica/device/mixing_kernels.h"
+
+namespace causeway {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint64_t kMostBlocks = 2048;
+
+BlockSpec SpecOf(const CodecSpec& spec) {
+  BlockFormat format = BlockFormat::kInt8;
+  switch (spec.format) {
+    case v1::FP8_E4M3:
+      format = BlockFormat::kFp8E4m3;
+      break;
+    case v1::INT4:
+      format = BlockFormat::kInt4;
+      break;
+    case v1::NF4:
+      format = BlockFormat::kNf4;
+      break;
+    case v1::E2M1:
+      format = BlockFormat::kE2m1;
+      break;
+    case v1::E3M0:
+      format = BlockFormat::kE3m0;
+      break;
+    case v1::INT2:
+      format = BlockFormat::kInt2;
+      break;
+    default:
+      break;
+  }
+  return {format, spec.block_size};
+}
+
+class CudaQueue final : public DeviceQueue {
+ public:
+  explicit CudaQueue(int device) : device_(device) {}
+
+  ~CudaQueue() override {
+    Use();
+    if (stream_ == nullptr) return;
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+
+  absl::Status Start(QueuePriority priority) {
+    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "opening the device"));
+    int least = 0;
+    int greatest = 0;
+    RETURN_IF_ERROR(
+        CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                   "asking for priorities"));
+    return CudaStatus(cudaStreamCreateWithPriority(
+                          &stream_, cudaStreamNonBlocking,
+                          priority == QueuePriority::kHigh ? greatest : least),
+                      "making a stream");
+  }
+
+  absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) override {
+    Use();
+    void* memory = nullptr;
+    const size_t size = std::max<size_t>(bytes, 1);
+    const bool is_device = kind == MemoryKind::kDevice;
+    // Portable: other ranks of the process may read it on their devices.
+    const cudaError_t error =
+        is_device ? cudaMalloc(&memory, size)
+                  : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    RETURN_IF_ERROR(CudaStatus(
+        error,
+        absl::StrCat("cuda:", device_, ": taking ", size >> 20,
+                     is_device ? " MiB of the device's memory"
+                               : " MiB of pinned memory of the host (see "
+                                 "ulimit -l)")));
+    return memory;
+  }
+
+  void Free(MemoryKind kind, void* memory) override {
+    // Of whichever thread; the queue's own one will hear of what is wrong.
+    Use();
+    if (kind == MemoryKind::kDevice) {
+      cudaFree(memory);
+    } else {
+      cudaFreeHost(memory);
+    }
+  }
+
+  void Copy(const void* from, size_t bytes, void* to) override {
+    if (bytes == 0 || !Use()) return;
+    Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_),
+         "copying");
+  }
+
+  void EncodeDifference(const CodecSpec& spec, const EncodeOptions& options,
+                        uint64_t first_value, const float* anchor,
+                        const float* values, uint64_t count,
+                        char* encoded) override {
+    if (!Use()) return;
+    Keep(EncodeDifferenceCuda(SpecOf(spec), anchor, values, count, encoded,
+                              stream_,
+                              {.rounding = options.rounding,
+                               .seed = options.seed,
+                               .begin = first_value}));
+  }
+
+  void DecodeAdd(const CodecSpec& spec, const char* encoded, uint64_t count,
+                 float* values) override {
+    if (!Use()) return;
+    Keep(
+        DecodeAccumulateCuda(SpecOf(spec), encoded, count, 1, values, stream_));
+  }
+
+  void Mix(const float* anchor, float mixing, uint64_t count,
+           float* values) override {
+    Launch("mixing", MixKernel, count, anchor, mixing,
+           static_cast<int64_t>(count), values);
+  }
+
+  void Rebase(const float* change, uint64_t count, float* values) override {
+    Launch("adding an update", RebaseKernel, count, change,
+           static_cast<int64_t>(count), values);
+  }
+
+  absl::Status Synchronize() override {
+    Use();
+    Note(cudaStreamSynchronize(stream_), "waiting for the device");
+    return status_;
+  }
+
+ private:
+  // Makes the device the calling thread's, and says whether it has not failed.
+  bool Use() const {
+    cudaSetDevice(device_);
+    return status_.ok();
+  }
+
+  template <typename Kernel, typename... Arguments>
+  void Launch(const char* doing, Kernel* kernel, uint64_t count,
+              Arguments... arguments) {
+    if (count == 0 || !Use()) return;
+    const uint64_t blocks = (count / 4 + kThreads) / kThreads;
+    Note(
+        LaunchKernel(
+            kernel, {.x = static_cast<uint32_t>(std::min(blocks, kMostBlocks))},
+            kThreads, 0, stream_, arguments...),
+        doing);
+  }
+
+  void Note(cudaError_t error, const char* doing) {
+    if (error != cudaSuccess) Keep(CudaStatus(error, doing));
+  }
+
+  // The first error stays.
+  void Keep(const absl::Status& status) {
+    if (status.ok()) return;
+    status_.Update(absl::Status(
+        status.code(), absl::StrCat("cuda:", device_, ": ", status.message())));
+  }
+
+  const int device_;
+  cudaStream_t stream_ = nullptr;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
+    int device, QueuePriority priority) {
+  auto queue = std::make_unique<CudaQueue>(device);
+  RETURN_IF_ERROR(queue->Start(priority));
+  return queue;
+}
+
+}  // namespace causeway

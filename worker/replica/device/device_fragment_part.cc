@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replica/device/device_fragment_part.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/mixing.h"
+#include "quantization/part_encoder.h"
+#include "quantization/strip_layout.h"
+#include "quantization/strip_scanner.h"
+#include "worker/replica/device/staged_fragment_part.h"
+
+namespace causeway {
+namespace {
+
+using Lease = PartDevice::Lease;
+using Stage = PartDevice::Stage;
+
+constexpr uint64_t kFloat = sizeof(float);
+
+class DeviceFragmentPart : public FragmentPart {
+ public:
+  DeviceFragmentPart(uint32_t fragment, const FragmentShare& share,
+                     const ReplicaOptions& options, PartDevice* device)
+      : share_(share),
+        options_(options),
+        seed_(options.uplink_options.seed + fragment),
+        device_(device),
+        held_begin_(static_cast<uint64_t>(share.held.begin)),
+        held_end_(static_cast<uint64_t>(share.held.end)),
+        cover_begin_(held_begin_ / kStripValues * kStripValues),
+        cover_end_(std::min(StripCount(held_end_) * kStripValues,
+                            static_cast<uint64_t>(share.fragment_size))) {}
+
+  absl::Status Start(const float* master) {
+    ASSIGN_OR_RETURN(anchor_, device_->TakeAnchor(held_size()));
+    RETURN_IF_ERROR(device_->ReserveSnapshot(held_size()));
+    return CopyHeld(master, anchor_.values());
+  }
+
+  absl::Status TakeSnapshot(bool /*eager*/, float* master) override {
+    ASSIGN_OR_RETURN(snapshot_, device_->TakeSnapshot(held_size()));
+    return CopyHeld(master, snapshot_.values());
+  }
+
+  absl::Status Apply(const UpdateUse& use, float* master) override {
+    if (held_size() == 0) return absl::OkStatus();
+    CHECK(!new_anchor_.empty()) << "no update is prepared";
+    const Stage& stage = device_->training();
+    if (use.includes_island) {
+      MixIn(stage, master);
+    } else {
+      const uint64_t piece = device_->piece_values();
+      for (uint64_t begin = cover_begin_; begin < cover_end_; begin += piece) {
+        const uint64_t end = std::min(begin + piece, cover_end_);
+        const Held held = HeldIn(begin, end);
+        CopySegments(stage, master, held, stage.values + (held.begin - begin),
+                     /*to_master=*/false);
+        AddUpdate(stage, begin, end);
+        CopySegments(stage, master, held, stage.values + (held.begin - begin),
+                     /*to_master=*/true);
+      }
+    }
+    RETURN_IF_ERROR(stage.queue->Synchronize());
+    anchor_ = std::exchange(new_anchor_, {});
+    update_.Release();
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginContribution(uint64_t version) override {
+    contribution_ = options_.uplink_options;
+    contribution_.seed = seed_ ^ version * 0x9e3779b97f4a7c15;
+    progress_ = {.complete = share_.encoded.size() == 0};
+    const auto inner_begin = static_cast<uint64_t>(share_.encoded.begin);
+    inner_end_ = static_cast<uint64_t>(share_.encoded.end);
+    if (share_.edge_in() > 0) {
+      // The last strip has values of others.
+      inner_end_ = (inner_end_ - 1) / kStripValues * kStripValues;
+    }
+    const uint64_t inner = inner_end_ - inner_begin;
+    ASSIGN_OR_RETURN(
+        encoded_, device_->TakePinned(MaxEncodedBytes(options_.uplink, inner)));
+    const Stage& stage = device_->background();
+    uint64_t encoded_bytes = 0;
+    const uint64_t piece = device_->piece_values();
+    for (uint64_t begin = inner_begin; begin < inner_end_; begin += piece) {
+      const uint64_t count = std::min(piece, inner_end_ - begin);
+      const uint64_t bytes = MaxEncodedBytes(options_.uplink, count);
+      const uint64_t at = begin - held_begin_;
+      stage.queue->Copy(anchor_.values() + at, count * kFloat, stage.anchor);
+      stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.values);
+      stage.queue->EncodeDifference(options_.uplink, contribution_, begin,
+                                    stage.anchor, stage.values, count,
+                                    stage.encoded);
+      stage.queue->Copy(stage.encoded, bytes, encoded_.bytes() + encoded_bytes);
+      encoded_bytes += bytes;
+    }
+    RETURN_IF_ERROR(FetchDifference(
+        held_begin_, held_begin_ + static_cast<uint64_t>(share_.edge_out()),
+        head_));
+    RETURN_IF_ERROR(FetchDifference(
+        inner_end_, std::max(inner_end_, share_.edge_in() > 0 ? held_end_ : 0),
+        tail_));
+    RETURN_IF_ERROR(stage.queue->Synchronize());
+    snapshot_.Release();
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeEdge(absl::Span<float> values) override {
+    std::copy(head_.begin(), head_.end(), values.begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status AddEdge(absl::Span<const float> values) override {
+    tail_.insert(tail_.end(), values.begin(), values.end());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
+                                      absl::Span<char> buffer) override {
+    if (progress_.complete || bytes <= progress_.ready) return progress_;
+    // All of it has been encoded already, but for a strip with others' values.
+    const uint64_t inner =
+        inner_end_ - static_cast<uint64_t>(share_.encoded.begin);
+    progress_.ready = MaxEncodedBytes(options_.uplink, inner);
+    std::memcpy(buffer.data(), encoded_.bytes(), progress_.ready);
+    if (share_.edge_in() > 0) {
+      CHECK_EQ(tail_.size(),
+               static_cast<uint64_t>(share_.encoded.end) - inner_end_);
+      const std::unique_ptr<Encoder> encoder =
+          NewPartEncoder(options_.uplink, contribution_, inner_end_,
+                         tail_.size(), buffer.subspan(progress_.ready));
+      encoder->Encode(0, tail_, {});
+      progress_.ready += encoder->Finish();
+    }
+    progress_.complete = true;
+    encoded_.Release();
+    return progress_;
+  }
+
+  absl::Status EndContribution(bool /*merged*/) override {
+    encoded_.Release();
+    head_.clear();
+    tail_.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(absl::string_view received) override {
+    if (!scanner_.has_value()) RETURN_IF_ERROR(BeginUpdate());
+    ASSIGN_OR_RETURN(const uint64_t complete, scanner_->Scan(received));
+    const Stage& stage = device_->background();
+    while (decoded_strips_ < complete) {
+      const uint64_t strips = std::min(complete - decoded_strips_,
+                                       device_->piece_values() / kStripValues);
+      RETURN_IF_ERROR(KeepStrips(received, strips));
+      const uint64_t begin = cover_begin_ + decoded_strips_ * kStripValues;
+      decoded_strips_ += strips;
+      const uint64_t end =
+          std::min(cover_begin_ + decoded_strips_ * kStripValues, cover_end_);
+      const Held held = HeldIn(begin, end);
+      float* const staged = stage.values + (held.begin - begin);
+      const uint64_t at = held.begin - held_begin_;
+      const uint64_t bytes = (held.end - held.begin) * kFloat;
+      stage.queue->Copy(anchor_.values() + at, bytes, staged);
+      AddUpdate(stage, begin, end);
+      stage.queue->Copy(staged, bytes, new_anchor_.values() + at);
+    }
+    return stage.queue->Synchronize();
+  }
+
+  absl::Status FinishUpdate() override {
+    // Nothing was decoded where nothing is held.
+    if (!scanner_.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(scanner_->CheckComplete());
+    scanner_.reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status DropUpdate() override {
+    // What was begun may still write.
+    RETURN_IF_ERROR(device_->background().queue->Synchronize());
+    scanner_.reset();
+    new_anchor_.Release();
+    update_.Release();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReplaceAnchor(absl::Span<const float> values) override {
+    RETURN_IF_ERROR(DropUpdate());
+    if (held_size() == 0) return absl::OkStatus();
+    ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
+    ASSIGN_OR_RETURN(update_, device_->TakePinned(cover_size() * kFloat));
+    update_is_encoded_ = false;
+    // PseudoGradient is OLD minus NEW, here with the names exchanged.
+    std::memset(update_.bytes(), 0, cover_size() * kFloat);
+    const absl::Span<float> change = absl::MakeSpan(
+        update_.values() + (held_begin_ - cover_begin_), held_size());
+    RETURN_IF_ERROR(ReadAnchor(change));
+    PseudoGradient(values, change, change);
+    DeviceQueue& queue = *device_->background().queue;
+    queue.Copy(values.data(), values.size() * kFloat, new_anchor_.values());
+    return queue.Synchronize();
+  }
+
+  absl::Status Digest(AnchorDigest& digest) override {
+    if (held_size() == 0) return absl::OkStatus();
+    CHECK(!new_anchor_.empty()) << "no update is prepared";
+    if (new_anchor_.is_pinned()) {
+      digest.Update(absl::MakeConstSpan(new_anchor_.values(), held_size()));
+      return absl::OkStatus();
+    }
+    const uint64_t piece = device_->piece_values();
+    ASSIGN_OR_RETURN(
+        const Lease host,
+        device_->TakePinned(std::min(piece, held_size()) * kFloat));
+    DeviceQueue& queue = *device_->background().queue;
+    for (uint64_t begin = 0; begin < held_size(); begin += piece) {
+      const uint64_t count = std::min(piece, held_size() - begin);
+      queue.Copy(new_anchor_.values() + begin, count * kFloat, host.values());
+      RETURN_IF_ERROR(queue.Synchronize());
+      digest.Update(absl::MakeConstSpan(host.values(), count));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SetAnchor(absl::Span<const float> values) override {
+    DeviceQueue& queue = *device_->background().queue;
+    queue.Copy(values.data(), values.size() * kFloat, anchor_.values());
+    return queue.Synchronize();
+  }
+
+  absl::Status ReadAnchor(absl::Span<float> values) override {
+    DeviceQueue& queue = *device_->background().queue;
+    queue.Copy(anchor_.values(), values.size() * kFloat, values.data());
+    return queue.Synchronize();
+  }
+
+ private:
+  // Held values, by their place in the fragment.
+  struct Held {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  uint64_t held_size() const { return held_end_ - held_begin_; }
+  uint64_t cover_size() const { return cover_end_ - cover_begin_; }
+  Held HeldIn(uint64_t begin, uint64_t end) const {
+    return {std::max(begin, held_begin_), std::min(end, held_end_)};
+  }
+
+  // Between the shard and an array of these held values.
+  void CopySegments(const Stage& stage, float* master, const Held& held,
+                    float* array, bool to_master) const {
+    for (const FragmentMap::Segment& segment : share_.segments) {
+      const uint64_t first = held_begin_ + segment.fragment_offset;
+      const uint64_t begin = std::max(first, held.begin);
+      const uint64_t end = std::min(first + segment.size, held.end);
+      if (begin >= end) continue;
+      float* const in_master = master + segment.model_offset + (begin - first);
+      float* const in_array = array + (begin - held.begin);
+      stage.queue->Copy(to_master ? in_array : in_master,
+                        (end - begin) * kFloat,
+                        to_master ? in_master : in_array);
+    }
+  }
+
+  // For the training thread.
+  absl::Status CopyHeld(const float* master, float* to) const {
+    CopySegments(device_->training(), const_cast<float*>(master),
+                 {held_begin_, held_end_}, to, /*to_master=*/false);
+    return device_->training().queue->Synchronize();
+  }
+
+  void MixIn(const Stage& stage, float* master) const {
+    const float mixing = options_.mixing;
+    if (mixing == 1) return;
+    const uint64_t piece = device_->piece_values();
+    for (uint64_t begin = held_begin_; begin < held_end_; begin += piece) {
+      const Held held = HeldIn(begin, begin + piece);
+      const uint64_t count = held.end - held.begin;
+      stage.queue->Copy(new_anchor_.values() + (begin - held_begin_),
+                        count * kFloat, stage.anchor);
+      CopySegments(stage, master, held, stage.values, /*to_master=*/false);
+      stage.queue->Mix(stage.anchor, mixing, count, stage.values);
+      CopySegments(stage, master, held, stage.values, /*to_master=*/true);
+    }
+  }
+
+  // values <- anchor - snapshot of values [begin, end) of the fragment.
+  absl::Status FetchDifference(uint64_t begin, uint64_t end,
+                               std::vector<float>& values) const {
+    values.resize(end - begin);
+    if (values.empty()) return absl::OkStatus();
+    std::vector<float> anchor(values.size());
+    DeviceQueue& queue = *device_->background().queue;
+    const uint64_t at = begin - held_begin_;
+    queue.Copy(snapshot_.values() + at, values.size() * kFloat, values.data());
+    queue.Copy(anchor_.values() + at, values.size() * kFloat, anchor.data());
+    RETURN_IF_ERROR(queue.Synchronize());
+    PseudoGradient(anchor, values, absl::MakeSpan(values));
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginUpdate() {
+    scanner_.emplace(options_.downlink, cover_size());
+    decoded_strips_ = 0;
+    update_is_encoded_ = HasDeviceKernels(options_.downlink);
+    ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
+    ASSIGN_OR_RETURN(update_,
+                     device_->TakePinned(
+                         update_is_encoded_
+                             ? MaxEncodedBytes(options_.downlink, cover_size())
+                             : cover_size() * kFloat));
+    return absl::OkStatus();
+  }
+
+  // Puts the next `strips` strips into update_, once they are found good.
+  absl::Status KeepStrips(absl::string_view received, uint64_t strips) {
+    for (uint64_t i = 0; i < strips; ++i) {
+      const uint64_t strip = decoded_strips_ + i;
+      const uint64_t begin = strip * kStripValues;
+      const uint64_t count = ValuesOfStrip(strip, cover_size());
+      if (!update_is_encoded_) {
+        RETURN_IF_ERROR(scanner_->DecodeStrip(
+            received, strip, absl::MakeSpan(update_.values() + begin, count)));
+        continue;
+      }
+      RETURN_IF_ERROR(scanner_->CheckStrip(received, strip));
+      const absl::string_view bytes = scanner_->Strip(received, strip);
+      std::memcpy(update_.bytes() + MaxEncodedBytes(options_.downlink, begin),
+                  bytes.data(), bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  // stage.values += the update of values [begin, end) of the fragment, which
+  // are whole strips.
+  void AddUpdate(const Stage& stage, uint64_t begin, uint64_t end) const {
+    const uint64_t count = end - begin;
+    const uint64_t at = begin - cover_begin_;
+    if (update_is_encoded_) {
+      stage.queue->Copy(
+          update_.bytes() + MaxEncodedBytes(options_.downlink, at),
+          MaxEncodedBytes(options_.downlink, count), stage.encoded);
+      stage.queue->DecodeAdd(options_.downlink, stage.encoded, count,
+                             stage.values);
+    } else {
+      stage.queue->Copy(update_.values() + at, count * kFloat, stage.anchor);
+      stage.queue->Rebase(stage.anchor, count, stage.values);
+    }
+  }
+
+  const FragmentShare share_;
+  const ReplicaOptions options_;
+  const uint64_t seed_;
+  PartDevice* const device_;
+  // By their place in the fragment: what is held, and the strips with it.
+  const uint64_t held_begin_;
+  const uint64_t held_end_;
+  const uint64_t cover_begin_;
+  const uint64_t cover_end_;
+
+  Lease anchor_;
+  Lease snapshot_;
+
+  // The contribution: what the device encodes ends here.
+  EncodeOptions contribution_;
+  uint64_t inner_end_ = 0;
+  Lease encoded_;
+  // For the rank that encodes the first strip, and what this one encodes with
+  // others' values.
+  std::vector<float> head_;
+  std::vector<float> tail_;
+  EncodedBytes progress_;
+
+  // The update, until it is applied: encoded, or the values.
+  std::optional<StripScanner> scanner_;
+  uint64_t decoded_strips_ = 0;
+  Lease update_;
+  bool update_is_encoded_ = false;
+  Lease new_anchor_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
+    uint32_t fragment, const FragmentShare& share,
+    const ReplicaOptions& options, const float* master, PartDevice* device,
+    SnapshotPool* snapshots) {
+  if (!HasDeviceKernels(options.uplink) || options.error_feedback > 0 ||
+      options.eager.has_value()) {
+    return MakeStagedFragmentPart(fragment, share, options, master,
+                                  device->training().queue, snapshots);
+  }
+  auto part =
+      std::make_unique<DeviceFragmentPart>(fragment, share, options, device);
+  RETURN_IF_ERROR(part->Start(master));
+  return part;
+}
+
+}  // namespace causeway

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replica/device/part_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+
+void PartDevice::Lease::Release() {
+  if (owner_ == nullptr) return;
+  std::exchange(owner_, nullptr)->Return(std::exchange(block_, {}));
+}
+
+absl::StatusOr<std::unique_ptr<PartDevice>> PartDevice::Create(
+    Options options) {
+  auto device = absl::WrapUnique(new PartDevice(std::move(options)));
+  ASSIGN_OR_RETURN(device->training_,
+                   device->MakeStage(device->options_.training.get()));
+  ASSIGN_OR_RETURN(device->background_,
+                   device->MakeStage(device->options_.background.get()));
+  return device;
+}
+
+PartDevice::~PartDevice() {
+  DeviceQueue& queue = *options_.training;
+  for (void* const piece : pieces_) queue.Free(MemoryKind::kDevice, piece);
+  absl::MutexLock lock(&mu_);
+  for (const Lease::Block& block : spare_) queue.Free(block.kind, block.memory);
+  if (snapshot_memory_ != nullptr) {
+    queue.Free(MemoryKind::kDevice, snapshot_memory_);
+  }
+}
+
+absl::StatusOr<PartDevice::Stage> PartDevice::MakeStage(DeviceQueue* queue) {
+  Stage stage = {.queue = queue};
+  const auto allocate = [&](size_t bytes) -> absl::StatusOr<void*> {
+    ASSIGN_OR_RETURN(void* const memory,
+                     queue->Allocate(MemoryKind::kDevice, bytes));
+    pieces_.push_back(memory);
+    return memory;
+  };
+  ASSIGN_OR_RETURN(void* const anchor,
+                   allocate(piece_values() * sizeof(float)));
+  ASSIGN_OR_RETURN(void* const values,
+                   allocate(piece_values() * sizeof(float)));
+  // The widest format with small blocks.
+  ASSIGN_OR_RETURN(
+      void* const encoded,
+      allocate(MaxEncodedBytes({.format = v1::INT8, .block_size = 64},
+                               piece_values())));
+  stage.anchor = static_cast<float*>(anchor);
+  stage.values = static_cast<float*>(values);
+  stage.encoded = static_cast<char*>(encoded);
+  return stage;
+}
+
+absl::Status PartDevice::ReserveSnapshot(uint64_t values) {
+  absl::MutexLock lock(&mu_);
+  CHECK_EQ(snapshot_.memory, snapshot_memory_) << "a snapshot is out";
+  const size_t bytes = values * sizeof(float);
+  if (bytes <= snapshot_.bytes) return absl::OkStatus();
+  DeviceQueue& queue = *options_.training;
+  if (snapshot_memory_ != nullptr) {
+    queue.Free(MemoryKind::kDevice, std::exchange(snapshot_memory_, nullptr));
+  }
+  snapshot_ = {};
+  ASSIGN_OR_RETURN(snapshot_memory_,
+                   queue.Allocate(MemoryKind::kDevice, bytes));
+  snapshot_ = {MemoryKind::kDevice, snapshot_memory_, bytes};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PartDevice::Lease> PartDevice::TakeSnapshot(uint64_t values) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (snapshot_.memory != nullptr &&
+        values * sizeof(float) <= snapshot_.bytes) {
+      return Lease(this, std::exchange(snapshot_, {}));
+    }
+  }
+  return Take(MemoryKind::kPinned, values * sizeof(float));
+}
+
+absl::StatusOr<PartDevice::Lease> PartDevice::TakeAnchor(uint64_t values) {
+  return Take(
+      options_.anchors_on_device ? MemoryKind::kDevice : MemoryKind::kPinned,
+      values * sizeof(float));
+}
+
+absl::StatusOr<PartDevice::Lease> PartDevice::TakePinned(size_t bytes) {
+  return Take(MemoryKind::kPinned, bytes);
+}
+
+absl::StatusOr<PartDevice::Lease> PartDevice::Take(MemoryKind kind,
+                                                   size_t bytes) {
+  absl::MutexLock lock(&mu_);
+  auto best = spare_.end();
+  for (auto block = spare_.begin(); block != spare_.end(); ++block) {
+    if (block->kind == kind && block->bytes >= bytes &&
+        (best == spare_.end() || block->bytes < best->bytes)) {
+      best = block;
+    }
+  }
+  if (best != spare_.end()) {
+    const Lease::Block block = *best;
+    spare_.erase(best);
+    return Lease(this, block);
+  }
+  // Allocating touches no operation that is under way.
+  ASSIGN_OR_RETURN(void* const memory, options_.training->Allocate(
+                                           kind, std::max<size_t>(bytes, 1)));
+  return Lease(this, {kind, memory, bytes});
+}
+
+void PartDevice::Return(const Lease::Block& block) {
+  absl::MutexLock lock(&mu_);
+  if (block.memory == snapshot_memory_) {
+    snapshot_ = block;
+  } else {
+    spare_.push_back(block);
+  }
+}
+
+}  // namespace causeway
