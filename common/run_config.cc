@@ -271,6 +271,8 @@ void CheckOuterOptimizer(const v1::OuterOptimizerConfig& outer,
 
 void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   const v1::SynchronizationConfig& sync = config.synchronization();
+  check.Enum("synchronization.inner_step_shares", sync.inner_step_shares(),
+             *v1::SynchronizationConfig::InnerStepShares_descriptor());
   check.Range("synchronization.inner_steps_per_round",
               sync.inner_steps_per_round(), 1, 1'000'000);
   if (config.training().total_steps() > 0 &&

@@ -117,7 +117,8 @@ TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
 TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
   CoordinatorDriver run({.configure = [](auto& config) {
     config.mutable_synchronization()->set_inner_steps_per_round(100);
-    config.mutable_synchronization()->set_adapt_inner_steps(true);
+    config.mutable_synchronization()->set_inner_step_shares(
+        v1::SynchronizationConfig::EVERYBODY);
   }});
   const v1::IslandIdentity fast = run.Join("fast");
   const v1::IslandIdentity slow = run.Join("slow");

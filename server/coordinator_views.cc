@@ -81,7 +81,7 @@ uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
   const v1::MembershipConfig& membership = options_.config.membership();
   return InnerSteps(
       {.steps = sync.inner_steps_per_round(),
-       .always = sync.adapt_inner_steps(),
+       .shares = sync.inner_step_shares(),
        .quorum = membership.quorum(),
        .grace = absl::Seconds(membership.grace_seconds()),
        .grace_overlap_share = membership.grace_overlap_share(),

@@ -16,6 +16,7 @@ constexpr double kEquals = 1.25;
 
 uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
                     std::vector<absl::Duration> all) {
+  if (options.shares == v1::SynchronizationConfig::NOBODY) return 0;
   std::erase_if(
       all, [](absl::Duration step) { return step <= absl::ZeroDuration(); });
   if (own <= absl::ZeroDuration() || all.empty()) return 0;
@@ -23,7 +24,7 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
   const auto steps = static_cast<double>(options.steps);
   // Whom the island has to keep up with.
   absl::Duration pace = all.front();
-  if (!options.always) {
+  if (options.shares == v1::SynchronizationConfig::ALWAYS_LATE) {
     pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];
     const absl::Duration overlap =
         static_cast<double>(options.overlap_steps) * pace;

@@ -13,7 +13,8 @@
 // have gone on meanwhile without its update. If that is more than the window,
 // every round would close without it: it would rebase for ever, and what it
 // trains would be merged when the run ends. Such an island gets H p / s steps;
-// all others get H, unless the run asks for a share for everybody.
+// all others get H, unless the run asks for shares for everybody, which are
+// relative to the fastest, or for nobody.
 //
 // Pure rules: no clock, no I/O.
 #ifndef SERVER_RULES_INNER_STEPS_H_
@@ -23,14 +24,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/run_config.pb.h"
 
 namespace causeway {
 
 struct InnerStepsOptions {
   // H, at least 1.
   uint64_t steps = 1;
-  // Whether every island gets a share by its speed, relative to the fastest.
-  bool always = false;
+  v1::SynchronizationConfig::InnerStepShares shares =
+      v1::SynchronizationConfig::ALWAYS_LATE;
   uint32_t quorum = 1;
   // The longest grace window, and its share of the overlap time; 0 makes every
   // window the longest (server/rules/grace_window.h).

@@ -52,9 +52,18 @@ TEST(InnerStepsTest, EqualsAreNotToldApartByNoise) {
 
 TEST(InnerStepsTest, ARunMayAskForSharesForAll) {
   const InnerStepsOptions options{
-      .steps = 100, .always = true, .quorum = 2, .grace = absl::Seconds(1000)};
+      .steps = 100,
+      .shares = v1::SynchronizationConfig::EVERYBODY,
+      .quorum = 2,
+      .grace = absl::Seconds(1000)};
   EXPECT_EQ(InnerSteps(options, 1.25 * kOne, {kOne, 1.25 * kOne}), 80);
   EXPECT_EQ(InnerSteps(options, kOne, {kOne, 1.25 * kOne}), 100);
+}
+
+TEST(InnerStepsTest, ARunMayAskForNone) {
+  const InnerStepsOptions options{.steps = 100,
+                                  .shares = v1::SynchronizationConfig::NOBODY};
+  EXPECT_EQ(InnerSteps(options, 1000 * kOne, {kOne, 1000 * kOne}), 0);
 }
 
 TEST(InnerStepsTest, WhatIsNotMeasuredIsNotCompared) {

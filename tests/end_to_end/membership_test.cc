@@ -200,6 +200,9 @@ TEST_F(MembershipTest, ADivergedIslandStartsAgainFromTheRunsParameters) {
 TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   v1::RunConfig config = SyntheticConfig();
   config.mutable_training()->set_total_steps(40);
+  // South is late on purpose, and all the same trains every step.
+  config.mutable_synchronization()->set_inner_step_shares(
+      v1::SynchronizationConfig::NOBODY);
   // Long enough for both to hand in when nobody is held up.
   config.mutable_membership()->set_grace_seconds(3);
   config.mutable_outer_optimizer()->set_algorithm(
