@@ -71,7 +71,8 @@ absl::Status CommitLog::PrepareSchema() {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, " is the database of another program"));
   }
-  if (!empty && version != kCommitLogSchemaVersion) {
+  const bool upgradable = version == kCommitLogSchemaVersion - 1;
+  if (!empty && version != kCommitLogSchemaVersion && !upgradable) {
     return absl::FailedPreconditionError(absl::Substitute(
         "$0 was written by another version of Causeway (schema $1, this one "
         "has $2): use that version",
@@ -83,7 +84,14 @@ absl::Status CommitLog::PrepareSchema() {
   }
   RETURN_IF_ERROR(database_.Execute(
       "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-  if (!empty) return absl::OkStatus();
+  if (!empty && !upgradable) return absl::OkStatus();
+  if (!empty) {
+    return TransactLocked([&] {
+      return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
+                                                kCommitLogUpgrade,
+                                                kCommitLogSchemaVersion));
+    });
+  }
   return TransactLocked([&] {
     return database_.Execute(absl::Substitute(
         "$0; PRAGMA application_id = $1; PRAGMA user_version = $2",
@@ -293,17 +301,17 @@ absl::Status CommitLog::WriteContribution(
     const ContributionRecord& contribution) {
   std::string sql =
       "INSERT INTO contributions (fragment, base_version, island_id,"
-      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at,"
+      " restored_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
   const bool merged = contribution.fate != ContributionFate::kLate;
   if (!merged) sql += " ON CONFLICT DO NOTHING";
   ASSIGN_OR_RETURN(SqliteStatement insert, database_.Prepare(sql));
-  insert.Bind(contribution.fragment, contribution.base_version,
-              contribution.island_id, contribution.incarnation,
-              ContributionFateName(contribution.fate), contribution.tokens,
-              contribution.inner_steps, contribution.weight, contribution.norm,
-              DigestToHex(contribution.digest),
-              absl::ToUnixMicros(contribution.at));
+  insert.Bind(
+      contribution.fragment, contribution.base_version, contribution.island_id,
+      contribution.incarnation, ContributionFateName(contribution.fate),
+      contribution.tokens, contribution.inner_steps, contribution.weight,
+      contribution.norm, DigestToHex(contribution.digest),
+      absl::ToUnixMicros(contribution.at), contribution.restored_tokens);
   absl::Status status = insert.Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::Substitute(

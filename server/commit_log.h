@@ -92,6 +92,8 @@ struct ContributionRecord {
   std::string island_id;
   uint64_t incarnation = 0;
   uint64_t tokens = 0;
+  // Of these, by an earlier process of the island (ContributionHeader).
+  uint64_t restored_tokens = 0;
   uint64_t inner_steps = 0;
   // Share of the merge, 0 to 1; 0 unless merged.
   double weight = 0;
@@ -150,7 +152,8 @@ struct LogBatch {
 
 class CommitLog {
  public:
-  // Opens the database or makes it. For the one coordinator of the run.
+  // Opens the database or makes it. For the one coordinator of the run. One of
+  // the schema before this is brought up to date.
   //   FAILED_PRECONDITION  it was written by another version of Causeway that
   //                        has another schema, or is another program's.
   //   DATA_LOSS            it is damaged or not a database.

@@ -281,19 +281,22 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
   ASSIGN_OR_RETURN(
       SqliteStatement accounts,
       database_.Prepare("SELECT island_id, incarnation, process_tokens,"
-                        " reported FROM accounts"));
+                        " reported, instance_id FROM accounts"
+                        " LEFT JOIN members USING (island_id, incarnation)"));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, accounts.Step());
     if (!row) break;
     history.accounts.push_back(
         {.key = {accounts.Text(0), static_cast<uint64_t>(accounts.Int(1))},
+         .process = static_cast<uint64_t>(accounts.Int(4)),
          .process_tokens = static_cast<uint64_t>(accounts.Int(2)),
          .reported = NumbersOf<int64_t>(accounts.Text(3))});
   }
   ASSIGN_OR_RETURN(
       SqliteStatement sums,
       database_.Prepare("SELECT island_id, incarnation, fragment, fate,"
-                        " sum(tokens) FROM contributions WHERE fate <> 'late'"
+                        " sum(tokens), sum(restored_tokens) FROM contributions"
+                        " WHERE fate <> 'late'"
                         " GROUP BY island_id, incarnation, fragment, fate"));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, sums.Step());
@@ -304,7 +307,8 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
          .fate = FateOf(sums.Text(3)) == ContributionFate::kPartial
                      ? TokenLedger::Fate::kPartial
                      : TokenLedger::Fate::kMerged,
-         .tokens = static_cast<uint64_t>(sums.Int(4))});
+         .tokens = static_cast<uint64_t>(sums.Int(4)),
+         .restored = static_cast<uint64_t>(sums.Int(5))});
   }
   // What was admitted is among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {
@@ -315,7 +319,8 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
                                .fate = entry.state == QuarantineState::kHeld
                                            ? TokenLedger::Fate::kQuarantined
                                            : TokenLedger::Fate::kRefused,
-                               .tokens = entry.header.tokens()});
+                               .tokens = entry.header.tokens(),
+                               .restored = entry.header.restored_tokens()});
   }
   return absl::OkStatus();
 }

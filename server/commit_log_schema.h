@@ -15,7 +15,7 @@
 namespace causeway {
 
 // Raised with every change of the schema.
-inline constexpr int64_t kCommitLogSchemaVersion = 2;
+inline constexpr int64_t kCommitLogSchemaVersion = 3;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
@@ -72,6 +72,7 @@ CREATE TABLE contributions (
   norm REAL NOT NULL,
   digest TEXT NOT NULL,      -- XXH3-128 of the encoding, hexadecimal
   at INTEGER NOT NULL,
+  restored_tokens INTEGER NOT NULL DEFAULT 0,  -- of tokens, from a checkpoint
   PRIMARY KEY (fragment, base_version, island_id, incarnation, fate)
 ) STRICT, WITHOUT ROWID;
 
@@ -107,6 +108,12 @@ CREATE TABLE events (
   island_id TEXT NOT NULL,
   text TEXT NOT NULL
 ) STRICT;
+)sql";
+
+// Brings a database of the schema before to this one.
+inline constexpr char kCommitLogUpgrade[] = R"sql(
+ALTER TABLE contributions
+  ADD COLUMN restored_tokens INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 // Columns of `commits`, in the order of CommitRecord.

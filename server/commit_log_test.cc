@@ -362,6 +362,35 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
 }
 
+TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    LogBatch batch{
+        .contributions = {TestContribution("a", 0, ContributionFate::kMerged)}};
+    ASSERT_OK(log->Apply(batch));
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase older,
+        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(
+        older.Execute("ALTER TABLE contributions DROP COLUMN restored_tokens;"
+                      "PRAGMA user_version = 2"));
+  }
+  EXPECT_OK(CommitLog::OpenReadOnly(path_)) << "for tools";
+  const std::unique_ptr<CommitLog> log = Open();
+  ContributionRecord restored =
+      TestContribution("b", 0, ContributionFate::kMerged);
+  restored.restored_tokens = 7;
+  LogBatch batch{.contributions = {restored}};
+  ASSERT_OK(log->Apply(batch));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 8));
+  ASSERT_THAT(history.settled, SizeIs(2));
+  EXPECT_EQ(history.settled[0].restored, 0);
+  EXPECT_EQ(history.settled[1].restored, 7);
+}
+
 // The child commits as fast as it can and says so after each; it is killed at
 // an arbitrary moment. Everything it was told to be committed must be there.
 TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {

@@ -48,7 +48,7 @@ Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
     ledger_.Restore(account);
   }
   for (const CoordinatorHistory::Settled& sum : history.settled) {
-    ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens);
+    ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens, sum.restored);
   }
   for (QuarantineEntry& entry : history.quarantine) {
     quarantine_.emplace(entry.id, std::move(entry));
@@ -86,10 +86,6 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   // in; it is expected from the round after.
   const bool window_under_way = flags_.started && membership_.live_count() > 0;
   const uint64_t run_step = RunStep();
-  const auto known = membership_.members().find(request.island_id());
-  const std::optional<Member> before = known == membership_.members().end()
-                                           ? std::nullopt
-                                           : std::optional(known->second);
   ASSIGN_OR_RETURN(const Membership::JoinResult joined,
                    membership_.Join(request, now));
   Member& member = *joined.member;
@@ -101,10 +97,9 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     member.progress.set_run_step(run_step);
     effects.joined.push_back(member);
     const IncarnationKey key{member.island_id, member.incarnation};
-    ledger_.Open(key);
-    if (before.has_value() && before->instance_id == request.instance_id()) {
-      const IncarnationKey old{before->island_id, before->incarnation};
-      ledger_.TakeOver(old, key, OpenTokens(old));
+    ledger_.Open(key, request.instance_id());
+    for (const IncarnationKey& old : ledger_.OfSameProcess(key)) {
+      ledger_.TakeOver(old, key, OpenOf(old));
       effects.accounts.push_back(ledger_.Record(old));
     }
     effects.accounts.push_back(ledger_.Record(key));
@@ -176,6 +171,11 @@ absl::Status Coordinator::CheckHeader(
         absl::StrCat("a contribution of ", header.tokens(), " tokens and ",
                      header.inner_steps(),
                      " inner steps has no weight; both must be above 0"));
+  }
+  if (header.restored_tokens() > header.tokens()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a contribution of ", header.tokens(), " tokens cannot have ",
+        header.restored_tokens(), " from a checkpoint"));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();
   return CheckOffer(header.object(), UplinkSpec(sync),

@@ -221,8 +221,11 @@ class Coordinator {
   void Settle(const v1::ContributionHeader& header, double norm,
               Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
-  // Of the incarnation, in the open round, by fragment.
-  std::vector<uint64_t> OpenTokens(const IncarnationKey& key) const;
+  // What the island has in the fragment's open round that is not booked yet.
+  std::map<IncarnationKey, OpenTokens> Open(uint32_t fragment,
+                                            const std::string& island_id) const;
+  // The same of one incarnation, by fragment.
+  std::vector<OpenTokens> OpenOf(const IncarnationKey& key) const;
   v1::TokenLedger Account(const IncarnationKey& key, uint32_t fragment) const;
 
   const Options options_;

@@ -141,9 +141,10 @@ void Coordinator::DropEntry(QuarantineEntry& entry, Effects& effects) {
   const v1::ContributionHeader& header = entry.header;
   const IncarnationKey key{header.identity().island_id(),
                            header.identity().incarnation()};
-  ledger_.Unquarantine(key, header.fragment(), header.tokens());
+  ledger_.Unquarantine(key, header.fragment(), header.tokens(),
+                       header.restored_tokens());
   ledger_.Settle(key, header.fragment(), TokenLedger::Fate::kRefused,
-                 header.tokens());
+                 header.tokens(), header.restored_tokens());
   effects.quarantine.push_back(entry);
   effects.events.push_back(
       {"contribution_dropped", key.island_id,
@@ -164,7 +165,7 @@ void Coordinator::Quarantine(const v1::ContributionHeader& header, double norm,
            .quarantined_at = now,
            .admissible = admissible};
   ledger_.Settle(key, header.fragment(), TokenLedger::Fate::kQuarantined,
-                 header.tokens());
+                 header.tokens(), header.restored_tokens());
   effects.quarantine.push_back(entry);
   effects.discarded.push_back(KeyOf(header));
   effects.events.push_back(

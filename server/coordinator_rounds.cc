@@ -195,14 +195,15 @@ void Coordinator::Settle(const v1::ContributionHeader& header, double norm,
     QuarantineEntry& entry = quarantine_.at(admitted->second);
     entry.state = QuarantineState::kAdmitted;
     entry.in_round = false;
-    ledger_.Unquarantine(key, header.fragment(), header.tokens());
+    ledger_.Unquarantine(key, header.fragment(), header.tokens(),
+                         header.restored_tokens());
     effects.quarantine.push_back(entry);
     admitted_.erase(admitted);
   }
   ledger_.Settle(key, header.fragment(),
                  header.partial() ? TokenLedger::Fate::kPartial
                                   : TokenLedger::Fate::kMerged,
-                 header.tokens());
+                 header.tokens(), header.restored_tokens());
   effects.accounts.push_back(ledger_.Record(key));
   const auto member =
       membership_.Check(header.identity());  // May have left since.

@@ -96,27 +96,36 @@ bool Coordinator::IsLive(const IncarnationKey& key) const {
          found->second.state == MemberState::kLive;
 }
 
-std::vector<uint64_t> Coordinator::OpenTokens(const IncarnationKey& key) const {
-  std::vector<uint64_t> tokens(rounds_.size(), 0);
-  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
-    const ContributionKey name{.fragment = fragment,
-                               .base_version = rounds_[fragment].base_version(),
-                               .island_id = key.island_id,
-                               .incarnation = key.incarnation};
-    const auto found = rounds_[fragment].contributions().find(name);
+std::map<IncarnationKey, OpenTokens> Coordinator::Open(
+    uint32_t fragment, const std::string& island_id) const {
+  const Round& round = rounds_[fragment];
+  std::map<IncarnationKey, OpenTokens> open;
+  for (auto each = round.contributions().lower_bound(
+           {fragment, round.base_version(), island_id, 0});
+       each != round.contributions().end() &&
+       each->first.island_id == island_id;
+       ++each) {
     // What was admitted is booked as quarantined until it is merged.
-    if (found == rounds_[fragment].contributions().end() ||
-        admitted_.contains(name)) {
-      continue;
-    }
-    tokens[fragment] = found->second.tokens();
+    if (admitted_.contains(each->first)) continue;
+    open[{island_id, each->first.incarnation}] = {
+        .tokens = each->second.tokens(),
+        .restored = each->second.restored_tokens()};
+  }
+  return open;
+}
+
+std::vector<OpenTokens> Coordinator::OpenOf(const IncarnationKey& key) const {
+  std::vector<OpenTokens> tokens;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    tokens.push_back(Open(fragment, key.island_id)[key]);
   }
   return tokens;
 }
 
 v1::TokenLedger Coordinator::Account(const IncarnationKey& key,
                                      uint32_t fragment) const {
-  return ledger_.Account(key, fragment, IsLive(key), OpenTokens(key)[fragment]);
+  return ledger_.Account(key, fragment, IsLive(key),
+                         Open(fragment, key.island_id));
 }
 
 v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {

@@ -32,6 +32,8 @@ struct CoordinatorHistory {
     uint32_t fragment = 0;
     TokenLedger::Fate fate = TokenLedger::Fate::kMerged;
     uint64_t tokens = 0;
+    // Of these, by an earlier process of the island.
+    uint64_t restored = 0;
   };
   RunFlags flags;
   std::vector<AccountRecord> accounts;

@@ -30,6 +30,7 @@ TokenLedger::Incarnation& TokenLedger::Find(const IncarnationKey& key) {
 
 void TokenLedger::Restore(const AccountRecord& record) {
   Incarnation& incarnation = Find(record.key);
+  incarnation.process = record.process;
   incarnation.process_tokens = record.process_tokens;
   for (uint32_t fragment = 0;
        fragment < std::min<size_t>(fragments_, record.reported.size());
@@ -38,18 +39,33 @@ void TokenLedger::Restore(const AccountRecord& record) {
   }
 }
 
-void TokenLedger::Open(const IncarnationKey& key) { Find(key); }
+void TokenLedger::Open(const IncarnationKey& key, uint64_t process) {
+  Find(key).process = process;
+}
+
+std::vector<IncarnationKey> TokenLedger::OfSameProcess(
+    const IncarnationKey& key) const {
+  std::vector<IncarnationKey> earlier;
+  const auto end = incarnations_.find(key);
+  if (end == incarnations_.end() || end->second.process == 0) return earlier;
+  for (auto each = incarnations_.lower_bound({key.island_id, 0}); each != end;
+       ++each) {
+    if (each->second.process == end->second.process) {
+      earlier.push_back(each->first);
+    }
+  }
+  return earlier;
+}
 
 void TokenLedger::TakeOver(const IncarnationKey& predecessor,
                            const IncarnationKey& successor,
-                           const std::vector<uint64_t>& open_tokens) {
+                           const std::vector<OpenTokens>& open) {
   Incarnation& from = Find(predecessor);
   Incarnation& to = Find(successor);
-  to.process_tokens = from.process_tokens;
+  to.process_tokens = std::max(to.process_tokens, from.process_tokens);
   for (uint32_t fragment = 0; fragment < fragments_; ++fragment) {
     Line& line = from.lines[fragment];
-    const auto kept =
-        static_cast<int64_t>(line.settled() + open_tokens[fragment]);
+    const int64_t kept = line.contributed(open[fragment]);
     to.lines[fragment].reported += line.reported - kept;
     line.reported = kept;
   }
@@ -65,21 +81,26 @@ void TokenLedger::Report(const IncarnationKey& key, uint64_t process_tokens) {
 }
 
 void TokenLedger::Settle(const IncarnationKey& key, uint32_t fragment,
-                         Fate fate, uint64_t tokens) {
-  Sum(Find(key).lines[fragment], fate) += tokens;
+                         Fate fate, uint64_t tokens, uint64_t restored) {
+  Line& line = Find(key).lines[fragment];
+  Sum(line, fate) += tokens;
+  line.restored += restored;
 }
 
 void TokenLedger::Unquarantine(const IncarnationKey& key, uint32_t fragment,
-                               uint64_t tokens) {
+                               uint64_t tokens, uint64_t restored) {
   Line& line = Find(key).lines[fragment];
   CHECK_GE(line.quarantined, tokens);
+  CHECK_GE(line.restored, restored);
   line.quarantined -= tokens;
+  line.restored -= restored;
 }
 
 AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
   AccountRecord record{.key = key};
   const auto found = incarnations_.find(key);
   if (found == incarnations_.end()) return record;
+  record.process = found->second.process;
   record.process_tokens = found->second.process_tokens;
   for (const Line& line : found->second.lines) {
     record.reported.push_back(line.reported);
@@ -87,24 +108,72 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
   return record;
 }
 
-v1::TokenLedger TokenLedger::Account(const IncarnationKey& key,
-                                     uint32_t fragment, bool live,
-                                     uint64_t open_tokens) const {
+int64_t TokenLedger::BroughtBack(
+    const IncarnationKey& key, uint32_t fragment,
+    const std::map<IncarnationKey, OpenTokens>& open) const {
+  // What has expired with each incarnation so far and is not brought back yet,
+  // oldest first.
+  struct Expired {
+    const IncarnationKey* key;
+    uint64_t process;
+    int64_t left;
+  };
+  std::vector<Expired> expired;
+  int64_t brought_back = 0;
+  for (auto each = incarnations_.lower_bound({key.island_id, 0});
+       each != incarnations_.end() && each->first.island_id == key.island_id;
+       ++each) {
+    const Line& line = each->second.lines[fragment];
+    const auto in_round = open.find(each->first);
+    const OpenTokens tokens =
+        in_round == open.end() ? OpenTokens() : in_round->second;
+    const int64_t contributed = line.contributed(tokens);
+    auto restored = static_cast<int64_t>(line.restored + tokens.restored);
+    // Perhaps only more than heartbeats have said so far.
+    int64_t again = contributed - std::max<int64_t>(0, line.reported);
+    for (auto from = expired.rbegin(); from != expired.rend(); ++from) {
+      const auto take = [&](int64_t& tokens) {
+        const int64_t moved = std::clamp<int64_t>(tokens, 0, from->left);
+        tokens -= moved;
+        from->left -= moved;
+        if (*from->key == key) brought_back += moved;
+      };
+      take(restored);
+      if (from->process != 0 && from->process == each->second.process) {
+        take(again);
+      }
+    }
+    expired.push_back(
+        {.key = &each->first,
+         .process = each->second.process,
+         .left = std::max<int64_t>(0, line.reported - contributed)});
+  }
+  return brought_back;
+}
+
+v1::TokenLedger TokenLedger::Account(
+    const IncarnationKey& key, uint32_t fragment, bool live,
+    const std::map<IncarnationKey, OpenTokens>& open) const {
   v1::TokenLedger account;
   const auto found = incarnations_.find(key);
   if (found == incarnations_.end()) return account;
   const Line& line = found->second.lines[fragment];
-  const uint64_t shown = line.settled() + open_tokens;
-  const uint64_t reported = std::max(
-      shown, static_cast<uint64_t>(std::max<int64_t>(0, line.reported)));
+  const auto in_round = open.find(key);
+  const OpenTokens tokens =
+      in_round == open.end() ? OpenTokens() : in_round->second;
+  // At least what was contributed: a heartbeat says so later.
+  const int64_t trained = std::max(line.reported, line.contributed(tokens)) -
+                          BroughtBack(key, fragment, open);
+  const uint64_t reported =
+      static_cast<uint64_t>(trained) + line.restored + tokens.restored;
   const uint64_t undecided = reported - line.settled();
   account.set_reported(reported);
   account.set_merged(line.merged);
   account.set_partial_merged(line.partial);
   account.set_refused(line.refused);
   account.set_quarantined(line.quarantined);
-  account.set_pending(live ? undecided : open_tokens);
-  account.set_expired(live ? 0 : undecided - open_tokens);
+  account.set_pending(live ? undecided : tokens.tokens);
+  account.set_expired(live ? 0 : undecided - tokens.tokens);
   return account;
 }
 

@@ -10,6 +10,8 @@
 namespace causeway {
 namespace {
 
+using testing::ElementsAre;
+
 using Fate = TokenLedger::Fate;
 
 uint64_t SumOfFates(const v1::TokenLedger& account) {
@@ -22,13 +24,13 @@ TEST(TokenLedger, TokensArePendingUntilMerged) {
   const IncarnationKey east{"east", 1};
   ledger.Open(east);
   ledger.Report(east, 100);
-  EXPECT_EQ(ledger.Account(east, 0, true, 0).pending(), 100);
+  EXPECT_EQ(ledger.Account(east, 0, true, {}).pending(), 100);
   ledger.Settle(east, 0, Fate::kMerged, 80);
-  const v1::TokenLedger merged = ledger.Account(east, 0, true, 0);
+  const v1::TokenLedger merged = ledger.Account(east, 0, true, {});
   EXPECT_EQ(merged.reported(), 100);
   EXPECT_EQ(merged.merged(), 80);
   EXPECT_EQ(merged.pending(), 20);
-  EXPECT_EQ(ledger.Account(east, 1, true, 0).pending(), 100);
+  EXPECT_EQ(ledger.Account(east, 1, true, {}).pending(), 100);
 }
 
 TEST(TokenLedger, WhatAnEndedIncarnationDidNotHandInExpires) {
@@ -38,7 +40,8 @@ TEST(TokenLedger, WhatAnEndedIncarnationDidNotHandInExpires) {
   ledger.Report(east, 100);
   ledger.Settle(east, 0, Fate::kMerged, 60);
   // 30 more are in an open round.
-  const v1::TokenLedger account = ledger.Account(east, 0, false, 30);
+  const v1::TokenLedger account =
+      ledger.Account(east, 0, false, {{east, {.tokens = 30}}});
   EXPECT_EQ(account.pending(), 30);
   EXPECT_EQ(account.expired(), 10);
 }
@@ -47,11 +50,12 @@ TEST(TokenLedger, ContributionsShowWhatNoHeartbeatHasReportedYet) {
   TokenLedger ledger(1);
   const IncarnationKey east{"east", 1};
   ledger.Open(east);
-  EXPECT_EQ(ledger.Account(east, 0, true, 50).reported(), 50);
+  EXPECT_EQ(ledger.Account(east, 0, true, {{east, {.tokens = 50}}}).reported(),
+            50);
   ledger.Settle(east, 0, Fate::kMerged, 50);
   // The heartbeat that comes after reports the same tokens.
   ledger.Report(east, 50);
-  const v1::TokenLedger account = ledger.Account(east, 0, true, 0);
+  const v1::TokenLedger account = ledger.Account(east, 0, true, {});
   EXPECT_EQ(account.reported(), 50);
   EXPECT_EQ(account.pending(), 0);
 }
@@ -61,10 +65,10 @@ TEST(TokenLedger, NoTokenIsReportedByTwoIncarnationsOfAProcess) {
   ledger.Open({"east", 1});
   ledger.Settle({"east", 1}, 0, Fate::kMerged, 50);
   ledger.Open({"east", 2});
-  ledger.TakeOver({"east", 1}, {"east", 2}, {0});
+  ledger.TakeOver({"east", 1}, {"east", 2}, {OpenTokens()});
   ledger.Report({"east", 2}, 60);
-  EXPECT_EQ(ledger.Account({"east", 1}, 0, false, 0).reported(), 50);
-  EXPECT_EQ(ledger.Account({"east", 2}, 0, true, 0).reported(), 10);
+  EXPECT_EQ(ledger.Account({"east", 1}, 0, false, {}).reported(), 50);
+  EXPECT_EQ(ledger.Account({"east", 2}, 0, true, {}).reported(), 10);
 }
 
 TEST(TokenLedger, HeartbeatsThatComeAgainOrLateCountNothing) {
@@ -74,7 +78,7 @@ TEST(TokenLedger, HeartbeatsThatComeAgainOrLateCountNothing) {
   ledger.Report(east, 70);
   ledger.Report(east, 70);
   ledger.Report(east, 50);
-  EXPECT_EQ(ledger.Account(east, 0, true, 0).reported(), 70);
+  EXPECT_EQ(ledger.Account(east, 0, true, {}).reported(), 70);
 }
 
 TEST(TokenLedger, AProcessThatComesBackTakesOverWhatHadExpired) {
@@ -84,16 +88,16 @@ TEST(TokenLedger, AProcessThatComesBackTakesOverWhatHadExpired) {
   ledger.Open(first);
   ledger.Report(first, 100);
   ledger.Settle(first, 0, Fate::kMerged, 60);
-  EXPECT_EQ(ledger.Account(first, 0, false, 0).expired(), 40);
+  EXPECT_EQ(ledger.Account(first, 0, false, {}).expired(), 40);
 
   ledger.Open(second);
-  ledger.TakeOver(first, second, {0});
-  EXPECT_EQ(ledger.Account(first, 0, false, 0).expired(), 0);
-  EXPECT_EQ(ledger.Account(first, 0, false, 0).reported(), 60);
-  EXPECT_EQ(ledger.Account(second, 0, true, 0).reported(), 40);
+  ledger.TakeOver(first, second, {OpenTokens()});
+  EXPECT_EQ(ledger.Account(first, 0, false, {}).expired(), 0);
+  EXPECT_EQ(ledger.Account(first, 0, false, {}).reported(), 60);
+  EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 40);
   // The process counts on from where it was.
   ledger.Report(second, 110);
-  EXPECT_EQ(ledger.Account(second, 0, true, 0).reported(), 50);
+  EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 50);
 }
 
 TEST(TokenLedger, AnotherProcessOfTheNameStartsAnew) {
@@ -102,8 +106,8 @@ TEST(TokenLedger, AnotherProcessOfTheNameStartsAnew) {
   ledger.Report({"east", 1}, 100);
   ledger.Open({"east", 2});
   ledger.Report({"east", 2}, 7);
-  EXPECT_EQ(ledger.Account({"east", 1}, 0, false, 0).expired(), 100);
-  EXPECT_EQ(ledger.Account({"east", 2}, 0, true, 0).reported(), 7);
+  EXPECT_EQ(ledger.Account({"east", 1}, 0, false, {}).expired(), 100);
+  EXPECT_EQ(ledger.Account({"east", 2}, 0, true, {}).reported(), 7);
 }
 
 TEST(TokenLedger, QuarantineEndsAsRefusedOrMerged) {
@@ -112,10 +116,10 @@ TEST(TokenLedger, QuarantineEndsAsRefusedOrMerged) {
   ledger.Open(east);
   ledger.Report(east, 30);
   ledger.Settle(east, 0, Fate::kQuarantined, 20);
-  EXPECT_EQ(ledger.Account(east, 0, false, 0).quarantined(), 20);
+  EXPECT_EQ(ledger.Account(east, 0, false, {}).quarantined(), 20);
   ledger.Unquarantine(east, 0, 20);
   ledger.Settle(east, 0, Fate::kRefused, 20);
-  const v1::TokenLedger account = ledger.Account(east, 0, false, 0);
+  const v1::TokenLedger account = ledger.Account(east, 0, false, {});
   EXPECT_EQ(account.refused(), 20);
   EXPECT_EQ(account.quarantined(), 0);
   EXPECT_EQ(account.expired(), 10);
@@ -131,11 +135,128 @@ TEST(TokenLedger, RestoredLedgersContinue) {
   after.Restore(before.Record(east));
   after.Settle(east, 1, Fate::kPartial, 40);
   for (const uint32_t fragment : {0, 1}) {
-    EXPECT_EQ(after.Account(east, fragment, true, 0).SerializeAsString(),
-              before.Account(east, fragment, true, 0).SerializeAsString());
+    EXPECT_EQ(after.Account(east, fragment, true, {}).SerializeAsString(),
+              before.Account(east, fragment, true, {}).SerializeAsString());
   }
   after.Report(east, 100);
-  EXPECT_EQ(after.Account(east, 0, true, 0).reported(), 100);
+  EXPECT_EQ(after.Account(east, 0, true, {}).reported(), 100);
+}
+
+TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
+  TokenLedger ledger(1);
+  const IncarnationKey dead{"east", 1};
+  const IncarnationKey restored{"east", 2};
+  ledger.Open({"aa", 1});
+  ledger.Open(dead);
+  ledger.Report(dead, 100);
+  ledger.Settle(dead, 0, Fate::kMerged, 40);
+  ledger.Open(restored);
+  EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 60);
+  // Of the 60, 25 are in the checkpoint; the process has trained 30 of its own.
+  ledger.Report(restored, 30);
+  const auto expect = [&](uint64_t pending, uint64_t merged,
+                          const std::map<IncarnationKey, OpenTokens>& open) {
+    const v1::TokenLedger old = ledger.Account(dead, 0, false, open);
+    const v1::TokenLedger now = ledger.Account(restored, 0, true, open);
+    EXPECT_EQ(old.reported(), 75);
+    EXPECT_EQ(old.expired(), 35);
+    EXPECT_EQ(old.reported(), SumOfFates(old));
+    EXPECT_EQ(now.reported(), 55);
+    EXPECT_EQ(now.pending(), pending);
+    EXPECT_EQ(now.merged(), merged);
+    EXPECT_EQ(now.reported(), SumOfFates(now));
+  };
+  expect(55, 0, {{restored, {.tokens = 45, .restored = 25}}});
+  ledger.Settle(restored, 0, Fate::kMerged, 45, 25);
+  expect(10, 45, {});
+  // The commits tell it again after a restart.
+  TokenLedger again(1);
+  again.Restore(ledger.Record(dead));
+  again.Restore(ledger.Record(restored));
+  again.Settle(restored, 0, Fate::kMerged, 45, 25);
+  again.Settle(dead, 0, Fate::kMerged, 40);
+  EXPECT_EQ(again.Account(dead, 0, false, {}).expired(), 35);
+}
+
+TEST(TokenLedger, WhatWasNeverReportedIsReportedByItsContribution) {
+  TokenLedger ledger(1);
+  const IncarnationKey first{"east", 1};
+  const IncarnationKey second{"east", 2};
+  const IncarnationKey third{"east", 3};
+  ledger.Open(first);
+  ledger.Report(first, 10);
+  ledger.Open(second);
+  ledger.Report(second, 5);
+  ledger.Open(third);
+  // From a checkpoint of the second, which had what the first had trained.
+  ledger.Settle(third, 0, Fate::kPartial, 20, 20);
+  EXPECT_EQ(ledger.Account(second, 0, false, {}).reported(), 0);
+  EXPECT_EQ(ledger.Account(first, 0, false, {}).reported(), 0);
+  EXPECT_EQ(ledger.Account(third, 0, true, {}).reported(), 20);
+  EXPECT_EQ(ledger.Account(third, 0, true, {}).partial_merged(), 20);
+}
+
+TEST(TokenLedger, WhatWasInARoundThatIsLostIsContributedAgain) {
+  TokenLedger before(1);
+  const IncarnationKey first{"east", 1};
+  const IncarnationKey second{"east", 2};
+  before.Open(first, /*process=*/7);
+  before.Report(first, 50);
+  before.Open(second, /*process=*/7);
+  before.TakeOver(first, second, {OpenTokens{.tokens = 20}});
+  // Another process has nothing to do with it.
+  for (const bool same : {true, false}) {
+    TokenLedger after(1);
+    after.Restore(before.Record(first));
+    AccountRecord successor = before.Record(second);
+    if (!same) successor.process = 8;
+    after.Restore(successor);
+    EXPECT_EQ(after.Account(first, 0, false, {}).expired(), 20);
+    EXPECT_EQ(after.Account(second, 0, true, {}).reported(), 30);
+    after.Report(second, 60);
+    const std::map<IncarnationKey, OpenTokens> open = {
+        {second, {.tokens = 50}}};
+    EXPECT_EQ(after.Account(first, 0, false, open).expired(), same ? 10 : 20);
+    EXPECT_EQ(after.Account(second, 0, true, open).reported(), 50);
+  }
+}
+
+TEST(TokenLedger, AThirdIncarnationTakesOverFromTheFirstToo) {
+  TokenLedger ledger(1);
+  const IncarnationKey first{"east", 1};
+  const IncarnationKey second{"east", 2};
+  const IncarnationKey other{"east", 3};
+  const IncarnationKey third{"east", 4};
+  ledger.Open(first, /*process=*/7);
+  ledger.Report(first, 50);
+  ledger.Open(second, /*process=*/7);
+  ledger.TakeOver(first, second, {OpenTokens{.tokens = 20}});
+  ledger.Open(other, /*process=*/8);
+  ledger.Open(third, /*process=*/7);
+  EXPECT_THAT(ledger.OfSameProcess(third), ElementsAre(first, second));
+  // The round with the 20 is lost, all 50 are in another.
+  ledger.TakeOver(first, third, {OpenTokens()});
+  ledger.TakeOver(second, third, {OpenTokens{.tokens = 50}});
+  const std::map<IncarnationKey, OpenTokens> open = {{second, {.tokens = 50}}};
+  EXPECT_EQ(ledger.Account(first, 0, false, open).reported(), 0);
+  EXPECT_EQ(ledger.Account(second, 0, false, open).reported(), 50);
+  EXPECT_EQ(ledger.Account(third, 0, true, open).reported(), 0);
+  ledger.Report(third, 55);
+  EXPECT_EQ(ledger.Account(third, 0, true, open).reported(), 5);
+}
+
+TEST(TokenLedger, RestoredTokensPassThroughTheQuarantine) {
+  TokenLedger ledger(1);
+  const IncarnationKey dead{"east", 1};
+  const IncarnationKey restored{"east", 2};
+  ledger.Report(dead, 50);
+  ledger.Settle(restored, 0, Fate::kQuarantined, 30, 20);
+  EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 30);
+  ledger.Unquarantine(restored, 0, 30, 20);
+  ledger.Settle(restored, 0, Fate::kRefused, 30, 20);
+  EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 30);
+  EXPECT_EQ(ledger.Account(restored, 0, false, {}).refused(), 30);
+  EXPECT_EQ(ledger.Account(restored, 0, false, {}).reported(), 30);
 }
 
 TEST(TokenLedger, AddsUpWhateverHappens) {
@@ -148,7 +269,8 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
     for (int event = 0; event < 100; ++event) {
       const IncarnationKey key{"east", incarnation};
       const uint32_t fragment = random() % 2;
-      const uint64_t pending = ledger.Account(key, fragment, true, 0).pending();
+      const uint64_t pending =
+          ledger.Account(key, fragment, true, {}).pending();
       switch (random() % 5) {
         case 0:
           ledger.Report(key, process += random() % 100);
@@ -164,7 +286,7 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
           }
           break;
         case 3:
-          if (ledger.Account(key, fragment, true, 0).quarantined() > 0) {
+          if (ledger.Account(key, fragment, true, {}).quarantined() > 0) {
             ledger.Unquarantine(key, fragment, 3);
             ledger.Settle(key, fragment, Fate::kRefused, 3);
           }
@@ -172,12 +294,13 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
         default:
           ++incarnation;
           ledger.Open({"east", incarnation});
-          ledger.TakeOver(key, {"east", incarnation}, {0, 0});
+          ledger.TakeOver(key, {"east", incarnation},
+                          {OpenTokens(), OpenTokens()});
       }
       for (const IncarnationKey& each : ledger.Keys()) {
         for (const uint32_t id : {0, 1}) {
           const v1::TokenLedger account =
-              ledger.Account(each, id, each.incarnation == incarnation, 0);
+              ledger.Account(each, id, each.incarnation == incarnation, {});
           ASSERT_EQ(account.reported(), SumOfFates(account));
         }
       }
@@ -188,7 +311,7 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
     uint64_t expired = 0;
     for (const IncarnationKey& each : ledger.Keys()) {
       const v1::TokenLedger account =
-          ledger.Account(each, 0, each.incarnation == incarnation, 0);
+          ledger.Account(each, 0, each.incarnation == incarnation, {});
       reported += account.reported();
       expired += account.expired();
     }
