@@ -208,14 +208,16 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   if (round.Has(member->island_id, member->incarnation) ||
       round.HasBytes(member->island_id, header.object().digest())) {
-    if (!round.merging()) round.Credit(member->island_id, member->incarnation);
+    // While it is merged, too: the outer step may fail, and the round open
+    // again.
+    round.Credit(member->island_id, member->incarnation);
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
     return response;
   }
   // What an earlier process of the island handed in may be part of what this
   // one offers, if it went back to a checkpoint: one of them counts.
   const bool forgotten = round.HasIsland(member->island_id);
-  if (forgotten && !round.merging()) {
+  if (forgotten) {
     round.StandIn(member->island_id, member->incarnation);
   }
   if (forgotten || round.merging()) {

@@ -201,6 +201,8 @@ class Coordinator {
   bool IsFinished() const;
   Round NewRound(uint32_t fragment) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
+  // Contributions that the open round has, or may come to have.
+  size_t Reachable(uint32_t fragment);
   // If too few islands are left to reach the quorum, everybody is expected.
   void RefreshExpectations(uint32_t fragment, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);

@@ -155,6 +155,38 @@ TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
 }
 
+TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  for (const v1::IslandIdentity& island : {a, b}) {
+    ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(island, 0)),
+                IsOkAndHolds(kAccepted));
+  }
+  ASSERT_OK(run.Leave(a));
+  ASSERT_OK(run.core().Evict("b", "", run.now(), run.effects()));
+  // The same process, which hears that its contribution is in the round.
+  const v1::IslandIdentity again = run.Join("b");
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse answer,
+                       run.Offer(CoordinatorDriver::Contribution(again, 0)));
+  EXPECT_EQ(answer.verdict(), kAccepted);
+  run.Fail(absl::InternalError("fsync"));
+  EXPECT_THAT(run.core().Awaited(0), IsEmpty());
+}
+
+TEST(CoordinatorFaultsTest, ASuccessorAddsNothingToARoundThatItsIslandIsIn) {
+  CoordinatorDriver run({.quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
+              IsOkAndHolds(kAccepted));
+  ASSERT_OK(run.Leave(a));
+  run.Join("a", /*instance=*/2);
+  // Its first round would be the next one, but who else should close this one?
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Heartbeat(b));
+  EXPECT_EQ(run.core().View(b).first_contribution_version(0), 0);
+}
+
 TEST(CoordinatorFaultsTest, FragmentsDoNotWaitForOneAnother) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 3});
   const v1::IslandIdentity a = run.Join("a");

@@ -24,12 +24,20 @@ constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 }  // namespace
 
+size_t Coordinator::Reachable(uint32_t fragment) {
+  const Round& round = rounds_[fragment];
+  size_t reachable = round.contributions().size();
+  // One of each counts, whichever incarnation it came from.
+  for (const std::string& island : Awaited(fragment)) {
+    reachable += round.HasIsland(island) ? 0 : 1;
+  }
+  return reachable;
+}
+
 void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
   const Round& round = rounds_[fragment];
   if (!flags_.started || round.merging()) return;
-  const size_t reachable =
-      round.contributions().size() + Awaited(fragment).size();
-  if (reachable >= options_.config.membership().quorum()) return;
+  if (Reachable(fragment) >= options_.config.membership().quorum()) return;
   for (Member* member : membership_.Live()) {
     uint64_t& first = member->first_contribution_version[fragment];
     if (first <= round.base_version()) continue;
@@ -84,9 +92,7 @@ bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
   const v1::MembershipConfig& membership = options_.config.membership();
   if (membership.drop_contributions() == 0) return false;
   // Without it the round must still be able to reach its quorum.
-  const size_t reachable = rounds_[header.fragment()].contributions().size() +
-                           Awaited(header.fragment()).size() - 1;
-  if (reachable < membership.quorum()) return false;
+  if (Reachable(header.fragment()) - 1 < membership.quorum()) return false;
   const std::string draw = Digest128(
       absl::StrCat(options_.config.seed(), "/", header.identity().island_id(),
                    "/", header.fragment(), "/", header.base_version()));
