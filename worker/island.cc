@@ -179,6 +179,10 @@ absl::Status Island::Run() {
     session_.Start();
     SetActivity("loading parameters");
     ASSIGN_OR_RETURN(std::optional<IslandState> resume, TakeResume(joined));
+    if (options_.checkpoints != nullptr) {
+      RETURN_IF_ERROR(
+          options_.checkpoints->SetProcess(options_.join.instance_id()));
+    }
     uint64_t step = joined.run_step();
     // Where the island stands: at what it has joined, or at its checkpoint.
     std::vector<float> parameters;

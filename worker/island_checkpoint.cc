@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
@@ -76,6 +77,7 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
   absl::Status status = file.status();
   IslandState state;
   if (status.ok()) status = Read(file->contents(), state);
+  if (status.ok()) status = ReadProcess(state.position);
   if (!status.ok()) {
     return absl::DataLossError(
         absl::StrCat("the island's checkpoint ", FilePath(),
@@ -83,6 +85,32 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
                      "; remove it to start from the coordinator's parameters"));
   }
   return state;
+}
+
+absl::Status IslandCheckpointStore::ReadProcess(
+    v1::IslandCheckpoint& position) const {
+  const absl::StatusOr<std::string> text = ReadFile(ProcessPath());
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  uint64_t last = 0;
+  if (!absl::SimpleAtoi(*text, &last)) {
+    return absl::DataLossError(absl::StrCat(ProcessPath(), " is damaged"));
+  }
+  if (last == position.instance_id()) return absl::OkStatus();
+  position.set_instance_id(last);
+  for (v1::IslandCheckpoint::Fragment& fragment :
+       *position.mutable_fragments()) {
+    fragment.clear_sent_tokens();
+    fragment.clear_sent_inner_steps();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IslandCheckpointStore::SetProcess(uint64_t instance_id) const {
+  ASSIGN_OR_RETURN(AtomicFileWriter writer,
+                   AtomicFileWriter::Create(ProcessPath()));
+  RETURN_IF_ERROR(writer.Append(absl::StrCat(instance_id)));
+  return writer.Commit();
 }
 
 bool IslandCheckpointStore::busy() const {

@@ -9,6 +9,8 @@
 //                        of AdamW; all flat, F32. Its metadata holds the rest
 //                        (IslandCheckpoint of proto/island.proto) and a digest
 //                        of each tensor.
+//   process              instance_id of the process that was a member last: it
+//                        may have contributed, and died before it had saved
 //
 // Contributions are not kept: what they hold is the difference of anchors and
 // parameters, and how much of it is merged is for the coordinator to say.
@@ -54,8 +56,13 @@ class IslandCheckpointStore {
   // Waits for a write under way.
   ~IslandCheckpointStore();
 
-  // What was saved last; none if nothing was. DATA_LOSS if it is damaged.
+  // What was saved last; none if nothing was. If another process was a member
+  // since, the instance_id is that one's, and what was in flight is not known.
+  // DATA_LOSS if it is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
+
+  // This process has become a member. To be called before it contributes.
+  absl::Status SetProcess(uint64_t instance_id) const;
 
   // Whether a write is under way: SaveLater would wait for it.
   bool busy() const;
@@ -69,7 +76,9 @@ class IslandCheckpointStore {
       : directory_(std::move(directory)), lock_(std::move(lock)) {}
 
   std::string FilePath() const { return directory_ + "/island.safetensors"; }
+  std::string ProcessPath() const { return directory_ + "/process"; }
   absl::Status Save(const IslandState& state) const;
+  absl::Status ReadProcess(v1::IslandCheckpoint& position) const;
 
   const std::string directory_;
   const FileLock lock_;

@@ -65,6 +65,31 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
   EXPECT_EQ(state.trainer.second_moment, want.trainer.second_moment);
 }
 
+TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {
+  auto store = IslandCheckpointStore::Open(Directory("process"));
+  ASSERT_OK(store.status());
+  IslandState saved = SomeState(10);
+  saved.position.mutable_fragments(0)->set_sent_tokens(320);
+  saved.position.mutable_fragments(0)->set_sent_inner_steps(2);
+  ASSERT_OK((*store)->SetProcess(5));
+  (*store)->SaveLater(saved);
+  store->reset();  // Waits for it.
+  store = IslandCheckpointStore::Open(Directory("process"));
+  ASSERT_OK(store.status());
+  const auto same = (*store)->Load();
+  ASSERT_OK(same.status());
+  EXPECT_EQ((*same)->position.instance_id(), 5);
+  EXPECT_EQ((*same)->position.fragments(0).sent_tokens(), 320);
+
+  ASSERT_OK((*store)->SetProcess(1ull << 63));
+  const auto other = (*store)->Load();
+  ASSERT_OK(other.status());
+  EXPECT_EQ((*other)->position.instance_id(), 1ull << 63);
+  EXPECT_EQ((*other)->position.fragments(0).tokens(), 640);
+  EXPECT_EQ((*other)->position.fragments(0).sent_tokens(), 0);
+  EXPECT_EQ((*other)->position.fragments(0).sent_inner_steps(), 0);
+}
+
 TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {
   const auto first = IslandCheckpointStore::Open(Directory("shared"));
   ASSERT_OK(first.status());

@@ -25,9 +25,6 @@ FragmentLink::FragmentLink(Options options, v1::FragmentHead head,
       replica_(replica),
       client_(client),
       session_(session),
-      restored_version_(options.restored
-                            ? std::make_optional<uint64_t>(head.version())
-                            : std::nullopt),
       version_(head.version()),
       thread_([this] { Run(); }) {}
 
@@ -145,9 +142,7 @@ absl::Status FragmentLink::Begin(const FragmentSnapshot& snapshot) {
           [replica = replica_](uint64_t bytes, absl::Span<char> buffer) {
             return replica->Encode(bytes, buffer);
           }),
-      .tokens = snapshot.tokens,
-      .inner_steps = snapshot.inner_steps,
-      .partial = snapshot.partial});
+      .snapshot = snapshot});
   offered_on_connection_.reset();
   return absl::OkStatus();
 }
@@ -219,9 +214,11 @@ absl::Status FragmentLink::Contribute(const IslandView& view) {
   *header.mutable_identity() = view.identity;
   header.set_fragment(options_.fragment);
   header.set_base_version(version_);
-  header.set_tokens(contribution_->tokens);
-  header.set_inner_steps(contribution_->inner_steps);
-  header.set_partial(contribution_->partial);
+  const FragmentWindow::Training& training = contribution_->snapshot.training;
+  header.set_tokens(training.tokens);
+  header.set_restored_tokens(training.restored_tokens);
+  header.set_inner_steps(training.inner_steps);
+  header.set_partial(contribution_->snapshot.partial);
   const absl::StatusOr<v1::ContributeResponse> response = client_->Contribute(
       std::move(header), encoding,
       [&] { expected_ = FetchUpdate(view, /*wait=*/true); });
@@ -286,8 +283,7 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadUpdate(
                         .head = update_download_.head,
                         .includes_island = update_download_.includes_island,
                         .island_share = update_download_.island_share,
-                        .includes_forgotten = restored_version_ == version_ &&
-                                              update_download_.includes_other};
+                        .includes_other = update_download_.includes_other};
 }
 
 absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
@@ -297,8 +293,7 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
   ASSIGN_OR_RETURN(FragmentUpdate update, DownloadParameters(view));
   update.includes_island = update_download_.includes_island;
   update.island_share = update_download_.island_share;
-  update.includes_forgotten =
-      restored_version_ == version_ && update_download_.includes_other;
+  update.includes_other = update_download_.includes_other;
   return update;
 }
 

@@ -47,6 +47,7 @@
 #include "quantization/codec.h"
 #include "worker/replica/fragment_replica.h"
 #include "worker/sync/coordinator_client.h"
+#include "worker/sync/fragment_window.h"
 #include "worker/sync/island_session.h"
 #include "worker/sync/streamed_encoding.h"
 
@@ -54,23 +55,9 @@ namespace causeway {
 
 // What a snapshot of the fragment has learnt since the anchor.
 struct FragmentSnapshot {
-  uint64_t tokens = 0;
-  uint64_t inner_steps = 0;
+  FragmentWindow::Training training;
   // Cut short because the island leaves.
   bool partial = false;
-};
-
-// The step from one version of the anchor to another.
-struct FragmentUpdate {
-  uint64_t from_version = 0;
-  v1::FragmentHead head;
-  // Whether a contribution of this island is part of it.
-  bool includes_island = false;
-  // Of that contribution in the merge; 0 if there is none.
-  double island_share = 0;
-  // The island went back to a checkpoint at from_version, and a contribution
-  // that it has forgotten, or may have forgotten, is part of the update.
-  bool includes_forgotten = false;
 };
 
 class FragmentLink {
@@ -80,9 +67,6 @@ class FragmentLink {
     // Those of the replica.
     CodecSpec uplink;
     CodecSpec downlink;
-    // Whether the island begins with a checkpoint, and may have contributed
-    // more against its anchor than it remembers.
-    bool restored = false;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
   };
@@ -127,9 +111,7 @@ class FragmentLink {
  private:
   struct Contribution {
     StreamedEncoding encoding;
-    uint64_t tokens = 0;
-    uint64_t inner_steps = 0;
-    bool partial = false;
+    FragmentSnapshot snapshot;
     bool offered = false;
   };
 
@@ -160,9 +142,6 @@ class FragmentLink {
   FragmentReplica* const replica_;
   CoordinatorClient* const client_;
   IslandSession* const session_;
-
-  // Of the first anchor, if it may have been contributed against before.
-  const std::optional<uint64_t> restored_version_;
 
   // Written by Advance only, while the thread is at rest.
   uint64_t version_;

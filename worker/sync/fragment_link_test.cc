@@ -227,7 +227,7 @@ class FragmentLinkTest : public testing::Test {
     const std::vector<float> trained = Shifted(anchor_, 0.5f);
     std::copy(trained.begin(), trained.end(), parameters_.begin());
     ASSERT_OK(fragment_->TakeSnapshot(/*eager=*/false));
-    link_->Send({.tokens = 100, .inner_steps = 10});
+    link_->Send({.training = {.tokens = 100, .inner_steps = 10}});
   }
 
   // The update that comes of it, checked against the coordinator's values.

@@ -17,21 +17,20 @@ FragmentSynchronizer::FragmentSynchronizer(
     Options options, absl::Span<const v1::FragmentHead> heads,
     std::vector<std::unique_ptr<FragmentReplica>> replica,
     CoordinatorClient* client, IslandSession* session)
-    : options_(std::move(options)), session_(session) {
+    : options_(std::move(options)),
+      session_(session),
+      rebased_(!options_.restored.empty()) {
   for (uint32_t fragment = 0; fragment < replica.size(); ++fragment) {
     Fragment& added = fragments_.emplace_back();
-    if (!options_.restored.empty()) {
-      const v1::IslandCheckpoint::Fragment& restored =
-          options_.restored[fragment];
-      added.window = {restored.tokens(), restored.inner_steps()};
-      added.forgotten = {restored.sent_tokens(), restored.sent_inner_steps()};
-    }
+    const uint64_t newest = NewestVersion(session_->view(), fragment);
+    added.window = options_.restored.empty()
+                       ? FragmentWindow(newest)
+                       : FragmentWindow(options_.restored[fragment], newest);
     added.replica = std::move(replica[fragment]);
     added.link = std::make_unique<FragmentLink>(
         FragmentLink::Options{.fragment = fragment,
                               .uplink = UplinkSpec(options_.config),
                               .downlink = DownlinkSpec(options_.config),
-                              .restored = !options_.restored.empty(),
                               .seed = options_.seed},
         heads[fragment], added.replica.get(), client, session);
   }
@@ -43,8 +42,7 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     Fragment& fragment = fragments_[id];
     RETURN_IF_ERROR(fragment.link->status());
-    fragment.window.tokens += tokens;
-    fragment.window.inner_steps += tokens > 0 ? 1 : 0;
+    fragment.window.Add(tokens);
     // An update that none of our contributions waits for is a rebase, which may
     // happen at any step; ours is applied at its step, so that what training
     // sees does not depend on the link's speed.
@@ -66,6 +64,9 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     }
     // What was caught up with may have been this very round.
     if (fragment.link->version() >= send.version) continue;
+    // Or it has left nothing to send: as after every rebase to a version before
+    // this send's, the step comes again.
+    if (fragment.window.empty()) continue;
     RETURN_IF_ERROR(Send(send.fragment, Reason::kSchedule));
     fragment.apply_step = schedule.ApplyStep(step);
   }
@@ -93,10 +94,15 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish() {
   while (!settled) {
     // All at once, so that the last rounds of all fragments overlap.
     for (uint32_t id = 0; id < fragments_.size(); ++id) {
-      const Fragment& fragment = fragments_[id];
-      if (!fragment.link->in_flight() && fragment.window.tokens > 0 &&
-          fragment.link->version() < schedule.FinalVersion(id)) {
+      const FragmentLink& link = *fragments_[id].link;
+      if (link.in_flight() || link.version() >= schedule.FinalVersion(id)) {
+        continue;
+      }
+      if (!fragments_[id].window.empty()) {
         RETURN_IF_ERROR(Send(id, Reason::kEnd));
+      } else if (NewestVersion(session_->view(), id) <= link.version()) {
+        // Its update was an earlier process's, and others may wait for it.
+        return Outcome{.step = schedule.total_steps() - 1};
       }
     }
     settled = true;
@@ -112,8 +118,7 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::Finish() {
 
 bool FragmentSynchronizer::MustTrain(uint64_t step) const {
   for (const SyncSchedule::Send& send : options_.schedule.SendsAt(step)) {
-    const Fragment& fragment = fragments_[send.fragment];
-    if (fragment.window.tokens == fragment.sent.tokens) return true;
+    if (fragments_[send.fragment].window.all_sent()) return true;
   }
   return false;
 }
@@ -149,24 +154,22 @@ absl::StatusOr<bool> FragmentSynchronizer::HandInFragment(
     return true;
   }
   if (!fragment.link->in_flight()) {
-    if (fragment.window.tokens == 0) return true;
+    if (fragment.window.empty()) return true;
     // A contribution builds on the newest version.
     if (NewestVersion(view, id) > fragment.link->version()) return false;
     RETURN_IF_ERROR(Send(id, Reason::kLeaving));
   }
-  return fragment.link->accepted() &&
-         fragment.window.tokens == fragment.sent.tokens;
+  return fragment.link->accepted() && fragment.window.all_sent();
 }
 
 absl::Status FragmentSynchronizer::Send(uint32_t id, Reason reason) {
   Fragment& fragment = fragments_[id];
   RETURN_IF_ERROR(
       fragment.replica->TakeSnapshot(/*eager=*/reason == Reason::kSchedule));
-  fragment.sent = fragment.window;
+  fragment.window.Send();
   fragment.apply_step = 0;
   fragment.late = false;
-  fragment.link->Send({.tokens = fragment.window.tokens,
-                       .inner_steps = fragment.window.inner_steps,
+  fragment.link->Send({.training = fragment.window.training(),
                        .partial = reason == Reason::kLeaving});
   return absl::OkStatus();
 }
@@ -210,24 +213,11 @@ absl::Status FragmentSynchronizer::Apply(uint32_t id) {
   Fragment& fragment = fragments_[id];
   const FragmentUpdate update = fragment.link->update();
   RETURN_IF_ERROR(fragment.replica->Apply(
-      {.includes_island = update.includes_island || update.includes_forgotten,
+      {.includes_island = fragment.window.Settle(update),
        .is_next = update.head.version() == update.from_version + 1,
        .island_share = update.island_share}));
   fragment.link->Advance();
-  if (update.includes_island) {
-    fragment.window.tokens -= fragment.sent.tokens;
-    fragment.window.inner_steps -= fragment.sent.inner_steps;
-  } else if (update.includes_forgotten && fragment.forgotten.tokens > 0) {
-    fragment.window.tokens -= fragment.forgotten.tokens;
-    fragment.window.inner_steps -= fragment.forgotten.inner_steps;
-  } else if (update.includes_forgotten) {
-    // It was sent after the checkpoint: all since the anchor is part of it, and
-    // what was trained since the restart is the same training again.
-    fragment.window = {};
-  }
   if (!update.includes_island) rebased_ = true;
-  fragment.sent = {};
-  fragment.forgotten = {};
   return absl::OkStatus();
 }
 
@@ -242,10 +232,7 @@ absl::Status FragmentSynchronizer::Save(const FragmentMap& map,
     std::vector<float> anchor(map.size(id));
     RETURN_IF_ERROR(fragment.replica->ReadAnchor(absl::MakeSpan(anchor)));
     saved.mutable_anchor()->set_digest(Digest128(absl::MakeConstSpan(anchor)));
-    saved.set_tokens(fragment.window.tokens);
-    saved.set_inner_steps(fragment.window.inner_steps);
-    saved.set_sent_tokens(fragment.sent.tokens);
-    saved.set_sent_inner_steps(fragment.sent.inner_steps);
+    fragment.window.Save(fragment.link->version(), saved);
     map.Scatter(id, anchor, anchors);
   }
   return absl::OkStatus();

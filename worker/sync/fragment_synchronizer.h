@@ -37,6 +37,7 @@
 #include "worker/replica/fragment_replica.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_link.h"
+#include "worker/sync/fragment_window.h"
 #include "worker/sync/island_session.h"
 
 namespace causeway {
@@ -106,21 +107,11 @@ class FragmentSynchronizer {
   absl::Duration waited() const;
 
  private:
-  // Training since the fragment's anchor that no merged contribution contains.
-  struct Window {
-    uint64_t tokens = 0;
-    uint64_t inner_steps = 0;
-  };
   struct Fragment {
     // Outlives the link.
     std::unique_ptr<FragmentReplica> replica;
     std::unique_ptr<FragmentLink> link;
-    Window window;
-    // The part of `window` that is in the contribution in flight.
-    Window sent;
-    // The same of a contribution that was in flight when the checkpoint was
-    // made with which the island began.
-    Window forgotten;
+    FragmentWindow window;
     // When its update is to be applied.
     uint64_t apply_step = 0;
     // That step has come, and the update had not.
@@ -139,7 +130,8 @@ class FragmentSynchronizer {
   // over and there is none to come.
   absl::StatusOr<bool> AwaitAndApply(uint32_t fragment);
   absl::Status Apply(uint32_t fragment);
-  // At the last step: until every fragment has its last version.
+  // At the last step: until every fragment has its last version, or one that is
+  // to be sent has no training in it, so that the step is to be done again.
   absl::StatusOr<Outcome> Finish();
   uint64_t NewestVersion(const IslandView& view, uint32_t fragment) const;
   bool RunIsOver(const IslandView& view) const;
@@ -148,8 +140,10 @@ class FragmentSynchronizer {
   IslandSession* const session_;
   std::vector<Fragment> fragments_;
   Lateness lateness_;
-  // Whether an update was applied as a rebase since the last AfterStep.
-  bool rebased_ = false;
+  // Whether an update was applied as a rebase since the last AfterStep: the
+  // step to go on from may be another one. So it may be after a checkpoint:
+  // what was in flight when it was made, and not accepted, is to be sent again.
+  bool rebased_;
   mutable absl::Mutex wait_mu_;
   absl::Duration waited_ ABSL_GUARDED_BY(wait_mu_);
   // Of the wait under way.
