@@ -215,6 +215,10 @@ class Coordinator {
   // The outer step cannot be done with what is in the round.
   void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
+  // Fences off whoever takes it that it need not offer a contribution to the
+  // round, because one of an earlier incarnation was there: it joins again.
+  void EndWhomItStoodFor(const ContributionKey& removed, absl::Time now,
+                         Effects& effects);
   // Fault injection: whether the contribution is to be left out.
   bool IsLeftOut(const v1::ContributionHeader& header);
   // When the round may close without those that are awaited.

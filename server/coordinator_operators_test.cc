@@ -215,6 +215,35 @@ TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
   EXPECT_EQ(run_.version(), 2);
 }
 
+TEST_F(QuarantineTest, WhatASuccessorMayContributeTooIsNotAdmitted) {
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Leave(b_));
+  const v1::IslandIdentity successor = run_.Join("b", 8);
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_OK(run_.core().Check(successor));
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("may contribute the same training")));
+  run_.Commit();
+  EXPECT_EQ(LedgerOf(b_).quarantined(), 1000);
+}
+
+TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Leave(b_));
+  const v1::IslandIdentity successor = run_.Join("b", 8);
+  ASSERT_OK_AND_ASSIGN(
+      const auto answer,
+      run_.Offer(CoordinatorDriver::Contribution(successor, 1, 0, "other")));
+  EXPECT_EQ(answer.verdict(), v1::ContributeResponse::LATE);
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_THAT(
+      run_.core().Check(successor),
+      StatusIs(absl::StatusCode::kAborted, HasSubstr("may offer its own")));
+}
+
 TEST_F(QuarantineTest, AStepThatCannotBeDoneWithAnAdmittedOneHoldsItAgain) {
   Rounds(4);
   ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 3e38).ok());

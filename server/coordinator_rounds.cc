@@ -174,8 +174,15 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
       "the outer step cannot be done with it (", status.message(), ")");
   const auto admitted = admitted_.find(key);
   if (admitted == admitted_.end()) {
-    Quarantine(header, order.norms[largest], reason, /*admissible=*/true, now,
-               effects);
+    // If its incarnation has ended, another one may go on with the same
+    // training, and contribute it.
+    const bool live = Check(header.identity()).ok();
+    Quarantine(
+        header, order.norms[largest],
+        absl::StrCat(reason, live ? ""
+                                  : "; its island may contribute the same "
+                                    "training once more"),
+        /*admissible=*/live, now, effects);
   } else {
     QuarantineEntry& entry = quarantine_.at(admitted->second);
     entry.in_round = false;
@@ -184,9 +191,25 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
     admitted_.erase(admitted);
     effects.quarantine.push_back(entry);
   }
+  EndWhomItStoodFor(key, now, effects);
   effects.view_changed = true;
   RefreshExpectations(order.fragment, effects);
   MaybeClose(order.fragment, now, effects);
+}
+
+void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
+                                    absl::Time now, Effects& effects) {
+  const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
+  if (!next.ok()) return;
+  ContributionKey own = removed;
+  own.incarnation = (*next)->incarnation;
+  const Round& round = rounds_[removed.fragment];
+  if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
+      !round.contributions().contains(own)) {
+    EndMember(**next, MemberState::kEvicted,
+              "what was in a round for it was set aside; it may offer its own",
+              now, effects);
+  }
 }
 
 void Coordinator::Settle(const v1::ContributionHeader& header, double norm,

@@ -66,11 +66,12 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         Age(now, member.last_heartbeat + options_.lease),
         ", when its lease ends"));
   }
-  // Nor may another process go on with what the diverged one has left.
+  // Nor may another process go on from a checkpoint, of whomever: the diverged
+  // one may have, too, and what it handed in may still be admitted.
   if (known != members_.end() &&
       known->second.state == MemberState::kDiverged &&
       (known->second.instance_id == request.instance_id() ||
-       known->second.instance_id == request.replaces_instance_id())) {
+       request.replaces_instance_id() != 0)) {
     return Diverged(known->second);
   }
   if (live_count() >= options_.max_islands) {

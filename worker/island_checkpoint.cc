@@ -129,6 +129,14 @@ void IslandCheckpointStore::SaveLater(IslandState state) {
   });
 }
 
+absl::Status IslandCheckpointStore::Remove() {
+  if (writing_.valid()) writing_.wait();
+  const absl::Status removed = RemoveFile(FilePath());
+  if (absl::IsNotFound(removed)) return absl::OkStatus();
+  RETURN_IF_ERROR(removed);
+  return SyncDirectory(directory_);
+}
+
 absl::Status IslandCheckpointStore::Save(const IslandState& state) const {
   v1::IslandCheckpoint position = state.position;
   position.set_optimizer_updates(state.trainer.updates);

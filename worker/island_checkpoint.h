@@ -70,6 +70,9 @@ class IslandCheckpointStore {
   // stays until then. What goes wrong is logged, and the next one may do
   // better.
   void SaveLater(IslandState state);
+  // Removes what was saved, if anything, after a write under way: nobody goes
+  // on from it.
+  absl::Status Remove();
 
  private:
   IslandCheckpointStore(std::string directory, FileLock lock)

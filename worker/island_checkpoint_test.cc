@@ -90,6 +90,17 @@ TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {
   EXPECT_EQ((*other)->position.fragments(0).sent_inner_steps(), 0);
 }
 
+TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
+  const auto store = IslandCheckpointStore::Open(Directory("removed"));
+  ASSERT_OK(store.status());
+  EXPECT_OK((*store)->Remove()) << "nothing to remove";
+  (*store)->SaveLater(SomeState(10));
+  EXPECT_OK((*store)->Remove());
+  const auto none = (*store)->Load();
+  ASSERT_OK(none.status());
+  EXPECT_FALSE(none->has_value());
+}
+
 TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {
   const auto first = IslandCheckpointStore::Open(Directory("shared"));
   ASSERT_OK(first.status());

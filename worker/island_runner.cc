@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -11,9 +12,9 @@ namespace causeway {
 absl::Status IslandRunner::Run() {
   for (int restarts = 0;; ++restarts) {
     const absl::Status status = RunOnce();
-    if (!absl::IsOutOfRange(status) || restarts == options_.restarts) {
-      return status;
-    }
+    if (!absl::IsOutOfRange(status)) return status;
+    if (options_.give_up != nullptr) RETURN_IF_ERROR(options_.give_up());
+    if (restarts == options_.restarts) return status;
     LOG(WARNING) << "the replica has diverged (" << status.message()
                  << "); starting again from the run's parameters";
   }

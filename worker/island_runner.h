@@ -28,6 +28,9 @@ class IslandRunner {
     std::function<std::unique_ptr<CoordinatorClient>()> connect;
     // Options of an island that starts, with an instance_id of its own.
     std::function<Island::Options()> island;
+    // Gives up what the island has kept of itself, before it starts again or
+    // ends because it has diverged. May be null.
+    std::function<absl::Status()> give_up = nullptr;
     // How often it may start again. One that always diverges has another
     // trouble: bad data, or a learning rate that is too high.
     int restarts = 3;

@@ -310,6 +310,11 @@ absl::Status Lead() {
                       absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second()});
            },
        .island = island_options,
+       .give_up =
+           [&] {
+             return checkpoints == nullptr ? absl::OkStatus()
+                                           : checkpoints->Remove();
+           },
        // Ranks in other processes end with the first one's trainer; whoever
        // started them all starts them again.
        .restarts = rendezvous == nullptr ? 3 : 0});
