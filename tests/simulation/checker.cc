@@ -65,20 +65,22 @@ void Checker::Committed(const Commit& commit) {
   std::map<ContributionKey, std::string> recorded;
   for (size_t i = 0; i < commit.merged.size(); ++i) {
     const v1::ContributionHeader& header = commit.merged[i];
-    const Interval& interval = commit.intervals[i];
-    recorded[KeyOf(header)] = EncodeInterval(interval);
-    uint64_t& steps = contents[interval.process];
-    if (interval.begin != steps) {
-      Fail(NameOf(commit.head), ": steps ", interval.begin, " to ",
-           interval.end, " of process ", interval.process, ", island ",
-           header.identity().island_id(), ", were merged on top of ", steps,
-           interval.begin < steps ? ": some of them twice"
-                                  : ": those between are lost");
+    recorded[KeyOf(header)] = EncodeIntervals(commit.intervals[i]);
+    for (const Interval& interval : commit.intervals[i]) {
+      uint64_t& steps = contents[interval.process];
+      if (interval.begin != steps) {
+        Fail(NameOf(commit.head), ": steps ", interval.begin, " to ",
+             interval.end, " of process ", interval.process, ", island ",
+             header.identity().island_id(), ", were merged on top of ", steps,
+             interval.begin < steps ? ": some of them twice"
+                                    : ": those between are lost");
+      }
+      steps = interval.end;
     }
-    steps = interval.end;
     const uint64_t tokens =
-        (interval.end - interval.begin) *
-        scenario_->tokens_per_step[island_of_[interval.process]];
+        StepsIn(commit.intervals[i]) *
+        scenario_
+            ->tokens_per_step[island_of_[commit.intervals[i].front().process]];
     if (header.tokens() != tokens) {
       Fail(NameOf(commit.head), " counts ", header.tokens(), " tokens for ",
            tokens);
@@ -126,8 +128,8 @@ void Checker::Admitted(uint32_t process, const v1::IslandIdentity& identity) {
 void Checker::Heard(const v1::FragmentHead& head) { Find(head); }
 
 void Checker::Holds(uint32_t process, const v1::FragmentHead& head,
-                    const Contents& contents, uint64_t window,
-                    uint64_t trained) {
+                    const Contents& contents, uint64_t window, uint64_t trained,
+                    const std::vector<Interval>& restored) {
   const Commit* const commit = Find(head);
   if (commit == nullptr) return;
   if (contents != commit->contents) {
@@ -141,15 +143,31 @@ void Checker::Holds(uint32_t process, const v1::FragmentHead& head,
          " are yet to be sent: some will ",
          merged + window < trained ? "be lost" : "count twice");
   }
+  Contents after = restored.empty() ? Contents() : contents;
+  for (const Interval& interval : restored) {
+    uint64_t& steps = after[interval.process];
+    if (steps != interval.begin) {
+      Fail("process ", process, " is to send steps ", interval.begin, " to ",
+           interval.end, " of process ", interval.process, ", but fragment ",
+           head.fragment(), " contains ", steps, " of them");
+    }
+    steps = interval.end;
+  }
 }
 
 void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
+  const std::map<std::string, KnownMember> before = std::move(members_);
   members_.clear();
   for (const auto& [name, member] : disk.members()) {
     members_[name] = {.incarnation = member.incarnation,
                       .live = member.state == MemberState::kLive,
+                      .draining = false,
                       .heard_surely = now,
                       .heard_at_most = now};
+    // What an operator was told holds.
+    const auto known = before.find(name);
+    members_[name].draining = known != before.end() && known->second.draining &&
+                              known->second.incarnation == member.incarnation;
   }
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     rounds_[fragment] = {};
@@ -197,6 +215,15 @@ void Checker::Joined(const v1::JoinRequest& request,
                      v1::RunState state_before, absl::Time now) {
   KnownMember& member = members_[request.island_id()];
   const v1::IslandIdentity& identity = response.identity();
+  // The place of a process that is known to be dead may be taken within its
+  // lease.
+  for (const Member& ended : effects.ended) {
+    if (ended.island_id == request.island_id() &&
+        ended.incarnation == member.incarnation &&
+        ended.instance_id == request.replaces_instance_id()) {
+      member.live = false;
+    }
+  }
   if (member.live) {
     if (identity.incarnation() != member.incarnation) {
       Fail(NameOf(identity), " was admitted beside incarnation ",
@@ -273,10 +300,44 @@ void Checker::Evicted(const std::string& island) {
   members_[island].heard_surely = absl::InfinitePast();
 }
 
+void Checker::Drained(const std::string& island) {
+  KnownMember& member = members_[island];
+  member.draining = member.live;
+}
+
+void Checker::Shown(const v1::IslandIdentity& identity,
+                    const v1::SessionResponse& view) {
+  if (MayAct(identity) && members_[identity.island_id()].draining &&
+      !view.drain()) {
+    Fail(NameOf(identity), " is drained, but is not told so");
+  }
+}
+
+void Checker::AdmittedToRound(const v1::ContributionHeader& header,
+                              absl::Time now) {
+  OpenRound& open = rounds_[header.fragment()];
+  // It stands for what its island offers from now on.
+  open.credited.insert(
+      {header.identity().island_id(), header.identity().incarnation()});
+  const bool added = open.accepted.insert(header.object().digest()).second;
+  if (added &&
+      open.accepted.size() == scenario_->config.membership().quorum()) {
+    open.quorum_at = now;
+  }
+}
+
 void Checker::Saw(const Effects& effects, const Coordinator& core,
                   absl::Time now) {
   for (const Member& ended : effects.ended) {
     KnownMember& member = members_[ended.island_id];
+    // Replaced by a process that has joined in the same event.
+    if (std::any_of(effects.joined.begin(), effects.joined.end(),
+                    [&](const Member& joined) {
+                      return joined.island_id == ended.island_id &&
+                             joined.incarnation == ended.incarnation + 1;
+                    })) {
+      continue;
+    }
     if (!member.live || member.incarnation != ended.incarnation) {
       Fail(ended.island_id, ".", ended.incarnation,
            " was ended, but is no member");
@@ -289,12 +350,12 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
     }
   }
   for (const OuterStepOrder& order : effects.outer_steps) {
-    CheckOrder(order, core, now);
+    CheckOrder(order, core, effects.joined, now);
   }
 }
 
 void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                         absl::Time now) {
+                         const std::vector<Member>& joined, absl::Time now) {
   const std::string name = absl::StrCat("round ", order.base_version + 1,
                                         " of fragment ", order.fragment);
   const v1::MembershipConfig& config = scenario_->config.membership();
@@ -324,7 +385,10 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
          open.accepted.size(), " were accepted");
   }
   const std::string awaited = Awaited(order.fragment, core);
-  if (!awaited.empty() &&
+  const bool came_after = std::any_of(
+      joined.begin(), joined.end(),
+      [&](const Member& member) { return member.island_id == awaited; });
+  if (!awaited.empty() && !came_after &&
       now < open.quorum_at + absl::Seconds(config.grace_seconds())) {
     Fail(name, " was closed within its grace window, without ", awaited);
   }
@@ -390,6 +454,18 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
     }
     CheckLedger(core.FragmentLedger(fragment), head);
     for (const auto& [key, header] : round.contributions()) {
+      // The bytes of what was admitted lie elsewhere.
+      if (std::any_of(core.quarantine().begin(), core.quarantine().end(),
+                      [&, &key = key](const auto& entry) {
+                        const v1::ContributionHeader& held =
+                            entry.second.header;
+                        return entry.second.in_round &&
+                               held.fragment() == key.fragment &&
+                               held.identity().island_id() == key.island_id &&
+                               held.identity().incarnation() == key.incarnation;
+                      })) {
+        continue;
+      }
       const absl::Status staged = staging.Get(key).status();
       if (!staged.ok()) {
         Fail("the bytes of an accepted contribution are gone: ",
@@ -407,6 +483,10 @@ void Checker::CheckLedger(const v1::TokenLedger& ledger,
   if (sum != ledger.reported()) {
     Fail("the ledger of fragment ", head.fragment(), " has ", ledger.reported(),
          " tokens reported, but ", sum, " accounted for");
+  }
+  if (ledger.reported() > trained_tokens_) {
+    Fail("the ledger of fragment ", head.fragment(), " has ", ledger.reported(),
+         " tokens reported, but ", trained_tokens_, " were trained");
   }
   const uint64_t merged = ledger.merged() + ledger.partial_merged();
   if (head.version() < merged_tokens_[head.fragment()].size() &&

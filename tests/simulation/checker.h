@@ -7,12 +7,13 @@
 //
 //   1  Every accepted contribution is merged exactly once: contents.h says how
 //      that is seen to the step; an answer ACCEPTED binds the round. Every
-//      reported token is in one column of the ledger, and what it calls merged
-//      are the tokens of the commits.
+//      reported token is in one column of the ledger, what it calls merged are
+//      the tokens of the commits, and it has no more than were trained.
 //   2  A fragment's version only grows, and everybody sees the same digest for
 //      one version, which was durable before anybody saw it.
 //   3  An incarnation that has ended, or was never given out, can change
-//      nothing; no two processes are given the same.
+//      nothing; no two processes are given the same. An island that is drained
+//      is told so until it has left.
 //   4  A round closes with its quorum only, and not before everybody who is
 //      expected has contributed or the grace window is over; and then it does
 //      close. That the quorum is reached is for the history's end to show.
@@ -67,7 +68,7 @@ class Checker {
               absl::Time now);
   // The same of a call that renews nothing.
   void Checked(const v1::IslandIdentity& identity, const absl::Status& status);
-  // After a Join. `state_before` and `versions_before` are from before it.
+  // After a Join. `state_before` is from before it.
   void Joined(const v1::JoinRequest& request, const v1::JoinResponse& response,
               const Effects& effects, v1::RunState state_before,
               absl::Time now);
@@ -77,6 +78,13 @@ class Checker {
                 absl::Time now);
   // An operator ends this island's membership, whatever its lease says.
   void Evicted(const std::string& island);
+  // Its drain is durable.
+  void Drained(const std::string& island);
+  // A view is on its way to a member, or to who was one.
+  void Shown(const v1::IslandIdentity& identity,
+             const v1::SessionResponse& view);
+  // An operator put a contribution from the quarantine into the open round.
+  void AdmittedToRound(const v1::ContributionHeader& header, absl::Time now);
   // What an event brought about, before it is carried out.
   void Saw(const Effects& effects, const Coordinator& core, absl::Time now);
   void Ticked(const Coordinator& core, absl::Time now);
@@ -97,15 +105,18 @@ class Checker {
   // The process has heard that it is a member.
   void Admitted(uint32_t process, const v1::IslandIdentity& identity);
   void Heard(const v1::FragmentHead& head);
+  void Trained(uint64_t tokens) { trained_tokens_ += tokens; }
   // The process holds this anchor, and has trained `trained` steps of which
-  // `window` are not in it.
+  // `window` are not in it; nor are those of earlier processes, `restored`.
   void Holds(uint32_t process, const v1::FragmentHead& head,
-             const Contents& contents, uint64_t window, uint64_t trained);
+             const Contents& contents, uint64_t window, uint64_t trained,
+             const std::vector<Interval>& restored);
 
  private:
   struct KnownMember {
     uint64_t incarnation = 0;
     bool live = false;
+    bool draining = false;
     // Between the two lies the time it was last heard of.
     absl::Time heard_surely;
     absl::Time heard_at_most;
@@ -126,8 +137,9 @@ class Checker {
   // A live island that is expected in the open round and has no contribution
   // in it; empty if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
+  // `joined` came in the same event, after the round was closed.
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                  absl::Time now);
+                  const std::vector<Member>& joined, absl::Time now);
   void CheckLedger(const v1::TokenLedger& ledger, const v1::FragmentHead& head);
   const Commit* Find(const v1::FragmentHead& head);
 
@@ -142,6 +154,7 @@ class Checker {
   std::map<std::pair<std::string, uint64_t>, uint32_t> admitted_;
   // By fragment and version.
   std::vector<std::vector<Commit>> commits_;
+  uint64_t trained_tokens_ = 0;
   // The tokens in them.
   std::vector<std::vector<uint64_t>> merged_tokens_;
   std::map<std::string, KnownMember> members_;

@@ -5,29 +5,47 @@
 #include <cstring>
 
 #include "glog/logging.h"
-#include "tests/simulation/scenario.h"
 
 namespace causeway::simulation {
 
 // Floats hold these integers exactly: they are far below 2^24.
-std::string EncodeInterval(const Interval& interval) {
-  const float values[kFragmentSize] = {static_cast<float>(interval.process),
-                                       static_cast<float>(interval.fragment),
-                                       static_cast<float>(interval.begin),
-                                       static_cast<float>(interval.end)};
+std::string EncodeIntervals(const std::vector<Interval>& intervals) {
+  CHECK_LE(intervals.size(), kMostIntervals);
+  float values[kFragmentSize] = {};
+  float* next = values;
+  for (const Interval& interval : intervals) {
+    CHECK_LT(interval.begin, interval.end);
+    *next++ = static_cast<float>(interval.process);
+    *next++ = static_cast<float>(interval.fragment);
+    *next++ = static_cast<float>(interval.begin);
+    *next++ = static_cast<float>(interval.end);
+  }
   std::string encoded(sizeof(values), '\0');
   std::memcpy(encoded.data(), values, sizeof(values));
   return encoded;
 }
 
-Interval DecodeInterval(absl::string_view encoded) {
+std::vector<Interval> DecodeIntervals(absl::string_view encoded) {
   float values[kFragmentSize];
   CHECK_EQ(encoded.size(), sizeof(values));
   std::memcpy(values, encoded.data(), sizeof(values));
-  return {.process = static_cast<uint32_t>(values[0]),
-          .fragment = static_cast<uint32_t>(values[1]),
-          .begin = static_cast<uint64_t>(values[2]),
-          .end = static_cast<uint64_t>(values[3])};
+  std::vector<Interval> intervals;
+  for (const float* next = values; next != values + kFragmentSize; next += 4) {
+    if (next[3] == 0) break;
+    intervals.push_back({.process = static_cast<uint32_t>(next[0]),
+                         .fragment = static_cast<uint32_t>(next[1]),
+                         .begin = static_cast<uint64_t>(next[2]),
+                         .end = static_cast<uint64_t>(next[3])});
+  }
+  return intervals;
+}
+
+uint64_t StepsIn(const std::vector<Interval>& intervals) {
+  uint64_t steps = 0;
+  for (const Interval& interval : intervals) {
+    steps += interval.end - interval.begin;
+  }
+  return steps;
 }
 
 uint64_t StepsOf(const Contents& contents, uint32_t process) {

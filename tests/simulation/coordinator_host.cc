@@ -3,6 +3,7 @@
 #include "tests/simulation/coordinator_host.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +20,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 // A stream that is not heard of for so long is given up.
 constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
 // Enough for a contribution of every island to every fragment, twice.
-constexpr uint64_t kStagingBytes = 1 << 12;
-// Of every contribution: none is an outlier.
+constexpr uint64_t kStagingBytes = 1 << 14;
+// Of contributions as they should be.
 constexpr double kNorm = 1;
 
 absl::Status Down() { return absl::UnavailableError("connection refused"); }
@@ -77,6 +78,8 @@ void CoordinatorHost::Kill() {
   unwritten_ = {};
   orders_.clear();
   merging_ = false;
+  admitted_.clear();
+  doubtful_.reset();
   disk_->Crash();
 }
 
@@ -100,6 +103,9 @@ void CoordinatorHost::Settle(Effects effects,
   }
   unwritten_.accounts.insert(unwritten_.accounts.end(),
                              effects.accounts.begin(), effects.accounts.end());
+  unwritten_.quarantine.insert(unwritten_.quarantine.end(),
+                               effects.quarantine.begin(),
+                               effects.quarantine.end());
   if (effects.flags.has_value()) unwritten_.flags = effects.flags;
   unwritten_.events += effects.late.size();
   for (const CoordinatorEvent& event : effects.events) {
@@ -127,7 +133,11 @@ void CoordinatorHost::Settle(Effects effects,
 }
 
 void CoordinatorHost::CarryOut(const Effects& effects) {
-  for (const ContributionKey& key : effects.discarded) staging_->Discard(key);
+  KeepQuarantined(effects);
+  for (const ContributionKey& key : effects.discarded) {
+    staging_->Discard(key);
+    admitted_.erase(key);
+  }
   orders_.insert(orders_.end(), effects.outer_steps.begin(),
                  effects.outer_steps.end());
   if (effects.view_changed) Publish();
@@ -136,16 +146,21 @@ void CoordinatorHost::CarryOut(const Effects& effects) {
 
 void CoordinatorHost::Publish() {
   for (const auto& [id, session] : sessions_) {
-    if (!session.identity.island_id().empty()) {
-      session.publish(core_->View(session.identity));
-    }
+    if (!session.identity.island_id().empty()) ShowView(session);
   }
+}
+
+void CoordinatorHost::ShowView(const Session& session) {
+  const v1::SessionResponse view = core_->View(session.identity);
+  checker_->Shown(session.identity, view);
+  session.publish(view);
 }
 
 void CoordinatorHost::Tick() {
   world_->loop.After(kTick, [this, life = life_] {
     if (life != life_) return;
     Tick();
+    if (disk_->poisoned() && !busy_ && world_->chance.OneIn(10)) Reconcile();
     // A tick that has to wait is as good as the next one.
     if (busy_) return;
     Enter([this] {
@@ -194,27 +209,12 @@ void CoordinatorHost::Leave(const v1::LeaveRequest& request,
   });
 }
 
-void CoordinatorHost::Pause(bool pause) {
-  if (!up()) return;
-  Enter([this, pause] {
-    Effects effects;
-    const absl::Status done = pause ? core_->Pause("simulated", effects)
-                                    : core_->Resume(now(), effects);
-    // A run that is finished cannot be paused.
-    if (!done.ok()) return;
-    Settle(std::move(effects), [](const absl::Status&) {});
-  });
-}
-
-void CoordinatorHost::Evict(uint32_t island) {
-  if (!up()) return;
-  Enter([this, island] {
-    Effects effects;
-    const std::string name = IslandName(island);
-    if (!core_->Evict(name, "simulated", now(), effects).ok()) return;
-    checker_->Evicted(name);
-    Settle(std::move(effects), [](const absl::Status&) {});
-  });
+double CoordinatorHost::Norm() {
+  Chance& chance = world_->chance;
+  if (!scenario_->Has(kOutlier) || !outliers_ || !chance.OneIn(12)) {
+    return kNorm;
+  }
+  return chance.OneIn(3) ? std::numeric_limits<double>::quiet_NaN() : 1e6;
 }
 
 uint64_t CoordinatorHost::OpenSession(Reply<v1::SessionResponse> publish) {
@@ -254,7 +254,7 @@ void CoordinatorHost::Heartbeat(uint64_t session,
                return;
              }
              found->second.identity = request.identity();
-             found->second.publish(core_->View(request.identity()));
+             ShowView(found->second);
            });
   });
 }
@@ -308,7 +308,7 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
     checker_->Calls(header.identity(), now());
     Effects effects;
     const absl::StatusOr<v1::ContributeResponse> response =
-        core_->Complete(header, kNorm, now(), effects);
+        core_->Complete(header, Norm(), now(), effects);
     checker_->Called(header.identity(), response.status(), now());
     if (response.ok()) checker_->Answered(header, *response, *core_, now());
     Settle(std::move(effects), [reply, response](const absl::Status& written) {
@@ -340,13 +340,19 @@ void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
         .head = commit.head,
         .kept = version + scenario_->config.storage().update_history() >=
                 commits.size()};
-    if (update.kept) update.change = commit.intervals;
-    update.includes_island = std::any_of(
-        commit.merged.begin(), commit.merged.end(), [&](const auto& header) {
-          return header.identity().island_id() ==
-                     request.identity().island_id() &&
-                 header.object().digest() == request.contribution_digest();
-        });
+    for (size_t i = 0; i < commit.merged.size(); ++i) {
+      if (update.kept) {
+        update.change.insert(update.change.end(), commit.intervals[i].begin(),
+                             commit.intervals[i].end());
+      }
+      const v1::ContributionHeader& header = commit.merged[i];
+      if (header.identity().island_id() != request.identity().island_id()) {
+        continue;
+      }
+      const bool named =
+          header.object().digest() == request.contribution_digest();
+      (named ? update.includes_island : update.includes_other) = true;
+    }
     reply(update);
   });
 }
@@ -384,11 +390,27 @@ void CoordinatorHost::BeginOuterStep() {
                        });
     return;
   }
-  disk_->Write({.commit = *commit}, work,
+  disk_->Write({.commit = *commit, .admitted = order.admitted}, work,
                [this, order, head = commit->head](const absl::Status& written) {
+                 if (absl::IsUnknown(written)) {
+                   doubtful_ = {order, head};
+                   return Enter([this, order, written] {
+                     Effects effects;
+                     core_->OuterStepInDoubt(order, written, effects);
+                     Settle(std::move(effects), [](const absl::Status&) {});
+                   });
+                 }
                  if (!written.ok()) return EndOuterStep(order, written);
                  EndOuterStep(order, head);
                });
+}
+
+void CoordinatorHost::Reconcile() {
+  const bool found = disk_->Reconcile();
+  if (!doubtful_.has_value()) return;
+  const auto [order, head] = *std::exchange(doubtful_, std::nullopt);
+  if (found) return EndOuterStep(order, head);
+  EndOuterStep(order, absl::UnavailableError("it was not written"));
 }
 
 absl::StatusOr<Commit> CoordinatorHost::Merge(
@@ -399,11 +421,18 @@ absl::StatusOr<Commit> CoordinatorHost::Merge(
                .merged = order.contributions};
   std::vector<std::string> encodings;
   for (const v1::ContributionHeader& header : order.contributions) {
-    ASSIGN_OR_RETURN(const StagedEncoding staged, staging_->Get(KeyOf(header)));
-    encodings.emplace_back(staged.bytes);
-    const Interval interval = DecodeInterval(staged.bytes);
-    after.intervals.push_back(interval);
-    after.contents[interval.process] = interval.end;
+    const auto admitted = admitted_.find(KeyOf(header));
+    if (admitted != admitted_.end()) {
+      encodings.push_back(admitted->second);
+    } else {
+      ASSIGN_OR_RETURN(const StagedEncoding staged,
+                       staging_->Get(KeyOf(header)));
+      encodings.emplace_back(staged.bytes);
+    }
+    after.intervals.push_back(DecodeIntervals(encodings.back()));
+    for (const Interval& interval : after.intervals.back()) {
+      after.contents[interval.process] = interval.end;
+    }
   }
   after.head.set_version(order.base_version + 1);
   after.head.set_digest(NextDigest(before.head.digest(), encodings));

@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,7 @@ namespace causeway::simulation {
 struct FetchedUpdate {
   v1::FragmentHead head;
   bool includes_island = false;
+  bool includes_other = false;
   // Whether the change is there, too.
   bool kept = true;
   // new anchor - old anchor.
@@ -59,6 +61,8 @@ class CoordinatorHost {
   void Start();
   void Kill();
   bool up() const { return core_.has_value(); }
+  // From now on contributions are as they should be.
+  void Heal() { outliers_ = false; }
   const Coordinator* core() const { return up() ? &*core_ : nullptr; }
 
   void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
@@ -67,6 +71,10 @@ class CoordinatorHost {
   // An operator's.
   void Pause(bool pause);
   void Evict(uint32_t island);
+  void Drain(uint32_t island);
+  // On the oldest contribution that is held back, if there is one.
+  void Admit();
+  void Drop();
 
   // A new control stream. `publish` hears of each view, and of the stream's
   // end, which is an error. Returns its id.
@@ -102,12 +110,20 @@ class CoordinatorHost {
   // Persists and carries out what an event brought about; then `answer`.
   void Settle(Effects effects, std::function<void(const absl::Status&)> answer);
   void CarryOut(const Effects& effects);
+  void KeepQuarantined(const Effects& effects);
+  // The oldest that is held back and not in a round; 0 if there is none.
+  uint64_t OldestHeld() const;
+  // Of a contribution that arrives.
+  double Norm();
   void Publish();
+  void ShowView(const Session& session);
   void Tick();
   void BeginOuterStep();
   absl::StatusOr<Commit> Merge(const OuterStepOrder& order) const;
   void EndOuterStep(const OuterStepOrder& order,
                     const absl::StatusOr<v1::FragmentHead>& head);
+  // The disk takes writes again, and what became of the last one is known.
+  void Reconcile();
 
   const Scenario* const scenario_;
   World* const world_;
@@ -117,6 +133,7 @@ class CoordinatorHost {
   // Counts the processes; what was begun in another one is dropped.
   uint64_t life_ = 0;
   uint64_t next_session_ = 1;
+  bool outliers_ = true;
 
   // The process's own, while it is up.
   std::optional<Coordinator> core_;
@@ -131,6 +148,10 @@ class CoordinatorHost {
   Disk::Batch unwritten_;
   std::deque<OuterStepOrder> orders_;
   bool merging_ = false;
+  // Bytes of what was admitted to open rounds.
+  std::map<ContributionKey, std::string> admitted_;
+  // The outer step whose commit has an unknown outcome, and what it made.
+  std::optional<std::pair<OuterStepOrder, v1::FragmentHead>> doubtful_;
 };
 
 }  // namespace causeway::simulation

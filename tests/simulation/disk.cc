@@ -64,7 +64,7 @@ absl::Status Disk::Try(const Batch& batch) {
   if (!healed_ && scenario_->Has(kUnknownWrite) && chance.OneIn(25)) {
     world_->Trace("disk       a write fails, its outcome is unknown");
     unknown_ = batch;
-    return absl::InternalError("outcome unknown of a commit");
+    return absl::UnknownError("outcome unknown of a commit");
   }
   Apply(batch);
   return absl::OkStatus();
@@ -74,11 +74,7 @@ void Disk::Crash() {
   ++life_;
   busy_until_ = absl::InfinitePast();
   if (unknown_.has_value()) {
-    const bool written = world_->chance.OneIn(2);
-    world_->Trace("disk       the write of unknown outcome is ",
-                  written ? "there" : "not there");
-    if (written) Apply(*unknown_);
-    unknown_.reset();
+    Reconcile();
   } else {
     for (const Batch& batch : under_way_) {
       if (!world_->chance.OneIn(2)) break;
@@ -89,9 +85,21 @@ void Disk::Crash() {
   under_way_.clear();
 }
 
+bool Disk::Reconcile() {
+  const bool written = world_->chance.OneIn(2);
+  world_->Trace("disk       the write of unknown outcome is ",
+                written ? "there" : "not there");
+  if (written) Apply(*unknown_);
+  unknown_.reset();
+  return written;
+}
+
 void Disk::Apply(const Batch& batch) {
   for (const Member& member : batch.members) {
+    processes_[{member.island_id, member.incarnation}] = member.instance_id;
     Member& stored = members_[member.island_id];
+    // Earlier incarnations are rows of their own, which nobody reads.
+    if (stored.incarnation > member.incarnation) continue;
     stored = member;
     // What the commit log does not keep.
     stored.progress.Clear();
@@ -99,6 +107,19 @@ void Disk::Apply(const Batch& batch) {
   }
   for (const AccountRecord& account : batch.accounts) {
     accounts_[account.key] = account;
+    // Members say it.
+    accounts_[account.key].process = 0;
+  }
+  for (const QuarantineEntry& entry : batch.quarantine) {
+    QuarantineEntry& stored = quarantine_[entry.id];
+    stored = entry;
+    stored.in_round = false;
+  }
+  for (const uint64_t id : batch.admitted) {
+    const auto found = quarantine_.find(id);
+    if (found != quarantine_.end()) {
+      found->second.state = QuarantineState::kAdmitted;
+    }
   }
   if (batch.flags.has_value()) flags_ = *batch.flags;
   if (!batch.commit.has_value()) return;
@@ -110,6 +131,7 @@ CoordinatorHistory Disk::History() const {
   CoordinatorHistory history{.flags = flags_};
   for (const auto& [key, account] : accounts_) {
     history.accounts.push_back(account);
+    history.accounts.back().process = processes_.at(key);
   }
   for (const std::vector<Commit>& versions : commits_) {
     for (const Commit& commit : versions) {
@@ -117,10 +139,27 @@ CoordinatorHistory Disk::History() const {
         history.settled.push_back({.key = {header.identity().island_id(),
                                            header.identity().incarnation()},
                                    .fragment = header.fragment(),
-                                   .fate = TokenLedger::Fate::kMerged,
-                                   .tokens = header.tokens()});
+                                   .fate = header.partial()
+                                               ? TokenLedger::Fate::kPartial
+                                               : TokenLedger::Fate::kMerged,
+                                   .tokens = header.tokens(),
+                                   .restored = header.restored_tokens()});
       }
     }
+  }
+  for (const auto& [id, entry] : quarantine_) {
+    history.quarantine.push_back(entry);
+    // What was admitted is among the merged ones.
+    if (entry.state == QuarantineState::kAdmitted) continue;
+    const v1::ContributionHeader& header = entry.header;
+    history.settled.push_back({.key = {header.identity().island_id(),
+                                       header.identity().incarnation()},
+                               .fragment = header.fragment(),
+                               .fate = entry.state == QuarantineState::kHeld
+                                           ? TokenLedger::Fate::kQuarantined
+                                           : TokenLedger::Fate::kRefused,
+                               .tokens = header.tokens(),
+                               .restored = header.restored_tokens()});
   }
   return history;
 }

@@ -4,7 +4,8 @@
 // The coordinator's state directory in virtual time: what server/commit_log.h
 // promises, without files. A batch becomes durable as a whole, in the order of
 // writing; a write that failed wrote nothing, unless its outcome is unknown:
-// then later writes are refused, and a restart shows what is there.
+// then later writes are refused until Reconcile, or a restart, shows what is
+// there.
 #ifndef TESTS_SIMULATION_DISK_H_
 #define TESTS_SIMULATION_DISK_H_
 
@@ -14,12 +15,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/membership.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scenario.h"
@@ -33,7 +36,7 @@ struct Commit {
   Contents contents;
   // What was merged into it, in the order it was summed in, and what that was.
   std::vector<v1::ContributionHeader> merged;
-  std::vector<Interval> intervals;
+  std::vector<std::vector<Interval>> intervals;
 };
 
 class Disk {
@@ -42,13 +45,17 @@ class Disk {
     std::optional<Commit> commit;
     std::vector<Member> members;
     std::vector<AccountRecord> accounts;
+    std::vector<QuarantineEntry> quarantine;
+    // Ids of entries that are part of the commit.
+    std::vector<uint64_t> admitted;
     std::optional<RunFlags> flags;
     // Events and late contributions are only counted: nothing reads them back.
     uint64_t events = 0;
 
     bool empty() const {
       return !commit.has_value() && members.empty() && accounts.empty() &&
-             !flags.has_value() && events == 0;
+             quarantine.empty() && admitted.empty() && !flags.has_value() &&
+             events == 0;
     }
   };
   using Done = std::function<void(const absl::Status&)>;
@@ -66,8 +73,10 @@ class Disk {
   void Crash();
   // From now on no write fails or takes long.
   void Heal() { healed_ = true; }
-  // Refuses every write until the next Crash.
+  // Refuses every write until Reconcile or the next Crash.
   bool poisoned() const { return unknown_.has_value(); }
+  // Whether what the write of unknown outcome was to write is there.
+  bool Reconcile();
 
   // What is durable. By version.
   const std::vector<Commit>& commits(uint32_t fragment) const {
@@ -75,6 +84,16 @@ class Disk {
   }
   const std::map<std::string, Member>& members() const { return members_; }
   CoordinatorHistory History() const;
+
+  // Bytes of quarantined contributions, in files: there at once.
+  void KeepBytes(uint64_t id, std::string bytes) {
+    quarantined_bytes_[id] = std::move(bytes);
+  }
+  // Empty if there are none.
+  std::string QuarantinedBytes(uint64_t id) const {
+    const auto found = quarantined_bytes_.find(id);
+    return found == quarantined_bytes_.end() ? "" : found->second;
+  }
 
  private:
   absl::Duration Latency();
@@ -88,7 +107,10 @@ class Disk {
   bool healed_ = false;
   std::vector<std::vector<Commit>> commits_;
   std::map<std::string, Member> members_;
+  std::map<IncarnationKey, uint64_t> processes_;
   std::map<IncarnationKey, AccountRecord> accounts_;
+  std::map<uint64_t, QuarantineEntry> quarantine_;
+  std::map<uint64_t, std::string> quarantined_bytes_;
   RunFlags flags_;
   // Counts crashes: what was begun before the last one has no end.
   uint64_t life_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +71,8 @@ class History {
   // in them may still be on the loop.
   struct Slot {
     std::vector<std::unique_ptr<Island>> processes;
+    // On the island's disk.
+    std::optional<Checkpoint> checkpoint;
     // One is to be started.
     bool starting = true;
 
@@ -84,13 +87,13 @@ class History {
     Slot& slot = processes_[island];
     slot.starting = false;
     if (slot.last() != nullptr && !slot.dead()) return;
-    slot.processes.push_back(
-        std::make_unique<Island>(Parts{.scenario = &scenario_,
-                                       .world = &world_,
-                                       .network = &network_,
-                                       .host = &host_,
-                                       .checker = &checker_},
-                                 island));
+    slot.processes.push_back(std::make_unique<Island>(
+        Parts{.scenario = &scenario_,
+              .world = &world_,
+              .network = &network_,
+              .host = &host_,
+              .checker = &checker_},
+        island, scenario_.Has(kCheckpoint) ? &slot.checkpoint : nullptr));
   }
 
   // Looks after everything that has died, every second.
@@ -135,8 +138,9 @@ class History {
   void StrikeOne() {
     // Network, disk and clocks have their own chances.
     std::vector<Fault> kinds;
-    for (const Fault fault : {kPartition, kIslandKill, kIslandStall,
-                              kIslandLeave, kCoordinatorKill, kPause, kEvict}) {
+    for (const Fault fault :
+         {kPartition, kIslandKill, kIslandStall, kIslandLeave, kCoordinatorKill,
+          kPause, kEvict, kDrain, kOutlier}) {
       if (scenario_.Has(fault)) kinds.push_back(fault);
     }
     if (kinds.empty()) return;
@@ -187,6 +191,17 @@ class History {
         world_.Trace("operator   evicts ", name);
         host_.Evict(island);
         break;
+      case kDrain:
+        world_.Trace("operator   drains ", name);
+        host_.Drain(island);
+        break;
+      case kOutlier:
+        if (Chances().OneIn(2)) {
+          host_.Admit();
+        } else {
+          host_.Drop();
+        }
+        break;
       default:
         return;
     }
@@ -198,6 +213,7 @@ class History {
     healed_ = true;
     network_.Heal();
     disk_.Heal();
+    host_.Heal();
     for (Slot& slot : processes_) {
       if (slot.last() != nullptr) slot.last()->process().Resume();
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -56,8 +57,11 @@ TEST(ScenarioTest, KeepsToItsLimits) {
 }
 
 TEST(ContentsTest, IntervalsSurviveTheirEncoding) {
-  const Interval interval{.process = 17, .fragment = 2, .begin = 40, .end = 97};
-  EXPECT_EQ(DecodeInterval(EncodeInterval(interval)), interval);
+  const std::vector<Interval> intervals = {
+      {.process = 0, .fragment = 0, .begin = 0, .end = 1},
+      {.process = 17, .fragment = 2, .begin = 40, .end = 97}};
+  EXPECT_EQ(DecodeIntervals(EncodeIntervals(intervals)), intervals);
+  EXPECT_EQ(StepsIn(intervals), 58);
 }
 
 TEST(EventLoopTest, RunsInOrderOfTimeAndThenOfMaking) {
@@ -126,7 +130,7 @@ TEST(DiskTest, NothingIsAnsweredAfterACrash) {
   EXPECT_LT(there, 40);
 }
 
-TEST(DiskTest, AnUnknownOutcomeStopsEveryWriteUntilARestart) {
+TEST(DiskTest, AnUnknownOutcomeStopsEveryWriteUntilItIsKnown) {
   DiskFixture fixture(1u << kUnknownWrite);
   while (!fixture.disk.poisoned()) {
     fixture.disk.Write({.events = 1}, absl::ZeroDuration(),
@@ -138,7 +142,7 @@ TEST(DiskTest, AnUnknownOutcomeStopsEveryWriteUntilARestart) {
                      [&](const absl::Status& status) { written = status; });
   fixture.world.loop.RunNext();
   EXPECT_TRUE(absl::IsFailedPrecondition(written));
-  fixture.disk.Crash();
+  fixture.disk.Reconcile();
   EXPECT_FALSE(fixture.disk.poisoned());
 }
 

@@ -3,27 +3,42 @@
 #include "tests/simulation/island.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
+#include "outer_optimizer/step_share.h"
 #include "worker/sync/island_session.h"
 
 namespace causeway::simulation {
+namespace {
 
-Island::Island(const Parts& parts, uint32_t island)
+// How long an island that is to leave may take to hand in what it has trained.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(20);
+
+}  // namespace
+
+Island::Island(const Parts& parts, uint32_t island,
+               std::optional<Checkpoint>* checkpoint)
     : process_(parts, island),
+      checkpoint_(checkpoint),
       schedule_(
           *SyncSchedule::Create(parts.scenario->config, parts.scenario->plan)),
       session_(
           &process_, /*instance=*/process_.number + 1,
+          /*replaces=*/checkpoint != nullptr && checkpoint->has_value()
+              ? (*checkpoint)->instance
+              : 0,
           {.wake = [this] { Wake(); },
            .fail = [this](const absl::Status& status) { Fail(status); },
            .progress =
                [this] {
                  v1::IslandProgress progress;
                  progress.set_run_step(step_);
-                 progress.set_tokens(
-                     trained_ *
-                     process_.parts.scenario->tokens_per_step[process_.island]);
+                 progress.set_tokens(trained_ * TokensPerStep());
+                 if (trained_ > 0) {
+                   progress.set_step_seconds(absl::ToDoubleSeconds(
+                       process_.parts.scenario->step_time[process_.island]));
+                 }
                  return progress;
                }}),
       load_backoff_({}, process_.number) {
@@ -31,8 +46,14 @@ Island::Island(const Parts& parts, uint32_t island)
                      process_.number, " starts");
   session_.Join([this](const v1::JoinResponse& joined) {
     session_.Start();
+    const std::optional<Checkpoint> restored = TakeCheckpoint(joined);
+    if (restored.has_value()) return Restore(*restored, joined);
     Load(joined);
   });
+}
+
+uint64_t Island::TokensPerStep() const {
+  return process_.parts.scenario->tokens_per_step[process_.island];
 }
 
 void Island::Load(const v1::JoinResponse& joined) {
@@ -48,7 +69,7 @@ void Island::FetchNext() {
     anchors_.emplace_back();
   }
   if (anchors_.size() == static_cast<size_t>(joined_.heads_size())) {
-    return MakeLinks();
+    return MakeLinks(nullptr);
   }
   v1::FetchParametersRequest request;
   *request.mutable_identity() = session_.identity();
@@ -75,7 +96,7 @@ void Island::FetchNext() {
       });
 }
 
-void Island::MakeLinks() {
+void Island::MakeLinks(const Checkpoint* restored) {
   step_ = joined_.run_step();
   for (uint32_t id = 0; id < anchors_.size(); ++id) {
     fragments_.push_back(
@@ -86,6 +107,8 @@ void Island::MakeLinks() {
                  .wake = [this] { Continue(); },
                  .fail =
                      [this](const absl::Status& status) { Fail(status); }})});
+    fragments_[id].others_until = Newest(id) + 1;
+    if (restored != nullptr) SplitWindow(restored->fragments[id], id);
     Check(id);
   }
   AwaitStart();
@@ -102,15 +125,35 @@ void Island::AwaitStart() {
 
 void Island::TrainStep() {
   ++step_;
+  const uint64_t share = session_.state().inner_steps_per_round();
+  const uint64_t round =
+      process_.parts.scenario->config.synchronization().inner_steps_per_round();
+  if (!IsTrained(step_, share, round) && !MustTrain()) {
+    process_.After(absl::ZeroDuration(), [this] { AfterStep(0); });
+    return;
+  }
   process_.After(process_.parts.scenario->step_time[process_.island],
-                 [this] { AfterStep(); });
+                 [this] { AfterStep(1); });
 }
 
-void Island::AfterStep() {
-  ++trained_;
+bool Island::MustTrain() const {
+  for (const SyncSchedule::Send& send : schedule_.SendsAt(step_)) {
+    const Fragment& fragment = fragments_[send.fragment];
+    if (fragment.window == fragment.sent &&
+        fragment.restored.size() == fragment.restored_sent) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Island::AfterStep(uint64_t trained) {
+  trained_ += trained;
+  process_.parts.checker->Trained(trained * TokensPerStep());
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     Fragment& fragment = fragments_[id];
-    ++fragment.window;
+    fragment.window += trained;
+    fragment.trained += trained;
     if (fragment.link->ready() &&
         (!fragment.link->in_flight() || step_ >= fragment.apply_step)) {
       Apply(id);
@@ -123,6 +166,7 @@ void Island::AfterStep() {
 }
 
 void Island::Continue() {
+  if (leaving_) return HandIn();
   if (!synchronizing_ || finished_ || process_.dead()) return;
   if (step_ >= schedule_.total_steps()) return Finish();
   for (; next_send_ < sends_.size(); ++next_send_) {
@@ -136,6 +180,8 @@ void Island::Continue() {
       if (awaited == Awaited::kNothingToCome) return Leave();
     }
     if (fragment.link->version() >= send.version) continue;
+    // Or there is nothing left to send, and the step comes again.
+    if (Window(send.fragment).empty()) continue;
     fragment.apply_step = schedule_.ApplyStep(step_);
     Send(send.fragment);
   }
@@ -158,19 +204,56 @@ void Island::Continue() {
     step_ = schedule_.ClampToVersions(step_, versions);
   }
   if (RunIsOver()) return Leave();
+  if (session_.state().drain()) {
+    leaving_ = true;
+    process_.After(kLeaveTimeout, [this] { Leave(); });
+    return HandIn();
+  }
   if (session_.state().run_state() == v1::PAUSED) return;
+  Save();
   synchronizing_ = false;
   TrainStep();
+}
+
+void Island::HandIn() {
+  if (process_.dead()) return;
+  bool done = true;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    done &= HandInFragment(id);
+    if (process_.dead()) return;
+  }
+  if (done || RunIsOver()) Leave();
+}
+
+bool Island::HandInFragment(uint32_t id) {
+  Fragment& fragment = fragments_[id];
+  if (fragment.link->ready()) Apply(id);
+  if (fragment.link->version() >= schedule_.FinalVersion(id)) return true;
+  if (!fragment.link->in_flight()) {
+    if (Window(id).empty()) return true;
+    // A contribution builds on the newest version.
+    if (Newest(id) > fragment.link->version()) return false;
+    Send(id, /*partial=*/true);
+  }
+  return fragment.link->accepted() && fragment.window == fragment.sent &&
+         fragment.restored.size() == fragment.restored_sent;
 }
 
 void Island::Finish() {
   for (bool settled = false; !settled;) {
     for (uint32_t id = 0; id < fragments_.size(); ++id) {
-      const Fragment& fragment = fragments_[id];
-      if (!fragment.link->in_flight() && fragment.window > 0 &&
-          fragment.link->version() < schedule_.FinalVersion(id)) {
+      const Link& link = *fragments_[id].link;
+      if (link.in_flight() || link.version() >= schedule_.FinalVersion(id)) {
+        continue;
+      }
+      if (!Window(id).empty()) {
         fragments_[id].apply_step = 0;
         Send(id);
+      } else if (Newest(id) <= link.version()) {
+        // Its update was an earlier process's: the step is done again.
+        step_ = schedule_.total_steps() - 1;
+        synchronizing_ = false;
+        return TrainStep();
       }
     }
     settled = true;
@@ -187,10 +270,12 @@ void Island::Finish() {
   Leave();
 }
 
-void Island::Send(uint32_t id) {
+void Island::Send(uint32_t id, bool partial) {
   Fragment& fragment = fragments_[id];
   fragment.sent = fragment.window;
-  fragment.link->Send(trained_ - fragment.window, trained_);
+  fragment.restored_sent = fragment.restored.size();
+  fragment.link->Send(Window(id), StepsIn(fragment.restored) * TokensPerStep(),
+                      partial);
 }
 
 Island::Awaited Island::TryApply(uint32_t id) {
@@ -206,12 +291,9 @@ Island::Awaited Island::TryApply(uint32_t id) {
 
 void Island::Apply(uint32_t id) {
   Fragment& fragment = fragments_[id];
-  if (fragment.link->Take()) {
-    fragment.window -= fragment.sent;
-  } else {
-    rebased_ = true;
-  }
-  fragment.sent = 0;
+  const Link::Taken taken = fragment.link->Take();
+  Settle(taken, fragment);
+  rebased_ |= !taken.includes_island;
   Check(id);
   fragment.link->Step();
 }
@@ -220,7 +302,7 @@ void Island::Check(uint32_t id) {
   const Fragment& fragment = fragments_[id];
   process_.parts.checker->Holds(process_.number, fragment.link->head(),
                                 fragment.link->anchor(), fragment.window,
-                                trained_);
+                                fragment.trained, fragment.restored);
 }
 
 uint64_t Island::Newest(uint32_t id) const {
@@ -265,6 +347,14 @@ void Island::Fail(const absl::Status& status) {
   // Who comes after the end is told so, perhaps by a coordinator that is down
   // again.
   finished_ = process_.parts.checker->AllCommitted(schedule_);
+  if (absl::IsOutOfRange(status)) {
+    // Its replica has diverged; the next process begins with the run's, unless
+    // this one is killed before it has given up what it has.
+    const bool killed = process_.parts.scenario->Has(kIslandKill) &&
+                        process_.parts.world->chance.OneIn(2);
+    if (checkpoint_ != nullptr && !killed) checkpoint_->reset();
+    return process_.Die();
+  }
   // A name that is taken, until the lease of its last process ends, is nobody's
   // fault. With everything else the island has to be able to go on.
   if (!finished_ && !absl::IsAlreadyExists(status)) {

@@ -21,26 +21,32 @@ Link::Link(Process* process, const Session* session, v1::FragmentHead head,
       head_(std::move(head)),
       anchor_(std::move(anchor)) {}
 
-void Link::Send(uint64_t begin, uint64_t end) {
+void Link::Send(std::vector<Interval> intervals, uint64_t restored_tokens,
+                bool partial) {
   CHECK(!in_flight_);
   in_flight_ = true;
-  const Interval interval{.process = process_->number,
-                          .fragment = head_.fragment(),
-                          .begin = begin,
-                          .end = end};
-  contribution_ = {.interval = interval, .encoding = EncodeInterval(interval)};
+  accepted_ = false;
+  std::string encoding = EncodeIntervals(intervals);
+  contribution_ = {.intervals = std::move(intervals),
+                   .restored_tokens = restored_tokens,
+                   .partial = partial,
+                   .encoding = std::move(encoding)};
   offered_on_connection_.reset();
   Step();
 }
 
-bool Link::Take() {
+Link::Taken Link::Take() {
   Update update = *std::move(ready_);
   ready_.reset();
+  const Taken taken{.includes_island = update.includes_island,
+                    .includes_other = update.includes_other,
+                    .next = head_.version() + 1,
+                    .skipped = update.head.version() > head_.version() + 1};
   head_ = update.head;
   anchor_ = std::move(update.anchor);
   in_flight_ = false;
   contribution_.reset();
-  return update.includes_island;
+  return taken;
 }
 
 void Link::Step() {
@@ -84,11 +90,12 @@ void Link::Contribute() {
   }
   contribution_->offered = true;
   v1::ContributionHeader& header = upload->header;
-  const Interval& interval = contribution_->interval;
   *header.mutable_identity() = session_->identity();
   header.set_fragment(head_.fragment());
   header.set_base_version(version());
-  header.set_inner_steps(interval.end - interval.begin);
+  header.set_inner_steps(StepsIn(contribution_->intervals));
+  header.set_restored_tokens(contribution_->restored_tokens);
+  header.set_partial(contribution_->partial);
   header.set_tokens(
       header.inner_steps() *
       process_->parts.scenario->tokens_per_step[process_->island]);
@@ -121,6 +128,11 @@ void Link::Hear(const std::shared_ptr<Upload>& upload,
   if (response.ok() && response->verdict() == v1::ContributeResponse::UPLOAD) {
     SendRest(upload, response->next_offset());
   } else {
+    if (response.ok() &&
+        response->verdict() == v1::ContributeResponse::ACCEPTED) {
+      accepted_ = true;
+      callbacks_.wake();
+    }
     End(upload, response.status());
   }
 }
@@ -130,8 +142,9 @@ void Link::SendRest(const std::shared_ptr<Upload>& upload, uint64_t offset) {
   Network& network = *process_->parts.network;
   CoordinatorHost* const host = process_->parts.host;
   while (offset < encoding.size()) {
-    const uint64_t bytes = std::min(process_->parts.world->chance.Between(4, 8),
-                                    encoding.size() - offset);
+    const uint64_t bytes =
+        std::min(process_->parts.world->chance.Between(24, 48),
+                 encoding.size() - offset);
     const auto append = [this, upload, host, offset,
                          data = encoding.substr(offset, bytes)] {
       if (upload->refused) return;
@@ -190,10 +203,11 @@ void Link::FetchUpdate() {
       },
       [this](const absl::StatusOr<FetchedUpdate>& fetched) {
         if (!fetched.ok()) return Retry(fetched.status());
-        if (!fetched->kept) return FetchParameters(fetched->includes_island);
         Update update{.head = fetched->head,
                       .includes_island = fetched->includes_island,
+                      .includes_other = fetched->includes_other,
                       .anchor = anchor_};
+        if (!fetched->kept) return FetchParameters(std::move(update));
         for (const Interval& interval : fetched->change) {
           update.anchor[interval.process] = interval.end;
         }
@@ -201,7 +215,7 @@ void Link::FetchUpdate() {
       });
 }
 
-void Link::FetchParameters(bool includes_island) {
+void Link::FetchParameters(Update update) {
   v1::FetchParametersRequest request;
   *request.mutable_identity() = session_->identity();
   request.set_fragment(head_.fragment());
@@ -212,12 +226,12 @@ void Link::FetchParameters(bool includes_island) {
        request](CoordinatorHost::Reply<FetchedParameters> reply) {
         host->FetchParameters(request, std::move(reply));
       },
-      [this,
-       includes_island](const absl::StatusOr<FetchedParameters>& fetched) {
+      [this, update](const absl::StatusOr<FetchedParameters>& fetched) {
         if (!fetched.ok()) return Retry(fetched.status());
-        Ready({.head = fetched->head,
-               .includes_island = includes_island,
-               .anchor = fetched->contents});
+        Update whole = update;
+        whole.head = fetched->head;
+        whole.anchor = fetched->contents;
+        Ready(std::move(whole));
       });
 }
 

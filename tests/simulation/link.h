@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,19 +41,34 @@ class Link {
   const v1::FragmentHead& head() const { return head_; }
   const Contents& anchor() const { return anchor_; }
 
-  // Hands over the process's steps [begin, end).
-  void Send(uint64_t begin, uint64_t end);
+  // Hands over steps; those of earlier processes make `restored` of their
+  // tokens.
+  void Send(std::vector<Interval> intervals, uint64_t restored_tokens,
+            bool partial);
   bool in_flight() const { return in_flight_; }
+  // Whether the coordinator has what was handed over.
+  bool accepted() const { return accepted_; }
   bool ready() const { return ready_.has_value(); }
-  // Advances the anchor; whether a contribution of the process was part of it.
-  bool Take();
+  // Advances the anchor.
+  struct Taken {
+    // The contribution that was handed over was part of it, or another one of
+    // the island.
+    bool includes_island = false;
+    bool includes_other = false;
+    // To the version after the anchor's, or by more than one.
+    uint64_t next = 0;
+    bool skipped = false;
+  };
+  Taken Take();
 
   // Does what is due, if nothing is under way.
   void Step();
 
  private:
   struct Contribution {
-    Interval interval;
+    std::vector<Interval> intervals;
+    uint64_t restored_tokens = 0;
+    bool partial = false;
     std::string encoding;
     bool offered = false;
     // Its size and digest are known.
@@ -61,6 +77,7 @@ class Link {
   struct Update {
     v1::FragmentHead head;
     bool includes_island = false;
+    bool includes_other = false;
     Contents anchor;
   };
   // One try of Contribute.
@@ -85,8 +102,8 @@ class Link {
             const absl::StatusOr<v1::ContributeResponse>& response);
   void End(const std::shared_ptr<Upload>& upload, const absl::Status& status);
   void FetchUpdate();
-  // Whether the merges that they take the place of include the contribution.
-  void FetchParameters(bool includes_island);
+  // `update` says what the merges include that they take the place of.
+  void FetchParameters(Update update);
   void Ready(Update update);
   // A try has failed.
   void Retry(const absl::Status& status);
@@ -101,6 +118,7 @@ class Link {
   std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
   bool in_flight_ = false;
+  bool accepted_ = false;
   std::optional<Update> ready_;
   // A call or a pause is under way.
   bool busy_ = false;

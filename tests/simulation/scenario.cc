@@ -16,7 +16,8 @@ constexpr absl::string_view kFaultNames[kFaults] = {
     "partition",    "island-kill",  "island-stall",
     "island-leave", "late-island",  "coordinator-kill",
     "slow-disk",    "failed-write", "unknown-write",
-    "pause",        "evict",        "clock-skew"};
+    "pause",        "evict",        "clock-skew",
+    "checkpoint",   "drain",        "outlier"};
 
 void DrawMembership(uint32_t islands, Chance& chance,
                     v1::MembershipConfig& membership) {

@@ -41,7 +41,7 @@ enum Fault : uint32_t {
   kSlowDisk,
   // Writes fail, and nothing is written.
   kFailedWrite,
-  // A write fails, and whether it was written shows after a restart.
+  // A write fails, and whether it was written shows later.
   kUnknownWrite,
   // An operator pauses the run for a while.
   kPause,
@@ -49,6 +49,12 @@ enum Fault : uint32_t {
   kEvict,
   // Clocks run at rates that differ by up to a tenth.
   kClockSkew,
+  // Islands keep checkpoints, from which the next process goes on.
+  kCheckpoint,
+  // An operator drains an island.
+  kDrain,
+  // Contributions are outliers or not finite; an operator decides on them.
+  kOutlier,
   // How many there are.
   kFaults,
 };
@@ -88,7 +94,7 @@ inline constexpr char kRunId[] = "run-1";
 std::string IslandName(uint32_t island);
 
 // Values of every fragment; see tests/simulation/contents.h.
-inline constexpr uint64_t kFragmentSize = 4;
+inline constexpr uint64_t kFragmentSize = 24;
 
 }  // namespace causeway::simulation
 

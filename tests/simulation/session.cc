@@ -8,9 +8,11 @@
 
 namespace causeway::simulation {
 
-Session::Session(Process* process, uint64_t instance, Callbacks callbacks)
+Session::Session(Process* process, uint64_t instance, uint64_t replaces,
+                 Callbacks callbacks)
     : process_(process),
       instance_(instance),
+      replaces_(replaces),
       callbacks_(std::move(callbacks)),
       heartbeat_(absl::Seconds(
           process->parts.scenario->config.membership().heartbeat_seconds())),
@@ -21,6 +23,7 @@ void Session::Join(std::function<void(const v1::JoinResponse&)> done) {
   v1::JoinRequest request;
   request.set_island_id(IslandName(process_->island));
   request.set_instance_id(instance_);
+  request.set_replaces_instance_id(replaces_);
   request.set_expected_run_id(identity_.run_id());
   const auto answered = [this, done = std::move(done)](
                             const absl::StatusOr<v1::JoinResponse>& response) {

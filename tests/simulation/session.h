@@ -30,8 +30,10 @@ class Session {
     std::function<v1::IslandProgress()> progress;
   };
 
-  // `process` outlives the session.
-  Session(Process* process, uint64_t instance, Callbacks callbacks);
+  // `process` outlives the session. It takes the place of the process of
+  // instance `replaces`, which is known to be dead; 0 is none.
+  Session(Process* process, uint64_t instance, uint64_t replaces,
+          Callbacks callbacks);
 
   // Joins, trying for as long as it makes sense.
   void Join(std::function<void(const v1::JoinResponse&)> done);
@@ -54,6 +56,7 @@ class Session {
 
   Process* const process_;
   const uint64_t instance_;
+  const uint64_t replaces_;
   const Callbacks callbacks_;
   const absl::Duration heartbeat_;
   Backoff join_backoff_;
