@@ -111,9 +111,10 @@ class FragmentPart {
   // After all bytes of these strips.
   //   INVALID_ARGUMENT  some are missing.
   virtual absl::Status FinishUpdate() = 0;
-  // The update comes again from the beginning.
+  // The update comes again from the beginning. One that is finished stays.
   virtual absl::Status DropUpdate() = 0;
-  // Instead of Decode and FinishUpdate: the held values of the new anchor.
+  // Instead of Decode and FinishUpdate, or of what they have prepared: the held
+  // values of the new anchor.
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;
   // Adds the held values of the new anchor to `digest`, which is that of all
   // values before them.

@@ -34,6 +34,10 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/replica/device/deferred_queue.h"
+#include "worker/replica/device/device_fragment_part.h"
+#include "worker/replica/device/part_device.h"
+#include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_share.h"
 #include "worker/replica/host_fragment_part.h"
 #include "worker/replica/snapshot_pool.h"
@@ -67,7 +71,8 @@ namespace {
 
 using testing::HasSubstr;
 
-enum class Kind { kThreads, kProcesses };
+// With parts on the imitation of a device: the ranks are threads then.
+enum class Kind { kThreads, kProcesses, kDevices };
 
 // Fragments of two to seven strips, none of which is a multiple of one.
 v1::RunConfig Config(int fragments) {
@@ -102,19 +107,13 @@ class Ranks {
     for (int rank = 0; rank < size; ++rank) {
       masters_.emplace_back(start.begin() + shards[rank].begin,
                             start.begin() + shards[rank].end);
-      SnapshotPool* const snapshots = &snapshots_[rank];
       const int64_t before = live_bytes;
       auto made = ReplicaRank::Create(
           {.map = map_,
            .shards = shards,
            .replica = options,
            .make_part =
-               [snapshots](uint32_t fragment, const FragmentShare& share,
-                           const ReplicaOptions& part_options,
-                           const float* master) {
-                 return MakeHostFragmentPart(fragment, share, part_options,
-                                             master, snapshots);
-               },
+               kind == Kind::kDevices ? PartsOnDevice(rank) : PartsOnHost(rank),
            .communicator = communicators_[rank].get()},
           masters_[rank].data());
       EXPECT_OK(made);
@@ -171,9 +170,31 @@ class Ranks {
   }
 
  private:
+  FragmentPartFactory PartsOnHost(int rank) {
+    return [snapshots = &snapshots_[rank]](
+               uint32_t fragment, const FragmentShare& share,
+               const ReplicaOptions& options, const float* master) {
+      return MakeHostFragmentPart(fragment, share, options, master, snapshots);
+    };
+  }
+  // Masters stay the host's, where the test trains: the imitation reaches both.
+  FragmentPartFactory PartsOnDevice(int rank) {
+    auto device = PartDevice::Create({.training = gpu_->NewQueue(),
+                                      .background = gpu_->NewQueue(),
+                                      .piece_strips = 2});
+    EXPECT_OK(device);
+    devices_.push_back(*std::move(device));
+    return [snapshots = &snapshots_[rank], device = devices_.back().get()](
+               uint32_t fragment, const FragmentShare& share,
+               const ReplicaOptions& options, const float* master) {
+      return MakeDeviceFragmentPart(fragment, share, options, master, device,
+                                    snapshots);
+    };
+  }
+
   void Connect(Kind kind, int size) {
     std::vector<std::unique_ptr<Transport>> transports(size);
-    if (kind == Kind::kThreads || size == 1) {
+    if (kind != Kind::kProcesses || size == 1) {
       transports = MakeLocalTransports(size);
     } else {
       std::vector<std::thread> threads;
@@ -199,6 +220,9 @@ class Ranks {
   LocalRendezvous rendezvous_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   std::vector<SnapshotPool> snapshots_;
+  const std::unique_ptr<DeferredDevice> gpu_ = NewDeferredDevice();
+  // Of ranks on devices.
+  std::vector<std::unique_ptr<PartDevice>> devices_;
   std::vector<std::vector<float>> masters_;
   std::vector<std::unique_ptr<ReplicaRank>> ranks_;
   std::vector<int64_t> part_bytes_;
@@ -344,14 +368,14 @@ INSTANTIATE_TEST_SUITE_P(, ReplicaRankTest,
                                                                : "Gloo";
                          });
 
-TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
+void ExpectRanksDoWhatOneDoes(Kind kind, const std::vector<int>& sizes) {
   for (const Case& each : Cases()) {
     const v1::RunConfig config = Config(each.fragments);
     Ranks one(Kind::kThreads, 1, config, each.options);
     const Trace want = RunRounds(one, each.options, 4);
-    for (const int size : {2, 3}) {
+    for (const int size : sizes) {
       SCOPED_TRACE(absl::StrCat(each.name, ", ", size, " ranks"));
-      Ranks several(GetParam(), size, config, each.options);
+      Ranks several(kind, size, config, each.options);
       const Trace got = RunRounds(several, each.options, 4);
       EXPECT_EQ(got.encodings, want.encodings);
       EXPECT_EQ(got.digests, want.digests);
@@ -359,6 +383,14 @@ TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
       EXPECT_EQ(got.parameters, want.parameters);
     }
   }
+}
+
+TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
+  ExpectRanksDoWhatOneDoes(GetParam(), {2, 3});
+}
+
+TEST(ReplicaOnDevicesTest, RanksDoWhatOneDoesInHostMemory) {
+  ExpectRanksDoWhatOneDoes(Kind::kDevices, {1, 3});
 }
 
 // One rank against the codec and the mixing themselves.

@@ -52,7 +52,7 @@ class CudaQueue final : public DeviceQueue {
   explicit CudaQueue(int device) : device_(device) {}
 
   ~CudaQueue() override {
-    Use();
+    SetDevice();
     if (stream_ == nullptr) return;
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -72,7 +72,7 @@ class CudaQueue final : public DeviceQueue {
   }
 
   absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) override {
-    Use();
+    SetDevice();
     void* memory = nullptr;
     const size_t size = std::max<size_t>(bytes, 1);
     const bool is_device = kind == MemoryKind::kDevice;
@@ -81,17 +81,15 @@ class CudaQueue final : public DeviceQueue {
         is_device ? cudaMalloc(&memory, size)
                   : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
     RETURN_IF_ERROR(CudaStatus(
-        error,
-        absl::StrCat("cuda:", device_, ": taking ", size >> 20,
-                     is_device ? " MiB of the device's memory"
-                               : " MiB of pinned memory of the host (see "
-                                 "ulimit -l)")));
+        error, absl::StrCat("cuda:", device_, ": taking ", size >> 20,
+                            is_device ? " MiB of the device's memory"
+                                      : " MiB of pinned memory of the host")));
     return memory;
   }
 
   void Free(MemoryKind kind, void* memory) override {
-    // Of whichever thread; the queue's own one will hear of what is wrong.
-    Use();
+    SetDevice();
+    // What is wrong shows in the next operation, too.
     if (kind == MemoryKind::kDevice) {
       cudaFree(memory);
     } else {
@@ -136,15 +134,17 @@ class CudaQueue final : public DeviceQueue {
   }
 
   absl::Status Synchronize() override {
-    Use();
+    SetDevice();
     Note(cudaStreamSynchronize(stream_), "waiting for the device");
     return status_;
   }
 
  private:
-  // Makes the device the calling thread's, and says whether it has not failed.
+  // Makes the device the calling thread's.
+  void SetDevice() const { cudaSetDevice(device_); }
+  // The same, and says whether the queue has not failed: not for any thread.
   bool Use() const {
-    cudaSetDevice(device_);
+    SetDevice();
     return status_.ok();
   }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,7 @@ class DeferredQueue : public DeviceQueue {
   }
 
   void Copy(const void* from, size_t bytes, void* to) override {
+    if (bytes == 0) return;
     Do([=] { std::memcpy(to, from, bytes); });
   }
 
@@ -188,17 +190,34 @@ class DeferredQueue : public DeviceQueue {
   }
 
   absl::Status Synchronize() override {
+    absl::MutexLock lock(&mu_);
+    CheckThread();
     device_->Run(operations_);
     return absl::OkStatus();
   }
 
  private:
   void Do(std::function<void()> operation) {
-    operations_.push_back(std::move(operation));
+    {
+      absl::MutexLock lock(&mu_);
+      CheckThread();
+      operations_.push_back(std::move(operation));
+    }
+    // Now is when another one should not come.
+    std::this_thread::yield();
+  }
+
+  void CheckThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (operations_.empty()) thread_ = std::this_thread::get_id();
+    CHECK(thread_ == std::this_thread::get_id())
+        << "two threads use the queue at once";
   }
 
   Device* const device_;
-  std::vector<std::function<void()>> operations_;
+  absl::Mutex mu_;
+  std::vector<std::function<void()>> operations_ ABSL_GUARDED_BY(mu_);
+  // Whose operations they are.
+  std::thread::id thread_ ABSL_GUARDED_BY(mu_);
 };
 
 std::unique_ptr<DeviceQueue> Device::NewQueue() {

@@ -4,8 +4,8 @@
 // A device for tests, on the host. Its queues do everything as late as they
 // may, in Synchronize: who looks at a result too early, or reuses what is still
 // to be read, gets wrong values. Its memory cannot be touched but by operations
-// of queues: the host's reads and writes end the program. Memory is full of NaN
-// at first.
+// of queues: the host's reads and writes end the program, and so do two threads
+// in one queue. Memory is full of NaN at first.
 #ifndef WORKER_REPLICA_DEVICE_DEFERRED_QUEUE_H_
 #define WORKER_REPLICA_DEVICE_DEFERRED_QUEUE_H_
 

@@ -87,28 +87,30 @@ class DeviceFragmentPart : public FragmentPart {
     const uint64_t inner = inner_end_ - inner_begin;
     ASSIGN_OR_RETURN(
         encoded_, device_->TakePinned(MaxEncodedBytes(options_.uplink, inner)));
-    const Stage& stage = device_->background();
+    const PartDevice::Background stage(device_);
     uint64_t encoded_bytes = 0;
     const uint64_t piece = device_->piece_values();
     for (uint64_t begin = inner_begin; begin < inner_end_; begin += piece) {
       const uint64_t count = std::min(piece, inner_end_ - begin);
       const uint64_t bytes = MaxEncodedBytes(options_.uplink, count);
       const uint64_t at = begin - held_begin_;
-      stage.queue->Copy(anchor_.values() + at, count * kFloat, stage.anchor);
-      stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.values);
-      stage.queue->EncodeDifference(options_.uplink, contribution_, begin,
-                                    stage.anchor, stage.values, count,
-                                    stage.encoded);
-      stage.queue->Copy(stage.encoded, bytes, encoded_.bytes() + encoded_bytes);
+      stage->queue->Copy(anchor_.values() + at, count * kFloat, stage->anchor);
+      stage->queue->Copy(snapshot_.values() + at, count * kFloat,
+                         stage->values);
+      stage->queue->EncodeDifference(options_.uplink, contribution_, begin,
+                                     stage->anchor, stage->values, count,
+                                     stage->encoded);
+      stage->queue->Copy(stage->encoded, bytes,
+                         encoded_.bytes() + encoded_bytes);
       encoded_bytes += bytes;
     }
     RETURN_IF_ERROR(FetchDifference(
-        held_begin_, held_begin_ + static_cast<uint64_t>(share_.edge_out()),
-        head_));
-    RETURN_IF_ERROR(FetchDifference(
-        inner_end_, std::max(inner_end_, share_.edge_in() > 0 ? held_end_ : 0),
-        tail_));
-    RETURN_IF_ERROR(stage.queue->Synchronize());
+        *stage, held_begin_,
+        held_begin_ + static_cast<uint64_t>(share_.edge_out()), head_));
+    RETURN_IF_ERROR(
+        FetchDifference(*stage, inner_end_,
+                        share_.edge_in() > 0 ? held_end_ : inner_end_, tail_));
+    RETURN_IF_ERROR(stage->queue->Synchronize());
     snapshot_.Release();
     return absl::OkStatus();
   }
@@ -130,7 +132,9 @@ class DeviceFragmentPart : public FragmentPart {
     const uint64_t inner =
         inner_end_ - static_cast<uint64_t>(share_.encoded.begin);
     progress_.ready = MaxEncodedBytes(options_.uplink, inner);
-    std::memcpy(buffer.data(), encoded_.bytes(), progress_.ready);
+    if (inner > 0) {
+      std::memcpy(buffer.data(), encoded_.bytes(), progress_.ready);
+    }
     if (share_.edge_in() > 0) {
       CHECK_EQ(tail_.size(),
                static_cast<uint64_t>(share_.encoded.end) - inner_end_);
@@ -155,24 +159,16 @@ class DeviceFragmentPart : public FragmentPart {
   absl::Status Decode(absl::string_view received) override {
     if (!scanner_.has_value()) RETURN_IF_ERROR(BeginUpdate());
     ASSIGN_OR_RETURN(const uint64_t complete, scanner_->Scan(received));
-    const Stage& stage = device_->background();
     while (decoded_strips_ < complete) {
       const uint64_t strips = std::min(complete - decoded_strips_,
                                        device_->piece_values() / kStripValues);
       RETURN_IF_ERROR(KeepStrips(received, strips));
       const uint64_t begin = cover_begin_ + decoded_strips_ * kStripValues;
       decoded_strips_ += strips;
-      const uint64_t end =
-          std::min(cover_begin_ + decoded_strips_ * kStripValues, cover_end_);
-      const Held held = HeldIn(begin, end);
-      float* const staged = stage.values + (held.begin - begin);
-      const uint64_t at = held.begin - held_begin_;
-      const uint64_t bytes = (held.end - held.begin) * kFloat;
-      stage.queue->Copy(anchor_.values() + at, bytes, staged);
-      AddUpdate(stage, begin, end);
-      stage.queue->Copy(staged, bytes, new_anchor_.values() + at);
+      RETURN_IF_ERROR(MakeNewAnchor(
+          begin, std::min(begin + strips * kStripValues, cover_end_)));
     }
-    return stage.queue->Synchronize();
+    return absl::OkStatus();
   }
 
   absl::Status FinishUpdate() override {
@@ -184,29 +180,25 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status DropUpdate() override {
-    // What was begun may still write.
-    RETURN_IF_ERROR(device_->background().queue->Synchronize());
-    scanner_.reset();
-    new_anchor_.Release();
-    update_.Release();
+    // What is finished stays.
+    if (scanner_.has_value()) ForgetUpdate();
     return absl::OkStatus();
   }
 
   absl::Status ReplaceAnchor(absl::Span<const float> values) override {
-    RETURN_IF_ERROR(DropUpdate());
+    ForgetUpdate();
     if (held_size() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
     ASSIGN_OR_RETURN(update_, device_->TakePinned(cover_size() * kFloat));
     update_is_encoded_ = false;
-    // PseudoGradient is OLD minus NEW, here with the names exchanged.
+    // Values that others hold do not change here.
     std::memset(update_.bytes(), 0, cover_size() * kFloat);
     const absl::Span<float> change = absl::MakeSpan(
         update_.values() + (held_begin_ - cover_begin_), held_size());
     RETURN_IF_ERROR(ReadAnchor(change));
+    // PseudoGradient is OLD minus NEW, here with the names exchanged.
     PseudoGradient(values, change, change);
-    DeviceQueue& queue = *device_->background().queue;
-    queue.Copy(values.data(), values.size() * kFloat, new_anchor_.values());
-    return queue.Synchronize();
+    return Write(values, new_anchor_);
   }
 
   absl::Status Digest(AnchorDigest& digest) override {
@@ -220,26 +212,21 @@ class DeviceFragmentPart : public FragmentPart {
     ASSIGN_OR_RETURN(
         const Lease host,
         device_->TakePinned(std::min(piece, held_size()) * kFloat));
-    DeviceQueue& queue = *device_->background().queue;
     for (uint64_t begin = 0; begin < held_size(); begin += piece) {
       const uint64_t count = std::min(piece, held_size() - begin);
-      queue.Copy(new_anchor_.values() + begin, count * kFloat, host.values());
-      RETURN_IF_ERROR(queue.Synchronize());
+      RETURN_IF_ERROR(
+          Read(new_anchor_, begin, absl::MakeSpan(host.values(), count)));
       digest.Update(absl::MakeConstSpan(host.values(), count));
     }
     return absl::OkStatus();
   }
 
   absl::Status SetAnchor(absl::Span<const float> values) override {
-    DeviceQueue& queue = *device_->background().queue;
-    queue.Copy(values.data(), values.size() * kFloat, anchor_.values());
-    return queue.Synchronize();
+    return Write(values, anchor_);
   }
 
   absl::Status ReadAnchor(absl::Span<float> values) override {
-    DeviceQueue& queue = *device_->background().queue;
-    queue.Copy(anchor_.values(), values.size() * kFloat, values.data());
-    return queue.Synchronize();
+    return Read(anchor_, 0, values);
   }
 
  private:
@@ -293,17 +280,33 @@ class DeviceFragmentPart : public FragmentPart {
     }
   }
 
+  // Both for the threads beside training. Values of `from` from `begin` on, and
+  // the first ones of `to`.
+  absl::Status Read(const Lease& from, uint64_t begin,
+                    absl::Span<float> values) const {
+    const PartDevice::Background stage(device_);
+    stage->queue->Copy(from.values() + begin, values.size() * kFloat,
+                       values.data());
+    return stage->queue->Synchronize();
+  }
+  absl::Status Write(absl::Span<const float> values, const Lease& to) const {
+    const PartDevice::Background stage(device_);
+    stage->queue->Copy(values.data(), values.size() * kFloat, to.values());
+    return stage->queue->Synchronize();
+  }
+
   // values <- anchor - snapshot of values [begin, end) of the fragment.
-  absl::Status FetchDifference(uint64_t begin, uint64_t end,
+  absl::Status FetchDifference(const Stage& stage, uint64_t begin, uint64_t end,
                                std::vector<float>& values) const {
     values.resize(end - begin);
     if (values.empty()) return absl::OkStatus();
     std::vector<float> anchor(values.size());
-    DeviceQueue& queue = *device_->background().queue;
     const uint64_t at = begin - held_begin_;
-    queue.Copy(snapshot_.values() + at, values.size() * kFloat, values.data());
-    queue.Copy(anchor_.values() + at, values.size() * kFloat, anchor.data());
-    RETURN_IF_ERROR(queue.Synchronize());
+    stage.queue->Copy(snapshot_.values() + at, values.size() * kFloat,
+                      values.data());
+    stage.queue->Copy(anchor_.values() + at, values.size() * kFloat,
+                      anchor.data());
+    RETURN_IF_ERROR(stage.queue->Synchronize());
     PseudoGradient(anchor, values, absl::MakeSpan(values));
     return absl::OkStatus();
   }
@@ -319,6 +322,12 @@ class DeviceFragmentPart : public FragmentPart {
                              ? MaxEncodedBytes(options_.downlink, cover_size())
                              : cover_size() * kFloat));
     return absl::OkStatus();
+  }
+
+  void ForgetUpdate() {
+    scanner_.reset();
+    new_anchor_.Release();
+    update_.Release();
   }
 
   // Puts the next `strips` strips into update_, once they are found good.
@@ -338,6 +347,20 @@ class DeviceFragmentPart : public FragmentPart {
                   bytes.data(), bytes.size());
     }
     return absl::OkStatus();
+  }
+
+  // Of the held values among values [begin, end) of the fragment, which are
+  // whole strips and at most a piece.
+  absl::Status MakeNewAnchor(uint64_t begin, uint64_t end) const {
+    const Held held = HeldIn(begin, end);
+    const uint64_t at = held.begin - held_begin_;
+    const uint64_t bytes = (held.end - held.begin) * kFloat;
+    const PartDevice::Background stage(device_);
+    float* const staged = stage->values + (held.begin - begin);
+    stage->queue->Copy(anchor_.values() + at, bytes, staged);
+    AddUpdate(*stage, begin, end);
+    stage->queue->Copy(staged, bytes, new_anchor_.values() + at);
+    return stage->queue->Synchronize();
   }
 
   // stage.values += the update of values [begin, end) of the fragment, which

@@ -53,6 +53,18 @@ TEST_F(DeviceMemoryTest, OneSnapshotIsOnTheDeviceAndTheOthersAreNot) {
   EXPECT_EQ(gpu_->device_bytes(), bytes);
 }
 
+TEST_F(DeviceMemoryTest, NothingNeedsNone) {
+  const std::unique_ptr<PartDevice> device = NewDevice(1);
+  ASSERT_OK(device->ReserveSnapshot(1000));
+  const int64_t allocations = gpu_->allocations();
+  ASSERT_OK_AND_ASSIGN(const auto nothing, device->TakeSnapshot(0));
+  EXPECT_TRUE(nothing.empty());
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, device->TakeSnapshot(1000));
+  EXPECT_FALSE(snapshot.is_pinned());
+  ASSERT_OK(device->TakePinned(0));
+  EXPECT_EQ(gpu_->allocations(), allocations);
+}
+
 TEST_F(DeviceMemoryTest, IsUsedAgain) {
   const std::unique_ptr<PartDevice> device = NewDevice(1);
   const void* memory = nullptr;

@@ -6,10 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -234,6 +236,9 @@ class DevicePartSuite : public testing::TestWithParam<Scenario> {
     }
     ASSERT_OK(host_->FinishUpdate());
     ASSERT_OK(part_->FinishUpdate());
+    // Its bytes are dropped then, and what they have become stays.
+    ASSERT_OK(host_->DropUpdate());
+    ASSERT_OK(part_->DropUpdate());
   }
 
   void Use(const UpdateUse& use) {
@@ -393,6 +398,75 @@ TEST_P(DevicePartSuite, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
               StatusIs(absl::StatusCode::kInvalidArgument));
   ASSERT_OK(part_->DropUpdate());
   ASSERT_NO_FATAL_FAILURE(Rounds());
+}
+
+// A finished one, too, that does not lead to the coordinator's anchor.
+TEST_P(DevicePartSuite, TakesAnchorsInsteadOfFinishedUpdates) {
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 2));
+  ASSERT_NO_FATAL_FAILURE(Receive(Update()));
+  const Values anchor = Random(share_.held.size(), ++seed_, 0.02f);
+  ASSERT_OK(host_->ReplaceAnchor(anchor));
+  ASSERT_OK(part_->ReplaceAnchor(anchor));
+  ASSERT_NO_FATAL_FAILURE(Use({.includes_island = true}));
+  ASSERT_NO_FATAL_FAILURE(Rounds());
+}
+
+// As the links of fragments do it.
+TEST_P(DevicePartSuite, ThreadsWorkOnFragmentsAtOnce) {
+  constexpr uint32_t kFragments = 3;
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 0.5f, 1));
+  const auto work = [&](FragmentPart& part, const std::string& update,
+                        std::string& encoded, std::string& digest) {
+    ASSERT_OK(part.BeginContribution(1));
+    encoded.resize(MaxEncodedBytes(options_.uplink, kFragment));
+    ASSERT_OK_AND_ASSIGN(
+        const EncodedBytes bytes,
+        part.Encode(encoded.size(),
+                    absl::MakeSpan(&encoded[0], encoded.size())));
+    encoded.resize(bytes.ready);
+    ASSERT_OK(part.EndContribution(false));
+    for (size_t end = 0; end < update.size(); end += 10'000) {
+      ASSERT_OK(part.Decode(absl::string_view(update).substr(0, end)));
+    }
+    ASSERT_OK(part.Decode(update));
+    ASSERT_OK(part.FinishUpdate());
+    AnchorDigest all;
+    ASSERT_OK(part.Digest(all));
+    digest = all.Finish();
+  };
+  std::vector<std::unique_ptr<FragmentPart>> parts;
+  std::vector<std::string> updates;
+  for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
+    ASSERT_OK_AND_ASSIGN(
+        auto part,
+        MakeDeviceFragmentPart(fragment, share_, options_, shard_->data(),
+                               device_.get(), &device_snapshots_));
+    parts.push_back(std::move(part));
+    updates.push_back(Update());
+  }
+  for (const auto& part : parts) {
+    ASSERT_OK(part->TakeSnapshot(false, shard_->data()));
+  }
+  std::vector<std::string> encoded(kFragments);
+  std::vector<std::string> digests(kFragments);
+  std::vector<std::thread> threads;
+  for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
+    threads.emplace_back([&, fragment] {
+      work(*parts[fragment], updates[fragment], encoded[fragment],
+           digests[fragment]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
+    const auto part = MakeHostFragmentPart(fragment, share_, options_,
+                                           master_.data(), &host_snapshots_);
+    ASSERT_OK(part->TakeSnapshot(false, master_.data()));
+    std::string want;
+    std::string want_digest;
+    work(*part, updates[fragment], want, want_digest);
+    EXPECT_TRUE(encoded[fragment] == want) << fragment;
+    EXPECT_EQ(digests[fragment], want_digest) << fragment;
+  }
 }
 
 // The second one finds the device's memory for snapshots taken.

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/replica/device/part_device.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -21,13 +20,20 @@ absl::StatusOr<std::unique_ptr<PartDevice>> PartDevice::Create(
   auto device = absl::WrapUnique(new PartDevice(std::move(options)));
   ASSIGN_OR_RETURN(device->training_,
                    device->MakeStage(device->options_.training.get()));
-  ASSIGN_OR_RETURN(device->background_,
+  ASSIGN_OR_RETURN(Stage background,
                    device->MakeStage(device->options_.background.get()));
+  {
+    absl::MutexLock lock(&device->background_mu_);
+    device->background_ = background;
+  }
   return device;
 }
 
 PartDevice::~PartDevice() {
+  // After an error something may still be under way.
+  options_.background->Synchronize().IgnoreError();
   DeviceQueue& queue = *options_.training;
+  queue.Synchronize().IgnoreError();
   for (void* const piece : pieces_) queue.Free(MemoryKind::kDevice, piece);
   absl::MutexLock lock(&mu_);
   for (const Lease::Block& block : spare_) queue.Free(block.kind, block.memory);
@@ -76,7 +82,7 @@ absl::Status PartDevice::ReserveSnapshot(uint64_t values) {
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakeSnapshot(uint64_t values) {
-  {
+  if (values > 0) {
     absl::MutexLock lock(&mu_);
     if (snapshot_.memory != nullptr &&
         values * sizeof(float) <= snapshot_.bytes) {
@@ -98,6 +104,7 @@ absl::StatusOr<PartDevice::Lease> PartDevice::TakePinned(size_t bytes) {
 
 absl::StatusOr<PartDevice::Lease> PartDevice::Take(MemoryKind kind,
                                                    size_t bytes) {
+  if (bytes == 0) return Lease();
   absl::MutexLock lock(&mu_);
   auto best = spare_.end();
   for (auto block = spare_.begin(); block != spare_.end(); ++block) {
@@ -112,8 +119,8 @@ absl::StatusOr<PartDevice::Lease> PartDevice::Take(MemoryKind kind,
     return Lease(this, block);
   }
   // Allocating touches no operation that is under way.
-  ASSIGN_OR_RETURN(void* const memory, options_.training->Allocate(
-                                           kind, std::max<size_t>(bytes, 1)));
+  ASSIGN_OR_RETURN(void* const memory,
+                   options_.training->Allocate(kind, bytes));
   return Lease(this, {kind, memory, bytes});
 }
 

@@ -4,6 +4,11 @@
 // What the fragments of one rank share of its device: two queues with memory to
 // stage pieces of a fragment in, and memory for whole parts that is used again.
 //
+//   const PartDevice::Background stage(device);
+//   stage->queue->Copy(anchor.values(), bytes, stage->anchor);
+//   ...
+//   return stage->queue->Synchronize();
+//
 // On the device there are the staged pieces (72 MiB at the usual size), one
 // snapshot of the largest part, and anchors if the options say so. All else is
 // pinned memory of the host: anchors, what is prepared to replace them, and
@@ -29,7 +34,7 @@ namespace causeway {
 class PartDevice {
  public:
   struct Options {
-    // For the training thread, and for the other one. Both of one device.
+    // For the training thread, and for the others. Both of one device.
     std::unique_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
     // Instead of in the host's memory: takes 4 bytes per parameter more there,
@@ -45,6 +50,21 @@ class PartDevice {
     float* anchor = nullptr;
     float* values = nullptr;
     char* encoded = nullptr;
+  };
+
+  // The stage of the threads beside training, for one of them: each fragment's
+  // link has its own. What it has begun has ended before it is destroyed.
+  class Background {
+   public:
+    explicit Background(PartDevice* device)
+        : lock_(&device->background_mu_), stage_(device->background_) {}
+
+    const Stage& operator*() const { return stage_; }
+    const Stage* operator->() const { return &stage_; }
+
+   private:
+    const absl::MutexLock lock_;
+    const Stage& stage_;
   };
 
   // Memory that goes back when it is destroyed. Move-only.
@@ -84,15 +104,16 @@ class PartDevice {
   // All leases have ended.
   ~PartDevice();
 
+  // For the training thread.
   const Stage& training() const { return training_; }
-  const Stage& background() const { return background_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
   // Makes room for snapshots of so many values on the device. Not while one is
   // out. RESOURCE_EXHAUSTED.
   absl::Status ReserveSnapshot(uint64_t values);
 
-  // Thread-safe, and RESOURCE_EXHAUSTED where they must take new memory.
+  // Thread-safe, and RESOURCE_EXHAUSTED where they must take new memory. Of
+  // nothing they are empty.
 
   // On the device if it is reserved there and free, else pinned.
   absl::StatusOr<Lease> TakeSnapshot(uint64_t values);
@@ -109,9 +130,11 @@ class PartDevice {
 
   const Options options_;
   Stage training_;
-  Stage background_;
   // Of the stages.
   std::vector<void*> pieces_;
+
+  absl::Mutex background_mu_;
+  Stage background_ ABSL_GUARDED_BY(background_mu_);
 
   absl::Mutex mu_;
   // The snapshot on the device, while it is here.
