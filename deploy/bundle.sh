@@ -23,8 +23,9 @@ unpacked, on any x86-64 Linux with glibc 2.36 or newer:
   causeway/lib    shared libraries, found from bin
   causeway/docs, causeway/tests/gpu    tests/gpu/run.sh is for machines with GPUs
 
-With nvcc, the worker is built for GPUs, too. NVIDIA's driver and cuBLAS are
-taken from the machine where it runs; without them the worker trains on the CPU.
+With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
+several GPUs, NCCL are taken from the machine where it runs; without them the
+worker trains on the CPU.
 
   --cpu_only       build without CUDA even if nvcc is there
   --tests          add the tests and benchmarks that need a GPU

@@ -140,7 +140,10 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   LocalRanks ranks;
   ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
   ranks.count = absl::GetFlag(FLAGS_ranks);
-  if (ranks.count == 0) ranks.count = static_cast<int>(ranks.devices.size());
+  const int devices = static_cast<int>(ranks.devices.size());
+  if (ranks.count == 0) ranks.count = devices;
+  // The others stay free.
+  ranks.devices.resize(std::min(ranks.count, devices));
   int threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) {
     threads =

@@ -27,6 +27,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/nccl_collectives.h"
+#include "worker/collective/nccl_library.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/shared_device_collectives.h"
 
@@ -139,6 +140,17 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
                 << " GB/s of the vector\n";
     }
   });
+}
+
+// Needs no GPU, but the library.
+TEST(NcclLibraryTest, HasAllThatIsCalled) {
+  const absl::StatusOr<const NcclLibrary*> nccl = LoadNccl();
+  if (nccl.ok()) {
+    EXPECT_STREQ((*nccl)->error_string(ncclSuccess), "no error");
+  } else {
+    EXPECT_THAT(nccl, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               testing::StartsWith("cannot load libnccl")));
+  }
 }
 
 TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {

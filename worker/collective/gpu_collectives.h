@@ -13,12 +13,11 @@
 #include "common/clock.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/transport.h"
 
 namespace causeway {
 
 struct GpuCollectivesOptions {
-  int rank = 0;
-  int size = 1;
   // CUDA ordinal.
   int device = 0;
   // Whether all ranks are threads of this process and have this device.
@@ -28,11 +27,13 @@ struct GpuCollectivesOptions {
   Clock now;
 };
 
-// `rendezvous` as of ConnectNccl.
+// Of the ranks of `transport`, over which they tell one another that they are
+// ready. `rendezvous` as of ConnectNccl.
 //   FAILED_PRECONDITION  the program was built without CUDA.
-//   else                 as ConnectNccl and MakeCudaDeviceMemory.
+//   else                 as AwaitRanks, ConnectNccl and MakeCudaDeviceMemory.
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
-    const GpuCollectivesOptions& options, Rendezvous* rendezvous);
+    const GpuCollectivesOptions& options, Transport* transport,
+    Rendezvous* rendezvous);
 
 }  // namespace causeway
 

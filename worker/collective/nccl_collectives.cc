@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
+#include "worker/collective/nccl_library.h"
 
 namespace causeway {
 namespace {
@@ -45,21 +46,23 @@ bool Failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
 }
 
-absl::Status NcclStatus(ncclResult_t result, absl::string_view doing) {
+absl::Status NcclStatus(const NcclLibrary& nccl, ncclResult_t result,
+                        absl::string_view doing) {
   if (!Failed(result)) return absl::OkStatus();
   // Of the last error of this process.
-  const absl::string_view detail = ncclGetLastError(nullptr);
+  const absl::string_view detail = nccl.last_error(nullptr);
   return absl::Status(
       CodeOf(result),
-      absl::StrCat(doing, ": NCCL says: ", ncclGetErrorString(result),
+      absl::StrCat(doing, ": NCCL says: ", nccl.error_string(result),
                    detail.empty() ? "" : "; ", detail));
 }
 
-absl::StatusOr<ncclUniqueId> ExchangeId(const NcclOptions& options,
+absl::StatusOr<ncclUniqueId> ExchangeId(const NcclLibrary& nccl,
+                                        const NcclOptions& options,
                                         Rendezvous* rendezvous) {
   ncclUniqueId id;
   if (options.rank == 0) {
-    RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), "making an id"));
+    RETURN_IF_ERROR(NcclStatus(nccl, nccl.get_unique_id(&id), "making an id"));
     RETURN_IF_ERROR(rendezvous->Put(
         kIdKey, absl::string_view(id.internal, sizeof(id.internal))));
     return id;
@@ -77,12 +80,13 @@ absl::StatusOr<ncclUniqueId> ExchangeId(const NcclOptions& options,
 
 class NcclCollectives : public DeviceCollectives {
  public:
-  explicit NcclCollectives(const NcclOptions& options) : options_(options) {}
+  NcclCollectives(const NcclLibrary* nccl, const NcclOptions& options)
+      : nccl_(*nccl), options_(options) {}
 
   ~NcclCollectives() override {
     if (communicator_ != nullptr) {
       // Destroying would wait for peers that may be gone.
-      ncclCommAbort(communicator_);
+      nccl_.abort(communicator_);
     }
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
@@ -94,10 +98,9 @@ class NcclCollectives : public DeviceCollectives {
                    "making the stream of collectives"));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    RETURN_IF_ERROR(
-        NcclStatus(ncclCommInitRankConfig(&communicator_, options_.size, id,
+    RETURN_IF_ERROR(Check(nccl_.init_rank(&communicator_, options_.size, id,
                                           options_.rank, &config),
-                   "connecting the ranks' GPUs"));
+                          "connecting the ranks' GPUs"));
     return AwaitLaunch(options_.now() + options_.connect_timeout,
                        "connecting the ranks' GPUs");
   }
@@ -109,12 +112,13 @@ class NcclCollectives : public DeviceCollectives {
       float* const values = vectors.own.data();
       if (AreEqual(vectors.shards)) {
         const Slice& own = vectors.shards[options_.rank];
-        return ncclReduceScatter(values, values + own.begin, own.size(),
-                                 ncclFloat32, ncclSum, communicator_, stream_);
+        return nccl_.reduce_scatter(values, values + own.begin, own.size(),
+                                    ncclFloat32, ncclSum, communicator_,
+                                    stream_);
       }
       return ForEachShard(vectors, [&](int root, float* shard, size_t size) {
-        return ncclReduce(shard, shard, size, ncclFloat32, ncclSum, root,
-                          communicator_, stream_);
+        return nccl_.reduce(shard, shard, size, ncclFloat32, ncclSum, root,
+                            communicator_, stream_);
       });
     });
   }
@@ -126,12 +130,12 @@ class NcclCollectives : public DeviceCollectives {
       float* const values = vectors.own.data();
       if (AreEqual(vectors.shards)) {
         const Slice& own = vectors.shards[options_.rank];
-        return ncclAllGather(values + own.begin, values, own.size(),
-                             ncclFloat32, communicator_, stream_);
+        return nccl_.all_gather(values + own.begin, values, own.size(),
+                                ncclFloat32, communicator_, stream_);
       }
       return ForEachShard(vectors, [&](int root, float* shard, size_t size) {
-        return ncclBroadcast(shard, shard, size, ncclFloat32, root,
-                             communicator_, stream_);
+        return nccl_.broadcast(shard, shard, size, ncclFloat32, root,
+                               communicator_, stream_);
       });
     });
   }
@@ -139,6 +143,10 @@ class NcclCollectives : public DeviceCollectives {
   void Abort() override { aborted_ = true; }
 
  private:
+  absl::Status Check(ncclResult_t result, absl::string_view doing) const {
+    return NcclStatus(nccl_, result, doing);
+  }
+
   absl::Status UseDevice() {
     return CudaStatus(cudaSetDevice(options_.device),
                       absl::StrCat("taking device ", options_.device));
@@ -154,14 +162,14 @@ class NcclCollectives : public DeviceCollectives {
   // Calls operation(rank, its shard, values) for all as one NCCL operation.
   template <typename Operation>
   ncclResult_t ForEachShard(const DeviceVectors& vectors, Operation operation) {
-    ncclResult_t result = ncclGroupStart();
+    ncclResult_t result = nccl_.group_start();
     for (int rank = 0; rank < options_.size; ++rank) {
       const Slice& shard = vectors.shards[rank];
       if (shard.size() == 0 || Failed(result)) continue;
       result = operation(rank, vectors.own.data() + shard.begin,
                          static_cast<size_t>(shard.size()));
     }
-    const ncclResult_t ended = ncclGroupEnd();
+    const ncclResult_t ended = nccl_.group_end();
     return Failed(result) ? result : ended;
   }
 
@@ -170,12 +178,12 @@ class NcclCollectives : public DeviceCollectives {
                    Launch launch) {
     // The thread is the communicator's, which no one has told of the device.
     RETURN_IF_ERROR(UseDevice());
-    absl::Status status = NcclStatus(launch(), doing);
+    absl::Status status = Check(launch(), doing);
     if (status.ok()) status = AwaitLaunch(deadline, doing);
     if (status.ok()) status = AwaitStream(deadline, doing);
     if (!status.ok()) {
       // Ends the kernels that wait for others, and with them the stream.
-      ncclCommAbort(std::exchange(communicator_, nullptr));
+      nccl_.abort(std::exchange(communicator_, nullptr));
     }
     return status;
   }
@@ -185,9 +193,8 @@ class NcclCollectives : public DeviceCollectives {
                                     absl::string_view doing) {
     if (aborted_) return absl::AbortedError(absl::StrCat(doing, ": given up"));
     ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(
-        NcclStatus(ncclCommGetAsyncError(communicator_, &state), doing));
-    RETURN_IF_ERROR(NcclStatus(state, doing));
+    RETURN_IF_ERROR(Check(nccl_.get_async_error(communicator_, &state), doing));
+    RETURN_IF_ERROR(Check(state, doing));
     if (options_.now() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           doing, ": not done in time, though every rank has begun it"));
@@ -213,6 +220,7 @@ class NcclCollectives : public DeviceCollectives {
     }
   }
 
+  const NcclLibrary& nccl_;
   const NcclOptions options_;
   cudaStream_t stream_ = nullptr;
   // Null before Connect and after an error.
@@ -224,8 +232,10 @@ class NcclCollectives : public DeviceCollectives {
 
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectNccl(
     const NcclOptions& options, Rendezvous* rendezvous) {
-  auto collectives = std::make_unique<NcclCollectives>(options);
-  ASSIGN_OR_RETURN(const ncclUniqueId id, ExchangeId(options, rendezvous));
+  ASSIGN_OR_RETURN(const NcclLibrary* const nccl, LoadNccl());
+  auto collectives = std::make_unique<NcclCollectives>(nccl, options);
+  ASSIGN_OR_RETURN(const ncclUniqueId id,
+                   ExchangeId(*nccl, options, rendezvous));
   RETURN_IF_ERROR(collectives->Connect(id));
   return collectives;
 }

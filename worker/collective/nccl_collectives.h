@@ -35,7 +35,7 @@ struct NcclOptions {
 // `rendezvous`, which must be new and is used for that only.
 //   DEADLINE_EXCEEDED    some rank did not come.
 //   FAILED_PRECONDITION  NCCL cannot use the devices so: two ranks on one, for
-//                        instance; or there is no driver.
+//                        instance; or there is no driver, or no NCCL.
 //   UNAVAILABLE          a connection or the rendezvous failed.
 //   INTERNAL             other errors of NCCL and CUDA.
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectNccl(

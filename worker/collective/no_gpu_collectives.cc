@@ -9,7 +9,8 @@
 namespace causeway {
 
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
-    const GpuCollectivesOptions& /*options*/, Rendezvous* /*rendezvous*/) {
+    const GpuCollectivesOptions& /*options*/, Transport* /*transport*/,
+    Rendezvous* /*rendezvous*/) {
   return absl::FailedPreconditionError(
       "this program was built without CUDA; build it with --config=cuda on a "
       "machine with the CUDA toolkit, or use --device=cpu");

@@ -194,6 +194,19 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .now = options.now};
 }
 
+// NCCL refuses two ranks on one GPU; `shared` says that there is another way.
+absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
+                                 bool shared) {
+  if (options.devices[0].is_host() || shared ||
+      static_cast<size_t>(ranks) <= options.devices.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      ranks, " ranks have ", options.devices.size(),
+      " GPUs in this process; allowed: a GPU for each rank, or, in an island "
+      "of one process, one for all of them"));
+}
+
 // Those of rank number `thread` of this process.
 Rank::Options ForThread(Rank::Options rank_options,
                         const IslandTrainerOptions& options, int thread) {
@@ -233,13 +246,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeTrainingCommunicator(
   absl::StatusOr<std::unique_ptr<DeviceCollectives>> collectives =
       [&]() -> absl::StatusOr<std::unique_ptr<DeviceCollectives>> {
     RETURN_IF_ERROR(DescribeDevices({device}).status());
-    return ConnectGpus({.rank = transport->rank(),
-                        .size = transport->size(),
-                        .device = device.index,
+    return ConnectGpus({.device = device.index,
                         .shared = shared,
                         .connect_timeout = connect_timeout,
                         .now = options.now},
-                       rendezvous);
+                       transport.get(), rendezvous);
   }();
   if (!collectives.ok()) {
     // So that the others hear why.
@@ -298,13 +309,8 @@ absl::Status FollowAmongProcesses(const Rank::Options& rank_options,
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
     std::vector<float> parameters) {
-  const bool on_gpus = !options.devices[0].is_host();
-  if (on_gpus && options.devices.size() > 1 &&
-      static_cast<size_t>(ranks) > options.devices.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        ranks, " ranks have ", options.devices.size(),
-        " GPUs; allowed: a GPU for each rank, or one for all of them"));
-  }
+  const bool shared = options.devices.size() == 1;
+  RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
   // Everything that can be wrong with the data is said before memory is taken.
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(config, options, options.shard));
@@ -321,8 +327,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     Rank::Communicators communicators;
     ASSIGN_OR_RETURN(
         communicators.training,
-        MakeTrainingCommunicator(options, own.device,
-                                 options.devices.size() == 1, options.timeout,
+        MakeTrainingCommunicator(options, own.device, shared, options.timeout,
                                  std::move(transport), tables->rendezvous()));
     communicators.replica = MakeReplicaCommunicator(
         options, std::move(replica_transport), tables->replica_rendezvous());
@@ -348,6 +353,8 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandTrainerOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters) {
+  RETURN_IF_ERROR(
+      CheckRanksPerDevice(options, process.threads, /*shared=*/false));
   ASSIGN_OR_RETURN(const Rank::Options rank_options,
                    OptionsFor(config, options, options.shard));
   v1::IslandRun run;
@@ -369,6 +376,8 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
 
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
                               const ProcessRankOptions& process) {
+  RETURN_IF_ERROR(
+      CheckRanksPerDevice(options, process.threads, /*shared=*/false));
   ASSIGN_OR_RETURN(const std::string text,
                    process.rendezvous->Get(kRunKey, process.connect_timeout));
   v1::IslandRun run;

@@ -32,7 +32,8 @@ struct IslandTrainerOptions {
   // Text or token files, as the run's tokenizer wants.
   std::vector<std::string> data;
   uint32_t shard = 0;
-  // Of the ranks of this process, at least one: they take turns in it.
+  // Of the ranks of this process, at least one: they take turns in it. GPUs are
+  // one for each rank, or one for all in an island of threads.
   std::vector<Device> devices = {Device{}};
   // Of each rank, on the CPU.
   int threads = 1;

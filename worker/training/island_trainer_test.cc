@@ -260,6 +260,21 @@ TEST_F(IslandTrainerTest, ARankWithoutItsDeviceEndsTheOthers) {
                              HasSubstr("no device cuda:1000")));
 }
 
+TEST_F(IslandTrainerTest, RanksOfProcessesDoNotShareGpus) {
+  options_.devices = {{.kind = Device::Kind::kCuda}};
+  LocalRendezvous rendezvous;
+  const ProcessRankOptions process = {
+      .size = 2, .threads = 2, .rendezvous = &rendezvous};
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("2 ranks have 1 GPUs"));
+  EXPECT_THAT(MakeLeadingRank(config_, options_, process, Start()), refused);
+  EXPECT_THAT(RunFollowingRank(options_, process), refused);
+  options_.devices.push_back({.kind = Device::Kind::kCuda, .index = 1});
+  EXPECT_THAT(MakeThreadedIsland(config_, options_, 4, Start()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("4 ranks have 2 GPUs")));
+}
+
 TEST_F(IslandTrainerTest, WhatIsWrongIsSaidBeforeTraining) {
   EXPECT_THAT(MakeThreadedIsland(config_, options_, 3, Start()),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/cuda/cublas_lt.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/cuda_status.h"
+#include "common/shared_library.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -40,33 +39,21 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 #define CAUSEWAY_STRING_OF(x) #x
 #define CAUSEWAY_LIBRARY_NAME(major) "libcublasLt.so." CAUSEWAY_STRING_OF(major)
 constexpr char kLibrary[] = CAUSEWAY_LIBRARY_NAME(CUBLAS_VER_MAJOR);
+// Where the toolkit lies if the loader does not know of it.
+constexpr char kCudaLibraries[] = "/usr/local/cuda/lib64";
 
 absl::StatusOr<CublasLtLibrary> LoadLibrary() {
-  // Also where the toolkit lies if the loader does not know of it.
-  void* library = nullptr;
-  std::string error;
-  for (const std::string& name :
-       {std::string(kLibrary),
-        absl::StrCat("/usr/local/cuda/lib64/", kLibrary)}) {
-    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
-    if (error.empty()) error = dlerror();
-  }
-  if (library == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot load NVIDIA's ", kLibrary, ": ", error,
-                     "; install the cuBLAS of CUDA ", CUBLAS_VER_MAJOR,
-                     ", or name its directory in LD_LIBRARY_PATH"));
+  const absl::StatusOr<SharedLibrary> library =
+      SharedLibrary::Load(kLibrary, kCudaLibraries);
+  if (!library.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        library.status().message(), "; install the cuBLAS of CUDA ",
+        CUBLAS_VER_MAJOR, ", or name its directory in LD_LIBRARY_PATH"));
   }
   CublasLtLibrary functions = {};
   absl::Status status;
   const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(
-        dlsym(library, name));
-    if (function == nullptr) {
-      status.Update(absl::FailedPreconditionError(
-          absl::StrCat(kLibrary, " has no function ", name)));
-    }
+    status.Update(library->Find(name, function));
   };
   find("cublasLtCreate", functions.create);
   find("cublasLtDestroy", functions.destroy);

@@ -15,10 +15,10 @@
 
 namespace causeway {
 
-// Its name and memory: "NVIDIA H200 (140 GiB)". Errors of MakeCudaOps.
-// GPUs that this process sees, at least one.
+// GPUs that this process sees, at least one. Errors of MakeCudaOps.
 absl::StatusOr<int> CountCudaDevices();
 
+// Its name and memory: "NVIDIA H200 (140 GiB)". Errors of MakeCudaOps.
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
 
 // Whether `device` can read the memory of `other` without the host's help.

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/shared_library.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace causeway {
+
+absl::StatusOr<SharedLibrary> SharedLibrary::Load(const std::string& name,
+                                                  absl::string_view directory) {
+  // What the loader says of its own search is the more telling.
+  std::string error;
+  for (const std::string& path : {name, absl::StrCat(directory, "/", name)}) {
+    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) return SharedLibrary(name, handle);
+    if (error.empty()) error = dlerror();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot load ", name, ": ", error));
+}
+
+absl::StatusOr<void*> SharedLibrary::AddressOf(const char* function) const {
+  void* const address = dlsym(handle_, function);
+  if (address != nullptr) return address;
+  return absl::FailedPreconditionError(
+      absl::StrCat(name_, " has no function ", function));
+}
+
+}  // namespace causeway
