@@ -19,9 +19,10 @@ namespace {
 // lose at the ends.
 constexpr int64_t kReserve = int64_t{192} << 20;
 
-// Of the largest fragment: a snapshot is on the device while it is encoded.
-int64_t SnapshotBytes(const v1::RunConfig& config, const ModelLayout& layout,
-                      int ranks) {
+// A snapshot of the largest fragment, while it is encoded, and with anchors
+// there the one that is to replace its own.
+int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
+                       const RankShare& share) {
   const absl::StatusOr<v1::FragmentPlan> plan =
       MakeFragmentPlan(layout, config);
   if (!plan.ok()) return 0;
@@ -31,32 +32,37 @@ int64_t SnapshotBytes(const v1::RunConfig& config, const ModelLayout& layout,
   for (uint32_t fragment = 0; fragment < map->fragments(); ++fragment) {
     largest = std::max(largest, map->size(fragment));
   }
-  return static_cast<int64_t>(largest * sizeof(float)) / ranks;
+  auto values = static_cast<int64_t>(largest);
+  if (share.anchors_on_device) values += layout.size + values;
+  return values * int64_t{sizeof(float)} / share.ranks;
 }
 
 int64_t MiB(int64_t bytes) { return bytes >> 20; }
 
 // `config` with the largest micro-batch of which a step is made and that fits;
 // none if not even one sequence does.
-std::optional<v1::RunConfig> LargestThatFits(v1::RunConfig config, int ranks,
+std::optional<v1::RunConfig> LargestThatFits(v1::RunConfig config,
+                                             const RankShare& share,
                                              int64_t free_bytes, Ops* ops) {
   v1::TrainingConfig& training = *config.mutable_training();
-  const uint32_t share = training.batch_size() / static_cast<uint32_t>(ranks);
+  const uint32_t batch =
+      training.batch_size() / static_cast<uint32_t>(share.ranks);
   for (uint32_t size = training.micro_batch_size(); size > 0; --size) {
-    if (share % size != 0) continue;
+    if (batch % size != 0) continue;
     training.set_micro_batch_size(size);
-    if (TrainingBytes(config, ranks, ops) <= free_bytes) return config;
+    if (TrainingBytes(config, share, ops) <= free_bytes) return config;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-int64_t TrainingBytes(const v1::RunConfig& config, int ranks, Ops* ops) {
+int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
+                      Ops* ops) {
   const v1::TrainingConfig& training = config.training();
   const ModelLayout layout = MakeModelLayout(config.model());
-  return RankTrainerBytes(training, layout.size, ranks) +
-         SnapshotBytes(config, layout, ranks) +
+  return RankTrainerBytes(training, layout.size, share.ranks) +
+         OuterLoopBytes(config, layout, share) +
          Transformer::BytesNeeded(
              config.model(),
              {.micro_batch = training.micro_batch_size(),
@@ -65,30 +71,30 @@ int64_t TrainingBytes(const v1::RunConfig& config, int ranks, Ops* ops) {
          kReserve;
 }
 
-std::string MemoryAdvice(const v1::RunConfig& config, int ranks,
+std::string MemoryAdvice(const v1::RunConfig& config, const RankShare& share,
                          int64_t free_bytes, Ops* ops) {
   v1::RunConfig frugal = config;
   frugal.mutable_training()->set_recompute_activations(true);
   std::string advice = absl::StrCat(
       "training.micro_batch_size ", config.training().micro_batch_size(),
-      " needs about ", MiB(TrainingBytes(config, ranks, ops)), " MiB");
+      " needs about ", MiB(TrainingBytes(config, share, ops)), " MiB");
   if (free_bytes == std::numeric_limits<int64_t>::max()) {
     return absl::StrCat(advice, "; a smaller one, or ",
                         "training.recompute_activations, needs less");
   }
   absl::StrAppend(&advice, ", and ", MiB(free_bytes), " MiB were free; ");
-  if (const auto fits = LargestThatFits(config, ranks, free_bytes, ops)) {
+  if (const auto fits = LargestThatFits(config, share, free_bytes, ops)) {
     return absl::StrCat(advice, fits->training().micro_batch_size(),
                         " would fit");
   }
-  if (const auto fits = LargestThatFits(frugal, ranks, free_bytes, ops)) {
+  if (const auto fits = LargestThatFits(frugal, share, free_bytes, ops)) {
     return absl::StrCat(advice, fits->training().micro_batch_size(),
                         " would fit with training.recompute_activations");
   }
   frugal.mutable_training()->set_micro_batch_size(1);
   return absl::StrCat(
       advice, "one sequence with training.recompute_activations needs ",
-      MiB(TrainingBytes(frugal, ranks, ops)),
+      MiB(TrainingBytes(frugal, share, ops)),
       " MiB: the model needs a larger device, or more ranks to share the "
       "optimizer's state");
 }

@@ -14,14 +14,23 @@
 
 namespace causeway {
 
-// Bytes that a rank takes of its device to train: model, gradients, optimizer
-// and activations, and a reserve for what operations need for themselves.
-int64_t TrainingBytes(const v1::RunConfig& config, int ranks, Ops* ops);
+// One of the ranks of an island.
+struct RankShare {
+  int ranks = 1;
+  // Whether the outer loop's anchors are on its device, too.
+  bool anchors_on_device = false;
+};
 
-// One sentence about a rank of `ranks` that has `free_bytes`, too few for
-// `config`, which is resolved: the largest training.micro_batch_size that would
-// fit, as it is or with training.recompute_activations; or that none does.
-std::string MemoryAdvice(const v1::RunConfig& config, int ranks,
+// Bytes that a rank takes of its device to train: model, gradients, optimizer
+// and activations, what the outer loop has there, and a reserve for what
+// operations need for themselves.
+int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
+                      Ops* ops);
+
+// One sentence about a rank that has `free_bytes`, too few for `config`, which
+// is resolved: the largest training.micro_batch_size that would fit, as it is
+// or with training.recompute_activations; or that none does.
+std::string MemoryAdvice(const v1::RunConfig& config, const RankShare& share,
                          int64_t free_bytes, Ops* ops);
 
 }  // namespace causeway

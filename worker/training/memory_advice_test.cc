@@ -37,13 +37,14 @@ class MemoryAdviceTest : public testing::Test {
     config_.mutable_training()->set_micro_batch_size(size);
     config_.mutable_training()->set_recompute_activations(recompute);
   }
-  int64_t Need() { return TrainingBytes(config_, 2, ops_.get()); }
+  int64_t Need() { return TrainingBytes(config_, share_, ops_.get()); }
   std::string Advice(int64_t free_bytes) {
     SetMicroBatch(24);
-    return MemoryAdvice(config_, 2, free_bytes, ops_.get());
+    return MemoryAdvice(config_, share_, free_bytes, ops_.get());
   }
 
   const std::unique_ptr<Ops> ops_ = MakeCpuOps(1);
+  RankShare share_ = {.ranks = 2};
   v1::RunConfig config_;
 };
 
@@ -82,9 +83,18 @@ TEST_F(MemoryAdviceTest, KnowsNothingOfMemoryThatNobodyCounts) {
 TEST_F(MemoryAdviceTest, MoreRanksNeedLessEach) {
   SetMicroBatch(4);
   const int64_t two = Need();
-  const int64_t four = TrainingBytes(config_, 4, ops_.get());
+  share_.ranks = 4;
+  const int64_t four = Need();
   // They share moments, and what is sent of them.
   EXPECT_EQ(two - four, MakeModelLayout(config_.model()).size * (8 + 4) / 4);
+}
+
+// One for each value, and another of the largest fragment, here all.
+TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
+  const int64_t without = Need();
+  share_.anchors_on_device = true;
+  EXPECT_EQ(Need() - without,
+            MakeModelLayout(config_.model()).size * 2 * 4 / 2);
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ absl::Status Rank::AllocateOrAdvise(const Options& options) {
   if (!absl::IsResourceExhausted(status)) return status;
   return absl::ResourceExhaustedError(
       absl::StrCat(status.message(), "; ",
-                   MemoryAdvice(options.config, communicator_->size(),
+                   MemoryAdvice(options.config,
+                                {.ranks = communicator_->size(),
+                                 .anchors_on_device = anchors_on_device_},
                                 free_bytes, ops_.get())));
 }
 
