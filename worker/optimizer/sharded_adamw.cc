@@ -93,6 +93,7 @@ absl::Status ShardedAdamW::Save(TrainerState& state) {
     whole->resize(static_cast<size_t>(size_));
     ops_->CopyToHost(own, adamw_->size() * sizeof(float),
                      whole->data() + shard_.begin);
+    RETURN_IF_ERROR(ops_->Synchronize());
     RETURN_IF_ERROR(GatherShards(communicator_, absl::MakeSpan(*whole)));
   }
   return absl::OkStatus();

@@ -80,7 +80,7 @@ class ShardedAdamW {
                         float* estimate);
 
   // Both on every rank: the moments of all shards and the number of updates,
-  // and to continue from them. Errors as Communicator.
+  // and to continue from them. Errors as Communicator and Ops::Synchronize.
   absl::Status Save(TrainerState& state);
   void Restore(const TrainerState& state);
 

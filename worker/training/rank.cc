@@ -323,6 +323,8 @@ absl::Status Rank::SaveWithOthers(TrainerState& state) {
   state.parameters.resize(static_cast<size_t>(layout_.size));
   ops_->CopyToHost(master.data(), master.size() * sizeof(float),
                    state.parameters.data() + trainer_->shard().begin);
+  // What a device that has failed leaves there must not be kept.
+  RETURN_IF_ERROR(ops_->Synchronize());
   return GatherShards(communicator_.get(), absl::MakeSpan(state.parameters));
 }
 
