@@ -59,8 +59,10 @@ stop_processes() {
   pids=()
 }
 
+# finish [CODE]: ends all processes, and the script with CODE (default: that of
+# the command before).
 finish() {
-  local code=$?
+  local code="${1:-$?}"
   trap - EXIT
   trap '' INT TERM
   stop_processes

@@ -83,6 +83,11 @@ ABSL_FLAG(std::string, island_leader, "",
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
           "takes the host's name.");
+ABSL_FLAG(std::string, rank_format, "fp32",
+          "How gradients and parameters go from rank to rank on CPUs: fp32, or "
+          "bf16, which is half the bytes. Sums, and the parameters that ranks "
+          "keep, are fp32 in any case. The same for all processes of an "
+          "island.");
 ABSL_FLAG(double, rank_timeout, 60,
           "Seconds after which a rank that others wait for is given up. More "
           "than ranks are apart in their computations and than the longest "
@@ -172,6 +177,7 @@ IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
           .threads = local.threads,
           .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
           .stochastic_rounding = absl::GetFlag(FLAGS_stochastic_rounding),
+          .bf16_between_ranks = absl::GetFlag(FLAGS_rank_format) == "bf16",
           .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
           .now = SteadyWallClock()};
 }
@@ -370,6 +376,14 @@ std::string UsageProblem() {
       ParseDevices(absl::GetFlag(FLAGS_device));
   if (!devices.ok()) {
     return absl::StrCat("--device: ", devices.status().message());
+  }
+  const std::string format = absl::GetFlag(FLAGS_rank_format);
+  if (format != "fp32" && format != "bf16") {
+    return absl::StrCat("--rank_format is \"", format,
+                        "\"; allowed: fp32, bf16");
+  }
+  if (format != "fp32" && absl::GetFlag(FLAGS_device) != "cpu") {
+    return "--rank_format=bf16 is for --device=cpu";
   }
   if (size < 1 || size > 1024 || rank < 0 || rank >= size) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,

@@ -330,8 +330,7 @@ heterogeneity() {
 finish_all() {
   local code=$?
   remove_network
-  (exit "${code}")
-  finish
+  finish "${code}"
 }
 
 # ---- All of it

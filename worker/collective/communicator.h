@@ -116,10 +116,16 @@ class Communicator {
     return SliceOf(values, size(), rank, /*granularity=*/16);
   }
 
-  // values[own shard] <- sum over the ranks, added in order of rank. The rest
-  // of `values` stays as it is.
+  // Whether the values of ReduceScatter and AllGather go from rank to rank in
+  // bf16, rounded to nearest, ties to even. Not where there is one rank.
+  virtual bool rounds() const = 0;
+
+  // values[own shard] <- sum over the ranks, added in fp32 in order of rank.
+  // The rest of `values` stays as it is. With rounds() the others' values are
+  // rounded, and this rank's are not.
   virtual Pending ReduceScatter(absl::Span<float> values) = 0;
-  // values[shard of r] <- what rank r has there, for every r.
+  // values[shard of r] <- what rank r has there, for every r. With rounds() all
+  // are rounded, the own shard too: the same bits on every rank.
   virtual Pending AllGather(absl::Span<float> values) = 0;
   // values <- sum over the ranks, added in order of rank: the same bits on
   // every rank. For a few values, counts and norms: all go to everybody.

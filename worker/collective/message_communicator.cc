@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/rounded_values.h"
 
 namespace causeway {
 namespace {
@@ -63,8 +64,11 @@ class MessageCommunicator : public Communicator {
         transport_(std::move(transport)),
         device_(std::move(device)),
         rendezvous_(rendezvous),
+        rounds_(options.rounds && transport_->size() > 1),
         idle_since_(options.now()),
-        thread_([this] { Run(); }) {}
+        thread_([this] { Run(); }) {
+    CHECK(!rounds_ || device_ == nullptr);
+  }
 
   ~MessageCommunicator() override {
     {
@@ -76,24 +80,29 @@ class MessageCommunicator : public Communicator {
 
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
+  bool rounds() const override { return rounds_; }
 
   Pending ReduceScatter(absl::Span<float> values) override {
-    return Start(
-        {.collective = Collective::kReduceScatter, .memory = AsBytes(values)},
-        [this, values] {
-          return device_ == nullptr
-                     ? RunReduceScatter(values)
-                     : RunOnDevice(values, &DeviceCollectives::ReduceScatter);
-        });
+    return Start({.collective = Collective::kReduceScatter,
+                  .memory = AsBytes(values),
+                  .rounds = rounds_},
+                 [this, values] {
+                   return device_ == nullptr
+                              ? RunReduceScatter(values)
+                              : RunOnDevice(values,
+                                            &DeviceCollectives::ReduceScatter);
+                 });
   }
   Pending AllGather(absl::Span<float> values) override {
-    return Start(
-        {.collective = Collective::kAllGather, .memory = AsBytes(values)},
-        [this, values] {
-          return device_ == nullptr
-                     ? RunAllGather(values)
-                     : RunOnDevice(values, &DeviceCollectives::AllGather);
-        });
+    return Start({.collective = Collective::kAllGather,
+                  .memory = AsBytes(values),
+                  .rounds = rounds_},
+                 [this, values] {
+                   return device_ == nullptr
+                              ? RunAllGather(values)
+                              : RunOnDevice(values,
+                                            &DeviceCollectives::AllGather);
+                 });
   }
   Pending AllReduce(absl::Span<double> values) override {
     return Start(
@@ -132,6 +141,7 @@ class MessageCommunicator : public Communicator {
   struct Operation {
     Collective collective = Collective::kReduceScatter;
     absl::Span<char> memory;
+    bool rounds = false;
     int root = 0;
     // Of all-to-all, by rank.
     std::vector<absl::Span<const char>> to;
@@ -142,14 +152,19 @@ class MessageCommunicator : public Communicator {
     // What goes to a peer, and what is to come from it, as headers tell it. In
     // the other operations both are the size of the vector.
     int64_t BytesTo(int peer) const {
-      return static_cast<int64_t>(to.empty() ? memory.size() : to[peer].size());
+      return to.empty() ? VectorBytes() : static_cast<int64_t>(to[peer].size());
     }
     int64_t BytesFrom(int peer) const {
-      return static_cast<int64_t>(from.empty() ? memory.size()
-                                               : from[peer].size());
+      return from.empty() ? VectorBytes()
+                          : static_cast<int64_t>(from[peer].size());
+    }
+    int64_t VectorBytes() const {
+      return static_cast<int64_t>(rounds ? memory.size() / sizeof(float) *
+                                               kRoundedBytes
+                                         : memory.size());
     }
   };
-  struct Outgoing {
+  struct Sent {
     int peer = 0;
     std::unique_ptr<Transfer> transfer;
   };
@@ -266,7 +281,7 @@ class MessageCommunicator : public Communicator {
     return Await(transfer, peer, times_of_operation_.peers[peer].transfer);
   }
   absl::Status AwaitSends() {
-    for (const Outgoing& send : sends_) {
+    for (const Sent& send : sends_) {
       RETURN_IF_ERROR(AwaitData(send.transfer.get(), send.peer));
     }
     sends_.clear();
@@ -346,12 +361,26 @@ class MessageCommunicator : public Communicator {
     return absl::MakeSpan(staging_).subspan(slot * kPieceValues, values);
   }
 
+  // A part of the vector of an operation as it is sent, and where it comes in.
+  absl::Span<const char> Outgoing(absl::Span<float> part) {
+    return rounds_ ? rounded_.Round(part) : AsBytes(part);
+  }
+  absl::Span<char> Incoming(absl::Span<float> part) {
+    return rounds_ ? rounded_.RoomOf(part) : AsBytes(part);
+  }
+  // What a peer's contribution to a piece is received in.
+  absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values) {
+    return AsBytes(Staging(peer, piece, values))
+        .subspan(0, values * (rounds_ ? kRoundedBytes : sizeof(float)));
+  }
+
   absl::Status RunReduceScatter(absl::Span<float> values) {
+    if (rounds_) rounded_.Begin(values);
     const absl::Span<float> own = Shard(values, rank());
     ForPeers([&](int peer) {
       const absl::Span<float> theirs = Shard(values, peer);
       for (int64_t piece = 0; piece < Pieces(theirs); ++piece) {
-        Send(peer, 1 + piece, AsBytes(Piece(theirs, piece)));
+        Send(peer, 1 + piece, Outgoing(Piece(theirs, piece)));
       }
     });
     staging_.resize(size() > 1 ? size() * kPiecesAhead * kPieceValues : 0);
@@ -361,7 +390,7 @@ class MessageCommunicator : public Communicator {
       ForPeers([&](int peer) {
         receives[peer * kPiecesAhead + piece % kPiecesAhead] =
             Receive(peer, 1 + piece,
-                    AsBytes(Staging(peer, piece, Piece(own, piece).size())));
+                    StagedBytes(peer, piece, Piece(own, piece).size()));
       });
     };
     for (int64_t piece = 0; piece < kPiecesAhead; ++piece) receive(piece);
@@ -379,6 +408,7 @@ class MessageCommunicator : public Communicator {
   // own <- the sum of a piece over all ranks, in order of rank.
   void AddPiece(int64_t piece, absl::Span<float> own) {
     if (size() == 1) return;
+    if (rounds_) return AddRoundedPiece(piece, own);
     const auto contribution = [&](int peer) {
       return peer == rank() ? own : Staging(peer, piece, own.size());
     };
@@ -387,14 +417,34 @@ class MessageCommunicator : public Communicator {
     if (rank() != 0) std::copy(sum.begin(), sum.end(), own.begin());
   }
 
+  void AddRoundedPiece(int64_t piece, absl::Span<float> own) {
+    // -0, which changes nothing that is added to it.
+    sum_.assign(own.size(), -0.0f);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) {
+        Add(own, absl::MakeSpan(sum_));
+      } else {
+        AddRounded(StagedBytes(peer, piece, own.size()), absl::MakeSpan(sum_));
+      }
+    }
+    std::copy(sum_.begin(), sum_.end(), own.begin());
+  }
+
   absl::Status RunAllGather(absl::Span<float> values) {
+    if (rounds_) rounded_.Begin(values);
     std::vector<std::unique_ptr<Transfer>> receives(size());
     ForPeers([&](int peer) {
-      receives[peer] = Receive(peer, 1, AsBytes(Shard(values, peer)));
+      receives[peer] = Receive(peer, 1, Incoming(Shard(values, peer)));
     });
-    ForPeers([&](int peer) { Send(peer, 1, AsBytes(Shard(values, rank()))); });
-    return ForEachPeer(
-        [&](int peer) { return AwaitData(receives[peer].get(), peer); });
+    const absl::Span<float> own = Shard(values, rank());
+    const absl::Span<const char> sent = Outgoing(own);
+    ForPeers([&](int peer) { Send(peer, 1, sent); });
+    if (rounds_) rounded_.Restore(own);
+    return ForEachPeer([&](int peer) -> absl::Status {
+      RETURN_IF_ERROR(AwaitData(receives[peer].get(), peer));
+      if (rounds_) rounded_.Restore(Shard(values, peer));
+      return absl::OkStatus();
+    });
   }
 
   absl::Status RunAllReduce(absl::Span<double> values) {
@@ -491,6 +541,7 @@ class MessageCommunicator : public Communicator {
   // Null if vectors are moved by messages.
   const std::unique_ptr<DeviceCollectives> device_;
   Rendezvous* const rendezvous_;
+  const bool rounds_;
 
   // Of the thread.
   uint64_t sequence_ = 0;
@@ -504,12 +555,15 @@ class MessageCommunicator : public Communicator {
   std::vector<Header> own_headers_;
   std::vector<Header> headers_;
   std::vector<float> staging_;
+  RoundedValues rounded_;
+  // Of a piece.
+  std::vector<float> sum_;
   std::vector<double> gathered_;
   // Status codes of an operation of the devices.
   int32_t own_outcome_ = 0;
   std::vector<int32_t> outcomes_;
   // They read from the members above, and are gone before them.
-  std::vector<Outgoing> sends_;
+  std::vector<Sent> sends_;
 
   absl::Mutex mu_;
   std::deque<Operation> queue_ ABSL_GUARDED_BY(mu_);

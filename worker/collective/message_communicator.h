@@ -35,6 +35,9 @@ struct MessageCommunicatorOptions {
   // few seconds.
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
+  // Communicator::rounds(), with more than one rank; the same on all, and not
+  // with a device. Takes 2 bytes per value of the longest vector.
+  bool rounds = false;
 };
 
 // Takes the connected transport. `rendezvous` is common to its ranks, for this

@@ -17,22 +17,32 @@ class DdpTrainer : public RankTrainer {
  public:
   DdpTrainer(const RankTrainerOptions& options,
              std::unique_ptr<ShardedAdamW> optimizer,
-             DeviceArray<float> parameters, DeviceArray<float> gradients)
+             DeviceArray<float> parameters, DeviceArray<float> gradients,
+             DeviceArray<float> master)
       : options_(options),
         optimizer_(std::move(optimizer)),
         parameters_(std::move(parameters)),
-        gradients_(std::move(gradients)) {}
+        gradients_(std::move(gradients)),
+        master_(std::move(master)) {}
 
   absl::Span<float> parameters() override {
     return absl::MakeSpan(parameters_.data(), parameters_.size());
   }
-  void ParametersWritten() override {}
+  void ParametersWritten() override {
+    if (!has_master()) return;
+    options_.ops->Copy(OwnParameters().data(), shard().size(), master_.data());
+  }
 
   const Slice& shard() const override { return optimizer_->shard(); }
   absl::Span<float> master() override {
-    return parameters().subspan(shard().begin, shard().size());
+    return has_master() ? absl::MakeSpan(master_.data(), master_.size())
+                        : OwnParameters();
   }
   absl::Status MastersChanged() override {
+    if (has_master()) {
+      options_.ops->Copy(master_.data(), shard().size(),
+                         OwnParameters().data());
+    }
     RETURN_IF_ERROR(options_.ops->Synchronize());
     return options_.communicator->AllGather(parameters()).Wait();
   }
@@ -60,6 +70,12 @@ class DdpTrainer : public RankTrainer {
   }
 
  private:
+  // Whether parameters are rounded, so that the masters are somewhere else.
+  bool has_master() const { return options_.communicator->rounds(); }
+  absl::Span<float> OwnParameters() {
+    return parameters().subspan(shard().begin, shard().size());
+  }
+
   // This rank's part of the batch.
   absl::StatusOr<MicroBatches> Accumulate(uint64_t run_step) {
     const int64_t share = MicroBatchesPerRank(options_);
@@ -82,6 +98,8 @@ class DdpTrainer : public RankTrainer {
   const std::unique_ptr<ShardedAdamW> optimizer_;
   DeviceArray<float> parameters_;
   DeviceArray<float> gradients_;
+  // Of the shard, or empty.
+  DeviceArray<float> master_;
 };
 
 }  // namespace
@@ -96,9 +114,14 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> MakeDdpTrainer(
   ASSIGN_OR_RETURN(std::unique_ptr<ShardedAdamW> optimizer,
                    ShardedAdamW::Create(options.training, layout,
                                         options.communicator, options.ops));
+  DeviceArray<float> master;
+  if (options.communicator->rounds()) {
+    ASSIGN_OR_RETURN(master, DeviceArray<float>::Create(
+                                 options.ops, optimizer->shard().size()));
+  }
   return std::make_unique<DdpTrainer>(options, std::move(optimizer),
                                       std::move(parameters),
-                                      std::move(gradients));
+                                      std::move(gradients), std::move(master));
 }
 
 }  // namespace causeway

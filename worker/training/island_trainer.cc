@@ -237,8 +237,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeTrainingCommunicator(
     const IslandTrainerOptions& options, const Device& device, bool shared,
     absl::Duration connect_timeout, std::unique_ptr<Transport> transport,
     Rendezvous* rendezvous) {
-  const MessageCommunicatorOptions messages = {.timeout = options.timeout,
-                                               .now = options.now};
+  const MessageCommunicatorOptions messages = {
+      .timeout = options.timeout,
+      .now = options.now,
+      .rounds = options.bf16_between_ranks};
   if (device.is_host() || transport->size() == 1) {
     return MakeMessageCommunicator(messages, std::move(transport), rendezvous);
   }

@@ -40,6 +40,10 @@ struct IslandTrainerOptions {
   // On GPUs; see Rank::Options.
   bool anchors_on_device = false;
   bool stochastic_rounding = false;
+  // Whether gradients and parameters go from rank to rank in bf16
+  // (Communicator::rounds); masters are fp32 in any case. On CPUs, and the same
+  // for all ranks.
+  bool bf16_between_ranks = false;
   // Limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);
   Clock now;

@@ -106,6 +106,39 @@ class IslandTrainerTest : public testing::Test {
     }
   }
 
+  // Two ranks each.
+  void ExpectProcessesAreThreads() {
+    // Two terms have one order only, so the bits are the same.
+    ASSERT_OK_AND_ASSIGN(const auto threads,
+                         MakeThreadedIsland(config_, options_, 2, Start()));
+    LocalRendezvous rendezvous;
+    const auto process = [&](int rank) {
+      return ProcessRankOptions{.rank = rank,
+                                .size = 2,
+                                .host = "127.0.0.1",
+                                .rendezvous = &rendezvous};
+    };
+    std::thread follower(
+        [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
+    {
+      ASSERT_OK_AND_ASSIGN(
+          const auto leader,
+          MakeLeadingRank(config_, options_, process(0), Start()));
+      ASSERT_OK_AND_ASSIGN(const auto theirs, leader->MakeReplica(Joined()));
+      ASSERT_OK_AND_ASSIGN(const auto ours, threads->MakeReplica(Joined()));
+      for (int step = 1; step <= 3; ++step) {
+        ASSERT_OK(leader->Step(step));
+        ASSERT_OK(threads->Step(step));
+        EXPECT_EQ(Parameters(*leader), Parameters(*threads));
+        for (size_t fragment = 0; fragment < ours.size(); ++fragment) {
+          EXPECT_EQ(Contribution(*theirs[fragment]),
+                    Contribution(*ours[fragment]));
+        }
+      }
+    }
+    follower.join();
+  }
+
   v1::RunConfig config_;
   IslandTrainerOptions options_;
 };
@@ -132,19 +165,43 @@ TEST_F(IslandTrainerTest, EveryAlgorithmLearns) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
         v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
-    config_.mutable_training()->set_inner_algorithm(algorithm);
-    config_.mutable_training()->set_learning_rate(0.01);
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, 2, Start()));
-    double first = 0;
-    double last = 0;
-    for (int step = 1; step <= 10; ++step) {
-      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
-      (step == 1 ? first : last) = result.loss;
-      EXPECT_GE(result.tokens, 8 * 16);
+    for (const bool bf16 : {false, true}) {
+      SCOPED_TRACE(
+          absl::StrCat(v1::TrainingConfig::InnerAlgorithm_Name(algorithm),
+                       bf16 ? " in bf16" : ""));
+      config_.mutable_training()->set_inner_algorithm(algorithm);
+      config_.mutable_training()->set_learning_rate(0.01);
+      options_.bf16_between_ranks = bf16;
+      ASSERT_OK_AND_ASSIGN(const auto trainer,
+                           MakeThreadedIsland(config_, options_, 2, Start()));
+      double first = 0;
+      double last = 0;
+      for (int step = 1; step <= 10; ++step) {
+        ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
+        (step == 1 ? first : last) = result.loss;
+        EXPECT_GE(result.tokens, 8 * 16);
+      }
+      EXPECT_LT(last, first - 0.5);
     }
-    EXPECT_LT(last, first - 0.5)
-        << v1::TrainingConfig::InnerAlgorithm_Name(algorithm);
+  }
+}
+
+// The outer loop never sees rounded parameters.
+TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
+  options_.bf16_between_ranks = true;
+  ASSERT_OK_AND_ASSIGN(const auto trainer,
+                       MakeThreadedIsland(config_, options_, 2, Start()));
+  EXPECT_EQ(Parameters(*trainer), Start());
+  ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
+  const FragmentMap map =
+      *FragmentMap::Create(MakeModelLayout(config_.model()), Joined().plan());
+  const std::vector<float> start = Start();
+  for (uint32_t id = 0; id < map.fragments(); ++id) {
+    std::vector<float> anchor(replica[id]->size());
+    ASSERT_OK(replica[id]->ReadAnchor(absl::MakeSpan(anchor)));
+    std::vector<float> want(anchor.size());
+    map.Gather(id, start, absl::MakeSpan(want));
+    EXPECT_EQ(anchor, want);
   }
 }
 
@@ -186,35 +243,12 @@ TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
 }
 
 TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
-  // Two terms have one order only, so the bits are the same.
-  ASSERT_OK_AND_ASSIGN(const auto threads,
-                       MakeThreadedIsland(config_, options_, 2, Start()));
-  LocalRendezvous rendezvous;
-  const auto process = [&](int rank) {
-    return ProcessRankOptions{.rank = rank,
-                              .size = 2,
-                              .host = "127.0.0.1",
-                              .rendezvous = &rendezvous};
-  };
-  std::thread follower(
-      [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
-  {
-    ASSERT_OK_AND_ASSIGN(
-        const auto leader,
-        MakeLeadingRank(config_, options_, process(0), Start()));
-    ASSERT_OK_AND_ASSIGN(const auto theirs, leader->MakeReplica(Joined()));
-    ASSERT_OK_AND_ASSIGN(const auto ours, threads->MakeReplica(Joined()));
-    for (int step = 1; step <= 3; ++step) {
-      ASSERT_OK(leader->Step(step));
-      ASSERT_OK(threads->Step(step));
-      EXPECT_EQ(Parameters(*leader), Parameters(*threads));
-      for (size_t fragment = 0; fragment < ours.size(); ++fragment) {
-        EXPECT_EQ(Contribution(*theirs[fragment]),
-                  Contribution(*ours[fragment]));
-      }
-    }
-  }
-  follower.join();
+  ExpectProcessesAreThreads();
+}
+
+TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsComputeInBf16) {
+  options_.bf16_between_ranks = true;
+  ExpectProcessesAreThreads();
 }
 
 // Two processes with two ranks each are an island of four.

@@ -263,6 +263,8 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
       absl::MakeSpan(reinterpret_cast<char*>(parameters.data()), bytes)));
   ops_->CopyToDevice(parameters.data(), bytes, trainer_->parameters().data());
   trainer_->ParametersWritten();
+  // The first step, too, computes with what ranks give one another.
+  changed_ = communicator_->rounds();
   return ops_->Synchronize();
 }
 

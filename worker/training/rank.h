@@ -139,7 +139,7 @@ class Rank {
   // Of those on a GPU; null if there is none, and before MakeReplica.
   const bool anchors_on_device_;
   std::unique_ptr<PartDevice> part_device_;
-  // Whether the outer loop has changed the masters since the last step.
+  // Whether the masters have changed since the last step, other than by it.
   bool changed_ = false;
   // Null before MakeReplica.
   std::unique_ptr<ReplicaRank> replica_;

@@ -88,7 +88,8 @@ struct RankTrainerOptions {
 };
 
 // Bytes that a rank's trainer takes for a model of `values` values, beside what
-// GradientSource has; the largest shard's rank.
+// GradientSource has; the largest shard's rank. The communicator does not
+// round.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
                          int ranks);
 

@@ -10,12 +10,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <new>
 #include <random>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,10 +27,10 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/optimizer/learning_rate.h"
+#include "worker/training/train_ranks.h"
 
 namespace {
 
@@ -64,172 +61,6 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
-
-v1::ModelConfig SmallModel() {
-  v1::ModelConfig config;
-  config.set_layers(1);
-  config.set_hidden_size(6);
-  config.set_intermediate_size(5);
-  config.set_heads(3);
-  config.set_kv_heads(3);
-  config.set_vocab_size(7);
-  config.set_sequence_length(4);
-  config.set_init_stddev(0.5);
-  return config;
-}
-
-// Three micro-batches of one sequence for each rank: with ACCO two of them in
-// the first half and one in the second.
-constexpr int kShare = 3;
-
-v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
-                          int ranks) {
-  v1::TrainingConfig config;
-  config.set_inner_algorithm(algorithm);
-  config.set_total_steps(20);
-  config.set_batch_size(kShare * ranks);
-  config.set_micro_batch_size(1);
-  config.set_learning_rate(0.05);
-  config.set_warmup_steps(3);
-  // The norms of shards are added in another order than that of the whole.
-  config.set_gradient_clip(0);
-  return config;
-}
-
-// Micro-batch k pulls each parameter to a place of its own:
-//   loss = mean of (parameter - place)^2 / 2, times the number of values.
-class Springs : public GradientSource {
- public:
-  Springs(int64_t size, std::function<absl::Status(int64_t)> before)
-      : size_(size), before_(std::move(before)) {}
-
-  static float Place(int64_t number, int64_t i) {
-    return 0.01f * static_cast<float>((number * 37 + i * 11) % 101);
-  }
-  static double Add(int64_t number, const float* parameters, int64_t size,
-                    float* gradients) {
-    double loss = 0;
-    for (int64_t i = 0; i < size; ++i) {
-      const float gradient = parameters[i] - Place(number, i);
-      gradients[i] += gradient;
-      loss += 0.5 * gradient * gradient;
-    }
-    return loss;
-  }
-
-  absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
-                                    float* gradients) override {
-    RETURN_IF_ERROR(before_(number));
-    return Add(number, parameters, size_, gradients);
-  }
-  uint64_t tokens() const override { return 4; }
-
- private:
-  const int64_t size_;
-  const std::function<absl::Status(int64_t)> before_;
-};
-
-// How many micro-batches each rank makes.
-struct Counts {
-  std::vector<int64_t> first_half;
-  // Also what DPU and WP make.
-  std::vector<int64_t> second_half;
-};
-
-Counts SharesOf(int ranks) {
-  return {.first_half = std::vector<int64_t>(ranks, 2),
-          .second_half = std::vector<int64_t>(ranks, 1)};
-}
-
-struct Outcome {
-  std::vector<std::vector<float>> parameters;
-  std::vector<InnerStepResult> steps;
-};
-
-struct Scenario {
-  v1::TrainingConfig config;
-  int ranks = 1;
-  Counts counts;
-  int steps = 6;
-  // Called before each micro-batch of a rank.
-  std::function<absl::Status(int rank, int64_t number)> before =
-      [](int, int64_t) { return absl::OkStatus(); };
-  // Called before each step, as the outer loop does; may be null.
-  std::function<bool(int step, absl::Span<float> parameters)> change;
-  v1::ModelConfig model = SmallModel();
-  // Whether vectors are those of a device that all ranks have.
-  bool device = false;
-};
-
-// Trains and returns what every rank agrees on.
-absl::StatusOr<Outcome> Train(const Scenario& scenario) {
-  const ModelLayout layout = MakeModelLayout(scenario.model);
-  LocalRendezvous rendezvous;
-  std::vector<std::unique_ptr<Transport>> transports =
-      MakeLocalTransports(scenario.ranks);
-  std::vector<Outcome> outcomes(scenario.ranks);
-  std::vector<absl::Status> statuses(scenario.ranks);
-  const auto run_rank = [&](int rank) -> absl::Status {
-    const auto communicator = MakeMessageCommunicator(
-        {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
-        std::move(transports[rank]), &rendezvous,
-        scenario.device ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
-                        : nullptr);
-    Springs source(layout.size, [&](int64_t number) {
-      return scenario.before(rank, number);
-    });
-    const std::unique_ptr<Ops> ops = MakeCpuOps(1);
-    const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
-    RankTrainerOptions options = {.training = scenario.config,
-                                  .layout = &layout,
-                                  .communicator = communicator.get(),
-                                  .gradients = &source,
-                                  .ops = ops.get(),
-                                  .communication_ops = communication_ops.get(),
-                                  .now = SteadyWallClock()};
-    const bool halves =
-        scenario.config.inner_algorithm() == v1::TrainingConfig::ACCO;
-    options.accumulate = [&, halves](int64_t count, int64_t share, bool) {
-      return count < (halves && share == 2 ? scenario.counts.first_half[rank]
-                                           : scenario.counts.second_half[rank]);
-    };
-    ASSIGN_OR_RETURN(const std::unique_ptr<RankTrainer> trainer,
-                     MakeRankTrainer(options));
-    const std::vector<float> start = InitialParameters(layout, 1);
-    std::copy(start.begin(), start.end(), trainer->parameters().begin());
-    trainer->ParametersWritten();
-    for (int step = 1; step <= scenario.steps; ++step) {
-      if (scenario.change) {
-        std::vector<float> changed(trainer->parameters().begin(),
-                                   trainer->parameters().end());
-        // Each rank changes its part.
-        const Slice& shard = trainer->shard();
-        if (scenario.change(step, absl::MakeSpan(changed))) {
-          std::copy(changed.begin() + shard.begin, changed.begin() + shard.end,
-                    trainer->master().begin());
-          RETURN_IF_ERROR(trainer->MastersChanged());
-        }
-      }
-      absl::StatusOr<InnerStepResult> result = trainer->Step(step);
-      if (!result.ok()) communicator->Abort(result.status());
-      RETURN_IF_ERROR(result.status());
-      outcomes[rank].steps.push_back(*result);
-      outcomes[rank].parameters.emplace_back(trainer->parameters().begin(),
-                                             trainer->parameters().end());
-    }
-    return absl::OkStatus();
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    threads.emplace_back([&, rank] { statuses[rank] = run_rank(rank); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_EQ(outcome.parameters, outcomes[0].parameters);
-  }
-  return std::move(outcomes[0]);
-}
 
 // The equations. One vector of gradients for each rank, summed in their order.
 class Equations {
