@@ -162,12 +162,23 @@ read_status() {
   if [[ "${new_rate}" != 0 ]]; then rate="${new_rate}"; fi
 }
 
-# Waits for the islands, which end by themselves once the run is finished, while
-# the coordinator goes on. A worker's exit code is part of the result.
+# Waits for the workers, which end by themselves once the run is finished, while
+# the coordinator goes on. A worker's exit code is part of the result; without
+# the coordinator, or one of several ranks, the others would go on for ever.
 await_islands() {
-  local pid
-  for pid in "${pids[@]:1}"; do
-    wait "${pid}" || fail_of "${names[${pid}]}" "failed"
+  local pid waited=("${pids[@]:1}") running
+  while ((${#waited[@]} > 0)); do
+    running=()
+    for pid in "${waited[@]}"; do
+      if kill -0 "${pid}" 2>/dev/null; then
+        running+=("${pid}")
+      else
+        wait "${pid}" || fail_of "${names[${pid}]}" "failed"
+      fi
+    done
+    waited=("${running[@]}")
+    kill -0 "${pids[0]}" 2>/dev/null || fail_of "${names[${pids[0]}]}" "has ended"
+    sleep 0.1
   done
   pids=("${pids[0]}")
 }

@@ -127,7 +127,8 @@ run_island() {
   start_rank "${name}" 0 127.0.0.1
   start_rank "${name}" 1 127.0.0.1
   slow_down "${pids[-1]}"
-  await_ranks
+  await_islands
+  stop_processes
 }
 
 # run_threads NAME ALGORITHM SEED: both ranks in one process, which gives the
@@ -139,15 +140,6 @@ run_threads() {
   start "${name}-rank0" "${worker}" --coordinator "${address}" \
     --island compare --ranks 2 --threads 2 --log_seconds 0 --data "${data[0]}"
   await_islands
-  stop_processes
-}
-
-# The coordinator is the first process, the ranks are the next two.
-await_ranks() {
-  local pid
-  for pid in "${pids[@]:1:2}"; do
-    wait "${pid}" || fail_of "${names[${pid}]}" "failed"
-  done
   stop_processes
 }
 
@@ -195,7 +187,7 @@ convergence() {
   for algorithm in DDP ACCO DPU; do
     losses=
     for seed in ${seeds//,/ }; do
-      name="${algorithm,,}-${seed}"
+      name="seed-${seed}-${algorithm,,}"
       run_threads "${name}" "${algorithm}" "${seed}"
       read -r _ _ _ _ tokens < <(measure "${name}")
       losses+="${losses:+, }$(evaluate "${name}")"
@@ -233,6 +225,10 @@ shape() {
       rate "$1bit" burst 256kb latency 200ms
   done
 }
+unshape() {
+  ip netns exec "${zone}-0" tc qdisc delete dev "${zone##*-}a" root
+  ip netns exec "${zone}-1" tc qdisc delete dev "${zone##*-}b" root
+}
 remove_network() {
   ip netns delete "${zone}-0" 2>/dev/null || true
   ip netns delete "${zone}-1" 2>/dev/null || true
@@ -249,7 +245,8 @@ run_apart() {
   leader_host=10.177.0.1
   start_rank "$1" 0 10.177.0.1 ip netns exec "${zone}-0"
   start_rank "$1" 1 10.177.0.2 ip netns exec "${zone}-1"
-  await_ranks
+  await_islands
+  stop_processes
 }
 
 overlap() {
@@ -258,20 +255,22 @@ overlap() {
     return
   fi
   local ratio step unhindered bare busy ddp hidden=() over=() speedup=() bytes limit
-  # Computing alone, as far as there is such a thing: with ACCO nobody waits.
-  run_apart computing ACCO 25
-  read -r _ unhindered _ < <(measure computing)
-  run_apart unshaped DDP 25
-  read -r step _ < <(measure unshaped)
-  bytes="$(exchanged_bytes)"
   for ratio in 0.5 1 2; do
+    # Computing alone, as far as there is such a thing: with ACCO nobody waits.
+    # Right before what is compared with it, as machines change their pace.
+    run_apart "free-${ratio}-acco" ACCO 25
+    read -r _ unhindered _ < <(measure "free-${ratio}-acco")
+    run_apart "free-${ratio}-ddp" DDP 25
+    read -r step _ < <(measure "free-${ratio}-ddp")
+    bytes="$(exchanged_bytes "free-${ratio}-ddp")"
     shape "$(calculate 'int(8 * bytes / (ratio * step))' "bytes=${bytes}" \
       "ratio=${ratio}" "step=${step}")"
-    run_apart "ddp-${ratio}" DDP 25
-    read -r _ ddp _ < <(measure "ddp-${ratio}")
-    run_apart "acco-${ratio}" ACCO 25
+    run_apart "link-${ratio}-ddp" DDP 25
+    read -r _ ddp _ < <(measure "link-${ratio}-ddp")
+    run_apart "link-${ratio}-acco" ACCO 25
     local acco_step acco
-    read -r acco_step acco busy bare _ < <(measure "acco-${ratio}")
+    read -r acco_step acco busy bare _ < <(measure "link-${ratio}-acco")
+    unshape
     hidden+=("$(calculate '1 - bare / busy' "bare=${bare}" "busy=${busy}")")
     # ACCO communicates twice in a step. Neither that nor computing can be
     # faster than the link and the processors.
@@ -293,11 +292,11 @@ overlap() {
   figure overlap_speedup "[${speedup[*]}]"
 }
 
-# What each rank sends in a step of DDP: half of the gradients, and half of the
-# parameters.
+# exchanged_bytes NAME: what each rank sends in a step of DDP: half of the
+# gradients, and half of the parameters.
 exchanged_bytes() {
   local parameters
-  parameters="$(grep -oE '[0-9]+ parameters' "${work}/unshaped-rank0.log" |
+  parameters="$(grep -oE '[0-9]+ parameters' "${work}/$1-rank0.log" |
     head -n 1 | cut -d ' ' -f 1)"
   echo $((4 * parameters))
 }
