@@ -28,8 +28,8 @@
 namespace causeway {
 namespace {
 
-// Nobody is evicted for being slow on a machine that is busy, and every round
-// has everybody.
+// Nobody is evicted for being slow on a machine that is busy, or for pulling in
+// another direction than the others, and every round has everybody.
 constexpr char kConfig[] = R"(
   name: "load"
   model {
@@ -49,6 +49,7 @@ constexpr char kConfig[] = R"(
     grace_seconds: 600
     lease_seconds: 600
     heartbeat_seconds: 1
+    outlier_factor: 0
   }
 )";
 
