@@ -30,8 +30,8 @@ def causeway_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     native.cc_test(
         name = name,
         size = size,
-        # Half of a build compiles tests, which wait for nothing of their own.
-        copts = _TEST_WARNINGS + ["-O1"] + copts,
+        # Half of a build compiles tests, and tests compute little.
+        copts = _TEST_WARNINGS + ["-O0"] + copts,
         deps = deps + ["//third_party:gtest_main"],
         **kwargs
     )

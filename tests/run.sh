@@ -48,6 +48,9 @@ finish() {
     kill -TERM "${bazel_pid}" 2>/dev/null || true
     wait "${bazel_pid}" || true
   fi
+  # Fuzzers.
+  mapfile -t left < <(jobs -p)
+  if ((${#left[@]} > 0)); then kill "${left[@]}" 2>/dev/null || true; fi
   if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
     "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
   fi
@@ -109,9 +112,22 @@ build_cuda() {
   fi
 }
 
-# Runs every fuzzer for a while, from its committed corpus.
+# Runs the fuzzer of a target, which lies in a folder, and leaves NAME.log.
+fuzz() {
+  local bin="$1" target="$2"
+  local package="${target%:*}" name="${target#*:}"
+  package="${package#//}"
+  # New inputs go to the first directory, crashes beside the log.
+  mkdir "${scratch}/${name}"
+  exec "${bin}/${package}/${name}" -max_total_time="${fuzz_seconds}" \
+    -max_len=8192 -rss_limit_mb=2048 -artifact_prefix="${scratch}/" \
+    "${scratch}/${name}" "${package}/testdata/${name%_fuzzer}" \
+    &>"${scratch}/${name}.log"
+}
+
+# Runs all fuzzers for a while, each from its committed corpus.
 run_fuzzers() {
-  local targets target package name corpus log
+  local targets target name
   if ((fuzz_seconds == 0)); then return; fi
   heading "fuzzers (${fuzz_seconds} s each)"
   if ! command -v clang >/dev/null; then
@@ -127,22 +143,19 @@ run_fuzzers() {
   fi
   local bin
   bin="$("${BAZEL[@]}" info --config=fuzz bazel-bin 2>/dev/null)"
+  local -A pids=()
   for target in "${targets[@]}"; do
-    package="${target%:*}"
-    package="${package#//}"
-    name="${target#*:}"
-    corpus="${scratch}/${name}"
-    log="${scratch}/${name}.log"
-    mkdir "${corpus}"
-    # New inputs go to the first directory, crashes beside the log.
-    if "${bin}/${package}/${name}" -max_total_time="${fuzz_seconds}" \
-      -max_len=8192 -rss_limit_mb=2048 -artifact_prefix="${scratch}/" \
-      "${corpus}" "${package}/testdata/${name%_fuzzer}" &>"${log}"; then
-      printf '%s: %s\n' "${target}" "$(grep '^Done' "${log}")"
+    fuzz "${bin}" "${target}" &
+    pids["${target}"]=$!
+  done
+  for target in "${targets[@]}"; do
+    name="${scratch}/${target#*:}"
+    if wait "${pids[${target}]}"; then
+      printf '%s: %s\n' "${target}" "$(grep '^Done' "${name}.log")"
       passed=$((passed + 1))
     else
       printf 'FAILED   %s\n' "${target}"
-      tail -n 60 "${log}"
+      tail -n 60 "${name}.log"
       failed=$((failed + 1))
     fi
   done
