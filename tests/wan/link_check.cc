@@ -186,12 +186,13 @@ absl::Status CheckRate(absl::string_view direction, double measured,
 
 absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
                                             const std::string& address, int mtu,
-                                            const LinkSettings& settings) {
+                                            const LinkSettings& settings,
+                                            int tries) {
   const double headers = static_cast<double>(mtu + kFrameHeader) /
                          static_cast<double>(mtu - kSegmentHeaders);
-  // Slow start.
+  // Slow start, and what TCP needs after leaving it too early.
   const absl::Duration warm_up =
-      absl::Milliseconds(300) + 12 * RoundTrip(settings);
+      tries * (absl::Milliseconds(300) + 12 * RoundTrip(settings));
   LinkMeasurement measured;
   {
     ASSIGN_OR_RETURN(const Connection link, Connect(island, address, settings));
@@ -234,9 +235,9 @@ absl::StatusOr<LinkMeasurement> MeasureAndCheckLink(
     const NetworkNamespace& island, const std::string& address, int mtu,
     const LinkSettings& settings) {
   absl::Status checked;
-  for (int i = 0; i < kTries; ++i) {
+  for (int tries = 1; tries <= kTries; ++tries) {
     ASSIGN_OR_RETURN(const LinkMeasurement measured,
-                     MeasureLink(island, address, mtu, settings));
+                     MeasureLink(island, address, mtu, settings, tries));
     checked = CheckLink(measured, settings);
     if (checked.ok()) return measured;
     LOG(WARNING) << checked.message();

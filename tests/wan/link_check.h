@@ -27,12 +27,14 @@ struct LinkMeasurement {
 
 // Measures the link between `island` and the namespace of the calling thread,
 // where `address` is the coordinator's end of the link, whose frames carry
-// `mtu` bytes. Blocks for 2 s and 30 round trips, about. What is left in the
-// link's queues then is gone when this returns.
+// `mtu` bytes. Blocks for 2 s and 30 round trips, about, and `tries` times as
+// long with more than one: TCP has that much more time to open its window. What
+// is left in the link's queues then is gone when this returns.
 //   DEADLINE_EXCEEDED  nothing came through for ten seconds.
 absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
                                             const std::string& address, int mtu,
-                                            const LinkSettings& settings);
+                                            const LinkSettings& settings,
+                                            int tries);
 
 // FAILED_PRECONDITION, with both figures, if a round trip is not that of the
 // settings (3 ms more and the jitter are allowed), or a rate is more than 3 %
@@ -41,8 +43,8 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
 absl::Status CheckLink(const LinkMeasurement& measured,
                        const LinkSettings& settings);
 
-// MeasureLink until CheckLink agrees, eight times at most: other programs may
-// keep the processors for a part of a measurement.
+// MeasureLink until CheckLink agrees, eight times at most, each taking longer:
+// other programs may keep the processors for a part of a measurement.
 absl::StatusOr<LinkMeasurement> MeasureAndCheckLink(
     const NetworkNamespace& island, const std::string& address, int mtu,
     const LinkSettings& settings);
