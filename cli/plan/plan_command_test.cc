@@ -65,7 +65,7 @@ class PlanCommandTest : public testing::Test {
         {PlanCommand(
             {.fetch =
                  [this](std::string address) -> absl::StatusOr<StatusSnapshot> {
-               if (absl::string_view(address) == "down:1") {
+               if (address == "down:1") {
                  return absl::UnavailableError("down:1 does not answer");
                }
                return status_;
