@@ -107,10 +107,7 @@ absl::Status IslandCheckpointStore::ReadProcess(
 }
 
 absl::Status IslandCheckpointStore::SetProcess(uint64_t instance_id) const {
-  ASSIGN_OR_RETURN(AtomicFileWriter writer,
-                   AtomicFileWriter::Create(ProcessPath()));
-  RETURN_IF_ERROR(writer.Append(absl::StrCat(instance_id)));
-  return writer.Commit();
+  return WriteFileAtomically(ProcessPath(), {absl::StrCat(instance_id)});
 }
 
 bool IslandCheckpointStore::busy() const {

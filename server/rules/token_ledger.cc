@@ -7,6 +7,15 @@
 #include "glog/logging.h"
 
 namespace causeway {
+namespace {
+
+OpenTokens InRound(const IncarnationKey& key,
+                   const std::map<IncarnationKey, OpenTokens>& open) {
+  const auto found = open.find(key);
+  return found == open.end() ? OpenTokens() : found->second;
+}
+
+}  // namespace
 
 uint64_t& TokenLedger::Sum(Line& line, Fate fate) {
   switch (fate) {
@@ -124,9 +133,7 @@ int64_t TokenLedger::BroughtBack(
        each != incarnations_.end() && each->first.island_id == key.island_id;
        ++each) {
     const Line& line = each->second.lines[fragment];
-    const auto in_round = open.find(each->first);
-    const OpenTokens tokens =
-        in_round == open.end() ? OpenTokens() : in_round->second;
+    const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
     // Perhaps only more than heartbeats have said so far.
@@ -158,9 +165,7 @@ v1::TokenLedger TokenLedger::Account(
   const auto found = incarnations_.find(key);
   if (found == incarnations_.end()) return account;
   const Line& line = found->second.lines[fragment];
-  const auto in_round = open.find(key);
-  const OpenTokens tokens =
-      in_round == open.end() ? OpenTokens() : in_round->second;
+  const OpenTokens tokens = InRound(key, open);
   // At least what was contributed: a heartbeat says so later.
   const int64_t trained = std::max(line.reported, line.contributed(tokens)) -
                           BroughtBack(key, fragment, open);
