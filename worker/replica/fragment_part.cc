@@ -39,4 +39,12 @@ ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined) {
   return options;
 }
 
+EncodeOptions ContributionOptions(const ReplicaOptions& options,
+                                  uint32_t fragment, uint64_t version) {
+  EncodeOptions encode = options.uplink_options;
+  encode.seed += fragment;
+  encode.seed ^= version * 0x9e3779b97f4a7c15;
+  return encode;
+}
+
 }  // namespace causeway

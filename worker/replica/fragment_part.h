@@ -54,6 +54,11 @@ struct ReplicaOptions {
 // overlap_steps are the island's own.
 ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
 
+// How a contribution against `version` of the fragment is encoded: the seed is
+// its own, and the same for all parts of it.
+EncodeOptions ContributionOptions(const ReplicaOptions& options,
+                                  uint32_t fragment, uint64_t version);
+
 // What an update means for the parameters.
 struct UpdateUse {
   // Whether training up to the snapshot is in it: mix, otherwise rebase.

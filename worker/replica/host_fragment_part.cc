@@ -25,7 +25,7 @@ class HostFragmentPart : public FragmentPart {
                    SnapshotPool* snapshots)
       : share_(share),
         options_(options),
-        seed_(options.uplink_options.seed + fragment),
+        fragment_(fragment),
         snapshots_(snapshots),
         anchor_(share.held.size()) {
     Gather(master, absl::MakeSpan(anchor_));
@@ -64,8 +64,7 @@ class HostFragmentPart : public FragmentPart {
   absl::Status BeginContribution(uint64_t version) override {
     values_ = std::exchange(snapshot_, {});
     PseudoGradient(anchor_, values_, absl::MakeSpan(values_));
-    contribution_ = options_.uplink_options;
-    contribution_.seed = seed_ ^ version * 0x9e3779b97f4a7c15;
+    contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
     return absl::OkStatus();
@@ -211,7 +210,7 @@ class HostFragmentPart : public FragmentPart {
 
   const FragmentShare share_;
   const ReplicaOptions options_;
-  const uint64_t seed_;
+  const uint32_t fragment_;
   SnapshotPool* const snapshots_;
 
   std::vector<float> anchor_;

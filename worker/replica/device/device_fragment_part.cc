@@ -31,7 +31,7 @@ class DeviceFragmentPart : public FragmentPart {
                      const ReplicaOptions& options, PartDevice* device)
       : share_(share),
         options_(options),
-        seed_(options.uplink_options.seed + fragment),
+        fragment_(fragment),
         device_(device),
         held_begin_(static_cast<uint64_t>(share.held.begin)),
         held_end_(static_cast<uint64_t>(share.held.end)),
@@ -75,8 +75,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status BeginContribution(uint64_t version) override {
-    contribution_ = options_.uplink_options;
-    contribution_.seed = seed_ ^ version * 0x9e3779b97f4a7c15;
+    contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
     const auto inner_begin = static_cast<uint64_t>(share_.encoded.begin);
     inner_end_ = static_cast<uint64_t>(share_.encoded.end);
@@ -382,7 +381,7 @@ class DeviceFragmentPart : public FragmentPart {
 
   const FragmentShare share_;
   const ReplicaOptions options_;
-  const uint64_t seed_;
+  const uint32_t fragment_;
   PartDevice* const device_;
   // By their place in the fragment: what is held, and the strips with it.
   const uint64_t held_begin_;
