@@ -108,4 +108,10 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view doing) {
                                  cudaGetErrorName(error), ")", meaning.advice));
 }
 
+absl::Status OfCudaDevice(int device, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("cuda:", device, ": ", status.message()));
+}
+
 }  // namespace causeway

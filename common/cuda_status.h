@@ -31,6 +31,9 @@ namespace causeway {
 // report it again; errors that break the device's context stay. Thread-safe.
 absl::Status CudaStatus(cudaError_t error, absl::string_view doing);
 
+// An error with the name of the device that it is of in front ("cuda:1: ...").
+absl::Status OfCudaDevice(int device, const absl::Status& status);
+
 }  // namespace causeway
 
 #endif  // COMMON_CUDA_STATUS_H_

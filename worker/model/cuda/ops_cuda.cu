@@ -176,9 +176,7 @@ class CudaOps final : public KernelOps {
 
   // The first error stays.
   void Keep(const absl::Status& status) {
-    if (status.ok()) return;
-    status_.Update(absl::Status(
-        status.code(), absl::StrCat("cuda:", device_, ": ", status.message())));
+    status_.Update(OfCudaDevice(device_, status));
   }
 
   absl::Status NotEnoughMemory(size_t bytes) const {

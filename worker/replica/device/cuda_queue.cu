@@ -21,30 +21,7 @@ constexpr uint32_t kThreads = 256;
 constexpr uint64_t kMostBlocks = 2048;
 
 BlockSpec SpecOf(const CodecSpec& spec) {
-  BlockFormat format = BlockFormat::kInt8;
-  switch (spec.format) {
-    case v1::FP8_E4M3:
-      format = BlockFormat::kFp8E4m3;
-      break;
-    case v1::INT4:
-      format = BlockFormat::kInt4;
-      break;
-    case v1::NF4:
-      format = BlockFormat::kNf4;
-      break;
-    case v1::E2M1:
-      format = BlockFormat::kE2m1;
-      break;
-    case v1::E3M0:
-      format = BlockFormat::kE3m0;
-      break;
-    case v1::INT2:
-      format = BlockFormat::kInt2;
-      break;
-    default:
-      break;
-  }
-  return {format, spec.block_size};
+  return {*DeviceFormat(spec), spec.block_size};
 }
 
 class CudaQueue final : public DeviceQueue {
@@ -166,9 +143,7 @@ class CudaQueue final : public DeviceQueue {
 
   // The first error stays.
   void Keep(const absl::Status& status) {
-    if (status.ok()) return;
-    status_.Update(absl::Status(
-        status.code(), absl::StrCat("cuda:", device_, ": ", status.message())));
+    status_.Update(OfCudaDevice(device_, status));
   }
 
   const int device_;

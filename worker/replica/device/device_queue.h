@@ -15,9 +15,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "quantization/block_format.h"
 #include "quantization/codec.h"
 
 namespace causeway {
@@ -29,9 +31,12 @@ enum class MemoryKind {
   kPinned,
 };
 
-// Whether devices encode and decode such vectors: formats with one scale per
-// block, without entropy coding.
-bool HasDeviceKernels(const CodecSpec& spec);
+// As what devices encode and decode such vectors: formats with one scale per
+// block, without entropy coding. Of the others, none.
+std::optional<BlockFormat> DeviceFormat(const CodecSpec& spec);
+inline bool HasDeviceKernels(const CodecSpec& spec) {
+  return DeviceFormat(spec).has_value();
+}
 
 // Operations are done one after the other, some time between the call and the
 // end of the next Synchronize: until then what they read must stay, and what
