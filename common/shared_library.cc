@@ -28,4 +28,14 @@ absl::StatusOr<void*> SharedLibrary::AddressOf(const char* function) const {
       absl::StrCat(name_, " has no function ", function));
 }
 
+absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
+                                              absl::string_view advice) {
+  absl::StatusOr<SharedLibrary> library = SharedLibrary::Load(
+      absl::StrCat(name, ".so.", major), "/usr/local/cuda/lib64");
+  if (library.ok()) return library;
+  return absl::FailedPreconditionError(
+      absl::StrCat(library.status().message(), "; ", advice,
+                   ", or name its directory in LD_LIBRARY_PATH"));
+}
+
 }  // namespace causeway

@@ -48,6 +48,12 @@ class SharedLibrary {
   void* handle_;
 };
 
+// NAME.so.MAJOR of the CUDA toolkit, from where the loader finds it, else from
+// where the toolkit is installed by default. The error ends with `advice`, what
+// to install, and how to say where it is.
+absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
+                                              absl::string_view advice);
+
 }  // namespace causeway
 
 #endif  // COMMON_SHARED_LIBRARY_H_

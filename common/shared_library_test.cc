@@ -10,6 +10,7 @@ namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -30,6 +31,14 @@ TEST(SharedLibraryTest, SaysWhichIsNotThere) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(StartsWith("cannot load libnowhere.so.7: "),
                              HasSubstr("No such file"))));
+}
+
+TEST(SharedLibraryTest, SaysWhatToDoAboutOneOfCuda) {
+  EXPECT_THAT(LoadCudaLibrary("libnowhere", 7, "install it"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(StartsWith("cannot load libnowhere.so.7: "),
+                             EndsWith("; install it, or name its directory in "
+                                      "LD_LIBRARY_PATH"))));
 }
 
 }  // namespace

@@ -10,26 +10,17 @@
 namespace causeway {
 namespace {
 
-// Of the release that this program was compiled for.
-#define CAUSEWAY_STRING_OF(x) #x
-#define CAUSEWAY_LIBRARY_NAME(major) "libnccl.so." CAUSEWAY_STRING_OF(major)
-constexpr char kLibrary[] = CAUSEWAY_LIBRARY_NAME(NCCL_MAJOR);
-// Where the toolkit lies if the loader does not know of it.
-constexpr char kCudaLibraries[] = "/usr/local/cuda/lib64";
-
 absl::StatusOr<NcclLibrary> LoadLibrary() {
-  const absl::StatusOr<SharedLibrary> library =
-      SharedLibrary::Load(kLibrary, kCudaLibraries);
-  if (!library.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(library.status().message(),
-                     "; ranks on several GPUs need NVIDIA's NCCL ", NCCL_MAJOR,
-                     ": install it, or name its directory in LD_LIBRARY_PATH"));
-  }
+  // Of the release that this program was compiled for.
+  ASSIGN_OR_RETURN(
+      const SharedLibrary library,
+      LoadCudaLibrary("libnccl", NCCL_MAJOR,
+                      absl::StrCat("ranks on several GPUs need NVIDIA's NCCL ",
+                                   NCCL_MAJOR, ": install it")));
   NcclLibrary functions = {};
   absl::Status status;
   const auto find = [&](const char* name, auto& function) {
-    status.Update(library->Find(name, function));
+    status.Update(library.Find(name, function));
   };
   find("ncclGetUniqueId", functions.get_unique_id);
   find("ncclCommInitRankConfig", functions.init_rank);

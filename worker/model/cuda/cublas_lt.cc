@@ -35,25 +35,16 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-// Of the release that this program was compiled for.
-#define CAUSEWAY_STRING_OF(x) #x
-#define CAUSEWAY_LIBRARY_NAME(major) "libcublasLt.so." CAUSEWAY_STRING_OF(major)
-constexpr char kLibrary[] = CAUSEWAY_LIBRARY_NAME(CUBLAS_VER_MAJOR);
-// Where the toolkit lies if the loader does not know of it.
-constexpr char kCudaLibraries[] = "/usr/local/cuda/lib64";
-
 absl::StatusOr<CublasLtLibrary> LoadLibrary() {
-  const absl::StatusOr<SharedLibrary> library =
-      SharedLibrary::Load(kLibrary, kCudaLibraries);
-  if (!library.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        library.status().message(), "; install the cuBLAS of CUDA ",
-        CUBLAS_VER_MAJOR, ", or name its directory in LD_LIBRARY_PATH"));
-  }
+  // Of the release that this program was compiled for.
+  ASSIGN_OR_RETURN(const SharedLibrary library,
+                   LoadCudaLibrary("libcublasLt", CUBLAS_VER_MAJOR,
+                                   absl::StrCat("install the cuBLAS of CUDA ",
+                                                CUBLAS_VER_MAJOR)));
   CublasLtLibrary functions = {};
   absl::Status status;
   const auto find = [&](const char* name, auto& function) {
-    status.Update(library->Find(name, function));
+    status.Update(library.Find(name, function));
   };
   find("cublasLtCreate", functions.create);
   find("cublasLtDestroy", functions.destroy);
