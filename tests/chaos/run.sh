@@ -12,6 +12,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=tests/forward_options.sh
+. "${ROOT}/tests/forward_options.sh"
 
 usage() {
   cat <<'USAGE'
@@ -34,30 +36,8 @@ otherwise.
 USAGE
 }
 
-options=()
-while (($#)); do
-  case "$1" in
-    --minutes | --json | --fault_seconds | --islands | --seed | \
-      --step_seconds | --baseline_minutes | --directory)
-      if (($# < 2)); then
-        echo "run.sh: $1 needs a value" >&2
-        exit 2
-      fi
-      options+=("$1" "$2")
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "run.sh: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+forward_options "--minutes --json --fault_seconds --islands --seed \
+--step_seconds --baseline_minutes --directory" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/chaos:causeway-chaos \
   //server:causeway-coordinator //worker:causeway-worker)"

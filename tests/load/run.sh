@@ -12,6 +12,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=tests/forward_options.sh
+. "${ROOT}/tests/forward_options.sh"
 
 usage() {
   cat <<'USAGE'
@@ -32,30 +34,8 @@ usage: tests/load/run.sh [--islands N] [--rounds N] [--joiners N] [--limit N]
 USAGE
 }
 
-options=()
-while (($#)); do
-  case "$1" in
-    --islands | --rounds | --layers | --hidden_size | --joiners | --limit | \
-      --joined_layers | --joined_hidden_size | --json)
-      if (($# < 2)); then
-        echo "run.sh: $1 needs a value" >&2
-        exit 2
-      fi
-      options+=("$1" "$2")
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "run.sh: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+forward_options "--islands --rounds --layers --hidden_size --joiners --limit \
+--joined_layers --joined_hidden_size --json" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/load:causeway-load \
   //server:causeway-coordinator)"

@@ -12,6 +12,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=tests/forward_options.sh
+. "${ROOT}/tests/forward_options.sh"
 
 usage() {
   cat <<'USAGE'
@@ -31,45 +33,22 @@ Needs root, outside of most containers. Exits with 0 if all runs were made, with
 USAGE
 }
 
+forward_options "--scenario --json --repeats --only --data --directory" "$@"
+
 scenario=
-options=()
-while (($#)); do
-  case "$1" in
-    --scenario | --json | --repeats | --only | --data | --directory)
-      if (($# < 2)); then
-        echo "run.sh: $1 needs a value" >&2
-        exit 2
-      fi
-      if [[ "$1" == --scenario ]]; then
-        scenario="$2"
-      else
-        options+=("$1" "$2")
-      fi
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "run.sh: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
+for ((i = 0; i < ${#options[@]}; i += 2)); do
+  if [[ "${options[i]}" != --scenario ]]; then continue; fi
+  scenario="${options[i + 1]}"
+  # A name stands for a file of ours.
+  if [[ ! -f "${scenario}" ]]; then
+    options[i + 1]="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
+  fi
 done
 if [[ -z "${scenario}" ]]; then
   usage >&2
   echo "run.sh: --scenario is needed" >&2
   exit 2
 fi
-
-# A name stands for a file of ours.
-if [[ ! -f "${scenario}" ]]; then
-  scenario="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
-fi
-options+=(--scenario "${scenario}")
 
 bin="$(bazel_build_once "${ROOT}" //tests/wan:causeway-wan-lab \
   //server:causeway-coordinator //worker:causeway-worker //cli:causeway)"

@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# How scripts that build and run one program hand options on to it; to be
+# sourced.
+
+# forward_options NAMES ARGUMENT...: leaves the arguments in `options`, where each
+# must be one of NAMES, which spaces separate, followed by a value. -h prints
+# usage() and ends the script; a wrong argument ends it with 2.
+forward_options() {
+  local names=" $1 "
+  shift
+  options=()
+  while (($#)); do
+    if [[ "$1" == -h || "$1" == --help ]]; then
+      usage
+      exit 0
+    elif [[ "${names}" != *" $1 "* ]]; then
+      usage >&2
+      echo "run.sh: unknown argument '$1'" >&2
+      exit 2
+    elif (($# < 2)); then
+      echo "run.sh: $1 needs a value" >&2
+      exit 2
+    fi
+    options+=("$1" "$2")
+    shift 2
+  done
+}
