@@ -17,6 +17,8 @@
 #define HWY_TARGET_INCLUDE "quantization/block_kernels_cpu.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "quantization/block_decode-inl.h"
+#include "quantization/block_dequantizers-inl.h"
 #include "quantization/block_measures-inl.h"
 #include "quantization/block_quantizers-inl.h"
 #include "quantization/block_squares-inl.h"
@@ -27,18 +29,6 @@ HWY_BEFORE_NAMESPACE();
 namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
-constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
-static_assert(kPairGroup == kBlockUnit);
-
-// What is done with decoded values.
-template <bool kAccumulate>
-HWY_INLINE void Put(FloatVec value, float* destination) {
-  const Floats floats;
-  if (kAccumulate) value = hn::Add(hn::LoadU(floats, destination), value);
-  hn::StoreU(value, floats, destination);
-}
 
 // Codes of a vector of values from `values + i` on. Only stochastic rounding
 // reads `random`.
@@ -61,15 +51,18 @@ struct NoDecoded {
 };
 
 // Writes what the codes of a group will decode to.
-template <BlockFormat kFormat>
+template <class BlockDequantizer>
 struct DecodedGroup {
   HWY_INLINE void Put(size_t i, IntVec codes) const {
+    if (BlockDequantizer::kCodesIn == CodesIn::kHighestBits) {
+      codes = hn::ShiftLeft<28>(codes);
+    }
     const auto& block = i < kNibbleGroup / 2 ? low : high;
     hn::StoreU(block.Values(codes), Floats(), destination + i);
   }
 
-  const Dequantizer<kFormat, false> low;
-  const Dequantizer<kFormat, false> high;
+  const BlockDequantizer low;
+  const BlockDequantizer high;
   float* const destination;
 };
 
@@ -119,42 +112,6 @@ HWY_INLINE void EncodePairs(const float* values, const uint32_t* random,
   }
 }
 
-template <BlockFormat kFormat, bool kAccumulate>
-HWY_INLINE void DecodePairs(const char* codes,
-                            const Dequantizer<kFormat, kAccumulate> quarters[4],
-                            float* destination) {
-  const Words words;
-  const size_t lanes = hn::Lanes(words);
-  for (size_t lane = 0; lane < kRow; lane += lanes) {
-    const auto packed =
-        hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
-    for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
-      const auto code = hn::ShiftRightSame(packed, static_cast<int>(2 * row));
-      Put<kAccumulate>(quarters[row / 4].Values(hn::BitCast(Ints(), code)),
-                       destination + row * kRow + lane);
-    }
-  }
-}
-
-template <BlockFormat kFormat, bool kAccumulate>
-HWY_INLINE void DecodeNibbles(const char* codes,
-                              const Dequantizer<kFormat, kAccumulate>& low,
-                              const Dequantizer<kFormat, kAccumulate>& high,
-                              float* destination) {
-  const Words words;
-  const size_t lanes = hn::Lanes(words);
-  for (size_t lane = 0; lane < kRow; lane += lanes) {
-    const auto packed =
-        hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
-    for (size_t row = 0; row < kRowsOfGroup; ++row) {
-      const auto& dequantizer = row < kRowsOfGroup / 2 ? low : high;
-      const auto code = hn::ShiftRightSame(packed, static_cast<int>(4 * row));
-      Put<kAccumulate>(dequantizer.Values(hn::BitCast(Ints(), code)),
-                       destination + row * kRow + lane);
-    }
-  }
-}
-
 template <typename BlockQuantizer>
 HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
                             size_t count, const BlockQuantizer& quantizer,
@@ -164,18 +121,6 @@ HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
     const auto code = CodesAt(quantizer, values, random, i);
     hn::StoreU(hn::TruncateTo(Bytes(), hn::BitCast(Words(), code)), Bytes(),
                reinterpret_cast<uint8_t*>(codes) + i);
-  }
-}
-
-template <BlockFormat kFormat, bool kAccumulate>
-HWY_INLINE void DecodeBytes(
-    const char* codes, size_t count,
-    const Dequantizer<kFormat, kAccumulate>& dequantizer, float* destination) {
-  for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
-    const auto code =
-        hn::LoadU(SignedBytes(), reinterpret_cast<const int8_t*>(codes) + i);
-    Put<kAccumulate>(dequantizer.Values(hn::PromoteTo(Ints(), code)),
-                     destination + i);
   }
 }
 
@@ -202,57 +147,28 @@ HWY_INLINE uint16_t ScaleOf(const float* block, size_t block_size) {
   }
 }
 
-template <BlockFormat kFormat, bool kAccumulate>
-void DecodeUnits(size_t block_size, size_t units, const char* scales,
-                 const char* codes, float weight, float* destination) {
-  using BlockDequantizer = Dequantizer<kFormat, kAccumulate>;
-  constexpr size_t kPiece = CodeBits(kFormat) == 8   ? 64
-                            : CodeBits(kFormat) == 4 ? kNibbleGroup
-                                                     : kPairGroup;
-  const size_t count = units * kBlockUnit;
-  const int block_bits = std::countr_zero(block_size);
-  for (size_t i = 0; i < count; i += kPiece) {
-    // What lies beyond the end is another's: accumulators of a tile, which are
-    // in the cache already.
-    if (kAccumulate && i + kPrefetchBytes / sizeof(float) < count) {
-      for (size_t row = 0; row < kPiece; row += kRow) {
-        PrefetchAhead(destination + i + row);
-      }
-    }
-    const char* const piece = codes + i * CodeBits(kFormat) / 8;
-    PrefetchAhead(piece);
-    const auto dequantizer = [&](size_t offset) {
-      return BlockDequantizer(
-          LoadScale(scales + ((i + offset) >> block_bits) * 2), weight);
-    };
-    const BlockDequantizer low = dequantizer(0);
-    if constexpr (CodeBits(kFormat) == 8) {
-      DecodeBytes<kFormat, kAccumulate>(piece, kPiece, low, destination + i);
-    } else if constexpr (CodeBits(kFormat) == 2) {
-      const BlockDequantizer quarters[4] = {low, dequantizer(64),
-                                            dequantizer(128), dequantizer(192)};
-      DecodePairs<kFormat, kAccumulate>(piece, quarters, destination + i);
-    } else if (block_size == 64) {
-      DecodeNibbles<kFormat, kAccumulate>(piece, low, dequantizer(64),
-                                          destination + i);
-    } else {
-      DecodeNibbles<kFormat, kAccumulate>(piece, low, low, destination + i);
-    }
-  }
-}
-
 // Whether values of a block with this scale can be encoded as they are.
 HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
   return scale != 0 && scale < LargestScale(format);
 }
 
-// Whether EncodeUnit() can write the decoded values itself, before the codes
-// leave the registers.
+// What decodes codes before they leave the registers.
 template <BlockFormat kFormat>
-constexpr bool kDecodesWhileEncoding = CodeBits(kFormat) == 4;
+using EncodersDequantizer =
+    std::conditional_t<kHasShiftDequantizer<kFormat>, ShiftDequantizer,
+                       Dequantizer<kFormat, false>>;
+
+// Whether EncodeUnit() can write the decoded values itself.
+template <BlockFormat kFormat>
+HWY_INLINE bool CanDecodeWhileEncoding(const float quarter_scales[4]) {
+  if (!kHasShiftDequantizer<kFormat>) return CodeBits(kFormat) == 4;
+  return std::all_of(quarter_scales, quarter_scales + 4, [](float scale) {
+    return ShiftDequantizer::Fits(scale, 1);
+  });
+}
 
 // Encodes the values of one unit, given the scales of its four quarters, and
-// decodes them if `decoded` is not null, which takes kDecodesWhileEncoding.
+// decodes them if `decoded` is not null, which takes CanDecodeWhileEncoding().
 template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
                            const float quarter_scales[4], char* codes,
@@ -276,9 +192,10 @@ HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
     } else if (decoded == nullptr) {
       EncodeNibbles(half, half_random, low, high, half_codes, NoDecoded());
     } else {
-      const DecodedGroup<kFormat> group = {{quarter_scales[quarter], 1},
-                                           {quarter_scales[quarter + 1], 1},
-                                           decoded + 64 * quarter};
+      const DecodedGroup<EncodersDequantizer<kFormat>> group = {
+          {quarter_scales[quarter], 1},
+          {quarter_scales[quarter + 1], 1},
+          decoded + 64 * quarter};
       EncodeNibbles(half, half_random, low, high, half_codes, group);
     }
   }
@@ -348,10 +265,12 @@ HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
     float* unit_decoded =
         decoded == nullptr ? nullptr : decoded + unit * kBlockUnit;
     if (HWY_LIKELY(all_usable)) {
-      EncodeUnit<kFormat, BlockQuantizer>(
-          source, random, quarter_scales, unit_codes,
-          kDecodesWhileEncoding<kFormat> ? unit_decoded : nullptr);
-      if (kDecodesWhileEncoding<kFormat>) unit_decoded = nullptr;
+      const bool decode = unit_decoded != nullptr &&
+                          CanDecodeWhileEncoding<kFormat>(quarter_scales);
+      EncodeUnit<kFormat, BlockQuantizer>(source, random, quarter_scales,
+                                          unit_codes,
+                                          decode ? unit_decoded : nullptr);
+      if (decode) unit_decoded = nullptr;
     } else {
       EncodeUnitWithBadScales<kFormat, BlockQuantizer>(
           source, random, quarter_scales, unit_codes);

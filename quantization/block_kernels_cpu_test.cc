@@ -230,6 +230,47 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
   }
 }
 
+// Every code where weight times scale is near the ends of what a kernel may
+// treat as one factor, and beyond.
+TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
+  std::mt19937 random(12);
+  std::string encoded(ScaleBytes() + CodeBytes(), '\0');
+  for (char& byte : encoded) byte = static_cast<char>(random());
+  for (size_t i = 0; i < 256; ++i) {
+    encoded[ScaleBytes() + i] = static_cast<char>(i);
+  }
+  for (size_t i = 0; i < ScaleBytes(); i += 2) {
+    // In [1, 2), or zero.
+    const uint32_t scale = random() % 8 == 0 ? 0 : 0x3f80 + random() % 0x80;
+    encoded[i] = static_cast<char>(scale);
+    encoded[i + 1] = static_cast<char>(scale >> 8);
+  }
+  const char* const scales = encoded.data();
+  const char* const codes = scales + ScaleBytes();
+  const std::vector<float> values =
+      DecodeBlocks(format_, block_size_, encoded, kValues);
+  for (const int exponent :
+       {-149, -127, -126, -121, -120, -119, -118, -100, 0, 5, 6, 7, 8, 100}) {
+    const float weight =
+        std::ldexp(static_cast<float>(128 + random() % 128), exponent - 7);
+    std::vector<float> accumulated = Gaussian(13, weight);
+    std::vector<float> want = accumulated;
+    kernels_->decode_accumulate(block_size_, kUnits, scales, codes, weight,
+                                accumulated.data());
+    std::vector<float> sum(kValues);
+    const BlockTerm terms[] = {{scales, codes, weight}, {scales, codes, 0.3f}};
+    kernels_->sum(block_size_, kUnits, terms, 2, sum.data());
+    std::vector<float> want_sum(kValues);
+    for (size_t i = 0; i < kValues; ++i) {
+      want[i] = Accumulate(want[i], weight, values[i]);
+      want_sum[i] =
+          Accumulate(Accumulate(0, weight, values[i]), 0.3f, values[i]);
+    }
+    ASSERT_EQ(BitsOf(accumulated), BitsOf(want)) << exponent;
+    ASSERT_EQ(BitsOf(sum), BitsOf(want_sum)) << exponent;
+  }
+}
+
 // Every code under scales of any magnitude that a reader accepts.
 TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
   if (kernels_->sum_of_squares == nullptr) GTEST_SKIP() << "levels are rounded";

@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of values to codes and back, for each format of
-// quantization/block_format.h: the arithmetic of
-// quantization/block_kernels_cpu.cc, which is the only file that includes it,
-// once for each instruction set.
+// Vectors of values to codes, for each format of quantization/block_format.h,
+// for quantization/block_kernels_cpu.cc, once for each instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_BLOCK_QUANTIZERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,11 +15,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/highway.h"
 #include "quantization/block_format.h"
-#include "quantization/reference.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {
@@ -244,147 +240,6 @@ class Quantizer<BlockFormat::kE2m1> : public MinifloatQuantizer<1, 1, 3> {
 template <>
 class Quantizer<BlockFormat::kFp8E4m3> : public MinifloatQuantizer<7, 3, 7> {
   using MinifloatQuantizer::MinifloatQuantizer;
-};
-
-HWY_INLINE float LoadScale(const char* scale) {
-  uint16_t code;
-  std::memcpy(&code, scale, sizeof(code));
-  return FloatFromBf16(code);
-}
-
-// What table look-ups take, which ignore the bits above an index.
-HWY_INLINE auto TableIndices(IntVec codes) {
-#if HWY_IS_DEBUG_BUILD
-  constexpr int kEntries = HWY_MAX_BYTES / sizeof(float) - 1;
-  codes = hn::And(codes, hn::Set(Ints(), kEntries));
-#endif
-  return hn::IndicesFromVec(Floats(), codes);
-}
-
-// weight * (level(code) * scale) of the codes of one block; without kWeighted,
-// level(code) * scale.
-//
-// At most 4 bits: levels are looked up in a table that has been multiplied
-// already, which rounds as multiplying each value does.
-template <BlockFormat kFormat, bool kWeighted>
-class Dequantizer {
- public:
-  Dequantizer(float scale, float weight) {
-    const Floats floats;
-    for (size_t i = 0; i < kEntries; i += hn::Lanes(floats)) {
-      auto scaled = hn::Mul(hn::LoadU(floats, NibbleLevels(kFormat) + i),
-                            hn::Set(floats, scale));
-      if (kWeighted) scaled = hn::Mul(hn::Set(floats, weight), scaled);
-      hn::Store(scaled, floats, table_ + i);
-    }
-  }
-
-  // The bits of `codes` above the lowest four do not count.
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    const Floats floats;
-    if constexpr (HWY_MAX_BYTES >= 64) {
-      return hn::TableLookupLanes(hn::Load(floats, table_),
-                                  TableIndices(codes));
-    } else if constexpr (HWY_MAX_BYTES == 32) {
-      const auto indices = TableIndices(codes);
-      const auto low = hn::TableLookupLanes(hn::Load(floats, table_), indices);
-      if constexpr (kFormat == BlockFormat::kInt2) return low;
-      const auto highest_bit = hn::BitCast(floats, hn::ShiftLeft<28>(codes));
-      if constexpr (kHasSignBit) {
-        return hn::Xor(low, hn::And(highest_bit, hn::Set(floats, -0.0f)));
-      } else {
-        const auto high =
-            hn::TableLookupLanes(hn::Load(floats, table_ + 8), indices);
-        return hn::IfNegativeThenElse(highest_bit, high, low);
-      }
-    } else {
-      return hn::GatherIndex(floats, table_,
-                             hn::And(codes, hn::Set(Ints(), 15)));
-    }
-  }
-
- private:
-  // Whether the upper half of the levels are the lower half's negatives.
-  static constexpr bool kHasSignBit =
-      kFormat == BlockFormat::kE3m0 || kFormat == BlockFormat::kE2m1;
-  static constexpr size_t kEntries =
-      HWY_MAX_BYTES == 32 && (kHasSignBit || kFormat == BlockFormat::kInt2)
-          ? 8
-          : 16;
-
-  alignas(64) float table_[16];
-};
-
-template <bool kWeighted>
-class ScalarDequantizer {
- public:
-  ScalarDequantizer(float scale, float weight)
-      : scale_(scale), weight_(weight) {}
-
- protected:
-  HWY_INLINE FloatVec Scaled(FloatVec level) const {
-    const auto value = hn::Mul(level, hn::Set(Floats(), scale_));
-    return kWeighted ? hn::Mul(hn::Set(Floats(), weight_), value) : value;
-  }
-
- private:
-  const float scale_;
-  const float weight_;
-};
-
-#if HWY_MAX_BYTES < 64
-// Less work than a table that takes more than one vector.
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kInt4, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    const auto level = hn::ShiftRight<28>(hn::ShiftLeft<28>(codes));
-    return this->Scaled(hn::ConvertTo(Floats(), level));
-  }
-};
-#endif
-
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kInt8, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  // `codes` are -128 .. 127.
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    return this->Scaled(hn::ConvertTo(Floats(), codes));
-  }
-};
-
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kFp8E4m3, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  // `codes` may be sign-extended.
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    const Floats floats;
-    const Ints ints;
-    const auto magnitude = hn::And(codes, hn::Set(ints, 0x7f));
-    const auto sign = hn::ShiftLeft<24>(hn::And(codes, hn::Set(ints, 0x80)));
-    const auto normal = hn::BitCast(
-        floats,
-        hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(ints, (127 - 7) << 23)));
-    const auto denormal =
-        hn::Mul(hn::ConvertTo(floats, magnitude), hn::Set(floats, 0x1p-9f));
-    const auto is_denormal = hn::Lt(magnitude, hn::Set(ints, 8));
-    const auto is_nan = hn::Eq(magnitude, hn::Set(ints, 0x7f));
-    const auto finite =
-        hn::IfThenElse(hn::RebindMask(floats, is_denormal), denormal, normal);
-    const auto nan = hn::BitCast(floats, hn::Set(ints, 0x7fc00000));
-    const auto level =
-        hn::IfThenElse(hn::RebindMask(floats, is_nan), nan, finite);
-    return this->Scaled(hn::Or(level, hn::BitCast(floats, sign)));
-  }
 };
 
 }  // namespace HWY_NAMESPACE

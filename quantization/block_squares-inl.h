@@ -19,9 +19,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "quantization/block_dequantizers-inl.h"
 #include "quantization/block_format.h"
 #include "quantization/block_kernels_cpu.h"
-#include "quantization/block_quantizers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {

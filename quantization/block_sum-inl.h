@@ -20,9 +20,9 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "quantization/block_dequantizers-inl.h"
 #include "quantization/block_format.h"
 #include "quantization/block_kernels_cpu.h"
-#include "quantization/block_quantizers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace causeway {
@@ -41,9 +41,8 @@ constexpr size_t kTermsAtOnce = 4;
 // so that little of each is much together.
 constexpr size_t kSumPrefetchBytes = 2048;
 
-// Codes of row `row` of the piece at value `begin`, from `lane` on. What lies
-// above the code's bits does not count.
-template <BlockFormat kFormat>
+// Codes of row `row` of the piece at value `begin`, from `lane` on.
+template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
                              size_t lane) {
   constexpr size_t kBits = CodeBits(kFormat);
@@ -60,13 +59,11 @@ HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) +
                              begin / kGroup * kRow + lane);
-    return hn::BitCast(
-        Ints(),
-        hn::ShiftRightSame(packed, static_cast<int>(kBits * row_of_group)));
+    return UnpackedCodes<BlockDequantizer, kBits>(packed, row_of_group);
   }
 }
 
-template <BlockFormat kFormat, bool kSmallBlocks>
+template <BlockFormat kFormat, class BlockDequantizer, bool kSmallBlocks>
 HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
                          const BlockTerm* terms, size_t count, bool is_first,
                          float* sum) {
@@ -86,11 +83,14 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
   for (size_t i = 0; i < count; ++i) {
     const BlockTerm& term = terms[i];
     const auto dequantizer = [&](size_t value) HWY_ATTR {
-      return Dequantizer<kFormat, true>(
+      return BlockDequantizer(
           LoadScale(term.scales + (value >> block_bits) * 2), term.weight);
     };
-    const auto values = [&](const auto& block, size_t row) HWY_ATTR {
-      return block.Values(CodesOfRow<kFormat>(term.codes, begin, row, lane));
+    const auto add = [&](const auto& block, size_t row, auto& sum) HWY_ATTR {
+      sum = AddValues(
+          block,
+          CodesOfRow<kFormat, BlockDequantizer>(term.codes, begin, row, lane),
+          sum);
     };
     constexpr size_t kCodeBytes = kSumPiece * CodeBits(kFormat) / 8;
     const char* const ahead =
@@ -99,15 +99,15 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
       hwy::Prefetch(ahead + byte);
     }
     const auto low = dequantizer(begin);
-    sum0 = hn::Add(sum0, values(low, 0));
-    sum1 = hn::Add(sum1, values(low, 1));
-    sum2 = hn::Add(sum2, values(low, 2));
-    sum3 = hn::Add(sum3, values(low, 3));
+    add(low, 0, sum0);
+    add(low, 1, sum1);
+    add(low, 2, sum2);
+    add(low, 3, sum3);
     const auto high = kSmallBlocks ? dequantizer(begin + kSumPiece / 2) : low;
-    sum4 = hn::Add(sum4, values(high, 4));
-    sum5 = hn::Add(sum5, values(high, 5));
-    sum6 = hn::Add(sum6, values(high, 6));
-    sum7 = hn::Add(sum7, values(high, 7));
+    add(high, 4, sum4);
+    add(high, 5, sum5);
+    add(high, 6, sum6);
+    add(high, 7, sum7);
   }
   hn::StoreU(sum0, floats, at);
   hn::StoreU(sum1, floats, at + kRow);
@@ -120,7 +120,7 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
 }
 
 // Adds `count` terms to `sum`, or writes theirs if they are the first.
-template <BlockFormat kFormat>
+template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE void SumTerms(size_t block_size, size_t units,
                          const BlockTerm* terms, size_t count, bool is_first,
                          float* sum) {
@@ -129,22 +129,39 @@ HWY_INLINE void SumTerms(size_t block_size, size_t units,
   for (size_t begin = 0; begin < units * kBlockUnit; begin += kSumPiece) {
     for (size_t lane = 0; lane < kRow; lane += hn::Lanes(Floats())) {
       if (block_size < kSumPiece) {
-        SumPiece<kFormat, true>(block_bits, begin, lane, terms, count, is_first,
-                                sum);
+        SumPiece<kFormat, BlockDequantizer, true>(block_bits, begin, lane,
+                                                  terms, count, is_first, sum);
       } else {
-        SumPiece<kFormat, false>(block_bits, begin, lane, terms, count,
-                                 is_first, sum);
+        SumPiece<kFormat, BlockDequantizer, false>(block_bits, begin, lane,
+                                                   terms, count, is_first, sum);
       }
     }
   }
+}
+
+inline bool ShiftFitsTerms(size_t block_size, size_t units,
+                           const BlockTerm* terms, size_t count) {
+  const size_t blocks = units * kBlockUnit / block_size;
+  return std::all_of(terms, terms + count, [&](const BlockTerm& term) {
+    return ShiftFits(term.scales, blocks, term.weight);
+  });
 }
 
 template <BlockFormat kFormat>
 void SumUnits(size_t block_size, size_t units, const BlockTerm* terms,
               size_t count, float* sum) {
   for (size_t i = 0; i == 0 || i < count; i += kTermsAtOnce) {
-    SumTerms<kFormat>(block_size, units, terms + i,
-                      std::min(count - i, kTermsAtOnce), i == 0, sum);
+    const BlockTerm* const some = terms + i;
+    const size_t some_count = std::min(count - i, kTermsAtOnce);
+    if constexpr (kHasShiftDequantizer<kFormat>) {
+      if (HWY_LIKELY(ShiftFitsTerms(block_size, units, some, some_count))) {
+        SumTerms<kFormat, ShiftDequantizer>(block_size, units, some, some_count,
+                                            i == 0, sum);
+        continue;
+      }
+    }
+    SumTerms<kFormat, Dequantizer<kFormat, true>>(block_size, units, some,
+                                                  some_count, i == 0, sum);
   }
 }
 
