@@ -17,7 +17,8 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = hn::CappedTag<float, kStreamAlignment / sizeof(float)>;
+constexpr size_t kLine = kStreamAlignment / sizeof(float);
+using Floats = hn::CappedTag<float, kLine>;
 // One lane, for what is left of a tile: the same operations on the same types.
 using OneFloat = hn::CappedTag<float, 1>;
 
@@ -27,14 +28,21 @@ using OneFloat = hn::CappedTag<float, 1>;
 constexpr size_t kPrefetchValues = 512;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each
-// value that is left with a single lane.
-template <typename Body>
-HWY_INLINE void ForEachVector(size_t count, const Body& body) {
+// value that is left with a single lane. Before those of each cache line, of
+// kLine values, comes ahead(i + kPrefetchValues).
+template <typename Ahead, typename Body>
+HWY_INLINE void ForEachVector(size_t count, const Ahead& ahead,
+                              const Body& body) {
   const Floats floats;
   const OneFloat one;
-  const size_t lanes = hn::Lanes(floats);
   size_t i = 0;
-  for (; i + lanes <= count; i += lanes) body(floats, i);
+  for (; i + kLine <= count; i += kLine) {
+    ahead(i + kPrefetchValues);
+    HWY_UNROLL(4)
+    for (size_t lane = 0; lane < kLine; lane += hn::Lanes(floats)) {
+      body(floats, i + lane);
+    }
+  }
   for (; i < count; ++i) body(one, i);
 }
 
@@ -59,19 +67,22 @@ HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
   // Copies: for all the compiler knows, storing a result could change them.
   const StepCoefficients by = coefficients;
   const ChangeArrays arrays = all;
-  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
+  const auto ahead = [&](size_t i) HWY_ATTR {
+    if (arrays.old_sum != nullptr) hwy::Prefetch(arrays.old_sum + i);
+    if (arrays.old_momentum != nullptr) hwy::Prefetch(arrays.old_momentum + i);
+    if (arrays.residual != nullptr) hwy::Prefetch(arrays.residual + i);
+  };
+  ForEachVector(count, ahead, [&](auto tag, size_t i) HWY_ATTR {
     using Tag = decltype(tag);
     const auto gradient = hn::LoadU(tag, arrays.gradient + i);
     auto taken = gradient;
     if (arrays.old_sum != nullptr) {
-      hwy::Prefetch(arrays.old_sum + i + kPrefetchValues);
       taken = hn::Add(hn::LoadU(tag, arrays.old_sum + i), gradient);
       Put<kStream, Tag>(by.clears_sum ? hn::Zero(tag) : taken, tag,
                         arrays.new_sum + i);
     }
     auto direction = hn::Mul(hn::Set(tag, by.gradient_share), gradient);
     if (arrays.old_momentum != nullptr) {
-      hwy::Prefetch(arrays.old_momentum + i + kPrefetchValues);
       const auto decayed = hn::Mul(hn::Set(tag, by.momentum_decay),
                                    hn::LoadU(tag, arrays.old_momentum + i));
       const auto momentum =
@@ -82,7 +93,6 @@ HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
     }
     auto change = hn::Mul(hn::Set(tag, -by.learning_rate), direction);
     if (arrays.residual != nullptr) {
-      hwy::Prefetch(arrays.residual + i + kPrefetchValues);
       change = hn::Add(change, hn::LoadU(tag, arrays.residual + i));
     }
     hn::StoreU(change, tag, arrays.gradient + i);
@@ -107,9 +117,9 @@ HWY_INLINE bool ApplyDecodedTo(const float* change, const float* decoded,
   const Floats floats;
   auto probe = hn::Zero(floats);
   float tail_probe = 0;
-  ForEachVector(count, [&](auto tag, size_t i) HWY_ATTR {
+  const auto ahead = [&](size_t i) HWY_ATTR { hwy::Prefetch(old_theta + i); };
+  ForEachVector(count, ahead, [&](auto tag, size_t i) HWY_ATTR {
     using Tag = decltype(tag);
-    hwy::Prefetch(old_theta + i + kPrefetchValues);
     const auto c = hn::LoadU(tag, change + i);
     const auto d = hn::LoadU(tag, decoded + i);
     const auto theta = hn::Add(hn::LoadU(tag, old_theta + i), d);
