@@ -206,8 +206,8 @@ class CommitLog {
   // merged contributions.
   absl::StatusOr<std::vector<Member>> Members();
 
-  // Flags, ledger, quarantine and usual norms of a run of so many fragments;
-  // `norms` of the last contributions of each.
+  // Flags, ledger, quarantine and usual norms of a run of so many fragments; of
+  // each, the norms of its newest rounds that have `norms` contributions.
   absl::StatusOr<CoordinatorHistory> LoadHistory(uint32_t fragments,
                                                  uint64_t norms);
 

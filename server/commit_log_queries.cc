@@ -364,19 +364,27 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
   }
   for (size_t fragment = 0; fragment < history.merged_norms.size();
        ++fragment) {
-    std::vector<NormGuard::Sample>& merged = history.merged_norms[fragment];
-    ASSIGN_OR_RETURN(
-        SqliteStatement query,
-        database_.Prepare("SELECT norm, inner_steps FROM contributions"
-                          " WHERE fragment = ?"
-                          " AND fate <> 'late'"
-                          " ORDER BY base_version DESC LIMIT ?"));
-    query.Bind(static_cast<uint64_t>(fragment), Limit(norms));
-    while (true) {
+    std::vector<NormGuard::MergedRound>& merged =
+        history.merged_norms[fragment];
+    ASSIGN_OR_RETURN(SqliteStatement query,
+                     database_.Prepare("SELECT base_version, norm, inner_steps"
+                                       " FROM contributions"
+                                       " WHERE fragment = ?"
+                                       " AND fate <> 'late'"
+                                       " ORDER BY base_version DESC"));
+    query.Bind(static_cast<uint64_t>(fragment));
+    int64_t base_version = -1;
+    for (uint64_t read = 0;; ++read) {
       ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) break;
-      merged.push_back({.norm = query.Double(0),
-                        .inner_steps = static_cast<uint64_t>(query.Int(1))});
+      if (query.Int(0) != base_version) {
+        if (read >= norms) break;
+        base_version = query.Int(0);
+        merged.emplace_back();
+      }
+      merged.back().push_back(
+          {.norm = query.Double(1),
+           .inner_steps = static_cast<uint64_t>(query.Int(2))});
     }
     std::reverse(merged.begin(), merged.end());
   }

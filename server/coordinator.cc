@@ -33,15 +33,16 @@ Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
   std::vector<uint64_t> versions;
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     rounds_.push_back(NewRound(fragment));
-    guards_.emplace_back(options_.config.membership().outlier_factor());
+    guards_.emplace_back(options_.config.membership().outlier_factor(),
+                         options_.config.membership().max_islands());
     versions.push_back(heads_[fragment].head.version());
     flags_.started |= heads_[fragment].head.version() > 0;
   }
   history.merged_norms.resize(heads_.size());
   last_rounds_.resize(heads_.size());
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
-    for (const NormGuard::Sample& sample : history.merged_norms[fragment]) {
-      guards_[fragment].Merged(sample);
+    for (NormGuard::MergedRound& round : history.merged_norms[fragment]) {
+      guards_[fragment].Merged(std::move(round), last_rounds_[fragment].live());
     }
   }
   for (const AccountRecord& account : history.accounts) {

@@ -224,8 +224,7 @@ class Coordinator {
   // When the round may close without those that are awaited.
   void SetGrace(uint32_t fragment);
   // Books what was merged.
-  void Settle(const v1::ContributionHeader& header, double norm,
-              Effects& effects);
+  void Settle(const v1::ContributionHeader& header, Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
   // What the island has in the fragment's open round that is not booked yet.
   std::map<IncarnationKey, OpenTokens> Open(uint32_t fragment,

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_format.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -150,6 +152,28 @@ TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
   // The round goes on without it.
   Rounds(1);
   EXPECT_EQ(run_.core().held_count(), 1);
+}
+
+TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
+  // In the order of their names the last 16 are a minority.
+  constexpr int kIslands = 40;
+  CoordinatorDriver run({.min_islands = kIslands, .max_islands = kIslands});
+  std::vector<v1::IslandIdentity> islands;
+  for (int i = 0; i < kIslands; ++i) {
+    islands.push_back(run.Join(absl::StrFormat("island-%02d", i)));
+  }
+  for (const uint64_t version : {0, 1}) {
+    for (int i = 0; i < kIslands; ++i) {
+      ASSERT_THAT(
+          run.Contribute(Contribution(islands[i], version), i < 24 ? 30 : 1),
+          IsOkAndHolds(Verdict::ACCEPTED))
+          << i;
+    }
+    run.Commit();
+  }
+  EXPECT_THAT(run.Contribute(Contribution(islands[0], 2), 301),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("median of the last 40 merged, 30")));
 }
 
 TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {

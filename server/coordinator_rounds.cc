@@ -113,10 +113,15 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   state.committed_at = now;
   suspended_because_.clear();
   std::vector<std::string> names;
+  NormGuard::MergedRound merged;
   for (size_t i = 0; i < order.contributions.size(); ++i) {
-    names.push_back(order.contributions[i].identity().island_id());
-    Settle(order.contributions[i], order.norms[i], effects);
+    const v1::ContributionHeader& header = order.contributions[i];
+    names.push_back(header.identity().island_id());
+    merged.push_back(
+        {.norm = order.norms[i], .inner_steps = header.inner_steps()});
+    Settle(header, effects);
   }
+  guards_[order.fragment].Merged(std::move(merged), order.participation.live());
   outer_step_ = outcome.duration;
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
@@ -212,13 +217,11 @@ void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
   }
 }
 
-void Coordinator::Settle(const v1::ContributionHeader& header, double norm,
+void Coordinator::Settle(const v1::ContributionHeader& header,
                          Effects& effects) {
   const IncarnationKey key{header.identity().island_id(),
                            header.identity().incarnation()};
   effects.discarded.push_back(KeyOf(header));
-  guards_[header.fragment()].Merged(
-      {.norm = norm, .inner_steps = header.inner_steps()});
   const auto admitted = admitted_.find(KeyOf(header));
   if (admitted != admitted_.end()) {
     QuarantineEntry& entry = quarantine_.at(admitted->second);

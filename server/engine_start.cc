@@ -117,9 +117,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
                                            storage.update_history())
                       .status());
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
-  ASSIGN_OR_RETURN(CoordinatorHistory history,
-                   state->log().LoadHistory(static_cast<uint32_t>(heads.size()),
-                                            NormGuard::kHistory));
+  ASSIGN_OR_RETURN(
+      CoordinatorHistory history,
+      state->log().LoadHistory(
+          static_cast<uint32_t>(heads.size()),
+          NormGuard::Memory(options.config.membership().max_islands())));
   std::set<uint64_t> held;
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == QuarantineState::kHeld) held.insert(entry.id);

@@ -41,8 +41,8 @@ struct CoordinatorHistory {
   std::vector<Settled> settled;
   // By id.
   std::vector<QuarantineEntry> quarantine;
-  // Of the contributions merged last, by fragment, oldest first.
-  std::vector<std::vector<NormGuard::Sample>> merged_norms;
+  // The rounds merged last, by fragment, oldest first.
+  std::vector<std::vector<NormGuard::MergedRound>> merged_norms;
   // Over all rounds, and of the last round of each fragment.
   v1::Participation participation;
   std::vector<v1::Participation> last_rounds;

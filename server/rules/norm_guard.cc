@@ -22,15 +22,24 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
+uint64_t NormGuard::Memory(uint64_t max_islands) {
+  return std::max(kLately, max_islands);
+}
+
 std::string NormGuard::Objection(const Sample& sample) const {
   if (!std::isfinite(sample.norm)) return "a value of it is not finite";
-  if (factor_ == 0 || merged_.size() < kLeast) return "";
+  if (factor_ == 0 || remembered_ < kLeast) return "";
   std::vector<double> norms;
   std::vector<double> steps;
-  for (const Sample& merged : merged_) {
-    norms.push_back(merged.norm);
-    steps.push_back(static_cast<double>(merged.inner_steps));
+  for (auto round = rounds_.rbegin();
+       round != rounds_.rend() && norms.size() < std::max(kLately, live_);
+       ++round) {
+    for (const Sample& merged : *round) {
+      norms.push_back(merged.norm);
+      steps.push_back(static_cast<double>(merged.inner_steps));
+    }
   }
+  const size_t lately = norms.size();
   const double usual = Median(std::move(norms));
   const double windows = std::max(
       1.0, static_cast<double>(sample.inner_steps) / Median(std::move(steps)));
@@ -38,15 +47,20 @@ std::string NormGuard::Objection(const Sample& sample) const {
   return absl::StrFormat(
       "its norm, %.4g, is more than %g times the median of the last %d merged, "
       "%.4g%s",
-      sample.norm, factor_, merged_.size(), usual,
+      sample.norm, factor_, lately, usual,
       windows > 1
           ? absl::StrFormat(", for a window of %.1f times the length", windows)
           : "");
 }
 
-void NormGuard::Merged(const Sample& sample) {
-  merged_.push_back(sample);
-  if (merged_.size() > kHistory) merged_.pop_front();
+void NormGuard::Merged(MergedRound round, uint64_t live) {
+  live_ = live;
+  remembered_ += round.size();
+  rounds_.push_back(std::move(round));
+  while (remembered_ - rounds_.front().size() >= memory_) {
+    remembered_ -= rounds_.front().size();
+    rounds_.pop_front();
+  }
 }
 
 }  // namespace causeway

@@ -8,6 +8,11 @@
 // to the others and pass. A window of more inner steps than usual, as that of
 // an island that was away, may be longer in proportion.
 //
+// Islands are not alike: some train fewer steps than others, or other data. A
+// part of a round may be those of one kind, whose norms are not usual for the
+// others. So lately is the newest rounds, each of them whole, that have as many
+// contributions as there were live islands, and kLately at least.
+//
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_NORM_GUARD_H_
 #define SERVER_RULES_NORM_GUARD_H_
@@ -16,35 +21,49 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <vector>
 
 namespace causeway {
 
 class NormGuard {
  public:
-  // Norms that are remembered, and how many it takes to know what is usual.
-  static constexpr size_t kHistory = 16;
+  // Contributions that are lately, and how many it takes to know what is usual.
+  static constexpr uint64_t kLately = 16;
   static constexpr size_t kLeast = 4;
-
-  // `factor` is membership.outlier_factor; 0 lets all finite norms pass.
-  explicit NormGuard(double factor) : factor_(factor) {}
 
   // A contribution's Euclidean norm, and the inner steps of its window.
   struct Sample {
     double norm = 0;
     uint64_t inner_steps = 0;
   };
+  // The contributions that were merged in one round; there is one at least.
+  using MergedRound = std::vector<Sample>;
+
+  // `factor` is membership.outlier_factor; 0 lets all finite norms pass.
+  // `max_islands` can be live.
+  NormGuard(double factor, uint64_t max_islands)
+      : factor_(factor), memory_(Memory(max_islands)) {}
+
+  // How many contributions are remembered: the newest rounds that have so many,
+  // each of them whole. What is usual follows from these alone.
+  static uint64_t Memory(uint64_t max_islands);
 
   // Why such a contribution must not be merged, one sentence; empty if it may
   // be.
   std::string Objection(const Sample& sample) const;
 
-  // It was merged.
-  void Merged(const Sample& sample);
+  // A round was merged when so many islands were live.
+  void Merged(MergedRound round, uint64_t live);
 
  private:
   double factor_;
+  uint64_t memory_;
   // Newest last.
-  std::deque<Sample> merged_;
+  std::deque<MergedRound> rounds_;
+  // Contributions in them.
+  uint64_t remembered_ = 0;
+  // Islands, in the newest round.
+  uint64_t live_ = 0;
 };
 
 }  // namespace causeway
