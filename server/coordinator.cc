@@ -99,11 +99,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     effects.joined.push_back(member);
     const IncarnationKey key{member.island_id, member.incarnation};
     ledger_.Open(key, request.instance_id());
-    for (const IncarnationKey& old : ledger_.OfSameProcess(key)) {
-      ledger_.TakeOver(old, key, OpenOf(old));
-      effects.accounts.push_back(ledger_.Record(old));
-    }
-    effects.accounts.push_back(ledger_.Record(key));
+    TakeOver(key, effects);
     effects.events.push_back(
         {"island_joined", member.island_id,
          absl::StrCat("island ", member.island_id, " joined (incarnation ",
@@ -220,6 +216,8 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   const bool forgotten = round.HasIsland(member->island_id);
   if (forgotten) {
     round.StandIn(member->island_id, member->incarnation);
+  } else if (round.merging()) {
+    round.TurnAway(member->island_id, member->incarnation);
   }
   if (forgotten || round.merging()) {
     response.set_verdict(v1::ContributeResponse::LATE);

@@ -135,7 +135,8 @@ class Coordinator {
   void OuterStepInDoubt(const OuterStepOrder& order, const absl::Status& status,
                         Effects& effects);
   // OUT_OF_RANGE: the result is not finite; the contribution with the largest
-  // norm is quarantined and the round goes on without it. Else commits stop and
+  // norm is quarantined, or left out if its incarnation has ended, and the
+  // round goes on without it. Else commits stop and
   // the message is shown until one succeeds again; the round is tried anew
   // after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
@@ -215,10 +216,20 @@ class Coordinator {
   // The outer step cannot be done with what is in the round.
   void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
+  // Takes what is not in the round any more, of an incarnation that has ended,
+  // for not handed in: the island may have the same training still, or in a
+  // checkpoint, and contribute it under its next incarnation.
+  void LeaveOut(const v1::ContributionHeader& header, absl::string_view reason,
+                Effects& effects);
+  // What had expired with earlier incarnations of the process is this one's.
+  void TakeOver(const IncarnationKey& key, Effects& effects);
   // Fences off whoever takes it that it need not offer a contribution to the
   // round, because one of an earlier incarnation was there: it joins again.
   void EndWhomItStoodFor(const ContributionKey& removed, absl::Time now,
                          Effects& effects);
+  // The same of those who were told that the round was closed, if it cannot
+  // close without them.
+  void EndWhomItTurnedAway(uint32_t fragment, absl::Time now, Effects& effects);
   // Fault injection: whether the contribution is to be left out.
   bool IsLeftOut(const v1::ContributionHeader& header);
   // When the round may close without those that are awaited.

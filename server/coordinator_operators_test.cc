@@ -239,18 +239,86 @@ TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
   EXPECT_EQ(run_.version(), 2);
 }
 
-TEST_F(QuarantineTest, WhatASuccessorMayContributeTooIsNotAdmitted) {
+TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
+  ASSERT_OK(run_.Heartbeat(b_, 10, 1000));
   ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
   ASSERT_OK(run_.Leave(b_));
   const v1::IslandIdentity successor = run_.Join("b", 8);
   ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  EXPECT_EQ(LedgerOf(b_).pending(), 1000);
   run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_THAT(run_.core().quarantine(), IsEmpty());
+  EXPECT_EQ(run_.CountEvents("contribution_late"), 1);
   EXPECT_OK(run_.core().Check(successor));
-  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("may contribute the same training")));
   run_.Commit();
-  EXPECT_EQ(LedgerOf(b_).quarantined(), 1000);
+  const v1::TokenLedger ledger = LedgerOf(b_);
+  EXPECT_EQ(ledger.expired(), 1000);
+  EXPECT_EQ(ledger.reported(), 1000);
+}
+
+// What an island contributes again after it was left out counts once, whoever
+// contributes it.
+TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
+  for (const bool same_process : {true, false}) {
+    SCOPED_TRACE(same_process ? "same process" : "with its checkpoint");
+    const std::string name = same_process ? "c" : "d";
+    const v1::IslandIdentity first = run_.Join(name, 1);
+    Rounds(1);  // The joiner is expected from the next one on.
+    const uint64_t version = run_.version();
+    ASSERT_OK(run_.Heartbeat(first, 10, 1000));
+    ASSERT_OK(run_.Contribute(Contribution(first, version), 5));
+    ASSERT_OK(run_.core().Evict(name, "", run_.now(), run_.effects()));
+    const v1::IslandIdentity second = run_.Join(name, same_process ? 1 : 2);
+    for (const v1::IslandIdentity& island : {b_, a_}) {
+      ASSERT_OK(run_.Contribute(Contribution(island, version)));
+    }
+    run_.Fail(absl::OutOfRangeError("the result is not finite"));
+    EXPECT_EQ(LedgerOf(second).pending(), same_process ? 1000 : 0);
+    EXPECT_EQ(LedgerOf(first).expired(), same_process ? 0 : 1000);
+    run_.Commit();
+
+    auto again =
+        CoordinatorDriver::Contribution(second, version + 1, 0, "again");
+    again.set_tokens(1200);
+    again.set_restored_tokens(same_process ? 0 : 1000);
+    ASSERT_OK(run_.Heartbeat(second, 12, same_process ? 1200 : 200));
+    ASSERT_OK(run_.Contribute(again));
+    Rounds(1);
+    const v1::TokenLedger ledger = LedgerOf(second);
+    EXPECT_EQ(ledger.merged(), 1200);
+    EXPECT_EQ(ledger.reported(), Reported(ledger));
+    EXPECT_EQ(ledger.reported() + LedgerOf(first).reported(), 1200);
+    ASSERT_OK(run_.Leave(second));
+  }
+}
+
+TEST(CoordinatorQuarantine,
+     WhoWasTurnedAwayFromARoundThatOpensAgainOffersAnew) {
+  CoordinatorDriver run({.min_islands = 3, .quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  ASSERT_OK(run.Contribute(Contribution(b, 0), 3e38));
+  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
+       waited += CoordinatorDriver::kLease / 2) {
+    run.Advance(CoordinatorDriver::kLease / 2);
+    for (const v1::IslandIdentity& island : {a, b, c}) {
+      ASSERT_OK(run.Heartbeat(island));
+    }
+    run.Tick();
+  }
+  EXPECT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(Verdict::LATE));
+  run.Fail(absl::OutOfRangeError("the result is not finite"));
+  // It waits for an update that cannot be made without it.
+  EXPECT_THAT(run.core().Check(c),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("is open again")));
+  const v1::IslandIdentity again = run.Join("c");
+  ASSERT_OK(run.Heartbeat(again));
+  EXPECT_THAT(run.Contribute(Contribution(again, 0)),
+              IsOkAndHolds(Verdict::ACCEPTED));
+  run.Commit();
+  EXPECT_EQ(run.version(), 1);
 }
 
 TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {

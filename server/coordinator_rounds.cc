@@ -178,28 +178,48 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   const std::string reason = absl::StrCat(
       "the outer step cannot be done with it (", status.message(), ")");
   const auto admitted = admitted_.find(key);
-  if (admitted == admitted_.end()) {
-    // If its incarnation has ended, another one may go on with the same
-    // training, and contribute it.
-    const bool live = Check(header.identity()).ok();
-    Quarantine(
-        header, order.norms[largest],
-        absl::StrCat(reason, live ? ""
-                                  : "; its island may contribute the same "
-                                    "training once more"),
-        /*admissible=*/live, now, effects);
-  } else {
+  if (admitted != admitted_.end()) {
     QuarantineEntry& entry = quarantine_.at(admitted->second);
     entry.in_round = false;
     entry.admissible = false;
     entry.reason = reason;
     admitted_.erase(admitted);
     effects.quarantine.push_back(entry);
+    effects.discarded.push_back(key);
+  } else if (Check(header.identity()).ok()) {
+    Quarantine(header, order.norms[largest], reason, /*admissible=*/true, now,
+               effects);
+  } else {
+    LeaveOut(header, reason, effects);
   }
   EndWhomItStoodFor(key, now, effects);
+  EndWhomItTurnedAway(order.fragment, now, effects);
   effects.view_changed = true;
   RefreshExpectations(order.fragment, effects);
   MaybeClose(order.fragment, now, effects);
+}
+
+void Coordinator::LeaveOut(const v1::ContributionHeader& header,
+                           absl::string_view reason, Effects& effects) {
+  const std::string& island = header.identity().island_id();
+  effects.discarded.push_back(KeyOf(header));
+  effects.late.push_back(header);
+  effects.events.push_back(
+      {"contribution_late", island,
+       absl::StrCat("the contribution of island ", island, " (incarnation ",
+                    header.identity().incarnation(), ") is left out of round ",
+                    header.base_version() + 1, " of fragment ",
+                    header.fragment(), ": ", reason)});
+  const absl::StatusOr<Member*> next = membership_.FindLive(island);
+  if (next.ok()) TakeOver({island, (*next)->incarnation}, effects);
+}
+
+void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
+  for (const IncarnationKey& old : ledger_.OfSameProcess(key)) {
+    ledger_.TakeOver(old, key, OpenOf(old));
+    effects.accounts.push_back(ledger_.Record(old));
+  }
+  effects.accounts.push_back(ledger_.Record(key));
 }
 
 void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
@@ -213,6 +233,22 @@ void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
       !round.contributions().contains(own)) {
     EndMember(**next, MemberState::kEvicted,
               "what was in a round for it was set aside; it may offer its own",
+              now, effects);
+  }
+}
+
+void Coordinator::EndWhomItTurnedAway(uint32_t fragment, absl::Time now,
+                                      Effects& effects) {
+  const Round& round = rounds_[fragment];
+  // With its quorum it closes without them.
+  if (round.contributions().size() >= options_.config.membership().quorum()) {
+    return;
+  }
+  for (Member* member : membership_.Live()) {
+    if (!round.HasTurnedAway(member->island_id, member->incarnation)) continue;
+    EndMember(*member, MemberState::kEvicted,
+              "the round that it came too late for is open again; it may offer "
+              "its contribution anew",
               now, effects);
   }
 }

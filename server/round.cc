@@ -49,6 +49,15 @@ void Round::StandIn(const std::string& island_id, uint64_t incarnation) {
   stood_for_.emplace(island_id, incarnation);
 }
 
+void Round::TurnAway(const std::string& island_id, uint64_t incarnation) {
+  turned_away_.emplace(island_id, incarnation);
+}
+
+bool Round::HasTurnedAway(const std::string& island_id,
+                          uint64_t incarnation) const {
+  return turned_away_.contains({island_id, incarnation});
+}
+
 bool Round::HasOrStandsFor(const std::string& island_id,
                            uint64_t incarnation) const {
   return Has(island_id, incarnation) ||

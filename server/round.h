@@ -67,6 +67,9 @@ class Round {
   // Lets a contribution of an earlier incarnation stand for this one, whose own
   // the round does not take.
   void StandIn(const std::string& island_id, uint64_t incarnation);
+  // The incarnation was told that the round is closed.
+  void TurnAway(const std::string& island_id, uint64_t incarnation);
+  bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
   // Whether the round need not wait for the incarnation.
   bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
   // The island has begun to hand in a contribution.
@@ -112,6 +115,7 @@ class Round {
   std::map<ContributionKey, double> norms_;
   std::set<std::pair<std::string, uint64_t>> credited_;
   std::set<std::pair<std::string, uint64_t>> stood_for_;
+  std::set<std::pair<std::string, uint64_t>> turned_away_;
   std::set<std::string> offering_;
   absl::Time first_offer_ = absl::InfiniteFuture();
   absl::Duration first_upload_ = absl::InfiniteDuration();

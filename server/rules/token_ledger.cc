@@ -145,10 +145,9 @@ int64_t TokenLedger::BroughtBack(
         from->left -= moved;
         if (*from->key == key) brought_back += moved;
       };
-      take(restored);
-      if (from->process != 0 && from->process == each->second.process) {
-        take(again);
-      }
+      const bool same_process =
+          from->process != 0 && from->process == each->second.process;
+      take(same_process ? again : restored);
     }
     expired.push_back(
         {.key = &each->first,

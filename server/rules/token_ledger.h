@@ -21,9 +21,10 @@
 // incarnation takes over what had expired with the one before. And a process
 // that begins with the checkpoint of a dead one contributes what that one had
 // trained: such tokens (`restored`) count where they are contributed, and no
-// longer as expired with earlier incarnations of the island, the newest first.
-// What was in a round that a restart of the coordinator has lost, a process
-// contributes under its next incarnation, too.
+// longer as expired with earlier incarnations of the island that were of other
+// processes, the newest first.
+// What was in a round that a restart of the coordinator has lost, or that could
+// not be merged with it, a process contributes under its next incarnation, too.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TOKEN_LEDGER_H_

@@ -178,6 +178,28 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   EXPECT_EQ(again.Account(dead, 0, false, {}).expired(), 35);
 }
 
+TEST(TokenLedger, WhatAProcessHadItselfIsNotOfItsCheckpoint) {
+  TokenLedger ledger(1);
+  const IncarnationKey dead{"east", 1};
+  const IncarnationKey evicted{"east", 2};
+  const IncarnationKey again{"east", 3};
+  ledger.Open(dead, /*process=*/5);
+  ledger.Report(dead, 100);
+  // Contributed 30 to a round that a restart of the coordinator has lost.
+  ledger.Restore(
+      {.key = evicted, .process = 6, .process_tokens = 30, .reported = {30}});
+  ledger.Restore(
+      {.key = again, .process = 6, .process_tokens = 50, .reported = {20}});
+  EXPECT_EQ(ledger.Account(evicted, 0, false, {}).expired(), 30);
+  // And contributes it anew, with what it had from the checkpoint and 10 that
+  // it has not reported yet.
+  ledger.Settle(again, 0, Fate::kMerged, 100, /*restored=*/40);
+  EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 60);
+  EXPECT_EQ(ledger.Account(evicted, 0, false, {}).expired(), 0);
+  EXPECT_EQ(ledger.Account(again, 0, true, {}).reported(), 100);
+  EXPECT_EQ(ledger.Account(again, 0, true, {}).merged(), 100);
+}
+
 TEST(TokenLedger, WhatWasNeverReportedIsReportedByItsContribution) {
   TokenLedger ledger(1);
   const IncarnationKey first{"east", 1};
