@@ -189,6 +189,9 @@ class Coordinator {
   const std::map<uint64_t, QuarantineEntry>& quarantine() const {
     return quarantine_;
   }
+  // Whether a contribution that is in a merge came out of the quarantine: the
+  // incarnation has diverged, and nobody goes on with what it had trained.
+  bool WasAdmitted(const IncarnationKey& key, const std::string& digest) const;
   // Entries that wait for a decision.
   uint32_t held_count() const;
 

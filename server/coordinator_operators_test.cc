@@ -191,6 +191,10 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_THAT(run_.orders()[0].admitted, ElementsAre(1));
   EXPECT_THAT(run_.orders()[0].norms, ElementsAre(1, 100));
   EXPECT_EQ(LedgerOf(b_).quarantined(), 1000) << "not merged yet";
+  const IncarnationKey island{"b", b_.incarnation()};
+  EXPECT_TRUE(run_.core().WasAdmitted(island, held.object().digest()));
+  EXPECT_FALSE(
+      run_.core().WasAdmitted(island, Contribution(b_, 1).object().digest()));
   run_.Commit();
   const v1::TokenLedger merged = LedgerOf(b_);
   EXPECT_EQ(merged.merged(), 5000);

@@ -144,6 +144,19 @@ v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {
   return sum;
 }
 
+bool Coordinator::WasAdmitted(const IncarnationKey& key,
+                              const std::string& digest) const {
+  return std::any_of(
+      quarantine_.begin(), quarantine_.end(), [&](const auto& each) {
+        const QuarantineEntry& entry = each.second;
+        const v1::IslandIdentity& identity = entry.header.identity();
+        return identity.island_id() == key.island_id &&
+               identity.incarnation() == key.incarnation &&
+               entry.header.object().digest() == digest &&
+               (entry.in_round || entry.state == QuarantineState::kAdmitted);
+      });
+}
+
 uint32_t Coordinator::held_count() const {
   return static_cast<uint32_t>(std::count_if(
       quarantine_.begin(), quarantine_.end(), [](const auto& entry) {

@@ -204,7 +204,9 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   for (const ContributionRecord& record : merged) {
     if (record.island_id != request.identity().island_id()) continue;
     if (record.digest != request.contribution_digest()) {
-      opened.includes_other = true;
+      absl::MutexLock lock(&mu_);
+      opened.includes_other |= !coordinator_.WasAdmitted(
+          {record.island_id, record.incarnation}, record.digest);
       continue;
     }
     opened.includes_island = true;

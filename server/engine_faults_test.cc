@@ -119,6 +119,15 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
       run_.engine().ListFragments().fragments(0).ledger();
   EXPECT_EQ(ledger.merged(), 6000);
   EXPECT_EQ(ledger.quarantined(), 0);
+  // Nothing that a later process of the island may have in a checkpoint.
+  v1::FetchUpdateRequest request;
+  ASSERT_OK_AND_ASSIGN(*request.mutable_identity(), run_.Join("b", 2));
+  for (const uint64_t from_version : {1, 2}) {
+    request.set_from_version(from_version);
+    ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
+                         run_.engine().OpenUpdate(request));
+    EXPECT_EQ(update.includes_other, from_version == 1);
+  }
 }
 
 TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
