@@ -291,10 +291,36 @@ absl::StatusOr<FragmentUpdate> FragmentLink::DownloadInstead(
   LOG(WARNING) << "fragment " << options_.fragment << ": update to version "
                << version_ + 1 << ": " << reason << "; fetching the parameters";
   ASSIGN_OR_RETURN(FragmentUpdate update, DownloadParameters(view));
+  ASSIGN_OR_RETURN(update.skipped_include_other,
+                   SkippedIncludeOther(view, update.head.version()));
   update.includes_island = update_download_.includes_island;
   update.island_share = update_download_.island_share;
   update.includes_other = update_download_.includes_other;
   return update;
+}
+
+absl::StatusOr<bool> FragmentLink::SkippedIncludeOther(const IslandView& view,
+                                                       uint64_t head) {
+  const uint64_t last = std::min(head, options_.earlier_until);
+  for (uint64_t version = version_ + 2; version <= last; ++version) {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = view.identity;
+    request.set_fragment(options_.fragment);
+    request.set_from_version(version - 1);
+    UpdateDownload download;
+    const std::unique_ptr<UpdateStream> stream = client_->FetchUpdate(
+        request, MaxEncodedBytes(options_.downlink, replica_->size()),
+        download);
+    // The description comes first; nobody needs the rest.
+    const absl::Status ended = stream->Receive(
+        download, [] { return absl::CancelledError("described"); });
+    if (download.head.version() != version) {
+      return ended.ok() ? absl::InternalError("an update without a head")
+                        : ended;
+    }
+    if (download.includes_other) return true;
+  }
+  return false;
 }
 
 absl::Status FragmentLink::DecodeUpdate() {

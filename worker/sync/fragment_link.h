@@ -67,6 +67,8 @@ class FragmentLink {
     // Those of the replica.
     CodecSpec uplink;
     CodecSpec downlink;
+    // FragmentWindow::earlier_until.
+    uint64_t earlier_until = 0;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
   };
@@ -135,6 +137,10 @@ class FragmentLink {
   // The parameters for an update that cannot be had or does not fit.
   absl::StatusOr<FragmentUpdate> DownloadInstead(const IslandView& view,
                                                  absl::string_view reason);
+  // Whether a contribution of an earlier process is part of an update that is
+  // skipped on the way to version `head`.
+  absl::StatusOr<bool> SkippedIncludeOther(const IslandView& view,
+                                           uint64_t head);
   // The whole fragment at its newest version, as an update.
   absl::StatusOr<FragmentUpdate> DownloadParameters(const IslandView& view);
 

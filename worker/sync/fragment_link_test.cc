@@ -185,7 +185,7 @@ class FragmentLinkTest : public testing::Test {
     ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
       model { hidden_size: 256 intermediate_size: 512 }
       synchronization { fragments: 1 }
-      membership { min_islands: 1 heartbeat_seconds: 0.1 }
+      membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
     )pb")));
     ASSERT_OK_AND_ASSIGN(
         server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
@@ -209,9 +209,8 @@ class FragmentLinkTest : public testing::Test {
                          HostReplica::Create(map, MakeReplicaOptions(joined),
                                              absl::MakeSpan(parameters_)));
     fragment_ = std::move(replica_->Fragments()[0]);
-    link_ = std::make_unique<FragmentLink>(FragmentLink::Options{},
-                                           joined.heads(0), fragment_.get(),
-                                           client_.get(), session_.get());
+    head_ = joined.heads(0);
+    StartLink({});
     session_->Start();
   }
   void TearDown() override {
@@ -220,6 +219,26 @@ class FragmentLinkTest : public testing::Test {
     link_.reset();
     session_.reset();
     server_.reset();
+  }
+
+  void StartLink(const FragmentLink::Options& options) {
+    link_ = std::make_unique<FragmentLink>(options, head_, fragment_.get(),
+                                           client_.get(), session_.get());
+  }
+  void RemoveUpdates() {
+    for (const auto& file : std::filesystem::directory_iterator(
+             absl::StrCat(driver_.state_dir(), "/updates"))) {
+      std::filesystem::remove(file);
+    }
+  }
+  // What another process might have trained makes the next version.
+  void Contribute(const v1::IslandIdentity& identity) {
+    const uint64_t version = driver_.Head(0).version();
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         driver_.Fetch(identity, 0, version));
+    ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+        identity, 0, version, anchor, Shifted(anchor, 0.1f))));
+    ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
   }
 
   void Send() {
@@ -255,6 +274,7 @@ class FragmentLinkTest : public testing::Test {
   std::vector<float> parameters_;
   std::unique_ptr<HostReplica> replica_;
   std::unique_ptr<FragmentReplica> fragment_;
+  v1::FragmentHead head_;
   std::unique_ptr<FragmentLink> link_;
 };
 
@@ -331,15 +351,39 @@ TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
 
 TEST_F(FragmentLinkTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
   client_->lose_waits = true;
-  client_->before_update = [&] {
-    for (const auto& file : std::filesystem::directory_iterator(
-             absl::StrCat(driver_.state_dir(), "/updates"))) {
-      std::filesystem::remove(file);
-    }
-  };
+  client_->before_update = [&] { RemoveUpdates(); };
   Send();
   EXPECT_TRUE(Receive().includes_island);
   EXPECT_EQ(client_->parameter_fetches, 1);
+}
+
+TEST_F(FragmentLinkTest, WhoWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
+  link_.reset();
+  const v1::IslandIdentity a = session_->view().identity;
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, driver_.Join("b"));
+  // b, which joined when a was there, is expected from version 1 on.
+  for (const v1::IslandIdentity& island : {a, b, a}) {
+    ASSERT_NO_FATAL_FAILURE(Contribute(island));
+  }
+  RemoveUpdates();
+  IslandView view = session_->view();
+  while (view.state.heads(0).version() < 3) {
+    view = session_->AwaitChange(view.generation, absl::Seconds(1));
+  }
+  for (const uint64_t earlier_until : {0, 2, 5}) {
+    SCOPED_TRACE(earlier_until);
+    client_->updates_asked_for.clear();
+    StartLink({.earlier_until = earlier_until});
+    ASSERT_TRUE(link_->AwaitReady(absl::Seconds(30))) << link_->status();
+    const FragmentUpdate update = link_->update();
+    link_.reset();
+    EXPECT_EQ(update.head.version(), 3);
+    EXPECT_TRUE(update.includes_other);
+    // The last one is of version 3, and version 2 is another's.
+    EXPECT_EQ(update.skipped_include_other, earlier_until >= 3);
+    EXPECT_THAT(client_->updates_asked_for,
+                SizeIs(std::clamp<uint64_t>(earlier_until, 1, 3)));
+  }
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ FragmentSynchronizer::FragmentSynchronizer(
         FragmentLink::Options{.fragment = fragment,
                               .uplink = UplinkSpec(options_.config),
                               .downlink = DownlinkSpec(options_.config),
+                              .earlier_until = added.window.earlier_until(),
                               .seed = options_.seed},
         heads[fragment], added.replica.get(), client, session);
   }

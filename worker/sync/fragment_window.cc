@@ -29,12 +29,10 @@ bool FragmentWindow::Settle(const FragmentUpdate& update) {
     training_ -= sent;
     return true;
   }
-  if (!restored_) return false;
-  const uint64_t next = update.from_version + 1;
-  // Versions after the next one were skipped, and nobody says what is in them.
-  const bool unknown = update.head.version() > next && next < others_until_;
-  if (next > others_until_ || !(update.includes_other || unknown)) return false;
-  if (forgotten.tokens > 0 && !unknown) {
+  // An update that was not asked about is of the time after the join.
+  if (!restored_ || update.from_version >= others_until_) return false;
+  if (!update.includes_other && !update.skipped_include_other) return false;
+  if (forgotten.tokens > 0 && !update.skipped_include_other) {
     training_ -= forgotten;
     return true;
   }

@@ -18,7 +18,8 @@
 // After the latter nothing of earlier processes is left in the window, and what
 // was trained since the restart goes, too: it is the same training again.
 //
-// Where it cannot be known, training is given up, and never counted twice.
+// Updates that are skipped, as they are no longer kept, are asked about all the
+// same: the coordinator never forgets whom it has merged.
 //
 // Pure rules, for one thread.
 #ifndef WORKER_SYNC_FRAGMENT_WINDOW_H_
@@ -40,8 +41,10 @@ struct FragmentUpdate {
   // Of that contribution in the merge; 0 if there is none.
   double island_share = 0;
   // Whether another contribution of this island is part of the step to
-  // from_version + 1. Nobody says so of further steps.
+  // from_version + 1, or of one of the further steps that were skipped: of
+  // those that may have a contribution of an earlier process.
   bool includes_other = false;
+  bool skipped_include_other = false;
 };
 
 class FragmentWindow {
@@ -75,6 +78,9 @@ class FragmentWindow {
 
   const Training& training() const { return training_; }
   bool empty() const { return training_.tokens == 0; }
+  // Up to this version, updates may have training of the checkpoint that an
+  // earlier process has handed in; 0 if none may.
+  uint64_t earlier_until() const { return restored_ ? others_until_ : 0; }
   // Whether nothing is left but what is in flight.
   bool all_sent() const { return training_.tokens == sent_.tokens; }
 

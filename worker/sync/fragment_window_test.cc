@@ -120,18 +120,33 @@ TEST(FragmentWindow, NobodyElseIsMergedAfterTheRoundThatWasOpenAtTheJoin) {
   EXPECT_TRUE(window.empty());
 }
 
-TEST(FragmentWindow, UpdatesThatWereSkippedMayHaveHadIt) {
-  FragmentWindow window(Saved(/*sent=*/40), 6);
-  window.Add(10);
-  EXPECT_TRUE(window.Settle(Others(4, 9)));
-  EXPECT_TRUE(window.empty());
-  // But the next one is known, and those after it could not have it.
-  FragmentWindow last(Saved(/*sent=*/40), 4);
-  EXPECT_TRUE(last.Settle(Others(4, 9)));
-  EXPECT_EQ(last.training().tokens, 60);
-  FragmentWindow none(Saved(/*sent=*/40), 4);
+TEST(FragmentWindow, OfUpdatesThatWereSkippedItIsKnownToo) {
+  FragmentUpdate skipping = Update(4, 9);
+  skipping.skipped_include_other = true;
+  FragmentWindow later(Saved(/*sent=*/40), 6);
+  later.Add(10);
+  EXPECT_TRUE(later.Settle(skipping));
+  EXPECT_TRUE(later.empty());
+  // What was in flight, and then the rest.
+  skipping.includes_other = true;
+  FragmentWindow both(Saved(/*sent=*/40), 6);
+  EXPECT_TRUE(both.Settle(skipping));
+  EXPECT_TRUE(both.empty());
+  FragmentWindow first(Saved(/*sent=*/40), 6);
+  EXPECT_TRUE(first.Settle(Others(4, 9)));
+  EXPECT_EQ(first.training().tokens, 60);
+  FragmentWindow none(Saved(/*sent=*/40), 6);
   EXPECT_FALSE(none.Settle(Update(4, 9)));
   EXPECT_EQ(none.training().tokens, 100);
+}
+
+TEST(FragmentWindow, SaysWhichUpdatesMayHaveTrainingOfItsCheckpoint) {
+  EXPECT_EQ(FragmentWindow().earlier_until(), 0);
+  EXPECT_EQ(FragmentWindow(6).earlier_until(), 0);
+  FragmentWindow window(Saved(), 6);
+  EXPECT_EQ(window.earlier_until(), 7);
+  EXPECT_TRUE(window.Settle(Others(4)));
+  EXPECT_EQ(window.earlier_until(), 0) << "nothing of it is left";
 }
 
 TEST(FragmentWindow, ACheckpointSaysWhatIsInFlightIfItIsCertainlyThat) {
