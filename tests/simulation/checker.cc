@@ -438,6 +438,30 @@ void Checker::OuterStepEnds(uint32_t fragment, bool committed, absl::Time now) {
   }
 }
 
+void Checker::SetAside(const OuterStepOrder& order, const Coordinator& core,
+                       const Effects& effects) {
+  const auto largest = std::max_element(order.norms.begin(), order.norms.end());
+  const v1::ContributionHeader& header =
+      order.contributions[static_cast<size_t>(largest - order.norms.begin())];
+  const Round& round = core.round(order.fragment);
+  OpenRound& open = rounds_[order.fragment];
+  // The round is closed again at once if it can be.
+  open.failed_at = absl::InfinitePast();
+  open.accepted.erase(header.object().digest());
+  if (open.accepted.size() < scenario_->config.membership().quorum()) {
+    open.quorum_at = absl::InfiniteFuture();
+  }
+  // It stands for nobody any more.
+  std::erase_if(open.credited, [&](const auto& credited) {
+    ContributionKey own = KeyOf(header);
+    own.incarnation = credited.second;
+    return credited.first == own.island_id &&
+           !round.contributions().contains(own);
+  });
+  // Who is to offer anew is made to join again, whatever the lease says.
+  for (const Member& ended : effects.ended) Evicted(ended.island_id);
+}
+
 void Checker::Inspect(const Coordinator& core, const Staging& staging) {
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     const Round& round = core.round(fragment);

@@ -89,6 +89,10 @@ class Checker {
   void Saw(const Effects& effects, const Coordinator& core, absl::Time now);
   void Ticked(const Coordinator& core, absl::Time now);
   void OuterStepEnds(uint32_t fragment, bool committed, absl::Time now);
+  // It could not be done with the contribution of the largest norm; `core` and
+  // `effects` are what has become of that.
+  void SetAside(const OuterStepOrder& order, const Coordinator& core,
+                const Effects& effects);
   // After every event.
   void Inspect(const Coordinator& core, const Staging& staging);
 

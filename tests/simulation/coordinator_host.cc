@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulation/coordinator_host.h"
 
-#include <algorithm>
-#include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/checksum.h"
 #include "common/status_macros.h"
-#include "common/transport/chunk.h"
-#include "quantization/codec.h"
-#include "quantization/encoded_object.h"
 
 namespace causeway::simulation {
 namespace {
@@ -21,10 +16,6 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
 // Enough for a contribution of every island to every fragment, twice.
 constexpr uint64_t kStagingBytes = 1 << 14;
-// Of contributions as they should be.
-constexpr double kNorm = 1;
-
-absl::Status Down() { return absl::UnavailableError("connection refused"); }
 
 }  // namespace
 
@@ -73,6 +64,7 @@ void CoordinatorHost::Kill() {
   core_.reset();
   staging_.reset();
   sessions_.clear();
+  awaited_updates_.clear();
   busy_ = false;
   waiting_.clear();
   unwritten_ = {};
@@ -140,7 +132,10 @@ void CoordinatorHost::CarryOut(const Effects& effects) {
   }
   orders_.insert(orders_.end(), effects.outer_steps.begin(),
                  effects.outer_steps.end());
-  if (effects.view_changed) Publish();
+  if (effects.view_changed) {
+    Publish();
+    ServeAwaited();
+  }
   BeginOuterStep();
 }
 
@@ -209,12 +204,8 @@ void CoordinatorHost::Leave(const v1::LeaveRequest& request,
   });
 }
 
-double CoordinatorHost::Norm() {
-  Chance& chance = world_->chance;
-  if (!scenario_->Has(kOutlier) || !outliers_ || !chance.OneIn(12)) {
-    return kNorm;
-  }
-  return chance.OneIn(3) ? std::numeric_limits<double>::quiet_NaN() : 1e6;
+bool CoordinatorHost::IsOutOfRange() {
+  return scenario_->Has(kOutlier) && outliers_ && world_->chance.OneIn(12);
 }
 
 uint64_t CoordinatorHost::OpenSession(Reply<v1::SessionResponse> publish) {
@@ -259,119 +250,10 @@ void CoordinatorHost::Heartbeat(uint64_t session,
   });
 }
 
-void CoordinatorHost::Offer(const v1::ContributionHeader& header,
-                            Reply<v1::ContributeResponse> reply) {
-  if (!up()) return reply(Down());
-  Enter([this, header, reply = std::move(reply)] {
-    checker_->Calls(header.identity(), now());
-    absl::StatusOr<v1::ContributeResponse> response =
-        core_->Offer(header, now());
-    checker_->Called(header.identity(), response.status(), now());
-    if (!response.ok()) return reply(response);
-    checker_->Answered(header, *response, *core_, now());
-    if (response->verdict() == v1::ContributeResponse::UPLOAD) {
-      const v1::EncodedObject& object = header.object();
-      const absl::StatusOr<uint64_t> offset =
-          staging_->Begin(KeyOf(header), object,
-                          MaxEncodedBytes(SpecOf(object), object.size()));
-      if (!offset.ok()) return reply(offset.status());
-      response->set_next_offset(*offset);
-      if (!IsOpen(object) && *offset == object.encoded_bytes()) {
-        return Complete(header, reply);
-      }
-    }
-    reply(response);
-  });
-}
-
-void CoordinatorHost::Append(const v1::ContributionHeader& header,
-                             uint64_t offset, const std::string& data,
-                             Reply<v1::ContributeResponse> reply) {
-  if (!up()) return reply(Down());
-  const absl::StatusOr<bool> complete = staging_->Append(
-      KeyOf(header),
-      {.offset = offset, .crc32c = Crc32c(data), .pieces = {data}});
-  if (!complete.ok()) return reply(complete.status());
-  if (*complete) return Complete(header, std::move(reply));
-  v1::ContributeResponse more;
-  more.set_verdict(v1::ContributeResponse::UPLOAD);
-  reply(more);
-}
-
-void CoordinatorHost::Complete(const v1::ContributionHeader& header,
-                               Reply<v1::ContributeResponse> reply) {
-  if (!up()) return reply(Down());
-  const absl::StatusOr<double> verified =
-      staging_->Verify(KeyOf(header), header.object());
-  if (!verified.ok()) return reply(verified.status());
-  Enter([this, header, reply = std::move(reply)] {
-    checker_->Calls(header.identity(), now());
-    Effects effects;
-    const absl::StatusOr<v1::ContributeResponse> response =
-        core_->Complete(header, Norm(), now(), effects);
-    checker_->Called(header.identity(), response.status(), now());
-    if (response.ok()) checker_->Answered(header, *response, *core_, now());
-    Settle(std::move(effects), [reply, response](const absl::Status& written) {
-      if (!written.ok()) return reply(written);
-      reply(response);
-    });
-  });
-}
-
 absl::Status CoordinatorHost::CheckMember(const v1::IslandIdentity& identity) {
   absl::Status member = core_->Check(identity);
   checker_->Checked(identity, member);
   return member;
-}
-
-void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
-                                  Reply<FetchedUpdate> reply) {
-  if (!up()) return reply(Down());
-  Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = CheckMember(request.identity());
-    if (!member.ok()) return reply(member);
-    const std::vector<Commit>& commits = disk_->commits(request.fragment());
-    const uint64_t version = request.from_version() + 1;
-    if (version >= commits.size()) {
-      return reply(absl::NotFoundError("there is no such update"));
-    }
-    const Commit& commit = commits[version];
-    FetchedUpdate update{
-        .head = commit.head,
-        .kept = version + scenario_->config.storage().update_history() >=
-                commits.size()};
-    for (size_t i = 0; i < commit.merged.size(); ++i) {
-      if (update.kept) {
-        update.change.insert(update.change.end(), commit.intervals[i].begin(),
-                             commit.intervals[i].end());
-      }
-      const v1::ContributionHeader& header = commit.merged[i];
-      if (header.identity().island_id() != request.identity().island_id()) {
-        continue;
-      }
-      const bool named =
-          header.object().digest() == request.contribution_digest();
-      (named ? update.includes_island : update.includes_other) = true;
-    }
-    reply(update);
-  });
-}
-
-void CoordinatorHost::FetchParameters(const v1::FetchParametersRequest& request,
-                                      Reply<FetchedParameters> reply) {
-  if (!up()) return reply(Down());
-  Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = CheckMember(request.identity());
-    if (!member.ok()) return reply(member);
-    const std::vector<Commit>& commits = disk_->commits(request.fragment());
-    if (request.version() >= commits.size() ||
-        request.version() + scenario_->config.storage().versions_kept() <
-            commits.size()) {
-      return reply(absl::NotFoundError("the version is not kept"));
-    }
-    const Commit& commit = commits[request.version()];
-    reply(FetchedParameters{.head = commit.head, .contents = commit.contents});
-  });
 }
 
 void CoordinatorHost::BeginOuterStep() {
@@ -382,7 +264,10 @@ void CoordinatorHost::BeginOuterStep() {
   const absl::Duration work = world_->chance.Between(
       absl::Milliseconds(20),
       world_->chance.OneIn(8) ? absl::Seconds(4) : absl::Milliseconds(300));
-  const absl::StatusOr<Commit> commit = Merge(order);
+  absl::StatusOr<Commit> commit = Merge(order);
+  if (IsOutOfRange()) {
+    commit = absl::OutOfRangeError("the result is not finite");
+  }
   if (!commit.ok()) {
     world_->loop.After(work,
                        [this, life = life_, order, status = commit.status()] {
@@ -450,6 +335,9 @@ void CoordinatorHost::EndOuterStep(
       staging_->DiscardBefore(order.fragment, head->version());
     } else {
       core_->OuterStepFailed(order, head.status(), now(), effects);
+    }
+    if (absl::IsOutOfRange(head.status())) {
+      checker_->SetAside(order, *core_, effects);
     }
     Settle(std::move(effects), [](const absl::Status&) {});
   });

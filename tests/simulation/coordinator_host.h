@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -90,6 +91,7 @@ class CoordinatorHost {
   void Complete(const v1::ContributionHeader& header,
                 Reply<v1::ContributeResponse> reply);
 
+  // As in the protocol, also before there is such an update.
   void FetchUpdate(const v1::FetchUpdateRequest& request,
                    Reply<FetchedUpdate> reply);
   void FetchParameters(const v1::FetchParametersRequest& request,
@@ -102,6 +104,10 @@ class CoordinatorHost {
     absl::Time heard;
   };
 
+  // To whoever calls while the process is not there.
+  static absl::Status Down() {
+    return absl::UnavailableError("connection refused");
+  }
   absl::Time now() const;
   // Whether the caller is a member; the checker is told.
   absl::Status CheckMember(const v1::IslandIdentity& identity);
@@ -113,9 +119,14 @@ class CoordinatorHost {
   void KeepQuarantined(const Effects& effects);
   // The oldest that is held back and not in a round; 0 if there is none.
   uint64_t OldestHeld() const;
+  // Whether the values that are at hand are to be.
+  bool IsOutOfRange();
   // Of a contribution that arrives.
   double Norm();
   void Publish();
+  // Whether the update is still to be made, and the caller waits for it.
+  bool IsAwaited(const v1::FetchUpdateRequest& request) const;
+  void ServeAwaited();
   void ShowView(const Session& session);
   void Tick();
   void BeginOuterStep();
@@ -142,6 +153,8 @@ class CoordinatorHost {
   absl::Time clock_at_start_;
   double clock_rate_ = 1;
   std::map<uint64_t, Session> sessions_;
+  std::vector<std::pair<v1::FetchUpdateRequest, Reply<FetchedUpdate>>>
+      awaited_updates_;
   // An event is being persisted; others wait.
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;

@@ -99,15 +99,16 @@ void Island::FetchNext() {
 void Island::MakeLinks(const Checkpoint* restored) {
   step_ = joined_.run_step();
   for (uint32_t id = 0; id < anchors_.size(); ++id) {
+    const uint64_t others_until = Newest(id) + 1;
     fragments_.push_back(
         {.link = std::make_unique<Link>(
              &process_, &session_, joined_.heads(static_cast<int>(id)),
-             anchors_[id],
+             anchors_[id], restored == nullptr ? 0 : others_until,
              Link::Callbacks{
                  .wake = [this] { Continue(); },
                  .fail =
                      [this](const absl::Status& status) { Fail(status); }})});
-    fragments_[id].others_until = Newest(id) + 1;
+    fragments_[id].others_until = others_until;
     if (restored != nullptr) SplitWindow(restored->fragments[id], id);
     Check(id);
   }

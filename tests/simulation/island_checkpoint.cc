@@ -118,16 +118,14 @@ void Island::Settle(const Link::Taken& taken, Fragment& fragment) {
     restored.erase(restored.begin(),
                    restored.begin() + static_cast<std::ptrdiff_t>(intervals));
   };
-  // Nobody says what is part of updates that are skipped.
-  const bool unknown = taken.skipped && taken.next < fragment.others_until;
   if (taken.includes_island) {
     fragment.window -= sent;
     take_out(restored_sent);
   } else if (!fragment.may_have_forgotten ||
-             taken.next > fragment.others_until ||
-             !(taken.includes_other || unknown)) {
+             taken.from_version >= fragment.others_until ||
+             !(taken.includes_other || taken.skipped_include_other)) {
     return;
-  } else if (forgotten > 0 && !unknown) {
+  } else if (forgotten > 0 && !taken.skipped_include_other) {
     take_out(forgotten);
   } else {
     // The same training again as what was merged.

@@ -13,9 +13,10 @@
 namespace causeway::simulation {
 
 Link::Link(Process* process, const Session* session, v1::FragmentHead head,
-           Contents anchor, Callbacks callbacks)
+           Contents anchor, uint64_t earlier_until, Callbacks callbacks)
     : process_(process),
       session_(session),
+      earlier_until_(earlier_until),
       callbacks_(std::move(callbacks)),
       backoff_({}, process->number * 7 + head.fragment()),
       head_(std::move(head)),
@@ -40,8 +41,8 @@ Link::Taken Link::Take() {
   ready_.reset();
   const Taken taken{.includes_island = update.includes_island,
                     .includes_other = update.includes_other,
-                    .next = head_.version() + 1,
-                    .skipped = update.head.version() > head_.version() + 1};
+                    .skipped_include_other = update.skipped_include_other,
+                    .from_version = head_.version()};
   head_ = update.head;
   anchor_ = std::move(update.anchor);
   in_flight_ = false;
@@ -53,8 +54,14 @@ void Link::Step() {
   if (busy_ || ready_.has_value() || process_->dead()) return;
   const int fragment = static_cast<int>(head_.fragment());
   if (session_->state().heads_size() <= fragment) return;
-  if (session_->state().heads(fragment).version() > version()) {
-    FetchUpdate();
+  if (expected_ != nullptr) {
+    AwaitExpected();
+  } else if (session_->state().heads(fragment).version() > version()) {
+    busy_ = true;
+    FetchUpdate(NextUpdate(/*wait=*/false),
+                [this](const absl::StatusOr<FetchedUpdate>& fetched) {
+                  Fetched(fetched);
+                });
   } else if (MayOffer()) {
     Contribute();
   }
@@ -160,7 +167,7 @@ void Link::SendRest(const std::shared_ptr<Upload>& upload, uint64_t offset) {
     network.SendOn(process_->island, upload->up, append);
     offset += bytes;
   }
-  if (!IsOpen(upload->header.object())) return;
+  if (!IsOpen(upload->header.object())) return Expect();
   contribution_->complete = true;
   v1::ContributionHeader whole = upload->header;
   *whole.mutable_object() =
@@ -168,6 +175,7 @@ void Link::SendRest(const std::shared_ptr<Upload>& upload, uint64_t offset) {
   network.SendOn(process_->island, upload->up, [this, upload, host, whole] {
     if (!upload->refused) host->Complete(whole, Answer(upload));
   });
+  Expect();
 }
 
 void Link::End(const std::shared_ptr<Upload>& upload,
@@ -176,19 +184,22 @@ void Link::End(const std::shared_ptr<Upload>& upload,
   upload->ended = true;
   upload->up->broken = true;
   upload->down->broken = true;
-  if (!status.ok()) return Retry(status);
+  if (!status.ok()) {
+    expected_.reset();
+    return Retry(status);
+  }
   offered_on_connection_ = upload->connection;
   backoff_.Reset();
   busy_ = false;
   Step();
 }
 
-void Link::FetchUpdate() {
-  busy_ = true;
+v1::FetchUpdateRequest Link::NextUpdate(bool wait) const {
   v1::FetchUpdateRequest request;
   *request.mutable_identity() = session_->identity();
   request.set_fragment(head_.fragment());
   request.set_from_version(version());
+  request.set_wait(wait);
   if (contribution_.has_value() && contribution_->complete) {
     request.set_contribution_digest(
         DescribeEncoding(
@@ -196,31 +207,63 @@ void Link::FetchUpdate() {
             kFragmentSize, contribution_->encoding)
             .digest());
   }
+  return request;
+}
+
+void Link::FetchUpdate(const v1::FetchUpdateRequest& request,
+                       CoordinatorHost::Reply<FetchedUpdate> done) const {
   process_->Call<FetchedUpdate>(
       [host = process_->parts.host,
        request](CoordinatorHost::Reply<FetchedUpdate> reply) {
         host->FetchUpdate(request, std::move(reply));
       },
-      [this](const absl::StatusOr<FetchedUpdate>& fetched) {
-        if (!fetched.ok()) return Retry(fetched.status());
-        Update update{.head = fetched->head,
-                      .includes_island = fetched->includes_island,
-                      .includes_other = fetched->includes_other,
-                      .anchor = anchor_};
-        if (!fetched->kept) return FetchParameters(std::move(update));
-        for (const Interval& interval : fetched->change) {
-          update.anchor[interval.process] = interval.end;
-        }
-        Ready(std::move(update));
-      });
+      std::move(done));
+}
+
+void Link::Expect() {
+  const auto expected = std::make_shared<Expected>();
+  expected_ = expected;
+  FetchUpdate(NextUpdate(/*wait=*/true),
+              [this, expected](const absl::StatusOr<FetchedUpdate>& fetched) {
+                expected->answer = fetched;
+                if (expected_ == expected && expected->awaited) AwaitExpected();
+              });
+}
+
+void Link::AwaitExpected() {
+  busy_ = true;
+  expected_->awaited = true;
+  if (!expected_->answer.has_value()) return;
+  const auto answered = std::exchange(expected_, nullptr);
+  if (!absl::IsDeadlineExceeded(answered->answer->status())) {
+    return Fetched(*answered->answer);
+  }
+  // The round takes long; the session will tell when it is over.
+  busy_ = false;
+  Step();
+}
+
+void Link::Fetched(const absl::StatusOr<FetchedUpdate>& fetched) {
+  if (!fetched.ok()) return Retry(fetched.status());
+  Update update{.head = fetched->head,
+                .includes_island = fetched->includes_island,
+                .includes_other = fetched->includes_other,
+                .anchor = anchor_};
+  if (!fetched->kept) return FetchParameters(std::move(update));
+  for (const Interval& interval : fetched->change) {
+    update.anchor[interval.process] = interval.end;
+  }
+  Ready(std::move(update));
 }
 
 void Link::FetchParameters(Update update) {
   v1::FetchParametersRequest request;
   *request.mutable_identity() = session_->identity();
   request.set_fragment(head_.fragment());
-  request.set_version(
-      session_->state().heads(static_cast<int>(head_.fragment())).version());
+  // An update that was waited for may have come before the news of it.
+  request.set_version(std::max(
+      session_->state().heads(static_cast<int>(head_.fragment())).version(),
+      update.head.version()));
   process_->Call<FetchedParameters>(
       [host = process_->parts.host,
        request](CoordinatorHost::Reply<FetchedParameters> reply) {
@@ -231,8 +274,25 @@ void Link::FetchParameters(Update update) {
         Update whole = update;
         whole.head = fetched->head;
         whole.anchor = fetched->contents;
-        Ready(std::move(whole));
+        AskAboutSkipped(std::move(whole), version() + 2);
       });
+}
+
+void Link::AskAboutSkipped(Update update, uint64_t version) {
+  if (version > std::min(update.head.version(), earlier_until_)) {
+    return Ready(std::move(update));
+  }
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = session_->identity();
+  request.set_fragment(head_.fragment());
+  request.set_from_version(version - 1);
+  FetchUpdate(request, [this, update,
+                        version](const absl::StatusOr<FetchedUpdate>& fetched) {
+    if (!fetched.ok()) return Retry(fetched.status());
+    Update more = update;
+    more.skipped_include_other |= fetched->includes_other;
+    AskAboutSkipped(std::move(more), version + 1);
+  });
 }
 
 void Link::Ready(Update update) {

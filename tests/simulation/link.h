@@ -32,10 +32,10 @@ class Link {
     std::function<void(const absl::Status&)> fail;
   };
 
-  // `anchor` is what version `head` contains. Process and session outlive the
-  // link.
+  // `anchor` is what version `head` contains. Up to version `earlier_until`,
+  // skipped updates are asked about. Process and session outlive the link.
   Link(Process* process, const Session* session, v1::FragmentHead head,
-       Contents anchor, Callbacks callbacks);
+       Contents anchor, uint64_t earlier_until, Callbacks callbacks);
 
   uint64_t version() const { return head_.version(); }
   const v1::FragmentHead& head() const { return head_; }
@@ -55,9 +55,8 @@ class Link {
     // the island.
     bool includes_island = false;
     bool includes_other = false;
-    // To the version after the anchor's, or by more than one.
-    uint64_t next = 0;
-    bool skipped = false;
+    bool skipped_include_other = false;
+    uint64_t from_version = 0;
   };
   Taken Take();
 
@@ -78,6 +77,7 @@ class Link {
     v1::FragmentHead head;
     bool includes_island = false;
     bool includes_other = false;
+    bool skipped_include_other = false;
     Contents anchor;
   };
   // One try of Contribute.
@@ -92,6 +92,14 @@ class Link {
     bool ended = false;
   };
 
+  // The update that the contribution will be part of, asked for as soon as it
+  // was sent.
+  struct Expected {
+    std::optional<absl::StatusOr<FetchedUpdate>> answer;
+    // The verdict on the contribution is there: nothing else is waited for.
+    bool awaited = false;
+  };
+
   bool MayOffer() const;
   void Contribute();
   void SendRest(const std::shared_ptr<Upload>& upload, uint64_t offset);
@@ -101,15 +109,24 @@ class Link {
   void Hear(const std::shared_ptr<Upload>& upload,
             const absl::StatusOr<v1::ContributeResponse>& response);
   void End(const std::shared_ptr<Upload>& upload, const absl::Status& status);
-  void FetchUpdate();
+  void FetchUpdate(const v1::FetchUpdateRequest& request,
+                   CoordinatorHost::Reply<FetchedUpdate> done) const;
+  // The one from the anchor's version to the next.
+  v1::FetchUpdateRequest NextUpdate(bool wait) const;
+  void Expect();
+  void AwaitExpected();
+  void Fetched(const absl::StatusOr<FetchedUpdate>& fetched);
   // `update` says what the merges include that they take the place of.
   void FetchParameters(Update update);
+  // Asks about those that `update` skips, from `version` on.
+  void AskAboutSkipped(Update update, uint64_t version);
   void Ready(Update update);
   // A try has failed.
   void Retry(const absl::Status& status);
 
   Process* const process_;
   const Session* const session_;
+  const uint64_t earlier_until_;
   const Callbacks callbacks_;
   Backoff backoff_;
 
@@ -117,6 +134,7 @@ class Link {
   Contents anchor_;
   std::optional<Contribution> contribution_;
   std::optional<uint64_t> offered_on_connection_;
+  std::shared_ptr<Expected> expected_;
   bool in_flight_ = false;
   bool accepted_ = false;
   std::optional<Update> ready_;

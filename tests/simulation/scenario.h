@@ -53,7 +53,8 @@ enum Fault : uint32_t {
   kCheckpoint,
   // An operator drains an island.
   kDrain,
-  // Contributions are outliers or not finite; an operator decides on them.
+  // Contributions are outliers or not finite, or an outer step would be; an
+  // operator decides on them.
   kOutlier,
   // How many there are.
   kFaults,
