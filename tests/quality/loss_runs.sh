@@ -14,13 +14,18 @@
 #
 # and calls compare_losses "$@". A variant has as many islands as its
 # membership.min_islands; one for one island gets two ranks, so that those for one
-# and for two compute alike. A script may define train and report of its own,
-# after it has sourced this file.
+# and for two compute alike. A script may define a train of its own, after it has
+# sourced this file, and then sets before that
+#
+#   FIGURES    what it prints ahead of the loss: KEY:HEADING for each, separated
+#              by spaces, with the key in the JSON and _ for a space
 
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+
+: "${FIGURES:=bits_per_parameter:bits_up bits_per_parameter_down:bits_down}"
 
 # What is set here is for the functions below.
 json=
@@ -147,40 +152,47 @@ train() {
   rm -rf "${work:?}/${run}"
 }
 
-# Reads lines "NAME SEED BITS_UP BITS_DOWN LOSS"; prints the table, and the JSON
-# to the file $1 unless that is empty. The losses are compared seed by seed.
+# Reads lines "NAME SEED FIGURE... LOSS"; prints the table, and the JSON to the
+# file $1 unless that is empty. The losses are compared seed by seed.
 report() {
   perl -MJSON::PP -e '
-    my ($file, @names) = @ARGV;
+    my ($file, $figures, @names) = @ARGV;
+    my @figures = map { [split /:/] } split " ", $figures;
+    my @headings = map { $_->[1] =~ tr/_/ /r } @figures;
+    my @widths = map { length > 8 ? length : 8 } @headings;
     my %runs;
     while (<STDIN>) {
       my ($name, $seed, @figures) = split;
       $runs{$name}{$seed} = \@figures;
     }
     sub mean { my $sum = 0; $sum += $_ for @_; $sum / @_ }
-    printf "%-14s %8s %9s  %-24s %8s  %s\n", "", "bits up", "bits down",
-      "validation loss by seed", "mean", "relative to $names[0], by seed";
+    printf "%-14s", "";
+    printf " %*s", $widths[$_], $headings[$_] for 0 .. $#figures;
+    printf "  %-24s %8s  %s\n", "validation loss by seed", "mean",
+      "relative to $names[0], by seed";
     my %json;
     for my $name (grep { $runs{$_} } @names) {
       my $own = $runs{$name};
       my @seeds = sort { $a <=> $b } keys %$own;
-      my ($up, $down) =
-        map { my $i = $_; mean(map { $own->{$_}[$i] } @seeds) } 0, 1;
-      my @loss = map { $own->{$_}[2] } @seeds;
-      my @relative = map { $own->{$_}[2] / $runs{$names[0]}{$_}[2] - 1 }
+      printf "%-14s", $name;
+      for my $i (0 .. $#figures) {
+        my $mean = mean(map { $own->{$_}[$i] } @seeds);
+        printf " %*.3f", $widths[$i], $mean;
+        $json{$name}{$figures[$i][0]} = 0 + sprintf("%.4f", $mean);
+      }
+      my @loss = map { $own->{$_}[-1] } @seeds;
+      my @relative = map { $own->{$_}[-1] / $runs{$names[0]}{$_}[-1] - 1 }
         grep { $runs{$names[0]}{$_} } @seeds;
-      printf "%-14s %8.3f %9.3f  %-24s %8.4f  %s\n", $name, $up, $down,
+      printf "  %-24s %8.4f  %s\n",
         join(" ", map { sprintf "%.4f", $_ } @loss), mean(@loss),
         join(" ", map { sprintf "%+.3f %%", 100 * $_ } @relative);
-      $json{$name} = {bits_per_parameter => 0 + sprintf("%.4f", $up),
-        bits_per_parameter_down => 0 + sprintf("%.4f", $down),
-        val_loss => [map { 0 + $_ } @loss],
-        relative => [map { 0 + sprintf("%.6f", $_) } @relative]};
+      $json{$name}{val_loss} = [map { 0 + $_ } @loss];
+      $json{$name}{relative} = [map { 0 + sprintf("%.6f", $_) } @relative];
     }
     exit unless $file ne "";
     open my $out, ">", $file or die "$file: $!\n";
     print $out JSON::PP->new->canonical->pretty->encode(\%json);' "$1" \
-    "${chosen[@]}"
+    "${FIGURES}" "${chosen[@]}"
 }
 
 # left DONE TOTAL SECONDS: how long the rest will take, at the speed so far.

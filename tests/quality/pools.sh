@@ -28,6 +28,8 @@ readonly VARIANTS
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly BASE='fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32 membership.max_islands: 5 data.shards: 4'
 # shellcheck disable=SC2034  # for loss_runs.sh
+readonly FIGURES='million_tokens:M_tokens'
+# shellcheck disable=SC2034  # for loss_runs.sh
 readonly SUMMARY='Trains once for every pool of islands and seed, and prints how many million
 tokens were merged and the validation loss. About 80 seconds on two cores for a run
 of the largest pool.'
@@ -75,35 +77,6 @@ train() {
   awk -v tokens="${tokens}" -v loss="$(evaluate "${run}")" \
     'BEGIN { printf "%.4f %.6f\n", tokens / 1e6, loss }'
   rm -rf "${work:?}/${run}"
-}
-
-# Reads lines "NAME SEED TOKENS LOSS"; prints the table, and the JSON to the file
-# $1 unless that is empty.
-report() {
-  perl -MJSON::PP -e '
-    my ($file, @names) = @ARGV;
-    my %runs;
-    while (<STDIN>) {
-      my ($name, $seed, @figures) = split;
-      $runs{$name}{$seed} = \@figures;
-    }
-    sub mean { my $sum = 0; $sum += $_ for @_; $sum / @_ }
-    printf "%-12s %10s  %-24s %8s\n", "", "M tokens",
-      "validation loss by seed", "mean";
-    my %json;
-    for my $name (grep { $runs{$_} } @names) {
-      my @seeds = sort { $a <=> $b } keys %{$runs{$name}};
-      my $tokens = mean(map { $runs{$name}{$_}[0] } @seeds);
-      my @loss = map { $runs{$name}{$_}[1] } @seeds;
-      printf "%-12s %10.3f  %-24s %8.4f\n", $name, $tokens,
-        join(" ", map { sprintf "%.4f", $_ } @loss), mean(@loss);
-      $json{$name} = {million_tokens => 0 + sprintf("%.4f", $tokens),
-        val_loss => [map { 0 + $_ } @loss]};
-    }
-    exit unless $file ne "";
-    open my $out, ">", $file or die "$file: $!\n";
-    print $out JSON::PP->new->canonical->pretty->encode(\%json);' "$1" \
-    "${chosen[@]}"
 }
 
 compare_losses "$@"
