@@ -149,37 +149,33 @@ class Bench {
 
   // Every channel sends its uploads.
   Cost Bare() {
-    return Turn(bare_port_, [this](int, grpc::GenericStub& stub) {
+    return Turn(bare_port_, [](const Upload& upload, grpc::GenericStub& stub) {
       grpc::ClientContext context;
       BulkStream stream(stub, kMethod, &context);
-      const Upload upload = MakeUpload(0);
-      for (int i = 0; i < kUploadsPerTurn; ++i) {
-        for (const grpc::ByteBuffer& chunk : upload.chunks) {
-          CHECK(stream.Write(chunk));
-        }
+      CHECK(stream.Write(upload.header));
+      for (const grpc::ByteBuffer& chunk : upload.chunks) {
+        CHECK(stream.Write(chunk));
       }
       stream.WritesDone();
       CHECK(stream.Finish().ok());
     });
   }
   Cost Ingest() {
-    return Turn(server_->port(), [this](int channel, grpc::GenericStub& stub) {
-      const Upload upload = MakeUpload(channel);
-      for (int i = 0; i < kUploadsPerTurn; ++i) {
-        grpc::ClientContext context;
-        BulkStream stream(stub, kMethod, &context);
-        CHECK(stream.Write(upload.header));
-        grpc::ByteBuffer message;
-        CHECK(stream.Read(&message)) << stream.Finish().error_message();
-        for (const grpc::ByteBuffer& chunk : upload.chunks) {
-          CHECK(stream.Write(chunk));
-        }
-        stream.WritesDone();
-        const grpc::Status status = stream.Finish();
-        CHECK(status.error_code() == grpc::StatusCode::DATA_LOSS)
-            << "the digest is wrong: " << status.error_message();
-      }
-    });
+    return Turn(
+        server_->port(), [](const Upload& upload, grpc::GenericStub& stub) {
+          grpc::ClientContext context;
+          BulkStream stream(stub, kMethod, &context);
+          CHECK(stream.Write(upload.header));
+          grpc::ByteBuffer verdict;
+          CHECK(stream.Read(&verdict)) << stream.Finish().error_message();
+          for (const grpc::ByteBuffer& chunk : upload.chunks) {
+            CHECK(stream.Write(chunk));
+          }
+          stream.WritesDone();
+          const grpc::Status status = stream.Finish();
+          CHECK(status.error_code() == grpc::StatusCode::DATA_LOSS)
+              << "the digest is wrong: " << status.error_message();
+        });
   }
 
   double bytes_per_turn() const {
@@ -236,8 +232,9 @@ class Bench {
         CHECK(connection->WaitForConnected(
             absl::ToChronoTime(absl::Now() + absl::Seconds(10))));
         grpc::GenericStub stub(connection);
+        const Upload upload = MakeUpload(channel);
         if (ready->Block()) delete ready;
-        send(channel, stub);
+        for (int i = 0; i < kUploadsPerTurn; ++i) send(upload, stub);
       });
     }
     if (ready->Block()) delete ready;

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How fast a coordinator takes contributions in, against gRPC alone: the same
-// messages over loopback, into a real CoordinatorServer (parsing, CRC, copy to
-// staging, digest) and into a server that drops them. Client and server share
-// one process and its processors.
+// messages over loopback, into a real CoordinatorServer (parsing, CRC, digest,
+// the check that values are finite, norm, copy to staging) and into a server
+// that drops them. An upload is a stream of its own for both. Client and server
+// share one process and its processors.
 //
 // An upload announces a digest that it does not have, so that it is refused and
 // discarded when it has come: any number of them can be measured without a
-// round that closes. What comes after the digest is not measured: the check
-// that values are finite, and the norm.
+// round that closes.
 #ifndef SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 #define SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 
