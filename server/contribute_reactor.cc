@@ -24,9 +24,10 @@ namespace {
 // chunks. A stream that breaks leaves the bytes in staging, for the next one to
 // go on from.
 //
-// gRPC calls one method at a time, but for OnCancel; a turn (see
-// server/upload_turns.h) may come on the thread of another stream while nothing
-// else is under way here.
+// gRPC calls one method at a time, but for OnCancel, and but for OnReadDone in
+// an upload of one stream, which is read ahead: while a message is at work, the
+// next one is on its way. A turn (see server/upload_turns.h) may come on the
+// thread of another stream while nothing else is under way here.
 class ContributeReactor
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -36,12 +37,8 @@ class ContributeReactor
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      if (role_ == Role::kLane) return Finish(grpc::Status::OK);
-      return Finish(ToGrpcStatus(absl::CancelledError(
-          "the upload ended before its last chunk or its trailer; resume "
-          "it")));
-    }
+    if (reads_ahead_) return OnReadAheadDone(ok);
+    if (!ok) return EndOfStream();
     const absl::Status taken = role_ == Role::kUnknown ? Begin() : Take();
     if (!taken.ok()) Fail(taken);
   }
@@ -51,7 +48,8 @@ class ContributeReactor
       return Finish(ok ? grpc::Status::OK
                        : ToGrpcStatus(absl::CancelledError("client gone")));
     }
-    StartRead(&received_);
+    reads_ahead_ = Turns() == nullptr;
+    StartRead(reads_ahead_ ? &ahead_[0] : &received_);
   }
 
   void OnCancel() override {
@@ -130,11 +128,12 @@ class ContributeReactor
     return absl::OkStatus();
   }
 
-  // A chunk or the trailer: now, or when it is its turn.
-  absl::Status Take() {
+  // Reads a chunk into chunk_, or the trailer into header_; true if it was the
+  // trailer.
+  absl::StatusOr<bool> Parse(grpc::ByteBuffer& message) {
     v1::ContributeRequest fields;
     ASSIGN_OR_RETURN(const bool has_chunk,
-                     ParseByteBuffer(received_, kChunkField, fields, chunk_));
+                     ParseByteBuffer(message, kChunkField, fields, chunk_));
     const bool is_trailer = fields.has_trailer() && role_ == Role::kUpload;
     if (has_chunk == is_trailer || fields.has_header() || fields.has_lane()) {
       return absl::InvalidArgumentError(
@@ -144,7 +143,12 @@ class ContributeReactor
     if (is_trailer) {
       *header_.mutable_object() = std::move(*fields.mutable_trailer());
     }
-    if (Turns() == nullptr) return TakeInTurn(is_trailer);
+    return is_trailer;
+  }
+
+  // A message of an upload of several streams, when it is its turn.
+  absl::Status Take() {
+    ASSIGN_OR_RETURN(const bool is_trailer, Parse(received_));
     Turns()->Await(
         is_trailer ? header_.object().encoded_bytes() : chunk_.offset,
         [this, is_trailer](const absl::Status& turn) {
@@ -157,17 +161,72 @@ class ContributeReactor
   absl::Status TakeInTurn(bool is_trailer) {
     if (is_trailer) return Complete();
     const uint64_t end = chunk_.offset + chunk_.size();
-    ASSIGN_OR_RETURN(const bool complete, engine_->Append(key_, chunk_));
+    RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
     // After StartRead this may be deleted.
     const std::shared_ptr<UploadTurns> turns = Turns();
-    if (turns == nullptr) {
-      if (complete) return Complete();
-      StartRead(&received_);
-      return absl::OkStatus();
-    }
     StartRead(&received_);
     turns->Advance(end);
     return absl::OkStatus();
+  }
+
+  // What came is for the thread that has begun to take messages and has not
+  // found itself without one yet, so that they are taken in order.
+  void OnReadAheadDone(bool ok) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (ok) {
+        ++arrived_;
+      } else {
+        ended_ = true;
+      }
+      if (taking_) return;
+      taking_ = true;
+    }
+    TakeAhead();
+  }
+
+  void TakeAhead() {
+    for (; IsAnotherToTake(); ++taken_) {
+      StartRead(&ahead_[(taken_ + 1) % 2]);
+      grpc::ByteBuffer& message = ahead_[taken_ % 2];
+      const absl::StatusOr<bool> last = TakeAlone(message);
+      // Its memory is best used again while it is in the cache.
+      message.Clear();
+      if (!last.ok()) Fail(last.status());
+      // Nobody takes any more.
+      if (!last.ok() || *last) return;
+    }
+  }
+
+  // If not, the thread that asked takes no more.
+  bool IsAnotherToTake() {
+    {
+      absl::MutexLock lock(&mu_);
+      if (taken_ < arrived_) return true;
+      if (!ended_) {
+        taking_ = false;
+        return false;
+      }
+    }
+    EndOfStream();
+    return false;
+  }
+
+  // A message of an upload of one stream; true if it was the last one.
+  absl::StatusOr<bool> TakeAlone(grpc::ByteBuffer& message) {
+    ASSIGN_OR_RETURN(const bool is_trailer, Parse(message));
+    if (!is_trailer) {
+      ASSIGN_OR_RETURN(const bool complete, engine_->Append(key_, chunk_));
+      if (!complete) return false;
+    }
+    RETURN_IF_ERROR(Complete());
+    return true;
+  }
+
+  void EndOfStream() {
+    if (role_ == Role::kLane) return Finish(grpc::Status::OK);
+    Finish(ToGrpcStatus(absl::CancelledError(
+        "the upload ended before its last chunk or its trailer; resume it")));
   }
 
   absl::Status Complete() {
@@ -209,12 +268,17 @@ class ContributeReactor
   SharedUploads* const uploads_;
   Role role_ = Role::kUnknown;
   grpc::ByteBuffer received_;
+  // In turns: one message is taken, the other one read.
+  grpc::ByteBuffer ahead_[2];
   grpc::ByteBuffer sent_;
   // Of an upload.
   v1::ContributionHeader header_;
   ContributionKey key_;
-  // Points into received_.
+  // Points into the message that is taken.
   Chunk chunk_;
+  // Whether messages go to ahead_: those after the header, in an upload of one
+  // stream.
+  bool reads_ahead_ = false;
   // The verdict that is being written is the last one.
   bool finished_ = false;
 
@@ -222,6 +286,13 @@ class ContributeReactor
   // Null if the upload has one stream only.
   std::shared_ptr<UploadTurns> turns_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // Messages that have come to ahead_, and whether no more will.
+  uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether a thread takes them, and how many it has taken. The latter is that
+  // thread's.
+  bool taking_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t taken_ = 0;
 };
 
 }  // namespace
