@@ -152,9 +152,9 @@ void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
   kernels_.decode(block_size_, 1, last.scales, last.codes, last.values);
 }
 
-double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
+double BlockPlanes::SumOfTile(ConstStripPart part, uint64_t count) const {
   if (kernels_.sum_of_squares == nullptr) {
-    return StripPlanes::SumOfSquares(part, count);
+    return StripPlanes::SumOfTile(part, count);
   }
   const uint64_t units = count / kBlockUnit;
   double sum =

@@ -42,7 +42,7 @@ class BlockPlanes final : public StripPlanes {
   // Accumulate(). The terms are parts of as many encodings.
   void DecodeSum(absl::Span<const BlockTerm> terms,
                  absl::Span<float> sum) const;
-  double SumOfSquares(ConstStripPart part, uint64_t count) const override;
+  double SumOfTile(ConstStripPart part, uint64_t count) const override;
   absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
                            uint64_t size) const override;
 

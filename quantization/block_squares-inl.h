@@ -93,6 +93,8 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
   const hn::Repartition<int16_t, Bytes> signed_halves;
   const hn::Repartition<uint32_t, Bytes> words;
   const hn::Repartition<uint64_t, Bytes> sums;
+  // Of each byte's two codes, those that the mask leaves.
+  const auto counted = hn::BitCast(all, hn::Set(words, mask & 0x0f0f0f0f));
   auto low = hn::Zero(sums);
   auto high = hn::Zero(sums);
   for (size_t i = 0; i < bytes; i += hn::Lanes(all)) {
@@ -111,26 +113,29 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
             high, hn::SumsOf8(hn::BitCast(all, hn::ShiftRight<8>(square))));
       }
     } else {
-      const auto nibble = hn::Set(all, 15);
-      const auto counted = hn::BitCast(
-          all, hn::And(hn::BitCast(words, read), hn::Set(words, mask)));
-      const auto upper = hn::And(
-          hn::BitCast(all, hn::ShiftRight<4>(hn::BitCast(halves, counted))),
-          nibble);
-      for (const auto code : {hn::And(counted, nibble), upper}) {
-        const auto look_up = [&](const uint8_t* table) HWY_ATTR {
-          return hn::SumsOf8(
-              hn::TableLookupBytes(hn::LoadDup128(all, table), code));
-        };
-        low = hn::Add(low, look_up(kSquaredLevels<kFormat>.low));
-        if constexpr (kFormat == BlockFormat::kE3m0) {
-          high = hn::Add(high, look_up(kSquaredLevels<kFormat>.high));
+      const auto bytes_read = hn::BitCast(halves, read);
+      const auto lower = hn::And(read, counted);
+      const auto upper =
+          hn::And(hn::BitCast(all, hn::ShiftRight<4>(bytes_read)), counted);
+      const auto look_up = [&](const uint8_t* bytes_of_squares) HWY_ATTR {
+        const auto table = hn::LoadDup128(all, bytes_of_squares);
+        const auto first = hn::TableLookupBytes(table, lower);
+        const auto second = hn::TableLookupBytes(table, upper);
+        if constexpr (kFormat == BlockFormat::kE2m1) {
+          return hn::Add(hn::SumsOf8(first), hn::SumsOf8(second));
+        } else {
+          // No byte is above 64.
+          return hn::SumsOf8(hn::Add(first, second));
         }
+      };
+      low = hn::Add(low, look_up(kSquaredLevels<kFormat>.low));
+      if constexpr (kFormat == BlockFormat::kE3m0) {
+        high = hn::Add(high, look_up(kSquaredLevels<kFormat>.high));
       }
     }
   }
-  return hn::GetLane(hn::SumOfLanes(sums, low)) +
-         256 * hn::GetLane(hn::SumOfLanes(sums, high));
+  const auto both = hn::Add(low, hn::ShiftLeft<8>(high));
+  return hn::GetLane(hn::SumOfLanes(sums, both));
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include "glog/logging.h"
 #include "quantization/block_codec.h"
 #include "quantization/block_planes.h"
+#include "quantization/codec_planes.h"
 #include "quantization/dense_codec.h"
 #include "quantization/ecq/planes.h"
 #include "quantization/entropy_codec.h"
@@ -222,6 +223,12 @@ StripIndex NewStripIndex(const CodecSpec& spec, uint64_t values) {
   return StripIndex(values, spec.entropy_coded,
                     MaxEncodedBytes(spec, kStripValues),
                     MaxEncodedBytes(spec, last == 0 ? kStripValues : last));
+}
+
+std::unique_ptr<const StripPlanes> NewStripPlanes(const CodecSpec& spec) {
+  const FormatEntry& entry = KnownFormat(spec.format);
+  if (spec.entropy_coded || entry.new_planes == nullptr) return nullptr;
+  return entry.new_planes(spec, {}, /*first_value=*/0);
 }
 
 uint64_t PieceAlignment(const CodecSpec& spec) {

@@ -70,9 +70,8 @@ absl::StatusOr<double> NormOfStream(const CodecSpec& spec,
                                     absl::string_view encoded, uint64_t values,
                                     size_t piece) {
   EncodingCheck check(spec, values);
-  for (size_t end = 0; end < encoded.size();) {
-    end = std::min(end + piece, encoded.size());
-    check.Look(encoded.substr(0, end));
+  for (size_t begin = 0; begin < encoded.size(); begin += piece) {
+    check.Look(encoded.substr(begin, piece));
   }
   return check.Norm();
 }

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/encoding_check.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status_matchers.h"
@@ -49,10 +51,9 @@ std::vector<CodecSpec> AllSpecs() {
 absl::StatusOr<double> NormOf(const CodecSpec& spec, absl::string_view encoded,
                               uint64_t values, uint64_t chunk) {
   EncodingCheck check(spec, values);
-  for (uint64_t end = chunk; end < encoded.size(); end += chunk) {
-    check.Look(encoded.substr(0, end));
+  for (uint64_t begin = 0; begin < encoded.size(); begin += chunk) {
+    check.Look(encoded.substr(begin, chunk));
   }
-  check.Look(encoded);
   return check.Norm();
 }
 
@@ -86,6 +87,45 @@ TEST(EncodingCheckTest, TheNormDoesNotOverflow) {
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode({}, values));
   EXPECT_THAT(NormOf({}, encoded, kValues, 1000),
               IsOkAndHolds(double{std::numeric_limits<float>::max()}));
+}
+
+// Looks at bytes [begin, end) of `encoded`, damaged, before the true ones; at
+// 999 bytes at a time before and after.
+absl::StatusOr<double> NormAfterDamage(const CodecSpec& spec,
+                                       const std::string& encoded,
+                                       uint64_t begin, uint64_t end) {
+  const absl::string_view bytes = encoded;
+  std::string damaged = encoded.substr(begin, end - begin);
+  for (char& byte : damaged) byte = static_cast<char>(~byte);
+  EncodingCheck check(spec, kValues);
+  uint64_t looked = 0;
+  const auto look_to = [&](uint64_t to) {
+    for (; looked < to; looked = std::min(looked + 999, to)) {
+      check.Look(bytes.substr(looked, std::min<uint64_t>(999, to - looked)));
+    }
+  };
+  look_to(begin);
+  const EncodingCheck::Mark mark = check.mark();
+  check.Look(damaged);
+  check.GoBack(mark, bytes.substr(0, begin));
+  look_to(encoded.size());
+  return check.Norm();
+}
+
+TEST(EncodingCheckTest, BytesThatAreTakenBackLeaveNoTrace) {
+  const std::vector<float> values = Values();
+  for (const CodecSpec& spec : AllSpecs()) {
+    ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec, values));
+    ASSERT_OK_AND_ASSIGN(const double norm,
+                         NormOf(spec, encoded, kValues, encoded.size()));
+    const uint64_t size = encoded.size();
+    for (const auto& [begin, end] : std::vector<std::pair<uint64_t, uint64_t>>{
+             {0, 100}, {1000, 9000}, {size / 2, size}, {0, size}}) {
+      EXPECT_THAT(NormAfterDamage(spec, encoded, begin, end),
+                  IsOkAndHolds(norm))
+          << v1::Format_Name(spec.format) << " " << spec.block_size;
+    }
+  }
 }
 
 TEST(EncodingCheckTest, AnEmptyVectorHasNoLength) {

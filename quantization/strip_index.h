@@ -39,15 +39,16 @@ class StripIndex {
   // INVALID_ARGUMENT if Scan() has not seen the end of the last strip.
   absl::Status CheckComplete() const;
 
+  // How many bytes strip `strip` has, whose first bytes are `rest`; more than
+  // rest.size() if it is not complete.
+  //   INVALID_ARGUMENT  it says that it is longer than any can be.
+  absl::StatusOr<uint64_t> StripBytes(uint64_t strip,
+                                      absl::string_view rest) const;
+
   // The bytes of complete strip `strip`.
   absl::string_view Strip(absl::string_view received, uint64_t strip) const;
 
  private:
-  // Bytes of the strip whose first bytes are `rest`; more than rest.size() if
-  // it is not complete.
-  absl::StatusOr<uint64_t> StripBytes(uint64_t strip,
-                                      absl::string_view rest) const;
-
   uint64_t values_;
   bool entropy_coded_;
   uint64_t most_bytes_;

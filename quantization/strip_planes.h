@@ -52,10 +52,16 @@ class StripPlanes {
   virtual void DecodeAccumulate(ConstStripPart part, float weight,
                                 absl::Span<float> accumulator) const = 0;
 
-  // The sum of the squares of `count` values in binary64, in an order that
-  // depends on nothing else. They are decoded a tile at a time unless a format
-  // knows better.
-  virtual double SumOfSquares(ConstStripPart part, uint64_t count) const;
+  // Values whose squares have a sum of their own.
+  static constexpr uint64_t kTileValues = 4096;
+
+  // The sum of the squares of `count` values in binary64: of each tile by
+  // itself, then those of the tiles in order.
+  double SumOfSquares(ConstStripPart part, uint64_t count) const;
+
+  // The same of at most kTileValues values, in an order that depends on nothing
+  // else. They are decoded unless a format knows better.
+  virtual double SumOfTile(ConstStripPart part, uint64_t count) const;
 
   // INVALID_ARGUMENT if one of `count` values does not decode to a finite
   // number. Messages call them values [begin, begin + count) of `size`.

@@ -23,6 +23,14 @@ bool IsSame(const v1::EncodedObject& a, const v1::EncodedObject& b) {
   return a.digest() == b.digest() && a.encoded_bytes() == b.encoded_bytes();
 }
 
+// Larger ones do not stay in a cache until their round closes.
+constexpr uint64_t kCachedBytes = 4 << 20;
+
+ChunkAssembler::Use UseOf(uint64_t bytes) {
+  return bytes > kCachedBytes ? ChunkAssembler::Use::kLater
+                              : ChunkAssembler::Use::kSoon;
+}
+
 // Whether the upload may still become what it is to be.
 bool IsForLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
@@ -34,7 +42,7 @@ struct Staging::Upload {
   Upload(const v1::EncodedObject& described, PooledBuffer memory)
       : buffer(std::move(memory)),
         object(described),
-        assembler(buffer.bytes),
+        assembler(buffer.bytes, UseOf(buffer.bytes.size())),
         check(SpecOf(described), described.size()) {}
 
   const PooledBuffer buffer;
@@ -139,9 +147,14 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
         "chunk of ", chunk.size(), " bytes at offset ", begin,
         " goes beyond the object's ", object.encoded_bytes(), " bytes"));
   }
-  RETURN_IF_ERROR(upload->assembler.Add(chunk));
-  upload->check.Look(absl::string_view(upload->buffer.bytes.data(),
-                                       upload->assembler.next_offset()));
+  EncodingCheck& check = upload->check;
+  const EncodingCheck::Mark mark = check.mark();
+  const absl::Status added = upload->assembler.Add(
+      chunk, [&check](absl::string_view bytes) { check.Look(bytes); });
+  if (!added.ok()) {
+    check.GoBack(mark, absl::string_view(upload->buffer.bytes.data(), begin));
+    return added;
+  }
   return !IsOpen(object) &&
          upload->assembler.next_offset() == object.encoded_bytes();
 }

@@ -204,6 +204,28 @@ TEST(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
   EXPECT_OK(Upload(staging, Key("a"), encoded));
 }
 
+// More than a cache holds, and so copied in another way.
+TEST(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
+  constexpr uint64_t kMany = 2'000'001;
+  const CodecSpec spec = {.format = v1::BF16};
+  const std::vector<float> values(kMany, 0.5f);
+  ASSERT_OK_AND_ASSIGN(std::string bytes, Encode(spec, values));
+  const v1::EncodedObject object = DescribeEncoding(spec, kMany, bytes);
+  Staging staging(bytes.size());
+  ASSERT_OK(staging.Begin(Key("a"), object, bytes.size()));
+  for (uint64_t offset = 0; offset < bytes.size(); offset += 777'777) {
+    Chunk chunk = CutChunk(bytes, offset, 777'777);
+    ++chunk.crc32c;
+    EXPECT_THAT(staging.Append(Key("a"), chunk),
+                StatusIs(absl::StatusCode::kDataLoss));
+    --chunk.crc32c;
+    ASSERT_OK(staging.Append(Key("a"), chunk));
+  }
+  ASSERT_OK_AND_ASSIGN(const double norm, staging.Verify(Key("a"), object));
+  EXPECT_NEAR(norm, 0.5 * std::sqrt(double{kMany}), 1e-6);
+  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(bytes));
+}
+
 TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
   // An island that was uploading when its round closed is not at fault: the
   // next offer tells it that it is late. So the code is a retryable one.

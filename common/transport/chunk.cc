@@ -6,12 +6,13 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "common/transport/past_caches.h"
 #include "glog/logging.h"
 
 namespace causeway {
 namespace {
 
-// Small enough that the three looks at the data find it in the first-level
+// Small enough that all looks at the data find it in the first-level
 // cache after the first.
 constexpr size_t kTileBytes = 16 << 10;
 
@@ -41,7 +42,8 @@ Chunk CutChunk(absl::string_view object, uint64_t offset, uint64_t max_bytes) {
   return {.offset = offset, .crc32c = Crc32c(data), .pieces = {data}};
 }
 
-absl::Status ChunkAssembler::Add(const Chunk& chunk) {
+absl::Status ChunkAssembler::Add(
+    const Chunk& chunk, absl::FunctionRef<void(absl::string_view)> look) {
   const uint64_t bytes = chunk.size();
   if (bytes == 0 || bytes > kMaxChunkBytes) {
     return absl::InvalidArgumentError(
@@ -69,10 +71,16 @@ absl::Status ChunkAssembler::Add(const Chunk& chunk) {
       const absl::string_view tile = piece.substr(begin, kTileBytes);
       crc32c = ExtendCrc32c(crc32c, tile);
       digest.Update(tile);
-      std::memcpy(to, tile.data(), tile.size());
+      look(tile);
+      if (use_ == Use::kSoon) {
+        std::memcpy(to, tile.data(), tile.size());
+      } else {
+        CopyPastCaches(tile, to);
+      }
       to += tile.size();
     }
   }
+  if (use_ == Use::kLater) FlushPastCaches();
   if (crc32c != chunk.crc32c) {
     return absl::DataLossError(absl::StrFormat(
         "chunk of %d bytes at offset %d has CRC-32C %08x, sent as %08x", bytes,

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -55,17 +56,29 @@ Chunk CutChunk(absl::string_view object, uint64_t offset,
 // Not thread-safe.
 class ChunkAssembler {
  public:
+  // When the object is going to be read.
+  enum class Use {
+    // As it comes in: it goes through the caches.
+    kSoon,
+    // After more has come than caches hold.
+    kLater,
+  };
+
   // `destination` has room for the object and outlives the assembler. The
   // assembler writes there only.
-  explicit ChunkAssembler(absl::Span<char> destination)
-      : destination_(destination) {}
+  explicit ChunkAssembler(absl::Span<char> destination, Use use = Use::kSoon)
+      : destination_(destination), use_(use) {}
 
   // Takes the next chunk. After an error the chunks so far are as before; what
-  // lies in the destination behind them is undefined.
+  // lies in the destination behind them is undefined. `look` is called with the
+  // chunk's data in order, in pieces that are in the first-level cache, also if
+  // the CRC will turn out to be wrong.
   //   INVALID_ARGUMENT  empty or too large; not at next_offset(); beyond the
   //                     destination's end.
   //   DATA_LOSS         the CRC is wrong.
-  absl::Status Add(const Chunk& chunk);
+  absl::Status Add(
+      const Chunk& chunk, absl::FunctionRef<void(absl::string_view)> look =
+                              [](absl::string_view) {});
 
   // Bytes so far; where the next chunk begins.
   uint64_t next_offset() const { return next_offset_; }
@@ -75,6 +88,7 @@ class ChunkAssembler {
 
  private:
   const absl::Span<char> destination_;
+  const Use use_;
   uint64_t next_offset_ = 0;
   Digest128Stream digest_;
 };

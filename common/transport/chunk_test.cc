@@ -66,6 +66,28 @@ TEST(ChunkTest, PiecesAreOneChunk) {
   }
 }
 
+TEST(ChunkTest, DataIsLookedAtInOrderWhereverItIsTo) {
+  const std::string object = Object(300'000);
+  for (const auto use :
+       {ChunkAssembler::Use::kSoon, ChunkAssembler::Use::kLater}) {
+    // Not at the beginning of a line.
+    std::string assembled(object.size() + 1, '\0');
+    ChunkAssembler assembler(absl::MakeSpan(assembled).subspan(1), use);
+    std::string looked;
+    while (assembler.next_offset() < object.size()) {
+      ASSERT_OK(
+          assembler.Add(CutChunk(object, assembler.next_offset(), 100'001),
+                        [&looked](absl::string_view piece) {
+                          looked.append(piece.data(), piece.size());
+                        }));
+      EXPECT_EQ(looked.size(), assembler.next_offset());
+    }
+    EXPECT_EQ(looked, object);
+    EXPECT_EQ(assembled.substr(1), object);
+    EXPECT_EQ(assembler.digest(), Digest128(object));
+  }
+}
+
 TEST(ChunkTest, NoChunkExceedsTheLimit) {
   const std::string object = Object(kMaxChunkBytes + 1);
   EXPECT_EQ(CutChunk(object, 0).size(), kMaxChunkBytes);
