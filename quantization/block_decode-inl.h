@@ -27,10 +27,6 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
-constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
-static_assert(kPairGroup == kBlockUnit);
-
 // What is done with the values of codes.
 template <bool kAccumulate, class BlockDequantizer>
 HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
@@ -42,35 +38,20 @@ HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
   hn::StoreU(values, floats, destination);
 }
 
-template <bool kAccumulate, class BlockDequantizer>
-HWY_INLINE void DecodePairs(const char* codes,
-                            const BlockDequantizer quarters[4],
+// A group of codes of `kBits` bits, at most 4; block(i) dequantizes values 64 i
+// to 64 i + 63 of it.
+template <size_t kBits, bool kAccumulate, class BlockDequantizer, class BlockAt>
+HWY_INLINE void DecodeGroup(const char* codes, const BlockAt& block,
                             float* destination) {
+  constexpr size_t kRows = 32 / kBits;
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
-    for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
-      Put<kAccumulate>(quarters[row / 4],
-                       UnpackedCodes<BlockDequantizer, 2>(packed, row),
-                       destination + row * kRow + lane);
-    }
-  }
-}
-
-template <bool kAccumulate, class BlockDequantizer>
-HWY_INLINE void DecodeNibbles(const char* codes, const BlockDequantizer& low,
-                              const BlockDequantizer& high,
-                              float* destination) {
-  const Words words;
-  const size_t lanes = hn::Lanes(words);
-  for (size_t lane = 0; lane < kRow; lane += lanes) {
-    const auto packed =
-        hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
-    for (size_t row = 0; row < kRowsOfGroup; ++row) {
-      Put<kAccumulate>(row < kRowsOfGroup / 2 ? low : high,
-                       UnpackedCodes<BlockDequantizer, 4>(packed, row),
+    for (size_t row = 0; row < kRows; ++row) {
+      Put<kAccumulate>(block(row * kRow / 64),
+                       UnpackedCodes<BlockDequantizer, kBits>(packed, row),
                        destination + row * kRow + lane);
     }
   }
@@ -110,17 +91,24 @@ HWY_INLINE void DecodeUnitsBy(size_t block_size, size_t units,
       return BlockDequantizer(
           LoadScale(scales + ((i + offset) >> block_bits) * 2), weight);
     };
+    const auto decode_group = [&](const auto& block) HWY_ATTR {
+      DecodeGroup<CodeBits(kFormat), kAccumulate, BlockDequantizer>(
+          piece, block, destination + i);
+    };
     const BlockDequantizer low = dequantizer(0);
     if constexpr (CodeBits(kFormat) == 8) {
       DecodeBytes<kAccumulate>(piece, kPiece, low, destination + i);
     } else if constexpr (CodeBits(kFormat) == 2) {
       const BlockDequantizer quarters[4] = {low, dequantizer(64),
                                             dequantizer(128), dequantizer(192)};
-      DecodePairs<kAccumulate>(piece, quarters, destination + i);
+      decode_group([&](size_t at) -> const auto& { return quarters[at]; });
     } else if (block_size == 64) {
-      DecodeNibbles<kAccumulate>(piece, low, dequantizer(64), destination + i);
+      const BlockDequantizer high = dequantizer(64);
+      decode_group([&](size_t at) -> const auto& {
+        return at == 0 ? low : high;
+      });
     } else {
-      DecodeNibbles<kAccumulate>(piece, low, low, destination + i);
+      decode_group([&](size_t) -> const auto& { return low; });
     }
   }
 }

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "quantization/block_format.h"
@@ -222,7 +221,7 @@ class Dequantizer<BlockFormat::kFp8E4m3, kWeighted>
 template <class BlockDequantizer>
 HWY_INLINE FloatVec AddValues(const BlockDequantizer& block, IntVec codes,
                               FloatVec sum) {
-  if constexpr (std::is_same_v<BlockDequantizer, ShiftDequantizer>) {
+  if constexpr (requires { block.AddTo(sum, codes); }) {
     return block.AddTo(sum, codes);
   } else {
     return hn::Add(sum, block.Values(codes));

@@ -30,6 +30,10 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
+constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
+static_assert(kPairGroup == kBlockUnit);
+
 // Codes of a vector of values from `values + i` on. Only stochastic rounding
 // reads `random`.
 template <BlockFormat kFormat>

@@ -43,6 +43,16 @@ class BlockKernelsTest : public testing::TestWithParam<
   size_t ScaleBytes() const { return ScalePlaneBytes(kValues, block_size_); }
   size_t CodeBytes() const { return CodePlaneBytes(format_, kValues); }
 
+  // Random bytes, and among the codes each of the 256.
+  std::string RandomEncoding(std::mt19937& random) const {
+    std::string encoded(ScaleBytes() + CodeBytes(), '\0');
+    for (char& byte : encoded) byte = static_cast<char>(random());
+    for (size_t i = 0; i < 256; ++i) {
+      encoded[ScaleBytes() + i] = static_cast<char>(i);
+    }
+    return encoded;
+  }
+
   // Expects the reference's bytes, and its decoded values from both the
   // encoder and the decoder.
   void ExpectAsReference(const std::vector<float>& values);
@@ -165,11 +175,7 @@ TEST_P(BlockKernelsTest, DecodesEveryCodeWithScalesOfAllKinds) {
   // writes too: denormal, negative, too large, not finite.
   std::mt19937 random(7);
   for (int round = 0; round < 8; ++round) {
-    std::string encoded(ScaleBytes() + CodeBytes(), '\0');
-    for (char& byte : encoded) byte = static_cast<char>(random());
-    for (size_t i = 0; i < 256; ++i) {
-      encoded[ScaleBytes() + i] = static_cast<char>(i);
-    }
+    const std::string encoded = RandomEncoding(random);
     const std::vector<float> want =
         DecodeBlocks(format_, block_size_, encoded, kValues);
     std::vector<float> got(kValues);
@@ -234,11 +240,7 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
 // treat as one factor, and beyond.
 TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
   std::mt19937 random(12);
-  std::string encoded(ScaleBytes() + CodeBytes(), '\0');
-  for (char& byte : encoded) byte = static_cast<char>(random());
-  for (size_t i = 0; i < 256; ++i) {
-    encoded[ScaleBytes() + i] = static_cast<char>(i);
-  }
+  std::string encoded = RandomEncoding(random);
   for (size_t i = 0; i < ScaleBytes(); i += 2) {
     // In [1, 2), or zero.
     const uint32_t scale = random() % 8 == 0 ? 0 : 0x3f80 + random() % 0x80;
@@ -275,11 +277,7 @@ TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
 TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
   if (kernels_->sum_of_squares == nullptr) GTEST_SKIP() << "levels are rounded";
   std::mt19937 random(11);
-  std::string encoded(ScaleBytes() + CodeBytes(), '\0');
-  for (char& byte : encoded) byte = static_cast<char>(random());
-  for (size_t i = 0; i < 256; ++i) {
-    encoded[ScaleBytes() + i] = static_cast<char>(i);
-  }
+  std::string encoded = RandomEncoding(random);
   for (size_t i = 0; i < ScaleBytes(); i += 2) {
     const uint32_t scale = random() % (LargestScale(format_) + 1u);
     encoded[i] = static_cast<char>(scale);

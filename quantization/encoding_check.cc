@@ -103,11 +103,7 @@ void EncodingCheck::GoBack(const Mark& mark, absl::string_view received) {
 
 absl::StatusOr<double> EncodingCheck::Norm() const {
   RETURN_IF_ERROR(before_.layout);
-  if (before_.strips < index_.strips()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the encoding of %d values breaks off in strip %d of %d", values_,
-        before_.strips, index_.strips()));
-  }
+  RETURN_IF_ERROR(index_.CheckComplete(before_.strips));
   RETURN_IF_ERROR(before_.finite);
   return std::sqrt(before_.squares);
 }

@@ -50,11 +50,11 @@ absl::StatusOr<uint64_t> StripIndex::StripBytes(uint64_t strip,
   return bytes;
 }
 
-absl::Status StripIndex::CheckComplete() const {
-  if (ends_.size() == strips()) return absl::OkStatus();
+absl::Status StripIndex::CheckComplete(uint64_t complete) const {
+  if (complete == strips()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("the encoding of %d values breaks off in strip %d of %d",
-                      values_, ends_.size(), strips()));
+                      values_, complete, strips()));
 }
 
 absl::string_view StripIndex::Strip(absl::string_view received,

@@ -37,7 +37,9 @@ class StripIndex {
   absl::StatusOr<uint64_t> Scan(absl::string_view received);
 
   // INVALID_ARGUMENT if Scan() has not seen the end of the last strip.
-  absl::Status CheckComplete() const;
+  absl::Status CheckComplete() const { return CheckComplete(ends_.size()); }
+  // INVALID_ARGUMENT if `complete` strips are not all.
+  absl::Status CheckComplete(uint64_t complete) const;
 
   // How many bytes strip `strip` has, whose first bytes are `rest`; more than
   // rest.size() if it is not complete.
