@@ -16,105 +16,14 @@ std::string NameOf(const v1::IslandIdentity& identity) {
   return absl::StrCat(identity.island_id(), ".", identity.incarnation());
 }
 
-std::string NameOf(const v1::FragmentHead& head) {
-  return absl::StrCat("version ", head.version(), " of fragment ",
-                      head.fragment());
-}
-
 }  // namespace
 
 Checker::Checker(const Scenario* scenario, World* world)
     : scenario_(scenario),
-      world_(world),
       lease_(absl::Seconds(scenario->config.membership().lease_seconds())),
-      commits_(static_cast<size_t>(scenario->plan.fragments_size())),
-      merged_tokens_(commits_.size(), {0}),
-      rounds_(commits_.size()) {
-  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
-    Commit initial;
-    initial.head.set_fragment(fragment);
-    initial.head.set_digest(InitialDigest(fragment));
-    commits_[fragment].push_back(std::move(initial));
-  }
-}
-
-const Commit* Checker::Find(const v1::FragmentHead& head) {
-  if (head.fragment() >= commits_.size() ||
-      head.version() >= commits_[head.fragment()].size()) {
-    Fail(NameOf(head), " was seen, but was never committed");
-    return nullptr;
-  }
-  const Commit& commit = commits_[head.fragment()][head.version()];
-  if (commit.head.digest() != head.digest()) {
-    Fail(NameOf(head), " has two digests");
-    return nullptr;
-  }
-  return &commit;
-}
-
-void Checker::Committed(const Commit& commit) {
-  std::vector<Commit>& versions = commits_[commit.head.fragment()];
-  if (commit.head.version() != versions.size()) {
-    Fail(NameOf(commit.head), " was committed after version ",
-         versions.size() - 1);
-    return;
-  }
-  Contents contents = versions.back().contents;
-  uint64_t merged_tokens = merged_tokens_[commit.head.fragment()].back();
-  // What is recorded, in the order that a replay goes by.
-  std::map<ContributionKey, std::string> recorded;
-  for (size_t i = 0; i < commit.merged.size(); ++i) {
-    const v1::ContributionHeader& header = commit.merged[i];
-    recorded[KeyOf(header)] = EncodeIntervals(commit.intervals[i]);
-    for (const Interval& interval : commit.intervals[i]) {
-      uint64_t& steps = contents[interval.process];
-      if (interval.begin != steps) {
-        Fail(NameOf(commit.head), ": steps ", interval.begin, " to ",
-             interval.end, " of process ", interval.process, ", island ",
-             header.identity().island_id(), ", were merged on top of ", steps,
-             interval.begin < steps ? ": some of them twice"
-                                    : ": those between are lost");
-      }
-      steps = interval.end;
-    }
-    const uint64_t tokens =
-        StepsIn(commit.intervals[i]) *
-        scenario_
-            ->tokens_per_step[island_of_[commit.intervals[i].front().process]];
-    if (header.tokens() != tokens) {
-      Fail(NameOf(commit.head), " counts ", header.tokens(), " tokens for ",
-           tokens);
-    }
-    merged_tokens += tokens;
-  }
-  merged_tokens_[commit.head.fragment()].push_back(merged_tokens);
-  std::vector<std::string> encodings;
-  for (const auto& [key, encoding] : recorded) encodings.push_back(encoding);
-  if (NextDigest(versions.back().head.digest(), encodings) !=
-      commit.head.digest()) {
-    Fail(NameOf(commit.head),
-         " does not come out when its recorded contributions are replayed");
-  }
-  if (contents != commit.contents) {
-    Fail(NameOf(commit.head), " contains other steps than were merged");
-  }
-  versions.push_back(commit);
-}
-
-bool Checker::AllCommitted(const SyncSchedule& schedule) const {
-  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
-    if (commits_[fragment].back().head.version() <
-        schedule.FinalVersion(fragment)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-uint32_t Checker::NewProcess(uint32_t island) {
-  island_of_.push_back(island);
-  return static_cast<uint32_t>(island_of_.size() - 1);
-}
+      violations_(world),
+      commits_(scenario, &violations_),
+      rounds_(static_cast<size_t>(scenario->plan.fragments_size())) {}
 
 void Checker::Admitted(uint32_t process, const v1::IslandIdentity& identity) {
   const auto [known, is_new] = admitted_.emplace(
@@ -122,36 +31,6 @@ void Checker::Admitted(uint32_t process, const v1::IslandIdentity& identity) {
   if (!is_new && known->second != process) {
     Fail("processes ", known->second, " and ", process, " were both made ",
          NameOf(identity));
-  }
-}
-
-void Checker::Heard(const v1::FragmentHead& head) { Find(head); }
-
-void Checker::Holds(uint32_t process, const v1::FragmentHead& head,
-                    const Contents& contents, uint64_t window, uint64_t trained,
-                    const std::vector<Interval>& restored) {
-  const Commit* const commit = Find(head);
-  if (commit == nullptr) return;
-  if (contents != commit->contents) {
-    Fail("process ", process, " holds another ", NameOf(head),
-         " than was committed");
-  }
-  const uint64_t merged = StepsOf(contents, process);
-  if (merged + window != trained) {
-    Fail("process ", process, " has trained ", trained, " steps, but fragment ",
-         head.fragment(), " contains ", merged, " of them and ", window,
-         " are yet to be sent: some will ",
-         merged + window < trained ? "be lost" : "count twice");
-  }
-  Contents after = restored.empty() ? Contents() : contents;
-  for (const Interval& interval : restored) {
-    uint64_t& steps = after[interval.process];
-    if (steps != interval.begin) {
-      Fail("process ", process, " is to send steps ", interval.begin, " to ",
-           interval.end, " of process ", interval.process, ", but fragment ",
-           head.fragment(), " contains ", steps, " of them");
-    }
-    steps = interval.end;
   }
 }
 
@@ -172,10 +51,10 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     rounds_[fragment] = {};
     const v1::FragmentHead& head = core.heads()[fragment].head;
-    if (head.version() + 1 != commits_[fragment].size()) {
+    const uint64_t newest = commits_.newest_version(fragment);
+    if (head.version() != newest) {
       Fail("after a restart fragment ", fragment, " is at version ",
-           head.version(), ", but ", commits_[fragment].size() - 1,
-           " was committed");
+           head.version(), ", but ", newest, " was committed");
     }
   }
 }
@@ -363,9 +242,9 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
   if (open.merging) Fail(name, " is merged while a merge is under way");
   if (core.run_state() == v1::PAUSED) Fail(name, " was closed in a pause");
   open.merging = true;
-  if (order.base_version + 1 != commits_[order.fragment].size()) {
-    Fail(name, " was closed, but version ", commits_[order.fragment].size() - 1,
-         " is the newest");
+  const uint64_t newest = commits_.newest_version(order.fragment);
+  if (order.base_version != newest) {
+    Fail(name, " was closed, but version ", newest, " is the newest");
   }
   if (order.contributions.size() < config.quorum()) {
     Fail(name, " was closed with ", order.contributions.size(),
@@ -466,7 +345,7 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     const Round& round = core.round(fragment);
     const v1::FragmentHead& head = core.heads()[fragment].head;
-    Find(head);
+    commits_.Heard(head);
     if (round.base_version() != head.version()) {
       Fail("the open round builds on version ", round.base_version(), ", not ",
            NameOf(head));
@@ -476,7 +355,7 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
            " being merged, but an outer step was ",
            round.merging() ? "not ordered" : "ordered");
     }
-    CheckLedger(core.FragmentLedger(fragment), head);
+    commits_.CheckLedger(core.FragmentLedger(fragment), head);
     for (const auto& [key, header] : round.contributions()) {
       // The bytes of what was admitted lie elsewhere.
       if (std::any_of(core.quarantine().begin(), core.quarantine().end(),
@@ -496,28 +375,6 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
              staged.message());
       }
     }
-  }
-}
-
-void Checker::CheckLedger(const v1::TokenLedger& ledger,
-                          const v1::FragmentHead& head) {
-  const uint64_t sum = ledger.merged() + ledger.partial_merged() +
-                       ledger.expired() + ledger.refused() +
-                       ledger.quarantined() + ledger.pending();
-  if (sum != ledger.reported()) {
-    Fail("the ledger of fragment ", head.fragment(), " has ", ledger.reported(),
-         " tokens reported, but ", sum, " accounted for");
-  }
-  if (ledger.reported() > trained_tokens_) {
-    Fail("the ledger of fragment ", head.fragment(), " has ", ledger.reported(),
-         " tokens reported, but ", trained_tokens_, " were trained");
-  }
-  const uint64_t merged = ledger.merged() + ledger.partial_merged();
-  if (head.version() < merged_tokens_[head.fragment()].size() &&
-      merged != merged_tokens_[head.fragment()][head.version()]) {
-    Fail("the ledger of fragment ", head.fragment(), " has ", merged,
-         " tokens merged, but version ", head.version(), " contains ",
-         merged_tokens_[head.fragment()][head.version()]);
   }
 }
 

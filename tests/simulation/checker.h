@@ -34,11 +34,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "outer_optimizer/sync_schedule.h"
 #include "server/coordinator.h"
 #include "server/staging.h"
+#include "tests/simulation/commit_account.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/scenario.h"
+#include "tests/simulation/violations.h"
 #include "tests/simulation/virtual_time.h"
 
 namespace causeway::simulation {
@@ -49,14 +50,15 @@ class Checker {
   Checker(const Scenario* scenario, World* world);
 
   // The first violation, or empty.
-  const std::string& violation() const { return violation_; }
+  const std::string& violation() const { return violations_.first(); }
   // Notes a violation, unless there was one.
   template <typename... Parts>
   void Fail(const Parts&... parts) {
-    if (!violation_.empty()) return;
-    violation_ = absl::StrCat(parts...);
-    world_->Trace("VIOLATION  ", violation_);
+    violations_.Note(parts...);
   }
+
+  // To be told of commits, and of what islands train and hold.
+  CommitAccount& commits() { return commits_; }
 
   // --- What the coordinator's process does; `now` is its clock. ---
 
@@ -96,25 +98,8 @@ class Checker {
   // After every event.
   void Inspect(const Coordinator& core, const Staging& staging);
 
-  // A commit has become durable.
-  void Committed(const Commit& commit);
-
-  // Whether every fragment's last version is.
-  bool AllCommitted(const SyncSchedule& schedule) const;
-
-  // --- What islands do. ---
-
-  // A new process of `island`; its number.
-  uint32_t NewProcess(uint32_t island);
   // The process has heard that it is a member.
   void Admitted(uint32_t process, const v1::IslandIdentity& identity);
-  void Heard(const v1::FragmentHead& head);
-  void Trained(uint64_t tokens) { trained_tokens_ += tokens; }
-  // The process holds this anchor, and has trained `trained` steps of which
-  // `window` are not in it; nor are those of earlier processes, `restored`.
-  void Holds(uint32_t process, const v1::FragmentHead& head,
-             const Contents& contents, uint64_t window, uint64_t trained,
-             const std::vector<Interval>& restored);
 
  private:
   struct KnownMember {
@@ -144,23 +129,13 @@ class Checker {
   // `joined` came in the same event, after the round was closed.
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
                   const std::vector<Member>& joined, absl::Time now);
-  void CheckLedger(const v1::TokenLedger& ledger, const v1::FragmentHead& head);
-  const Commit* Find(const v1::FragmentHead& head);
 
   const Scenario* const scenario_;
-  World* const world_;
   const absl::Duration lease_;
-  std::string violation_;
-
-  // By process.
-  std::vector<uint32_t> island_of_;
+  Violations violations_;
+  CommitAccount commits_;
   // Every incarnation that was heard of, and whose it is.
   std::map<std::pair<std::string, uint64_t>, uint32_t> admitted_;
-  // By fragment and version.
-  std::vector<std::vector<Commit>> commits_;
-  uint64_t trained_tokens_ = 0;
-  // The tokens in them.
-  std::vector<std::vector<uint64_t>> merged_tokens_;
   std::map<std::string, KnownMember> members_;
   // By fragment; forgotten when the coordinator's process ends.
   std::vector<OpenRound> rounds_;

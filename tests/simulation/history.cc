@@ -32,7 +32,7 @@ class History {
         disk_(&scenario_, &world_,
               [this](const Commit& commit) {
                 ++result_.commits;
-                checker_.Committed(commit);
+                checker_.commits().Add(commit);
               }),
         network_(&scenario_, &world_),
         host_(&scenario_, &world_, &disk_, &checker_),

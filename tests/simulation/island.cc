@@ -150,7 +150,7 @@ bool Island::MustTrain() const {
 
 void Island::AfterStep(uint64_t trained) {
   trained_ += trained;
-  process_.parts.checker->Trained(trained * TokensPerStep());
+  process_.parts.checker->commits().Trained(trained * TokensPerStep());
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     Fragment& fragment = fragments_[id];
     fragment.window += trained;
@@ -301,9 +301,9 @@ void Island::Apply(uint32_t id) {
 
 void Island::Check(uint32_t id) {
   const Fragment& fragment = fragments_[id];
-  process_.parts.checker->Holds(process_.number, fragment.link->head(),
-                                fragment.link->anchor(), fragment.window,
-                                fragment.trained, fragment.restored);
+  process_.parts.checker->commits().Holds(
+      process_.number, fragment.link->head(), fragment.link->anchor(),
+      fragment.window, fragment.trained, fragment.restored);
 }
 
 uint64_t Island::Newest(uint32_t id) const {
@@ -347,7 +347,7 @@ void Island::Fail(const absl::Status& status) {
                               " ends: ", status.ToString());
   // Who comes after the end is told so, perhaps by a coordinator that is down
   // again.
-  finished_ = process_.parts.checker->AllCommitted(schedule_);
+  finished_ = process_.parts.checker->commits().Complete(schedule_);
   if (absl::IsOutOfRange(status)) {
     // Its replica has diverged; the next process begins with the run's, unless
     // this one is killed before it has given up what it has.

@@ -39,7 +39,7 @@ class Process {
   Process(const Parts& parts, uint32_t island)
       : parts(parts),
         island(island),
-        number(parts.checker->NewProcess(island)),
+        number(parts.checker->commits().NewProcess(island)),
         // Clocks of islands differ, too.
         clock_rate_(
             parts.scenario->Has(kClockSkew)

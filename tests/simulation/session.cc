@@ -111,7 +111,7 @@ void Session::Hear(uint64_t stream,
     stream_backoff_.Reset();
   }
   for (const v1::FragmentHead& head : state_.heads()) {
-    process_->parts.checker->Heard(head);
+    process_->parts.checker->commits().Heard(head);
   }
   callbacks_.wake();
 }

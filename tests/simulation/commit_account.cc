@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/commit_account.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/round.h"
+
+namespace causeway::simulation {
+
+std::string NameOf(const v1::FragmentHead& head) {
+  return absl::StrCat("version ", head.version(), " of fragment ",
+                      head.fragment());
+}
+
+CommitAccount::CommitAccount(const Scenario* scenario, Violations* violations)
+    : scenario_(scenario),
+      violations_(violations),
+      commits_(static_cast<size_t>(scenario->plan.fragments_size())),
+      merged_tokens_(commits_.size(), {0}) {
+  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
+    Commit initial;
+    initial.head.set_fragment(fragment);
+    initial.head.set_digest(InitialDigest(fragment));
+    commits_[fragment].push_back(std::move(initial));
+  }
+}
+
+const Commit* CommitAccount::Find(const v1::FragmentHead& head) {
+  if (head.fragment() >= commits_.size() ||
+      head.version() >= commits_[head.fragment()].size()) {
+    violations_->Note(NameOf(head), " was seen, but was never committed");
+    return nullptr;
+  }
+  const Commit& commit = commits_[head.fragment()][head.version()];
+  if (commit.head.digest() != head.digest()) {
+    violations_->Note(NameOf(head), " has two digests");
+    return nullptr;
+  }
+  return &commit;
+}
+
+void CommitAccount::Add(const Commit& commit) {
+  std::vector<Commit>& versions = commits_[commit.head.fragment()];
+  if (commit.head.version() != versions.size()) {
+    violations_->Note(NameOf(commit.head), " was committed after version ",
+                      versions.size() - 1);
+    return;
+  }
+  Contents contents = versions.back().contents;
+  uint64_t merged_tokens = merged_tokens_[commit.head.fragment()].back();
+  // What is recorded, in the order that a replay goes by.
+  std::map<ContributionKey, std::string> recorded;
+  for (size_t i = 0; i < commit.merged.size(); ++i) {
+    const v1::ContributionHeader& header = commit.merged[i];
+    recorded[KeyOf(header)] = EncodeIntervals(commit.intervals[i]);
+    for (const Interval& interval : commit.intervals[i]) {
+      uint64_t& steps = contents[interval.process];
+      if (interval.begin != steps) {
+        violations_->Note(
+            NameOf(commit.head), ": steps ", interval.begin, " to ",
+            interval.end, " of process ", interval.process, ", island ",
+            header.identity().island_id(), ", were merged on top of ", steps,
+            interval.begin < steps ? ": some of them twice"
+                                   : ": those between are lost");
+      }
+      steps = interval.end;
+    }
+    const uint64_t tokens =
+        StepsIn(commit.intervals[i]) *
+        scenario_
+            ->tokens_per_step[island_of_[commit.intervals[i].front().process]];
+    if (header.tokens() != tokens) {
+      violations_->Note(NameOf(commit.head), " counts ", header.tokens(),
+                        " tokens for ", tokens);
+    }
+    merged_tokens += tokens;
+  }
+  merged_tokens_[commit.head.fragment()].push_back(merged_tokens);
+  std::vector<std::string> encodings;
+  for (const auto& [key, encoding] : recorded) encodings.push_back(encoding);
+  if (NextDigest(versions.back().head.digest(), encodings) !=
+      commit.head.digest()) {
+    violations_->Note(
+        NameOf(commit.head),
+        " does not come out when its recorded contributions are replayed");
+  }
+  if (contents != commit.contents) {
+    violations_->Note(NameOf(commit.head),
+                      " contains other steps than were merged");
+  }
+  versions.push_back(commit);
+}
+
+bool CommitAccount::Complete(const SyncSchedule& schedule) const {
+  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
+    if (commits_[fragment].back().head.version() <
+        schedule.FinalVersion(fragment)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+uint32_t CommitAccount::NewProcess(uint32_t island) {
+  island_of_.push_back(island);
+  return static_cast<uint32_t>(island_of_.size() - 1);
+}
+
+void CommitAccount::Holds(uint32_t process, const v1::FragmentHead& head,
+                          const Contents& contents, uint64_t window,
+                          uint64_t trained,
+                          const std::vector<Interval>& restored) {
+  const Commit* const commit = Find(head);
+  if (commit == nullptr) return;
+  if (contents != commit->contents) {
+    violations_->Note("process ", process, " holds another ", NameOf(head),
+                      " than was committed");
+  }
+  const uint64_t merged = StepsOf(contents, process);
+  if (merged + window != trained) {
+    violations_->Note("process ", process, " has trained ", trained,
+                      " steps, but fragment ", head.fragment(), " contains ",
+                      merged, " of them and ", window,
+                      " are yet to be sent: some will ",
+                      merged + window < trained ? "be lost" : "count twice");
+  }
+  Contents after = restored.empty() ? Contents() : contents;
+  for (const Interval& interval : restored) {
+    uint64_t& steps = after[interval.process];
+    if (steps != interval.begin) {
+      violations_->Note("process ", process, " is to send steps ",
+                        interval.begin, " to ", interval.end, " of process ",
+                        interval.process, ", but fragment ", head.fragment(),
+                        " contains ", steps, " of them");
+    }
+    steps = interval.end;
+  }
+}
+
+void CommitAccount::CheckLedger(const v1::TokenLedger& ledger,
+                                const v1::FragmentHead& head) {
+  const uint64_t sum = ledger.merged() + ledger.partial_merged() +
+                       ledger.expired() + ledger.refused() +
+                       ledger.quarantined() + ledger.pending();
+  if (sum != ledger.reported()) {
+    violations_->Note("the ledger of fragment ", head.fragment(), " has ",
+                      ledger.reported(), " tokens reported, but ", sum,
+                      " accounted for");
+  }
+  if (ledger.reported() > trained_tokens_) {
+    violations_->Note("the ledger of fragment ", head.fragment(), " has ",
+                      ledger.reported(), " tokens reported, but ",
+                      trained_tokens_, " were trained");
+  }
+  const uint64_t merged = ledger.merged() + ledger.partial_merged();
+  if (head.version() < merged_tokens_[head.fragment()].size() &&
+      merged != merged_tokens_[head.fragment()][head.version()]) {
+    violations_->Note("the ledger of fragment ", head.fragment(), " has ",
+                      merged, " tokens merged, but version ", head.version(),
+                      " contains ",
+                      merged_tokens_[head.fragment()][head.version()]);
+  }
+}
+
+}  // namespace causeway::simulation
