@@ -12,15 +12,12 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/message_collectives.h"
+#include "worker/collective/operation_messages.h"
 #include "worker/collective/rounded_values.h"
 
 namespace causeway {
 namespace {
-
-// A reduce-scatter receives in pieces, so that it needs little memory and adds
-// one piece while the next comes.
-constexpr int64_t kPieceValues = 256 << 10;
-constexpr int kPiecesAhead = 2;
 
 constexpr size_t kTimesKept = 1024;
 
@@ -28,9 +25,6 @@ constexpr size_t kTimesKept = 1024;
 // it has used up all its time: a rank that fails says so a little later than
 // another one.
 constexpr absl::Duration kOutcomeTime = absl::Seconds(2);
-
-// Messages of one operation are numbered from 0, the header.
-constexpr int kTagBits = 24;
 
 // What a rank is about to do. Ranks run the same program on the same kind of
 // machine, so this goes as it lies in memory, and so do values.
@@ -44,16 +38,6 @@ struct Header {
   uint64_t address = 0;
 };
 
-template <typename T>
-absl::Span<char> AsBytes(absl::Span<T> values) {
-  return absl::MakeSpan(reinterpret_cast<char*>(values.data()),
-                        values.size() * sizeof(T));
-}
-
-void Add(absl::Span<const float> values, absl::Span<float> sum) {
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
-}
-
 class MessageCommunicator : public Communicator {
  public:
   MessageCommunicator(const MessageCommunicatorOptions& options,
@@ -66,6 +50,8 @@ class MessageCommunicator : public Communicator {
         rendezvous_(rendezvous),
         rounds_(options.rounds && transport_->size() > 1),
         idle_since_(options.now()),
+        collectives_(rounds_),
+        messages_(transport_.get(), options.now),
         thread_([this] { Run(); }) {
     CHECK(!rounds_ || device_ == nullptr);
   }
@@ -88,31 +74,34 @@ class MessageCommunicator : public Communicator {
                   .rounds = rounds_},
                  [this, values] {
                    return device_ == nullptr
-                              ? RunReduceScatter(values)
+                              ? collectives_.ReduceScatter(
+                                    values, Shards(values), messages_)
                               : RunOnDevice(values,
                                             &DeviceCollectives::ReduceScatter);
                  });
   }
   Pending AllGather(absl::Span<float> values) override {
-    return Start({.collective = Collective::kAllGather,
-                  .memory = AsBytes(values),
-                  .rounds = rounds_},
-                 [this, values] {
-                   return device_ == nullptr
-                              ? RunAllGather(values)
-                              : RunOnDevice(values,
-                                            &DeviceCollectives::AllGather);
-                 });
+    return Start(
+        {.collective = Collective::kAllGather,
+         .memory = AsBytes(values),
+         .rounds = rounds_},
+        [this, values] {
+          return device_ == nullptr
+                     ? collectives_.AllGather(values, Shards(values), messages_)
+                     : RunOnDevice(values, &DeviceCollectives::AllGather);
+        });
   }
   Pending AllReduce(absl::Span<double> values) override {
     return Start(
         {.collective = Collective::kAllReduce, .memory = AsBytes(values)},
-        [this, values] { return RunAllReduce(values); });
+        [this, values] { return collectives_.AllReduce(values, messages_); });
   }
   Pending Broadcast(int root, absl::Span<char> bytes) override {
     return Start(
         {.collective = Collective::kBroadcast, .memory = bytes, .root = root},
-        [this, root, bytes] { return RunBroadcast(root, bytes); });
+        [this, root, bytes] {
+          return collectives_.Broadcast(root, bytes, messages_);
+        });
   }
 
   Pending AllToAll(std::vector<absl::Span<const char>> to,
@@ -164,11 +153,6 @@ class MessageCommunicator : public Communicator {
                                          : memory.size());
     }
   };
-  struct Sent {
-    int peer = 0;
-    std::unique_ptr<Transfer> transfer;
-  };
-
   // All-to-all needs no `run`: what it moves is in `operation`.
   Pending Start(Operation operation,
                 std::function<absl::Status()> run = nullptr) {
@@ -208,33 +192,31 @@ class MessageCommunicator : public Communicator {
   absl::Status Execute(const Operation& operation) {
     if (!broken_.ok()) return broken_;
     const absl::Time begin = options_.now();
-    deadline_ = begin + options_.timeout;
-    times_of_operation_ = {.collective = operation.collective,
-                           .sequence = ++sequence_,
-                           .peers = std::vector<CollectiveTimes::Peer>(size())};
-    times_of_operation_.peers[rank()].away = begin - idle_since_;
-    suspect_ = rank();
+    messages_.Begin(operation.collective, begin + options_.timeout);
+    messages_.times(rank()).away = begin - idle_since_;
     absl::Status status = ExchangeHeaders(operation);
     if (status.ok()) {
-      status = operation.run ? operation.run() : RunAllToAll(operation);
+      status = operation.run ? operation.run()
+                             : collectives_.AllToAll(operation.to,
+                                                     operation.from, messages_);
     }
-    if (status.ok()) status = AwaitSends();
+    if (status.ok()) status = messages_.AwaitSends();
     idle_since_ = options_.now();
     if (!status.ok()) {
       broken_ = Explain(operation, status);
-      sends_.clear();
+      messages_.GiveUp();
       transport_->Close();
       return broken_;
     }
-    times_of_operation_.duration = idle_since_ - begin;
+    messages_.times().duration = idle_since_ - begin;
     absl::MutexLock lock(&mu_);
-    times_.push_back(std::move(times_of_operation_));
+    times_.push_back(messages_.times());
     if (times_.size() > kTimesKept) times_.pop_front();
     return status;
   }
 
   absl::Status Explain(const Operation& operation, const absl::Status& status) {
-    if (suspect_ == rank()) {
+    if (messages_.suspect() == rank()) {
       ReportOwnFailure(rank(), status, rendezvous_);
       return status;
     }
@@ -244,85 +226,34 @@ class MessageCommunicator : public Communicator {
         stuck ? absl::StrCat(" has waited ",
                              absl::FormatDuration(options_.timeout), " for it")
               : " has lost its connection to it",
-        " in ", CollectiveName(operation.collective), " number ", sequence_,
-        " of ", operation.memory.size(), " bytes");
-    return FindCulprit(rank(), suspect_,
+        " in ", CollectiveName(operation.collective), " number ",
+        messages_.sequence(), " of ", operation.memory.size(), " bytes");
+    return FindCulprit(rank(), messages_.suspect(),
                        stuck ? absl::DeadlineExceededError(seen)
                              : absl::UnavailableError(seen),
                        rendezvous_);
   }
 
-  // ------------------------------------------------------------- messages
-
-  uint64_t Tag(int64_t message) const {
-    CHECK_LT(message, int64_t{1} << kTagBits);
-    return sequence_ << kTagBits | static_cast<uint64_t>(message);
-  }
-  // Nothing is sent for empty memory.
-  void Send(int peer, int64_t message, absl::Span<const char> bytes) {
-    if (bytes.empty()) return;
-    sends_.push_back({peer, transport_->Send(peer, Tag(message), bytes)});
-  }
-  std::unique_ptr<Transfer> Receive(int peer, int64_t message,
-                                    absl::Span<char> bytes) {
-    if (bytes.empty()) return nullptr;
-    times_of_operation_.peers[peer].bytes += static_cast<int64_t>(bytes.size());
-    return transport_->Receive(peer, Tag(message), bytes);
-  }
-  absl::Status Await(Transfer* transfer, int peer, absl::Duration& waited) {
-    if (transfer == nullptr) return absl::OkStatus();
-    const absl::Time begin = options_.now();
-    absl::Status status = transfer->Wait(deadline_ - begin);
-    waited += options_.now() - begin;
-    if (!status.ok()) suspect_ = peer;
-    return status;
-  }
-  absl::Status AwaitData(Transfer* transfer, int peer) {
-    return Await(transfer, peer, times_of_operation_.peers[peer].transfer);
-  }
-  absl::Status AwaitSends() {
-    for (const Sent& send : sends_) {
-      RETURN_IF_ERROR(AwaitData(send.transfer.get(), send.peer));
-    }
-    sends_.clear();
-    return absl::OkStatus();
-  }
-  // Calls body(peer) for the other ranks, in order; stops at an error.
-  template <typename Body>
-  absl::Status ForEachPeer(Body body) {
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) RETURN_IF_ERROR(body(peer));
-    }
-    return absl::OkStatus();
-  }
-  // The same for what cannot fail.
-  template <typename Body>
-  void ForPeers(Body body) {
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) body(peer);
-    }
-  }
-
   absl::Status ExchangeHeaders(const Operation& operation) {
     own_headers_.assign(
         size(),
-        {.sequence = sequence_,
+        {.sequence = messages_.sequence(),
          .away_nanoseconds =
-             absl::ToInt64Nanoseconds(times_of_operation_.peers[rank()].away),
+             absl::ToInt64Nanoseconds(messages_.times(rank()).away),
          .collective = static_cast<int32_t>(operation.collective),
          .root = operation.root,
          .address = reinterpret_cast<uintptr_t>(operation.memory.data())});
     headers_.resize(size());
     std::vector<std::unique_ptr<Transfer>> receives(size());
-    ForPeers([&](int peer) {
-      receives[peer] = transport_->Receive(
-          peer, Tag(0), AsBytes(absl::MakeSpan(&headers_[peer], 1)));
+    messages_.ForPeers([&](int peer) {
+      receives[peer] = messages_.Receive(
+          peer, 0, AsBytes(absl::MakeSpan(&headers_[peer], 1)));
       own_headers_[peer].bytes = operation.BytesTo(peer);
-      Send(peer, 0, AsBytes(absl::MakeSpan(&own_headers_[peer], 1)));
+      messages_.Send(peer, 0, AsBytes(absl::MakeSpan(&own_headers_[peer], 1)));
     });
-    return ForEachPeer([&](int peer) -> absl::Status {
-      CollectiveTimes::Peer& times = times_of_operation_.peers[peer];
-      RETURN_IF_ERROR(Await(receives[peer].get(), peer, times.wait));
+    return messages_.ForEachPeer([&](int peer) -> absl::Status {
+      CollectiveTimes::Peer& times = messages_.times(peer);
+      RETURN_IF_ERROR(messages_.Await(receives[peer].get(), peer, times.wait));
       const Header& header = headers_[peer];
       const int64_t bytes = operation.BytesFrom(peer);
       times.away = absl::Nanoseconds(header.away_nanoseconds);
@@ -332,7 +263,7 @@ class MessageCommunicator : public Communicator {
         return absl::OkStatus();
       }
       return absl::FailedPreconditionError(absl::StrCat(
-          "operation number ", sequence_, " is ",
+          "operation number ", messages_.sequence(), " is ",
           CollectiveName(operation.collective), " of ", bytes,
           " bytes with root ", operation.root, " on rank ", rank(), ", but ",
           CollectiveName(static_cast<Collective>(header.collective)), " of ",
@@ -340,153 +271,12 @@ class MessageCommunicator : public Communicator {
     });
   }
 
-  // ------------------------------------------------------------ algorithms
-
-  absl::Span<float> Shard(absl::Span<float> values, int owner) const {
-    const Slice slice = shard(static_cast<int64_t>(values.size()), owner);
-    return values.subspan(slice.begin, slice.size());
-  }
-
-  // Piece `piece` of a shard.
-  static absl::Span<float> Piece(absl::Span<float> shard, int64_t piece) {
-    return shard.subspan(piece * kPieceValues, kPieceValues);
-  }
-  static int64_t Pieces(absl::Span<float> shard) {
-    return (static_cast<int64_t>(shard.size()) + kPieceValues - 1) /
-           kPieceValues;
-  }
-  // Where a piece of a peer's contribution is received.
-  absl::Span<float> Staging(int peer, int64_t piece, size_t values) {
-    const int64_t slot = peer * kPiecesAhead + piece % kPiecesAhead;
-    return absl::MakeSpan(staging_).subspan(slot * kPieceValues, values);
-  }
-
-  // A part of the vector of an operation as it is sent, and where it comes in.
-  absl::Span<const char> Outgoing(absl::Span<float> part) {
-    return rounds_ ? rounded_.Round(part) : AsBytes(part);
-  }
-  absl::Span<char> Incoming(absl::Span<float> part) {
-    return rounds_ ? rounded_.RoomOf(part) : AsBytes(part);
-  }
-  // What a peer's contribution to a piece is received in.
-  absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values) {
-    return AsBytes(Staging(peer, piece, values))
-        .subspan(0, values * (rounds_ ? kRoundedBytes : sizeof(float)));
-  }
-
-  absl::Status RunReduceScatter(absl::Span<float> values) {
-    if (rounds_) rounded_.Begin(values);
-    const absl::Span<float> own = Shard(values, rank());
-    ForPeers([&](int peer) {
-      const absl::Span<float> theirs = Shard(values, peer);
-      for (int64_t piece = 0; piece < Pieces(theirs); ++piece) {
-        Send(peer, 1 + piece, Outgoing(Piece(theirs, piece)));
-      }
-    });
-    staging_.resize(size() > 1 ? size() * kPiecesAhead * kPieceValues : 0);
-    std::vector<std::unique_ptr<Transfer>> receives(size() * kPiecesAhead);
-    const auto receive = [&](int64_t piece) {
-      if (piece >= Pieces(own)) return;
-      ForPeers([&](int peer) {
-        receives[peer * kPiecesAhead + piece % kPiecesAhead] =
-            Receive(peer, 1 + piece,
-                    StagedBytes(peer, piece, Piece(own, piece).size()));
-      });
-    };
-    for (int64_t piece = 0; piece < kPiecesAhead; ++piece) receive(piece);
-    for (int64_t piece = 0; piece < Pieces(own); ++piece) {
-      RETURN_IF_ERROR(ForEachPeer([&](int peer) {
-        return AwaitData(
-            receives[peer * kPiecesAhead + piece % kPiecesAhead].get(), peer);
-      }));
-      AddPiece(piece, Piece(own, piece));
-      receive(piece + kPiecesAhead);
+  std::vector<Slice> Shards(absl::Span<float> values) const {
+    std::vector<Slice> shards;
+    for (int owner = 0; owner < size(); ++owner) {
+      shards.push_back(shard(static_cast<int64_t>(values.size()), owner));
     }
-    return absl::OkStatus();
-  }
-
-  // own <- the sum of a piece over all ranks, in order of rank.
-  void AddPiece(int64_t piece, absl::Span<float> own) {
-    if (size() == 1) return;
-    if (rounds_) return AddRoundedPiece(piece, own);
-    const auto contribution = [&](int peer) {
-      return peer == rank() ? own : Staging(peer, piece, own.size());
-    };
-    const absl::Span<float> sum = contribution(0);
-    for (int peer = 1; peer < size(); ++peer) Add(contribution(peer), sum);
-    if (rank() != 0) std::copy(sum.begin(), sum.end(), own.begin());
-  }
-
-  void AddRoundedPiece(int64_t piece, absl::Span<float> own) {
-    // -0, which changes nothing that is added to it.
-    sum_.assign(own.size(), -0.0f);
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) {
-        Add(own, absl::MakeSpan(sum_));
-      } else {
-        AddRounded(StagedBytes(peer, piece, own.size()), absl::MakeSpan(sum_));
-      }
-    }
-    std::copy(sum_.begin(), sum_.end(), own.begin());
-  }
-
-  absl::Status RunAllGather(absl::Span<float> values) {
-    if (rounds_) rounded_.Begin(values);
-    std::vector<std::unique_ptr<Transfer>> receives(size());
-    ForPeers([&](int peer) {
-      receives[peer] = Receive(peer, 1, Incoming(Shard(values, peer)));
-    });
-    const absl::Span<float> own = Shard(values, rank());
-    const absl::Span<const char> sent = Outgoing(own);
-    ForPeers([&](int peer) { Send(peer, 1, sent); });
-    if (rounds_) rounded_.Restore(own);
-    return ForEachPeer([&](int peer) -> absl::Status {
-      RETURN_IF_ERROR(AwaitData(receives[peer].get(), peer));
-      if (rounds_) rounded_.Restore(Shard(values, peer));
-      return absl::OkStatus();
-    });
-  }
-
-  absl::Status RunAllReduce(absl::Span<double> values) {
-    gathered_.resize(values.size() * size());
-    const auto contribution = [&](int peer) {
-      return absl::MakeSpan(gathered_).subspan(peer * values.size(),
-                                               values.size());
-    };
-    std::copy(values.begin(), values.end(), contribution(rank()).begin());
-    std::vector<std::unique_ptr<Transfer>> receives(size());
-    ForPeers([&](int peer) {
-      receives[peer] = Receive(peer, 1, AsBytes(contribution(peer)));
-      Send(peer, 1, AsBytes(contribution(rank())));
-    });
-    RETURN_IF_ERROR(ForEachPeer(
-        [&](int peer) { return AwaitData(receives[peer].get(), peer); }));
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = 0;
-      for (int peer = 0; peer < size(); ++peer) {
-        values[i] += contribution(peer)[i];
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status RunBroadcast(int root, absl::Span<char> bytes) {
-    if (rank() == root) {
-      ForPeers([&](int peer) { Send(peer, 1, bytes); });
-      return absl::OkStatus();
-    }
-    const std::unique_ptr<Transfer> receive = Receive(root, 1, bytes);
-    return AwaitData(receive.get(), root);
-  }
-
-  absl::Status RunAllToAll(const Operation& operation) {
-    std::vector<std::unique_ptr<Transfer>> receives(size());
-    ForPeers([&](int peer) {
-      receives[peer] = Receive(peer, 1, operation.from[peer]);
-      Send(peer, 1, operation.to[peer]);
-    });
-    return ForEachPeer(
-        [&](int peer) { return AwaitData(receives[peer].get(), peer); });
+    return shards;
   }
 
   // Everybody is there, so what fails now is a device, what connects devices,
@@ -494,25 +284,24 @@ class MessageCommunicator : public Communicator {
   absl::Status RunOnDevice(absl::Span<float> values,
                            absl::Status (DeviceCollectives::*run)(
                                const DeviceVectors&, absl::Time)) {
-    DeviceVectors vectors = {.own = values};
+    DeviceVectors vectors = {.own = values, .shards = Shards(values)};
     for (int peer = 0; peer < size(); ++peer) {
-      vectors.shards.push_back(
-          shard(static_cast<int64_t>(values.size()), peer));
       vectors.addresses.push_back(
           peer == rank() ? values.data()
                          : reinterpret_cast<float*>(headers_[peer].address));
     }
     const absl::Time begin = options_.now();
-    const absl::Status own = (device_.get()->*run)(vectors, deadline_);
+    const absl::Status own =
+        (device_.get()->*run)(vectors, messages_.deadline());
     const absl::Time end = options_.now();
     if (!own.ok()) device_->Abort();
-    ForPeers([&](int peer) {
-      times_of_operation_.peers[peer].transfer += end - begin;
-      times_of_operation_.peers[peer].bytes +=
+    messages_.ForPeers([&](int peer) {
+      messages_.times(peer).transfer += end - begin;
+      messages_.times(peer).bytes +=
           vectors.shards[peer].size() * static_cast<int64_t>(sizeof(float));
     });
     // Also nobody may touch its memory before all have read it.
-    deadline_ = std::max(deadline_, end + kOutcomeTime);
+    messages_.set_deadline(std::max(messages_.deadline(), end + kOutcomeTime));
     return ExchangeOutcomes(own);
   }
 
@@ -520,18 +309,19 @@ class MessageCommunicator : public Communicator {
     own_outcome_ = static_cast<int32_t>(own.code());
     outcomes_.resize(size());
     std::vector<std::unique_ptr<Transfer>> receives(size());
-    ForPeers([&](int peer) {
-      receives[peer] = transport_->Receive(
-          peer, Tag(1), AsBytes(absl::MakeSpan(&outcomes_[peer], 1)));
-      Send(peer, 1, AsBytes(absl::MakeSpan(&own_outcome_, 1)));
+    messages_.ForPeers([&](int peer) {
+      receives[peer] = messages_.Receive(
+          peer, 1, AsBytes(absl::MakeSpan(&outcomes_[peer], 1)));
+      messages_.Send(peer, 1, AsBytes(absl::MakeSpan(&own_outcome_, 1)));
     });
     absl::Duration waited;
-    RETURN_IF_ERROR(ForEachPeer(
-        [&](int peer) { return Await(receives[peer].get(), peer, waited); }));
+    RETURN_IF_ERROR(messages_.ForEachPeer([&](int peer) {
+      return messages_.Await(receives[peer].get(), peer, waited);
+    }));
     RETURN_IF_ERROR(own);
-    return ForEachPeer([&](int peer) -> absl::Status {
+    return messages_.ForEachPeer([&](int peer) -> absl::Status {
       if (outcomes_[peer] == 0) return absl::OkStatus();
-      suspect_ = peer;
+      messages_.set_suspect(peer);
       return absl::UnavailableError("its device has failed");
     });
   }
@@ -544,26 +334,17 @@ class MessageCommunicator : public Communicator {
   const bool rounds_;
 
   // Of the thread.
-  uint64_t sequence_ = 0;
   absl::Status broken_;
   absl::Time idle_since_;
-  absl::Time deadline_;
-  // Whom the operation failed on; the own rank if on none.
-  int suspect_ = 0;
-  CollectiveTimes times_of_operation_;
   // By peer.
   std::vector<Header> own_headers_;
   std::vector<Header> headers_;
-  std::vector<float> staging_;
-  RoundedValues rounded_;
-  // Of a piece.
-  std::vector<float> sum_;
-  std::vector<double> gathered_;
   // Status codes of an operation of the devices.
   int32_t own_outcome_ = 0;
   std::vector<int32_t> outcomes_;
+  MessageCollectives collectives_;
   // They read from the members above, and are gone before them.
-  std::vector<Sent> sends_;
+  OperationMessages messages_;
 
   absl::Mutex mu_;
   std::deque<Operation> queue_ ABSL_GUARDED_BY(mu_);
