@@ -64,6 +64,9 @@ ABSL_FLAG(bool, stochastic_rounding, false,
           "On GPUs: rounds the bf16 copy of the parameters that a micro-batch "
           "is computed with at random instead of to nearest. The same for all "
           "processes of an island.");
+ABSL_FLAG(bool, bf16_gradients, false,
+          "On GPUs: sums the gradients of micro-batches in bf16 instead of "
+          "fp32.");
 ABSL_FLAG(int, threads, 0,
           "Threads that compute, of all ranks in this process. 0 takes one for "
           "each processor.");
@@ -177,6 +180,7 @@ IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
           .threads = local.threads,
           .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
           .stochastic_rounding = absl::GetFlag(FLAGS_stochastic_rounding),
+          .bf16_gradients = absl::GetFlag(FLAGS_bf16_gradients),
           .bf16_between_ranks = absl::GetFlag(FLAGS_rank_format) == "bf16",
           .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
           .now = SteadyWallClock()};

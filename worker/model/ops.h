@@ -18,8 +18,8 @@
 // * Operations run in the order they are called. They may be asynchronous;
 //   Synchronize, the copies to the host, Sum and SquaredNorm wait for
 //   everything before them.
-// * Gradients of parameters are accumulated (+=), gradients of activations are
-//   written (=), unless the operation says otherwise.
+// * Gradients of parameters are accumulated (+=; GradientSum), gradients of
+//   activations are written (=), unless the operation says otherwise.
 // * Arguments are the caller's contract: a violation is a bug and is CHECKed
 //   where that is cheap. Allocate can fail, and so can a device: after its
 //   first error, which Synchronize reports, nothing more is done, and sums are
@@ -37,6 +37,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "glog/logging.h"
 
 namespace causeway {
 
@@ -98,6 +99,40 @@ struct AdamWCoefficients {
   float decay = 1;
 };
 
+// Where gradients of parameters are added up: fp32, or, where activations are
+// bf16, bf16, too. That takes half of the memory and of the traffic; each sum
+// is made in fp32 and rounded, to nearest, ties to even.
+class GradientSum {
+ public:
+  // Implicit: fp32 is what there is nearly everywhere.
+  GradientSum(float* values)  // NOLINT(google-explicit-constructor)
+      : values_(values) {}
+  static GradientSum Bf16(void* values) {
+    GradientSum sum(nullptr);
+    sum.values_ = values;
+    sum.value_bytes_ = 2;
+    return sum;
+  }
+
+  GradientSum operator+(int64_t offset) const {
+    GradientSum sum = *this;
+    sum.values_ = static_cast<char*>(values_) + offset * value_bytes_;
+    return sum;
+  }
+
+  void* data() const { return values_; }
+  bool is_bf16() const { return value_bytes_ == 2; }
+  // Not of one in bf16.
+  float* fp32() const {
+    CHECK(!is_bf16());
+    return static_cast<float*>(values_);
+  }
+
+ private:
+  void* values_ = nullptr;
+  int64_t value_bytes_ = sizeof(float);
+};
+
 // Names a series of operations by all that they depend on but the contents of
 // device memory: addresses and numbers.
 using ReplayKey = std::array<uint64_t, 5>;
@@ -151,6 +186,8 @@ class Ops {
   // all where they are fp32, stay as they are.
   virtual void RoundToActivationsAtRandom(const float* from, int64_t size,
                                           uint64_t seed, void* to) = 0;
+  // to[0, size) <- from, which are activations.
+  virtual void WidenActivations(const void* from, int64_t size, float* to) = 0;
   virtual void CopyActivationsToHost(const void* from, int64_t size,
                                      float* host) = 0;
 
@@ -168,7 +205,7 @@ class Ops {
   // d_table[tokens[r]] += d_output[r], rows in order.
   virtual void EmbeddingBackward(const int32_t* tokens, const void* d_output,
                                  int64_t rows, int64_t width,
-                                 float* d_table) = 0;
+                                 GradientSum d_table) = 0;
 
   // The residual stream and its norm in one pass (Zhang & Sennrich 2019):
   //   sum[r] <- x[r] + delta[r]      (delta null: nothing is added nor written)
@@ -186,7 +223,8 @@ class Ops {
   virtual void RmsNormBackward(const void* d_normalized, const void* x,
                                const float* inverse_rms, const float* gain,
                                int64_t rows, int64_t width, bool accumulate,
-                               void* d_x, float* d_gain, void* normalized) = 0;
+                               void* d_x, GradientSum d_gain,
+                               void* normalized) = 0;
 
   // output[rows, out] <- input[rows, in] weight^T.
   virtual void Linear(const void* input, const void* weight,
@@ -197,7 +235,7 @@ class Ops {
   // d_weight[out, in] += d_output^T input.
   virtual void LinearWeightGradient(const void* d_output, const void* input,
                                     const LinearShape& shape,
-                                    float* d_weight) = 0;
+                                    GradientSum d_weight) = 0;
 
   // Rotates the query and key heads of each row of qkv (or of its gradient) in
   // place: pairs (i, i + head_dim / 2) by the angle of (position, i); position

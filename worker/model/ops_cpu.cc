@@ -79,6 +79,9 @@ class CpuOps final : public Ops {
   void RoundToActivations(const float* from, int64_t size, void* to) override {
     Copy(from, size, Fp32(to));
   }
+  void WidenActivations(const void* from, int64_t size, float* to) override {
+    Copy(Fp32(from), size, to);
+  }
   void CopyActivationsToHost(const void* from, int64_t size,
                              float* host) override {
     std::copy_n(Fp32(from), size, host);
@@ -120,8 +123,10 @@ class CpuOps final : public Ops {
   // Cut by columns: each value of the table has one writer, which adds the rows
   // in order.
   void EmbeddingBackward(const int32_t* tokens, const void* d_output_memory,
-                         int64_t rows, int64_t width, float* d_table) override {
+                         int64_t rows, int64_t width,
+                         GradientSum d_table_sum) override {
     const float* const d_output = Fp32(d_output_memory);
+    float* const d_table = d_table_sum.fp32();
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
         kernels::Add(d_output + r * width + slice.begin, slice.size(),
@@ -150,7 +155,7 @@ class CpuOps final : public Ops {
   void RmsNormBackward(const void* d_normalized_memory, const void* x_memory,
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate,
-                       void* d_x_memory, float* d_gain,
+                       void* d_x_memory, GradientSum d_gain,
                        void* normalized_memory) override {
     const float* const d_normalized = Fp32(d_normalized_memory);
     const float* const x = Fp32(x_memory);
@@ -167,7 +172,7 @@ class CpuOps final : public Ops {
                                    partial, normalized + first);
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
-      kernels::Add(partial_gains + worker * width, width, d_gain);
+      kernels::Add(partial_gains + worker * width, width, d_gain.fp32());
     }
   }
 
@@ -200,9 +205,10 @@ class CpuOps final : public Ops {
 
   void LinearWeightGradient(const void* d_output_memory,
                             const void* input_memory, const LinearShape& shape,
-                            float* d_weight) override {
+                            GradientSum d_weight_sum) override {
     const float* const d_output = Fp32(d_output_memory);
     const float* const input = Fp32(input_memory);
+    float* const d_weight = d_weight_sum.fp32();
     ForRowsOrColumns(shape.out, shape.in, [&](Slice rows, Slice columns) {
       Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
            shape.rows, 1, d_output + rows.begin, shape.out,

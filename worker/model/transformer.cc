@@ -244,7 +244,7 @@ AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
 
 absl::StatusOr<double> Transformer::ForwardBackward(
     const float* parameters, absl::Span<const int32_t> tokens,
-    absl::Span<const int32_t> targets, double loss_scale, float* gradients,
+    absl::Span<const int32_t> targets, double loss_scale, GradientSum gradients,
     uint64_t rounding_seed) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
@@ -255,7 +255,7 @@ absl::StatusOr<double> Transformer::ForwardBackward(
   const auto scale = static_cast<float>(loss_scale / static_cast<double>(rows));
   const ReplayKey key = {reinterpret_cast<uintptr_t>(this),
                          reinterpret_cast<uintptr_t>(parameters),
-                         reinterpret_cast<uintptr_t>(gradients),
+                         reinterpret_cast<uintptr_t>(gradients.data()),
                          static_cast<uint64_t>(rows),
                          std::bit_cast<uint32_t>(scale)};
   PrepareWeights(parameters, options_.stochastic_rounding
@@ -363,7 +363,7 @@ void Transformer::ForwardBlock(const float* parameters, int block,
 }
 
 void Transformer::HeadLoss(int64_t rows, float gradient_scale,
-                           float* gradients) {
+                           GradientSum gradients) {
   for (int64_t first = 0; first < rows; first += logit_rows_) {
     const LinearShape head = {.rows = std::min(logit_rows_, rows - first),
                               .in = hidden_,
@@ -371,7 +371,7 @@ void Transformer::HeadLoss(int64_t rows, float gradient_scale,
     const void* normalized = At(normalized_, first * hidden_);
     const int32_t* targets = targets_.data() + first;
     ops_->Linear(normalized, Weight(head_), head, logits_);
-    if (gradients == nullptr) {
+    if (gradients.data() == nullptr) {
       ops_->CrossEntropy(targets, head.rows, vocab_, logits_, losses_ + first);
       continue;
     }
@@ -391,7 +391,7 @@ absl::StatusOr<double> Transformer::MeanLoss(int64_t rows) {
 }
 
 void Transformer::Backward(const float* parameters, const AttentionShape& shape,
-                           float* gradients) {
+                           GradientSum gradients) {
   const int64_t rows = shape.rows();
   ops_->RmsNormBackward(residual_delta_, streams_.back(), final_inverse_rms_,
                         parameters + final_norm_, rows, hidden_,
@@ -415,7 +415,8 @@ void Transformer::Backward(const float* parameters, const AttentionShape& shape,
 // input; the way around each half of the block is the addition to it in
 // RmsNormBackward.
 void Transformer::BackwardBlock(const float* parameters, int block,
-                                const AttentionShape& shape, float* gradients) {
+                                const AttentionShape& shape,
+                                GradientSum gradients) {
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows();

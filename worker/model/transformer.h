@@ -90,11 +90,13 @@ class Transformer {
 
   // Also adds loss_scale * (the mean's gradient) to `gradients`. With a batch
   // of n equal micro-batches, loss_scale = 1 / n gives the batch's gradient.
+  // They may be bf16 where activations are.
   // `rounding_seed` is that of stochastic rounding, if the options say so.
   absl::StatusOr<double> ForwardBackward(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
-                                         double loss_scale, float* gradients,
+                                         double loss_scale,
+                                         GradientSum gradients,
                                          uint64_t rounding_seed = 0);
   absl::StatusOr<double> Loss(const float* parameters,
                               absl::Span<const int32_t> tokens,
@@ -166,12 +168,12 @@ class Transformer {
                     const AttentionShape& shape);
   // From the gradient of the final normalized stream.
   void Backward(const float* parameters, const AttentionShape& shape,
-                float* gradients);
+                GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
-                     const AttentionShape& shape, float* gradients);
+                     const AttentionShape& shape, GradientSum gradients);
   // The head and the losses, in chunks of rows. With `gradients`, also the
   // head's backward: gradient_scale times the gradient of the sum of losses.
-  void HeadLoss(int64_t rows, float gradient_scale, float* gradients);
+  void HeadLoss(int64_t rows, float gradient_scale, GradientSum gradients);
   // Waits for all operations, and says if the device has failed.
   absl::StatusOr<double> MeanLoss(int64_t rows);
 

@@ -8,6 +8,7 @@
 #include "worker/model/device_array.h"
 #include "worker/optimizer/learning_rate.h"
 #include "worker/optimizer/sharded_adamw.h"
+#include "worker/training/accumulated_gradients.h"
 #include "worker/training/step_result.h"
 
 namespace causeway {
@@ -16,14 +17,24 @@ namespace {
 class DdpTrainer : public RankTrainer {
  public:
   DdpTrainer(const RankTrainerOptions& options,
-             std::unique_ptr<ShardedAdamW> optimizer,
-             DeviceArray<float> parameters, DeviceArray<float> gradients,
-             DeviceArray<float> master)
-      : options_(options),
-        optimizer_(std::move(optimizer)),
-        parameters_(std::move(parameters)),
-        gradients_(std::move(gradients)),
-        master_(std::move(master)) {}
+             std::unique_ptr<ShardedAdamW> optimizer)
+      : options_(options), optimizer_(std::move(optimizer)) {}
+
+  absl::Status Allocate() {
+    Ops* const ops = options_.ops;
+    const int64_t size = options_.layout->size;
+    ASSIGN_OR_RETURN(parameters_, DeviceArray<float>::Create(ops, size));
+    ASSIGN_OR_RETURN(gradients_, AccumulatedGradients::Create(
+                                     options_.bf16_gradients, size, ops));
+    if (gradients_.is_bf16()) {
+      ASSIGN_OR_RETURN(exchange_, DeviceArray<float>::Create(ops, size));
+    }
+    if (has_master()) {
+      ASSIGN_OR_RETURN(master_,
+                       DeviceArray<float>::Create(ops, shard().size()));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Span<float> parameters() override {
     return absl::MakeSpan(parameters_.data(), parameters_.size());
@@ -49,8 +60,7 @@ class DdpTrainer : public RankTrainer {
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     ASSIGN_OR_RETURN(const MicroBatches own, Accumulate(run_step));
-    const absl::Span<float> gradients =
-        absl::MakeSpan(gradients_.data(), gradients_.size());
+    const absl::Span<float> gradients = gradients_.InFp32(exchange_);
     // What is communicated has been written.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
@@ -83,12 +93,12 @@ class DdpTrainer : public RankTrainer {
     const int64_t first = (steps * options_.communicator->size() +
                            options_.communicator->rank()) *
                           share;
-    options_.ops->Zero(gradients_.size(), gradients_.data());
+    gradients_.Clear();
     MicroBatches own = {.count = share};
     for (int64_t i = 0; i < share; ++i) {
       ASSIGN_OR_RETURN(const double loss,
                        options_.gradients->Accumulate(
-                           first + i, parameters_.data(), gradients_.data()));
+                           first + i, parameters_.data(), gradients_.sum()));
       own.loss += loss;
     }
     return own;
@@ -97,7 +107,9 @@ class DdpTrainer : public RankTrainer {
   const RankTrainerOptions options_;
   const std::unique_ptr<ShardedAdamW> optimizer_;
   DeviceArray<float> parameters_;
-  DeviceArray<float> gradients_;
+  AccumulatedGradients gradients_;
+  // What is communicated, unless that is `gradients_`.
+  DeviceArray<float> exchange_;
   // Of the shard, or empty.
   DeviceArray<float> master_;
 };
@@ -106,22 +118,12 @@ class DdpTrainer : public RankTrainer {
 
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeDdpTrainer(
     const RankTrainerOptions& options) {
-  const ModelLayout& layout = *options.layout;
-  ASSIGN_OR_RETURN(DeviceArray<float> parameters,
-                   DeviceArray<float>::Create(options.ops, layout.size));
-  ASSIGN_OR_RETURN(DeviceArray<float> gradients,
-                   DeviceArray<float>::Create(options.ops, layout.size));
   ASSIGN_OR_RETURN(std::unique_ptr<ShardedAdamW> optimizer,
-                   ShardedAdamW::Create(options.training, layout,
+                   ShardedAdamW::Create(options.training, *options.layout,
                                         options.communicator, options.ops));
-  DeviceArray<float> master;
-  if (options.communicator->rounds()) {
-    ASSIGN_OR_RETURN(master, DeviceArray<float>::Create(
-                                 options.ops, optimizer->shard().size()));
-  }
-  return std::make_unique<DdpTrainer>(options, std::move(optimizer),
-                                      std::move(parameters),
-                                      std::move(gradients), std::move(master));
+  auto trainer = std::make_unique<DdpTrainer>(options, std::move(optimizer));
+  RETURN_IF_ERROR(trainer->Allocate());
+  return trainer;
 }
 
 }  // namespace causeway

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "worker/model/ops.h"
 
 namespace causeway {
 
@@ -23,7 +24,7 @@ class GradientSource {
   // result depends on the arguments only.
   virtual absl::StatusOr<double> Accumulate(int64_t number,
                                             const float* parameters,
-                                            float* gradients) = 0;
+                                            GradientSum gradients) = 0;
 
   // Of one micro-batch.
   virtual uint64_t tokens() const = 0;

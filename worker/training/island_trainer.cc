@@ -191,6 +191,7 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
       .stochastic_rounding = options.stochastic_rounding,
+      .bf16_gradients = options.bf16_gradients,
       .now = options.now};
 }
 

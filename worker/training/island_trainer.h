@@ -40,6 +40,7 @@ struct IslandTrainerOptions {
   // On GPUs; see Rank::Options.
   bool anchors_on_device = false;
   bool stochastic_rounding = false;
+  bool bf16_gradients = false;
   // Whether gradients and parameters go from rank to rank in bf16
   // (Communicator::rounds); masters are fp32 in any case. On CPUs, and the same
   // for all ranks.

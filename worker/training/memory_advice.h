@@ -19,6 +19,8 @@ struct RankShare {
   int ranks = 1;
   // Whether the outer loop's anchors are on its device, too.
   bool anchors_on_device = false;
+  // RankTrainerOptions.bf16_gradients.
+  bool bf16_gradients = false;
 };
 
 // Bytes that a rank takes of its device to train: model, gradients, optimizer

@@ -13,6 +13,7 @@
 #include "worker/model/device_array.h"
 #include "worker/optimizer/learning_rate.h"
 #include "worker/optimizer/sharded_adamw.h"
+#include "worker/training/accumulated_gradients.h"
 #include "worker/training/step_result.h"
 
 namespace causeway {
@@ -24,13 +25,15 @@ class OverlappedTrainer : public RankTrainer {
       : options_(options), share_(MicroBatchesPerRank(options)) {}
 
   absl::Status Allocate() {
-    for (DeviceArray<float>* vector : {&compute_, &gradients_, &exchange_}) {
-      ASSIGN_OR_RETURN(*vector, DeviceArray<float>::Create(
-                                    options_.ops, options_.layout->size));
+    Ops* const ops = options_.ops;
+    const int64_t size = options_.layout->size;
+    ASSIGN_OR_RETURN(gradients_, AccumulatedGradients::Create(
+                                     options_.bf16_gradients, size, ops));
+    for (DeviceArray<float>* vector : {&compute_, &exchange_}) {
+      ASSIGN_OR_RETURN(*vector, DeviceArray<float>::Create(ops, size));
     }
     if (predicts()) {
-      ASSIGN_OR_RETURN(committed_, DeviceArray<float>::Create(
-                                       options_.ops, options_.layout->size));
+      ASSIGN_OR_RETURN(committed_, DeviceArray<float>::Create(ops, size));
     }
     ASSIGN_OR_RETURN(optimizer_,
                      ShardedAdamW::Create(options_.training, *options_.layout,
@@ -130,7 +133,7 @@ class OverlappedTrainer : public RankTrainer {
   // becomes the compute copy, and goes on accumulating at the true ones.
   absl::Status EstimateHalf(double rate) {
     // The gradients stay: they are part of the real update, too.
-    options_.ops->Copy(gradients_.data(), gradients_.size(), exchange_.data());
+    gradients_.CopyTo(exchange_.data());
     RETURN_IF_ERROR(
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
           ASSIGN_OR_RETURN(const ReducedGradient reduced,
@@ -146,8 +149,8 @@ class OverlappedTrainer : public RankTrainer {
   // Communicates the real update with all that was accumulated, while the next
   // step's gradients are begun.
   absl::StatusOr<ReducedGradient> Commit(double rate, int64_t share) {
-    std::swap(gradients_, exchange_);
-    options_.ops->Zero(gradients_.size(), gradients_.data());
+    gradients_.MoveTo(exchange_);
+    gradients_.Clear();
     const MicroBatches own = std::exchange(own_, {});
     ReducedGradient reduced;
     RETURN_IF_ERROR(Overlap(share, [&]() -> absl::Status {
@@ -212,7 +215,7 @@ class OverlappedTrainer : public RankTrainer {
       ASSIGN_OR_RETURN(
           const double loss,
           options_.gradients->Accumulate(next_micro_batch_, compute_.data(),
-                                         gradients_.data()));
+                                         gradients_.sum()));
       next_micro_batch_ += size();
       own_.loss += loss;
       ++own_.count;
@@ -227,7 +230,7 @@ class OverlappedTrainer : public RankTrainer {
 
   // Where gradients are computed.
   DeviceArray<float> compute_;
-  DeviceArray<float> gradients_;
+  AccumulatedGradients gradients_;
   // What is communicated: gradients come in, parameters go out.
   DeviceArray<float> exchange_;
   // The shard of the committed parameters.

@@ -88,7 +88,8 @@ absl::Status Rank::AllocateOrAdvise(const Options& options) {
       absl::StrCat(status.message(), "; ",
                    MemoryAdvice(options.config,
                                 {.ranks = communicator_->size(),
-                                 .anchors_on_device = anchors_on_device_},
+                                 .anchors_on_device = anchors_on_device_,
+                                 .bf16_gradients = options.bf16_gradients},
                                 free_bytes, ops_.get())));
 }
 
@@ -110,6 +111,7 @@ absl::Status Rank::Allocate(const Options& options) {
            .accumulate = options.config.training().fixed_micro_batches()
                              ? AccumulateShare
                              : AccumulateWhileCommunicating,
+           .bf16_gradients = options.bf16_gradients,
            .now = options.now}));
   return absl::OkStatus();
 }

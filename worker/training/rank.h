@@ -56,6 +56,8 @@ class Rank {
     // On a GPU: PartDevice::Options and Transformer::Options.
     bool anchors_on_device = false;
     bool stochastic_rounding = false;
+    // RankTrainerOptions.
+    bool bf16_gradients = false;
     Clock now;
   };
 

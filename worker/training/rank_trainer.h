@@ -83,15 +83,18 @@ struct RankTrainerOptions {
   // DDP.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
+  // Whether gradients are summed over micro-batches in bf16, where activations
+  // are bf16.
+  bool bf16_gradients = false;
   // For measuring.
   Clock now;
 };
 
 // Bytes that a rank's trainer takes for a model of `values` values, beside what
 // GradientSource has; the largest shard's rank. The communicator does not
-// round.
+// round. `bf16_gradients`: that they are bf16.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
-                         int ranks);
+                         int ranks, bool bf16_gradients = false);
 
 // A trainer that does what training.inner_algorithm says, with all parameters
 // zero.

@@ -267,8 +267,9 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
    public:
     explicit OneSpring(int64_t size) : size_(size) {}
     absl::StatusOr<double> Accumulate(int64_t, const float* parameters,
-                                      float* gradients) override {
-      for (int64_t i = 0; i < size_; ++i) gradients[i] += parameters[i] - 1;
+                                      GradientSum gradients) override {
+      float* const sums = gradients.fp32();
+      for (int64_t i = 0; i < size_; ++i) sums[i] += parameters[i] - 1;
       return 1.0;
     }
     uint64_t tokens() const override { return 1; }

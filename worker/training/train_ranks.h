@@ -58,9 +58,9 @@ class Springs : public GradientSource {
   }
 
   absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
-                                    float* gradients) override {
+                                    GradientSum gradients) override {
     RETURN_IF_ERROR(before_(number));
-    return Add(number, parameters, size_, gradients);
+    return Add(number, parameters, size_, gradients.fp32());
   }
   uint64_t tokens() const override { return 4; }
 

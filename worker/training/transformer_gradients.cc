@@ -32,7 +32,7 @@ class TransformerGradients : public GradientSource {
         targets_(tokens_.size()) {}
 
   absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
-                                    float* gradients) override {
+                                    GradientSum gradients) override {
     sampler_.FillSequences(number * micro_batch_size_, absl::MakeSpan(tokens_),
                            absl::MakeSpan(targets_));
     return model_->ForwardBackward(

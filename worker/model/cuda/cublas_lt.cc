@@ -148,7 +148,7 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
                          product.transpose_a ? product.rows : product.inner,
                          product.transpose_a ? product.inner : product.rows));
   RETURN_IF_ERROR(layout(&plan.result,
-                         product.accumulate ? CUDA_R_32F : CUDA_R_16BF,
+                         product.fp32_result ? CUDA_R_32F : CUDA_R_16BF,
                          product.columns, product.rows));
 
   cublasLtMatmulPreference_t preference = nullptr;

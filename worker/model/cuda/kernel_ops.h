@@ -46,6 +46,11 @@ class KernelOps : public Ops {
            AsBf16(to));
   }
 
+  void WidenActivations(const void* from, int64_t size, float* to) override {
+    Launch("widening", WidenKernel, BlocksFor(size / kVector + kVector),
+           kThreads, 0, AsBf16(from), size, to);
+  }
+
   double Sum(const float* values, int64_t size) override {
     return SumOf(SumKernel<false>, values, size);
   }
@@ -60,17 +65,21 @@ class KernelOps : public Ops {
   }
 
   void EmbeddingBackward(const int32_t* tokens, const void* d_output,
-                         int64_t rows, int64_t width, float* d_table) override {
+                         int64_t rows, int64_t width,
+                         GradientSum d_table) override {
     auto* const sorted_tokens =
         static_cast<int32_t*>(Scratch(2 * rows * sizeof(int32_t)));
     int32_t* const sorted_rows = sorted_tokens + rows;
     Launch("sorting tokens", SortTokensKernel,
            {.x = Blocks(rows, kSortThreads)}, kSortThreads, 0, tokens, rows,
            sorted_tokens, sorted_rows);
-    Launch("the embedding's gradient", EmbeddingBackwardKernel,
-           {.x = static_cast<uint32_t>(rows), .y = Blocks(width, kWarpValues)},
-           kEmbeddingThreads, 0, sorted_tokens, sorted_rows, AsBf16(d_output),
-           rows, width, d_table);
+    InTypeOf(d_table, [&]<typename Sum>(Sum* sums) {
+      Launch(
+          "the embedding's gradient", EmbeddingBackwardKernel<Sum>,
+          {.x = static_cast<uint32_t>(rows), .y = Blocks(width, kWarpValues)},
+          kEmbeddingThreads, 0, sorted_tokens, sorted_rows, AsBf16(d_output),
+          rows, width, sums);
+    });
   }
 
   void RmsNorm(const void* x, const void* delta, const float* gain,
@@ -86,7 +95,7 @@ class KernelOps : public Ops {
   void RmsNormBackward(const void* d_normalized, const void* x,
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
-                       float* d_gain, void* normalized) override {
+                       GradientSum d_gain, void* normalized) override {
     const uint32_t blocks =
         static_cast<uint32_t>(std::min<int64_t>(rows, kNormBackwardBlocks));
     const auto threads = static_cast<uint32_t>(
@@ -97,9 +106,11 @@ class KernelOps : public Ops {
            threads, static_cast<size_t>(width) * sizeof(float),
            AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows, width,
            accumulate, AsBf16(d_x), partial_gains, AsBf16(normalized));
-    Launch("the gradient of RMSNorm's gain", ColumnSumKernel,
-           {.x = Blocks(width, kWarpSize)}, kColumnSumThreads, 0, partial_gains,
-           int64_t{blocks}, width, d_gain);
+    InTypeOf(d_gain, [&]<typename Sum>(Sum* sums) {
+      Launch("the gradient of RMSNorm's gain", ColumnSumKernel<Sum>,
+             {.x = Blocks(width, kWarpSize)}, kColumnSumThreads, 0,
+             partial_gains, int64_t{blocks}, width, sums);
+    });
   }
 
   void Linear(const void* input, const void* weight, const LinearShape& shape,
@@ -117,13 +128,14 @@ class KernelOps : public Ops {
   }
   void LinearWeightGradient(const void* d_output, const void* input,
                             const LinearShape& shape,
-                            float* d_weight) override {
+                            GradientSum d_weight) override {
     Multiply({.rows = shape.out,
               .columns = shape.in,
               .inner = shape.rows,
               .transpose_a = true,
-              .accumulate = true},
-             AsBf16(d_output), AsBf16(input), d_weight);
+              .accumulate = true,
+              .fp32_result = !d_weight.is_bf16()},
+             AsBf16(d_output), AsBf16(input), d_weight.data());
   }
 
   void Rope(const AttentionShape& shape, const RopeTable& table,
@@ -249,6 +261,16 @@ class KernelOps : public Ops {
     Record(LaunchKernel(kernel, blocks, threads, shared_bytes, stream(),
                         arguments...),
            doing);
+  }
+
+  // Calls `add` with a pointer to the sums, of their type.
+  template <typename Add>
+  static void InTypeOf(const GradientSum& sums, const Add& add) {
+    if (sums.is_bf16()) {
+      add(AsBf16(sums.data()));
+    } else {
+      add(sums.fp32());
+    }
   }
 
   double SumOf(void (*kernel)(const float*, int64_t, double*),

@@ -17,15 +17,18 @@ struct MatrixProduct {
   int64_t inner = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  // c is fp32 and is added to; else it is bf16 and written.
+  // c is added to; else it is written.
   bool accumulate = false;
+  // c is fp32, else bf16.
+  bool fp32_result = false;
 
   bool operator==(const MatrixProduct&) const = default;
 
   template <typename H>
   friend H AbslHashValue(H hash, const MatrixProduct& p) {
     return H::combine(std::move(hash), p.rows, p.columns, p.inner,
-                      p.transpose_a, p.transpose_b, p.accumulate);
+                      p.transpose_a, p.transpose_b, p.accumulate,
+                      p.fp32_result);
   }
 };
 

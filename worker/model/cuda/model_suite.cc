@@ -146,6 +146,42 @@ TEST_F(ModelSuite, RepeatedPassesFollowWhatIsInMemory) {
   }
 }
 
+TEST_F(ModelSuite, SumsGradientsInBf16IfItIsToldTo) {
+  const v1::ModelConfig config = SmallModel();
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  ASSERT_OK_AND_ASSIGN(auto rounded,
+                       DeviceArray<uint16_t>::Create(ops_.get(), layout.size));
+  for (int pass = 0; pass < 3; ++pass) {
+    for (const GradientSum sum :
+         {GradientSum(sums.data()), GradientSum::Bf16(rounded.data())}) {
+      ASSERT_OK(
+          model->ForwardBackward(values.data(), RandomTokens(40, 258, pass),
+                                 RandomTokens(40, 258, pass + 100), 1, sum));
+    }
+  }
+  Values widened = Device(Floats(layout.size));
+  ops_->WidenActivations(rounded.data(), layout.size, widened.data());
+  const Floats got = Host(widened);
+  const Floats want = Host(sums);
+  for (const TensorSpec& tensor : layout.tensors) {
+    SCOPED_TRACE(tensor.name);
+    double error = 0;
+    double size = 0;
+    for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      error += std::pow(got[i] - want[i], 2);
+      size += std::pow(want[i], 2);
+    }
+    // Three roundings of 2^-9 at most.
+    EXPECT_LT(std::sqrt(error / size), 3.0 / 512);
+    EXPECT_GT(error, 0);
+  }
+}
+
 TEST_F(ModelSuite, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
   v1::ModelConfig config = SmallModel();
   config.set_layers(1);

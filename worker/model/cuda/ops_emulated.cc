@@ -121,10 +121,12 @@ class EmulatedOps final : public KernelOps {
                                              : k * product.columns + column]);
         }
         const int64_t at = row * product.columns + column;
-        if (product.accumulate) {
-          static_cast<float*>(c)[at] += sum;
+        if (product.fp32_result) {
+          float& value = static_cast<float*>(c)[at];
+          value = product.accumulate ? value + sum : sum;
         } else {
-          AsBf16(c)[at] = ToBf16(sum);
+          Bf16& value = AsBf16(c)[at];
+          value = ToBf16(product.accumulate ? FromBf16(value) + sum : sum);
         }
       }
     }

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "common/status_matchers.h"
@@ -113,6 +115,66 @@ TEST_F(OpsSuite, RoundsToNearestEven) {
   Floats nan = {NAN};
   Rounded(nan);
   EXPECT_TRUE(std::isnan(nan[0]));
+}
+
+TEST_F(OpsSuite, WideningKeepsValues) {
+  for (const int64_t size : {1, 7, 8, 1003}) {
+    Floats values = Random(size, 3);
+    if (size > 1) values[1] = -INFINITY;
+    Activations from = Rounded(values);
+    Values to = FloatGarbage(size);
+    ops_->WidenActivations(from.data(), size, to.data());
+    EXPECT_EQ(Host(to), values) << size;
+  }
+}
+
+// Each is added to what was there, and the sum is rounded once.
+TEST_F(OpsSuite, GradientsAreSummedInBf16) {
+  const LinearShape shape = {.rows = 40, .in = 24, .out = 40};
+  const std::vector<int32_t> tokens =
+      RandomTokens(shape.rows, static_cast<int32_t>(shape.out), 1);
+  Floats input = Random(shape.rows * shape.in, 2);
+  Floats d_output = Random(shape.rows * shape.out, 3);
+  const Floats inverse_rms(shape.rows, 1);
+  const Floats gain = Random(shape.in, 4);
+  Tokens device_tokens = Device(tokens);
+  Activations device_input = Rounded(input);
+  Activations device_d_output = Rounded(d_output);
+  Values device_inverse_rms = Device(inverse_rms);
+  Values device_gain = Device(gain);
+  Activations ignored[] = {Garbage(shape.rows * shape.in),
+                           Garbage(shape.rows * shape.in)};
+  const std::pair<const char*, std::function<void(GradientSum)>> operations[] =
+      {{"weights",
+        [&](GradientSum sum) {
+          ops_->LinearWeightGradient(device_d_output.data(),
+                                     device_input.data(), shape, sum);
+        }},
+       {"embedding",
+        [&](GradientSum sum) {
+          ops_->EmbeddingBackward(device_tokens.data(), device_input.data(),
+                                  shape.rows, shape.in, sum);
+        }},
+       {"gain", [&](GradientSum sum) {
+          ops_->RmsNormBackward(device_input.data(), device_input.data(),
+                                device_inverse_rms.data(), device_gain.data(),
+                                shape.rows, shape.in, /*accumulate=*/false,
+                                ignored[0].data(), sum, ignored[1].data());
+        }}};
+  for (const auto& [name, operation] : operations) {
+    SCOPED_TRACE(name);
+    Floats before = Random(shape.out * shape.in, 5);
+    Activations sums = Rounded(before);
+    operation(GradientSum::Bf16(sums.data()));
+    Values want = Device(before);
+    operation(want.data());
+    const Floats got = Host(sums);
+    EXPECT_NE(got, before);
+    const Floats exact = Host(want);
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], exact[i], kRounding * std::abs(exact[i]) + 1e-4) << i;
+    }
+  }
 }
 
 TEST_F(OpsSuite, RoundsAtRandomAsTheReference) {

@@ -113,11 +113,12 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
   }
 }
 
-// sums[column] += the sum of column over `rows` rows of fp32. Blocks of 256
-// threads: 8 groups of rows for 32 columns.
+// sums[column] += the sum of column over `rows` rows of fp32; Sum is float or
+// Bf16. Blocks of 256 threads: 8 groups of rows for 32 columns.
 inline constexpr uint32_t kColumnSumThreads = 256;
-CAUSEWAY_KERNEL void ColumnSumKernel(const float* values, int64_t rows,
-                                     int64_t width, float* sums) {
+template <typename Sum>
+CAUSEWAY_KERNEL_TEMPLATE void ColumnSumKernel(const float* values, int64_t rows,
+                                              int64_t width, Sum* sums) {
   constexpr uint32_t kGroups = kColumnSumThreads / kWarpSize;
   CAUSEWAY_SHARED float group_sums[kGroups][kWarpSize];
   const int64_t column = int64_t{BlockIndex().x} * kWarpSize + LaneIndex();
@@ -134,7 +135,7 @@ CAUSEWAY_KERNEL void ColumnSumKernel(const float* values, int64_t rows,
     for (uint32_t group = 0; group < kGroups; ++group) {
       sum += group_sums[group][LaneIndex()];
     }
-    sums[column] += sum;
+    AddTo(sum, sums + column);
   }
 }
 
@@ -185,13 +186,14 @@ CAUSEWAY_KERNEL void SortTokensKernel(const int32_t* tokens, int64_t rows,
   }
 }
 
-// d_table[token] += the sum of its rows. A block of 256 threads for each place
-// of the sorted rows and 256 columns: it works if the place is a token's first.
+// d_table[token] += the sum of its rows; Sum is float or Bf16. A block of 256
+// threads for each place of the sorted rows and 256 columns: it works if the
+// place is a token's first.
 inline constexpr uint32_t kEmbeddingThreads = 256;
-CAUSEWAY_KERNEL void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
-                                             const int32_t* sorted_rows,
-                                             const Bf16* d_output, int64_t rows,
-                                             int64_t width, float* d_table) {
+template <typename Sum>
+CAUSEWAY_KERNEL_TEMPLATE void EmbeddingBackwardKernel(
+    const int32_t* sorted_tokens, const int32_t* sorted_rows,
+    const Bf16* d_output, int64_t rows, int64_t width, Sum* d_table) {
   constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
   static_assert(kWarpValues == kEmbeddingThreads);
   CAUSEWAY_SHARED float group_sums[kGroups][kWarpValues];
@@ -220,7 +222,7 @@ CAUSEWAY_KERNEL void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
   for (uint32_t group = 0; group < kGroups; ++group) {
     sum += group_sums[group][ThreadIndex()];
   }
-  d_table[token * width + begin + ThreadIndex()] += sum;
+  AddTo(sum, d_table + token * width + begin + ThreadIndex());
 }
 
 // A running softmax: the largest value, and the sum of exp(value - largest).

@@ -32,6 +32,18 @@ CAUSEWAY_KERNEL void RoundKernel(const float* from, int64_t size, Bf16* to) {
   if (rest < size) to[rest] = ToBf16(from[rest]);
 }
 
+CAUSEWAY_KERNEL void WidenKernel(const Bf16* from, int64_t size, float* to) {
+  const int64_t vectors = size / kVector;
+  for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
+    float values[kVector];
+    LoadVector(from + i * kVector, values);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) to[i * kVector + j] = values[j];
+  }
+  const int64_t rest = vectors * kVector + GlobalThread();
+  if (rest < size) to[rest] = FromBf16(from[rest]);
+}
+
 // Away from 0 with the probability of what lies beyond the neighbour below.
 CAUSEWAY_DEVICE Bf16 ToBf16AtRandom(float value, uint32_t random) {
   constexpr uint32_t kExponent = 0x7f800000;

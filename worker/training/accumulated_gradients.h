@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank's sum of the gradients of its micro-batches. In fp32 or, where
+// activations are bf16, in bf16 (GradientSum); what is communicated is fp32 in
+// any case.
+#ifndef WORKER_TRAINING_ACCUMULATED_GRADIENTS_H_
+#define WORKER_TRAINING_ACCUMULATED_GRADIENTS_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/status_macros.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops.h"
+
+namespace causeway {
+
+// Whether gradients that are wanted in bf16 are that with `ops`.
+inline bool AccumulatesInBf16(bool wanted, const Ops& ops) {
+  return wanted && ops.activation_bytes() == 2;
+}
+
+// For the thread that uses `ops`.
+class AccumulatedGradients {
+ public:
+  AccumulatedGradients() = default;
+
+  // Of a model of `size` values; zero. `ops` outlives the object.
+  // RESOURCE_EXHAUSTED: no memory, for 4 bytes a value, or 2 in bf16.
+  static absl::StatusOr<AccumulatedGradients> Create(bool bf16, int64_t size,
+                                                     Ops* ops) {
+    AccumulatedGradients gradients;
+    gradients.ops_ = ops;
+    gradients.size_ = size;
+    gradients.bf16_ = AccumulatesInBf16(bf16, *ops);
+    ASSIGN_OR_RETURN(gradients.memory_,
+                     DeviceArray<float>::Create(
+                         ops, gradients.bf16_ ? (size + 1) / 2 : size));
+    return gradients;
+  }
+
+  bool is_bf16() const { return bf16_; }
+
+  // To add to.
+  GradientSum sum() {
+    return bf16_ ? GradientSum::Bf16(memory_.data())
+                 : GradientSum(memory_.data());
+  }
+  void Clear() { ops_->Zero(memory_.size(), memory_.data()); }
+
+  // to[0, size) <- the sum.
+  void CopyTo(float* to) const {
+    if (bf16_) {
+      ops_->WidenActivations(memory_.data(), size_, to);
+    } else {
+      ops_->Copy(memory_.data(), size_, to);
+    }
+  }
+  // The same, but what is here afterwards is not specified.
+  void MoveTo(DeviceArray<float>& to) {
+    if (bf16_) {
+      CopyTo(to.data());
+    } else {
+      std::swap(memory_, to);
+    }
+  }
+  // Where the sum is in fp32: here if it is, else in `room`, which has `size`
+  // values then.
+  absl::Span<float> InFp32(DeviceArray<float>& room) {
+    if (bf16_) CopyTo(room.data());
+    DeviceArray<float>& values = bf16_ ? room : memory_;
+    return absl::MakeSpan(values.data(), values.size());
+  }
+
+ private:
+  Ops* ops_ = nullptr;
+  int64_t size_ = 0;
+  bool bf16_ = false;
+  DeviceArray<float> memory_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_TRAINING_ACCUMULATED_GRADIENTS_H_
