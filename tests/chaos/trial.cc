@@ -18,11 +18,10 @@
 #include "common/status_macros.h"
 #include "common/termination.h"
 #include "glog/logging.h"
-#include "server/state_directory.h"
+#include "tests/chaos/evaluation.h"
 #include "tests/end_to_end/process.h"
 #include "tests/wan/network.h"
 #include "tests/wan/network_namespace.h"
-#include "tests/wan/progress_log.h"
 
 namespace causeway {
 namespace {
@@ -76,14 +75,6 @@ constexpr char kConfig[] = R"(
   storage { update_history: 64 record_contributions: true }
 )";
 
-// The time of a line in a log, which is the local one.
-absl::Time InLocalZone(absl::Time logged) {
-  const absl::CivilSecond civil =
-      absl::ToCivilSecond(logged, absl::UTCTimeZone());
-  return logged + (absl::FromCivil(civil, absl::LocalTimeZone()) -
-                   absl::FromCivil(civil, absl::UTCTimeZone()));
-}
-
 // A program that is started again when it dies.
 struct Service {
   std::string name;
@@ -98,12 +89,6 @@ struct Service {
   absl::Time start_at = absl::InfinitePast();
 };
 
-// What a coordinator's line about a commit tells.
-struct Commit {
-  std::string line;
-  absl::Time seen;
-};
-
 class Trial {
  public:
   explicit Trial(const ChaosOptions& options) : options_(options) {}
@@ -115,12 +100,12 @@ class Trial {
         Network::Create(scenario_, wan_, options_.seed, options_.now));
     AddServices(network);
     RETURN_IF_ERROR(AwaitCommits(1));
-    begin_ = options_.now();
+    record_.begin = options_.now();
     RETURN_IF_ERROR(Follow(network));
-    end_ = options_.now();
+    record_.end = options_.now();
     RETURN_IF_ERROR(Settle());
     RETURN_IF_ERROR(End());
-    return Result();
+    return Evaluate(Record());
   }
 
  private:
@@ -223,8 +208,8 @@ class Trial {
     size_t number = 0;
     for (const absl::string_view line : absl::StrSplit(log, '\n')) {
       if (!absl::StrContains(line, ": merged ")) continue;
-      if (++number > commits_.size()) {
-        commits_.push_back({std::string(line), now});
+      if (++number > record_.commits.size()) {
+        record_.commits.push_back({std::string(line), now});
       }
     }
   }
@@ -239,9 +224,9 @@ class Trial {
 
   // Until there are `more` commits.
   absl::Status AwaitCommits(size_t more) {
-    const size_t wanted = commits_.size() + more;
+    const size_t wanted = record_.commits.size() + more;
     const absl::Time deadline = options_.now() + kPatience;
-    while (commits_.size() < wanted) {
+    while (record_.commits.size() < wanted) {
       if (options_.now() > deadline) {
         return absl::DeadlineExceededError(absl::Substitute(
             "no commit came for $0; logs are in $1",
@@ -254,7 +239,8 @@ class Trial {
 
   absl::Status Follow(Network& network) {
     size_t next = 0;
-    while (options_.now() - begin_ < options_.duration || !ongoing_.empty()) {
+    while (options_.now() - record_.begin < options_.duration ||
+           !ongoing_.empty()) {
       RETURN_IF_ERROR(Supervise());
       for (auto it = ongoing_.begin(); it != ongoing_.end();) {
         if (options_.now() < it->until) {
@@ -265,7 +251,7 @@ class Trial {
         it = ongoing_.erase(it);
       }
       if (next < options_.faults.size() &&
-          options_.now() - begin_ >= options_.faults[next].at) {
+          options_.now() - record_.begin >= options_.faults[next].at) {
         RETURN_IF_ERROR(Strike(options_.faults[next], network));
         ++next;
       }
@@ -280,11 +266,11 @@ class Trial {
     switch (fault.kind) {
       case FaultKind::kKillIsland:
         Signal(Island(fault.island), SIGKILL);
-        kills_.push_back(now);
+        record_.island_kills.push_back(now);
         return absl::OkStatus();
       case FaultKind::kKillCoordinator:
         Signal(coordinator(), SIGKILL);
-        coordinator_kills_.push_back(now);
+        record_.coordinator_kills.push_back(now);
         return absl::OkStatus();
       case FaultKind::kResetConnections:
         return ResetConnections(network.islands()[fault.island]);
@@ -297,7 +283,7 @@ class Trial {
         break;
       case FaultKind::kGuest:
         guest().wanted = true;
-        guest_starts_.push_back(now);
+        record_.guest_starts.push_back(now);
         break;
     }
     ongoing_.push_back({fault, now + fault.lasts});
@@ -351,12 +337,14 @@ class Trial {
       RETURN_IF_ERROR(AwaitCommits(1));
       bool all = true;
       for (int i = 0; i < options_.islands; ++i) {
-        all = all && absl::StrContains(commits_.back().line, Island(i).name);
+        all = all &&
+              absl::StrContains(record_.commits.back().line, Island(i).name);
       }
       if (all) return absl::OkStatus();
       if (options_.now() > deadline) {
-        return absl::DeadlineExceededError(absl::StrCat(
-            "not every island takes part again: ", commits_.back().line));
+        return absl::DeadlineExceededError(
+            absl::StrCat("not every island takes part again: ",
+                         record_.commits.back().line));
       }
     }
   }
@@ -378,149 +366,19 @@ class Trial {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ChaosResult> Result() {
-    ChaosResult result;
-    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
-                     StateDirectory::OpenReadOnly(Path("state")));
-    ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
-    ASSIGN_OR_RETURN(const std::vector<MergedRound> rounds,
-                     ReadRounds(*state, run));
-    ASSIGN_OR_RETURN(const SyncSchedule schedule,
-                     SyncSchedule::Create(run.config, run.plan));
-    result.accounts =
-        CheckAccounts(schedule, rounds, Lives(), CoordinatorLog());
-    result.rounds = rounds.size();
-    result.merged_tokens_per_second =
-        MergedTokens(run, rounds) / absl::ToDoubleSeconds(end_ - begin_);
-    result.participation = Participation(rounds);
-    for (const absl::Time kill : coordinator_kills_) {
-      AddDelay(kill, "", result.restarts);
-    }
-    for (const absl::Time kill : kills_) {
-      AddDelay(kill, "", result.commits_after_kill);
-    }
-    for (const absl::Time start : guest_starts_) {
-      if (AddDelay(start, kGuestName, result.guests_merged)) {
-        result.guest_pauses.push_back(
-            GuestPause(start, result.guests_merged.back()));
+  ChaosRecord Record() {
+    record_.state_directory = Path("state");
+    record_.step_time = options_.step_time;
+    record_.guest = kGuestName;
+    record_.coordinator_log = CoordinatorLog();
+    for (size_t i = 1; i < services_.size(); ++i) {
+      ChaosRecord::IslandLogs& logs = record_.islands.emplace_back();
+      logs.island = services_[i].name;
+      for (const std::string& log : services_[i].logs) {
+        logs.texts.push_back(FileText(log));
       }
     }
-    return result;
-  }
-
-  absl::StatusOr<std::vector<MergedRound>> ReadRounds(
-      StateDirectory& state, const RunRecord& run) const {
-    std::vector<MergedRound> rounds;
-    for (int fragment = 0; fragment < run.plan.fragments_size(); ++fragment) {
-      const auto id = static_cast<uint32_t>(fragment);
-      ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
-                       state.log().History(id, 1));
-      for (uint64_t version = 1; version <= newest.at(0).head.version();
-           ++version) {
-        ASSIGN_OR_RETURN(const CommitRecord commit,
-                         state.log().FindCommit(id, version));
-        ASSIGN_OR_RETURN(std::vector<ContributionRecord> contributions,
-                         state.log().MergedContributions(id, version - 1));
-        rounds.push_back({.fragment = id,
-                          .version = version,
-                          .at = commit.committed_at,
-                          .contributions = std::move(contributions)});
-      }
-    }
-    return rounds;
-  }
-
-  std::vector<IslandLife> Lives() const {
-    std::vector<IslandLife> lives;
-    for (const Service& service : services_) {
-      if (service.name == "coordinator") continue;
-      for (const std::string& log : service.logs) {
-        lives.push_back(ReadLife(service.name, FileText(log),
-                                 /*survived=*/log == service.logs.back() &&
-                                     service.name != kGuestName));
-      }
-    }
-    return lives;
-  }
-
-  double MergedTokens(const RunRecord& run,
-                      const std::vector<MergedRound>& rounds) const {
-    double size = 0;
-    for (const v1::Fragment& fragment : run.plan.fragments()) {
-      size += static_cast<double>(fragment.size());
-    }
-    double tokens = 0;
-    for (const MergedRound& round : rounds) {
-      if (round.at < begin_ || round.at >= end_) continue;
-      const auto& fragment =
-          run.plan.fragments(static_cast<int>(round.fragment));
-      const double share = static_cast<double>(fragment.size()) / size;
-      for (const ContributionRecord& record : round.contributions) {
-        if (record.island_id == kGuestName) continue;
-        tokens += static_cast<double>(record.tokens) * share;
-      }
-    }
-    return tokens;
-  }
-
-  // Each of the islands counts as live in all rounds, even while it is dead.
-  double Participation(const std::vector<MergedRound>& rounds) const {
-    double contributions = 0;
-    double live = 0;
-    for (const MergedRound& round : rounds) {
-      if (round.at < begin_ || round.at >= end_) continue;
-      live += options_.islands;
-      for (const ContributionRecord& record : round.contributions) {
-        if (record.island_id != kGuestName) ++contributions;
-      }
-    }
-    return live > 0 ? contributions / live : 0;
-  }
-
-  // From `since` to the first commit afterwards that names `island`.
-  bool AddDelay(absl::Time since, absl::string_view island,
-                std::vector<absl::Duration>& delays) const {
-    for (const Commit& commit : commits_) {
-      if (commit.seen <= since || !absl::StrContains(commit.line, island)) {
-        continue;
-      }
-      delays.push_back(commit.seen - since);
-      return true;
-    }
-    return false;
-  }
-
-  // The most steps that an island stood still between `since` and `length`
-  // later, beyond what it did in the same time before.
-  double GuestPause(absl::Time since, absl::Duration length) const {
-    double most = 0;
-    for (const Service& service : services_) {
-      if (service.name == "coordinator" || service.name == kGuestName) continue;
-      std::vector<LoggedStep> steps;
-      for (const std::string& log : service.logs) {
-        for (LoggedStep step : ParseProgressLog(FileText(log))) {
-          step.time = InLocalZone(step.time);
-          steps.push_back(step);
-        }
-      }
-      const double pause = Waited(steps, since, since + length) -
-                           Waited(steps, since - length, since);
-      most = std::max(most, pause / absl::ToDoubleSeconds(options_.step_time));
-    }
-    return most;
-  }
-
-  // Seconds that an island stood still between two times.
-  static double Waited(const std::vector<LoggedStep>& steps, absl::Time from,
-                       absl::Time to) {
-    absl::Duration waited;
-    for (size_t i = 1; i < steps.size(); ++i) {
-      if (steps[i].time < from || steps[i].time >= to) continue;
-      // A new life begins at zero.
-      waited +=
-          std::max(absl::ZeroDuration(), steps[i].waited - steps[i - 1].waited);
-    }
-    return absl::ToDoubleSeconds(waited);
+    return std::move(record_);
   }
 
   const ChaosOptions& options_;
@@ -529,13 +387,8 @@ class Trial {
   wan::Network wan_;
   // The coordinator, the islands, the guest.
   std::vector<Service> services_;
-  std::vector<Commit> commits_;
   std::vector<Ongoing> ongoing_;
-  absl::Time begin_;
-  absl::Time end_;
-  std::vector<absl::Time> kills_;
-  std::vector<absl::Time> coordinator_kills_;
-  std::vector<absl::Time> guest_starts_;
+  ChaosRecord record_;
 };
 
 }  // namespace

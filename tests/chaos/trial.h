@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "tests/chaos/accounts.h"
+#include "tests/chaos/evaluation.h"
 #include "tests/chaos/schedule.h"
 
 namespace causeway {
@@ -35,26 +35,6 @@ struct ChaosOptions {
   std::vector<Fault> faults;
   uint64_t seed = 0;
   Clock now;
-};
-
-struct ChaosResult {
-  // Tokens of the islands, guests left out, that were merged in `duration`,
-  // each fragment by its share of the parameters; per second.
-  double merged_tokens_per_second = 0;
-  // Contributions in merged rounds, by live islands when they closed.
-  double participation = 0;
-  Accounts accounts;
-  // Rounds merged in all.
-  uint64_t rounds = 0;
-  // From the kill of a coordinator to the first commit of the next.
-  std::vector<absl::Duration> restarts;
-  // From the kill of an island to the next commit.
-  std::vector<absl::Duration> commits_after_kill;
-  // From the start of a guest to the first commit it is part of.
-  std::vector<absl::Duration> guests_merged;
-  // By how many inner steps the islands stood still in that time beyond what
-  // they did in as much time before it; the most of any island.
-  std::vector<double> guest_pauses;
 };
 
 // Blocks until it is over. To be called on the main thread, with which the
