@@ -96,10 +96,8 @@ else
   test_labels=()
 fi
 if [[ -z "${bin}" ]]; then
-  mapfile -t display < <(bazel_display_options)
-  "${BAZEL[@]}" build "${display[@]}" "${options[@]}" "${labels[@]}" \
-    "${test_labels[@]}"
-  bin="$("${BAZEL[@]}" info "${options[@]}" bazel-bin)"
+  bin="$(bazel_build_once "${ROOT}" "${options[@]}" "${labels[@]}" \
+    "${test_labels[@]}")"
 fi
 
 stage="$(mktemp -d)"
