@@ -18,14 +18,13 @@ readonly ROOT
 usage() {
   cat <<'USAGE'
 usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
-                             [--steps N] [--rate R] [--batch N] [--keep]
+                             [--steps N] [--rate R] [--keep]
 
   --json FILE   write the figures as JSON
   --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
   --seeds LIST  of the convergence (default: 1,2,3)
   --steps N     inner steps of a convergence run (default: 1000)
   --rate R      its peak learning rate (default: 4e-4, that of a run)
-  --batch N     its batch in sequences of 128 tokens (default: 16)
   --keep        keep the working directory
 
 Convergence gives the same losses on a machine of any speed and load: each rank
@@ -41,18 +40,14 @@ parts=convergence,overlap,heterogeneity
 seeds=1,2,3
 steps=1000
 rate=4e-4
-convergence_batch=16
 while (($#)); do
   case "$1" in
-    --json | --parts | --seeds | --steps | --rate | --batch)
+    --json | --parts | --seeds | --steps | --rate)
       if (($# < 2)); then
         echo "compare: $1 needs a value" >&2
         exit 2
       fi
-      case "$1" in
-        --batch) convergence_batch="$2" ;;
-        *) printf -v "${1#--}" '%s' "$2" ;;
-      esac
+      printf -v "${1#--}" '%s' "$2"
       shift
       ;;
     --keep) keep=true ;;
@@ -71,10 +66,9 @@ done
 if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 cd "${ROOT}"
 
-# The batch is four micro-batches, but for a convergence run of another one: two
-# for each rank, one for each half of a step of ACCO.
-readonly sequence_length=128 micro_batch=4
-batch=16
+# The batch is four micro-batches: two for each rank, one for each half of a
+# step of ACCO.
+readonly sequence_length=128 micro_batch=4 batch=16
 figures=()
 figure() { figures+=("$1" "$2"); }
 
@@ -189,7 +183,7 @@ calculate() {
 # ---- Convergence: as many steps of as many micro-batches, the same ones.
 
 convergence() {
-  local algorithm seed name losses tokens batch="${convergence_batch}"
+  local algorithm seed name losses tokens
   for algorithm in DDP ACCO DPU; do
     losses=
     for seed in ${seeds//,/ }; do
