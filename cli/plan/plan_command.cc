@@ -28,15 +28,14 @@ namespace {
 
 constexpr char kDetails[] =
     "The planner simulates the islands' training and their exchanges with the "
-    "coordinator, one event after the other. An exchange of a fragment takes a "
-    "round trip for its offer, its bytes up, the slowest island's bytes, the "
-    "outer step, a round trip for the news and the request, its bytes down, "
-    "and "
-    "half a round trip each way. An island's exchanges queue for its link; "
-    "islands share the coordinator's link fairly; outer steps queue, too. "
-    "Training waits tau + max_overlap_steps after a fragment was sent. Not "
-    "simulated: packet loss, TCP's ramp-up, encoding, islands that come and "
-    "go, and what H, tau and formats do to the loss.";
+    "coordinator, one event after the other. An exchange of a fragment takes "
+    "its bytes up, half a round trip, the slowest island's bytes, the outer "
+    "step, its bytes down, and half a round trip: nothing waits for an answer "
+    "on the way. An island's exchanges queue for its link; islands share the "
+    "coordinator's link fairly; outer steps queue, too. After a pause TCP "
+    "begins with a small window. Training waits tau + max_overlap_steps after "
+    "a fragment was sent. Not simulated: packet loss, encoding, islands that "
+    "come and go, and what H, tau and formats do to the loss.";
 
 struct PlanFlags {
   PlanSettings settings;
