@@ -7,12 +7,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/backoff.h"
 #include "common/checksum.h"
 #include "common/model_layout.h"
-#include "common/process_memory.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/step_share.h"
@@ -21,9 +18,6 @@
 
 namespace causeway {
 namespace {
-
-// Speed is measured over at least this long.
-constexpr absl::Duration kRateWindow = absl::Seconds(2);
 
 bool AllAtVersionZero(const v1::JoinResponse& joined) {
   for (const v1::FragmentHead& head : joined.heads()) {
@@ -60,30 +54,14 @@ absl::Status SetAnchors(
   return absl::OkStatus();
 }
 
-// What a line of progress says of several ranks.
-std::string RankReport(const InnerStepResult& result) {
-  std::string report;
-  if (result.rank_micro_batches.size() > 1) {
-    absl::StrAppend(&report, "  micro-batches ",
-                    absl::StrJoin(result.rank_micro_batches, "+"));
-  }
-  if (result.communication > absl::ZeroDuration()) {
-    absl::StrAppendFormat(
-        &report, "  communication %.3f s, %.1f %% hidden",
-        absl::ToDoubleSeconds(result.communication),
-        100 - 100 * absl::FDivDuration(result.exposed_communication,
-                                       result.communication));
-  }
-  return report;
-}
-
 }  // namespace
 
 Island::Island(Options options, CoordinatorClient* client)
     : options_(std::move(options)),
       client_(client),
+      progress_(client, options_.now, options_.log_interval),
       session_({.join = options_.join, .seed = options_.seed}, client,
-               [this] { return Progress(); }) {}
+               [this] { return progress_.Report(); }) {}
 
 absl::StatusOr<std::optional<IslandState>> Island::TakeResume(
     const v1::JoinResponse& joined) {
@@ -152,7 +130,7 @@ absl::Status Island::MaybeSave(uint64_t step, const v1::JoinResponse& joined,
 }
 
 absl::Status Island::Run() {
-  SetActivity("joining");
+  progress_.SetActivity("joining");
   ASSIGN_OR_RETURN(v1::JoinResponse joined, session_.Join());
   LOG(INFO) << "joined run " << joined.identity().run_id() << " as "
             << joined.identity().island_id() << " (incarnation "
@@ -174,10 +152,10 @@ absl::Status Island::Run() {
     }();
     ASSIGN_OR_RETURN(SyncSchedule schedule,
                      SyncSchedule::Create(config, joined.plan()));
-    SetOverlap(schedule);
+    progress_.SetOverlapSteps(static_cast<uint32_t>(schedule.overlap_steps()));
     // From here on the lease must be kept.
     session_.Start();
-    SetActivity("loading parameters");
+    progress_.SetActivity("loading parameters");
     ASSIGN_OR_RETURN(std::optional<IslandState> resume, TakeResume(joined));
     if (options_.checkpoints != nullptr) {
       RETURN_IF_ERROR(
@@ -306,7 +284,7 @@ absl::Status Island::Download(const v1::JoinResponse& joined,
 absl::Status Island::AwaitStart() {
   IslandView view = session_.view();
   while (view.state.run_state() == v1::WAITING_FOR_ISLANDS) {
-    SetActivity("waiting for islands");
+    progress_.SetActivity("waiting for islands");
     LOG_FIRST_N(INFO, 1) << "waiting for the other islands to join";
     view = session_.AwaitChange(view.generation, absl::Seconds(1));
     if (view.stopping || view.must_leave()) {
@@ -321,7 +299,7 @@ absl::Status Island::AwaitResumption() {
   IslandView view = session_.view();
   while (view.state.run_state() == v1::PAUSED && !view.stopping &&
          !view.must_leave()) {
-    SetActivity("paused");
+    progress_.SetActivity("paused");
     view = session_.AwaitChange(view.generation, absl::Seconds(1));
     RETURN_IF_ERROR(view.failure);
   }
@@ -332,7 +310,7 @@ absl::Status Island::HandIn(FragmentSynchronizer& synchronizer) {
   const IslandView view = session_.view();
   const std::string reason = view.leaving ? view.leave_reason : "drained";
   LOG(INFO) << "leaving the run (" << reason << "): handing in what is trained";
-  SetActivity("leaving");
+  progress_.SetActivity("leaving");
   const absl::Status handed_in =
       synchronizer.HandIn(options_.now() + options_.leave_timeout);
   if (absl::IsOutOfRange(handed_in)) return handed_in;
@@ -344,8 +322,8 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                            const FragmentMap& map, uint64_t first_step,
                            InnerTrainer& trainer,
                            FragmentSynchronizer& synchronizer) {
-  SetSynchronizer(&synchronizer);
-  const absl::Cleanup forget = [this] { SetSynchronizer(nullptr); };
+  progress_.SetSynchronizer(&synchronizer);
+  const absl::Cleanup forget = [this] { progress_.SetSynchronizer(nullptr); };
   const uint64_t total_steps = joined.config().training().total_steps();
   const uint64_t round_steps =
       joined.config().synchronization().inner_steps_per_round();
@@ -362,9 +340,9 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
     const IslandView view = session_.view();
     if (view.stopping) return absl::CancelledError("stopped");
     if (view.must_leave()) return HandIn(synchronizer);
-    SetActivity(trouble.text().empty()
-                    ? training
-                    : absl::StrCat(training, "; ", trouble.text()));
+    progress_.SetActivity(trouble.text().empty()
+                              ? training
+                              : absl::StrCat(training, "; ", trouble.text()));
     const uint64_t step = outcome.step + 1;
     InnerStepResult result;
     if (IsTrained(step, view.state.inner_steps_per_round(), round_steps) ||
@@ -372,9 +350,9 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
       const absl::Time begin = options_.now();
       ASSIGN_OR_RETURN(result, trainer.Step(step));
       trouble = result.trouble;
-      Record(step, total_steps, result, options_.now() - begin, synchronizer);
+      progress_.Record(step, total_steps, result, options_.now() - begin);
     }
-    SetActivity("synchronizing");
+    progress_.SetActivity("synchronizing");
     const absl::StatusOr<FragmentSynchronizer::Outcome> synchronized =
         synchronizer.AfterStep(step, result.tokens);
     if (absl::IsCancelled(synchronized.status()) &&
@@ -404,112 +382,6 @@ void Island::Leave(const absl::Status& status) {
   session_.Stop();
   const absl::Status left = client_->Leave(request);
   LOG_IF(WARNING, !left.ok()) << "could not leave: " << left.message();
-}
-
-v1::IslandProgress Island::Progress() {
-  absl::MutexLock lock(&mu_);
-  if (loss_count_ > 0) {
-    progress_.set_loss(loss_sum_ / static_cast<double>(loss_count_));
-    loss_sum_ = 0;
-    loss_count_ = 0;
-  }
-  progress_.set_bytes_up(client_->bytes_up());
-  progress_.set_bytes_down(client_->bytes_down());
-  client_->ReportLinks(progress_);
-  progress_.set_memory_bytes(ResidentBytes());
-  UpdateWait();
-  return progress_;
-}
-
-void Island::SetOverlap(const SyncSchedule& schedule) {
-  absl::MutexLock lock(&mu_);
-  progress_.set_overlap_steps(static_cast<uint32_t>(schedule.overlap_steps()));
-}
-
-void Island::UpdateWait() {
-  if (synchronizer_ == nullptr) return;
-  progress_.set_wait_seconds(absl::ToDoubleSeconds(synchronizer_->waited()));
-}
-
-void Island::SetSynchronizer(const FragmentSynchronizer* synchronizer) {
-  absl::MutexLock lock(&mu_);
-  UpdateWait();
-  synchronizer_ = synchronizer;
-}
-
-void Island::SetActivity(std::string activity) {
-  absl::MutexLock lock(&mu_);
-  progress_.set_activity(std::move(activity));
-}
-
-void Island::RecordRanks(const InnerStepResult& result) {
-  uint64_t micro_batches = 0;
-  for (const int64_t count : result.rank_micro_batches) micro_batches += count;
-  for (size_t rank = 0; rank < result.rank_micro_batches.size(); ++rank) {
-    while (progress_.ranks_size() <= static_cast<int>(rank)) {
-      progress_.add_ranks();
-    }
-    v1::RankProgress& done = *progress_.mutable_ranks(static_cast<int>(rank));
-    const uint64_t count = result.rank_micro_batches[rank];
-    done.set_micro_batches(done.micro_batches() + count);
-    // All micro-batches are of the same size.
-    done.set_tokens(done.tokens() + result.tokens / micro_batches * count);
-  }
-  progress_.set_communication_seconds(
-      progress_.communication_seconds() +
-      absl::ToDoubleSeconds(result.communication));
-  progress_.set_exposed_communication_seconds(
-      progress_.exposed_communication_seconds() +
-      absl::ToDoubleSeconds(result.exposed_communication));
-  if (result.trouble.kind() == v1::RankTrouble::KIND_UNSPECIFIED) {
-    progress_.clear_rank_trouble();
-  } else {
-    *progress_.mutable_rank_trouble() = result.trouble;
-  }
-}
-
-void Island::Record(uint64_t step, uint64_t total_steps,
-                    const InnerStepResult& result, absl::Duration duration,
-                    const FragmentSynchronizer& synchronizer) {
-  const absl::Time now = options_.now();
-  absl::MutexLock lock(&mu_);
-  progress_.set_run_step(step);
-  progress_.set_tokens(progress_.tokens() + result.tokens);
-  UpdateWait();
-  progress_.set_late_updates(synchronizer.lateness().updates);
-  progress_.set_overrun_steps(synchronizer.lateness().steps);
-  RecordRanks(result);
-  loss_sum_ += result.loss;
-  ++loss_count_;
-  rate_tokens_ += result.tokens;
-  rate_step_time_ += duration;
-  ++rate_steps_;
-  if (rate_since_ == absl::InfinitePast()) {
-    // The first step warms up; the measurement starts behind it.
-    rate_since_ = now;
-    rate_tokens_ = 0;
-    rate_steps_ = 0;
-    rate_step_time_ = absl::ZeroDuration();
-  } else if (now - rate_since_ >= kRateWindow) {
-    progress_.set_tokens_per_second(static_cast<double>(rate_tokens_) /
-                                    absl::ToDoubleSeconds(now - rate_since_));
-    progress_.set_step_seconds(absl::ToDoubleSeconds(rate_step_time_) /
-                               static_cast<double>(rate_steps_));
-    rate_since_ = now;
-    rate_tokens_ = 0;
-    rate_steps_ = 0;
-    rate_step_time_ = absl::ZeroDuration();
-  }
-  if (now - logged_at_ < options_.log_interval && step != total_steps) return;
-  logged_at_ = now;
-  LOG(INFO) << absl::StrFormat(
-      "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
-      "MiB  down %.1f MiB  waited %.3f s%s",
-      step, total_steps, result.loss, result.gradient_norm,
-      result.learning_rate, progress_.tokens_per_second(),
-      static_cast<double>(client_->bytes_up()) / (1 << 20),
-      static_cast<double>(client_->bytes_down()) / (1 << 20),
-      progress_.wait_seconds(), RankReport(result));
 }
 
 }  // namespace causeway

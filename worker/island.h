@@ -19,21 +19,19 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_checkpoint.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_synchronizer.h"
 #include "worker/sync/island_session.h"
+#include "worker/training_progress.h"
 
 namespace causeway {
 
@@ -109,39 +107,13 @@ class Island {
   absl::Status HandIn(FragmentSynchronizer& synchronizer);
   void Leave(const absl::Status& status);
 
-  v1::IslandProgress Progress();
-  // What Progress reads waits from, as they go on; null for none.
-  void SetSynchronizer(const FragmentSynchronizer* synchronizer);
-  void UpdateWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SetOverlap(const SyncSchedule& schedule);
-  void SetActivity(std::string activity);
-  // Books what a step says of the ranks.
-  void RecordRanks(const InnerStepResult& result)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Books a step that took so long, and logs now and then.
-  void Record(uint64_t step, uint64_t total_steps,
-              const InnerStepResult& result, absl::Duration duration,
-              const FragmentSynchronizer& synchronizer);
-
   const Options options_;
   CoordinatorClient* const client_;
+  TrainingProgress progress_;
   IslandSession session_;
   std::atomic<bool> training_ = false;
   // For the training thread: the step of the last checkpoint of this process.
   std::optional<uint64_t> saved_step_;
-
-  absl::Mutex mu_;
-  v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
-  const FragmentSynchronizer* synchronizer_ ABSL_GUARDED_BY(mu_) = nullptr;
-  // Since the last heartbeat.
-  double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;
-  // Of the running measurement of tokens per second.
-  absl::Time rate_since_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  uint64_t rate_tokens_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t rate_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Duration rate_step_time_ ABSL_GUARDED_BY(mu_);
-  absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 }  // namespace causeway

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training_progress.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/process_memory.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// Speed is measured over at least this long.
+constexpr absl::Duration kRateWindow = absl::Seconds(2);
+
+// What a line of progress says of several ranks.
+std::string RankReport(const InnerStepResult& result) {
+  std::string report;
+  if (result.rank_micro_batches.size() > 1) {
+    absl::StrAppend(&report, "  micro-batches ",
+                    absl::StrJoin(result.rank_micro_batches, "+"));
+  }
+  if (result.communication > absl::ZeroDuration()) {
+    absl::StrAppendFormat(
+        &report, "  communication %.3f s, %.1f %% hidden",
+        absl::ToDoubleSeconds(result.communication),
+        100 - 100 * absl::FDivDuration(result.exposed_communication,
+                                       result.communication));
+  }
+  return report;
+}
+
+double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+TrainingProgress::TrainingProgress(CoordinatorClient* client, Clock now,
+                                   absl::Duration log_interval)
+    : client_(client), now_(std::move(now)), log_interval_(log_interval) {}
+
+v1::IslandProgress TrainingProgress::Report() {
+  absl::MutexLock lock(&mu_);
+  if (loss_count_ > 0) {
+    progress_.set_loss(loss_sum_ / static_cast<double>(loss_count_));
+    loss_sum_ = 0;
+    loss_count_ = 0;
+  }
+  progress_.set_bytes_up(client_->bytes_up());
+  progress_.set_bytes_down(client_->bytes_down());
+  client_->ReportLinks(progress_);
+  progress_.set_memory_bytes(ResidentBytes());
+  UpdateWaits();
+  return progress_;
+}
+
+void TrainingProgress::SetActivity(std::string activity) {
+  absl::MutexLock lock(&mu_);
+  progress_.set_activity(std::move(activity));
+}
+
+void TrainingProgress::SetOverlapSteps(uint32_t steps) {
+  absl::MutexLock lock(&mu_);
+  progress_.set_overlap_steps(steps);
+}
+
+void TrainingProgress::SetSynchronizer(
+    const FragmentSynchronizer* synchronizer) {
+  absl::MutexLock lock(&mu_);
+  UpdateWaits();
+  synchronizer_ = synchronizer;
+}
+
+void TrainingProgress::UpdateWaits() {
+  if (synchronizer_ == nullptr) return;
+  progress_.set_wait_seconds(absl::ToDoubleSeconds(synchronizer_->waited()));
+}
+
+void TrainingProgress::RecordRanks(const InnerStepResult& result) {
+  uint64_t micro_batches = 0;
+  for (const int64_t count : result.rank_micro_batches) micro_batches += count;
+  for (size_t rank = 0; rank < result.rank_micro_batches.size(); ++rank) {
+    while (progress_.ranks_size() <= static_cast<int>(rank)) {
+      progress_.add_ranks();
+    }
+    v1::RankProgress& done = *progress_.mutable_ranks(static_cast<int>(rank));
+    const uint64_t count = result.rank_micro_batches[rank];
+    done.set_micro_batches(done.micro_batches() + count);
+    // All micro-batches are of the same size.
+    done.set_tokens(done.tokens() + result.tokens / micro_batches * count);
+  }
+  progress_.set_communication_seconds(
+      progress_.communication_seconds() +
+      absl::ToDoubleSeconds(result.communication));
+  progress_.set_exposed_communication_seconds(
+      progress_.exposed_communication_seconds() +
+      absl::ToDoubleSeconds(result.exposed_communication));
+  if (result.trouble.kind() == v1::RankTrouble::KIND_UNSPECIFIED) {
+    progress_.clear_rank_trouble();
+  } else {
+    *progress_.mutable_rank_trouble() = result.trouble;
+  }
+}
+
+void TrainingProgress::UpdateRate(uint64_t tokens, absl::Duration duration,
+                                  absl::Time now) {
+  rate_.tokens += tokens;
+  rate_.step_time += duration;
+  ++rate_.steps;
+  // The first step warms up; the measurement starts behind it.
+  const bool first = rate_.since == absl::InfinitePast();
+  if (!first && now - rate_.since < kRateWindow) return;
+  if (!first) {
+    progress_.set_tokens_per_second(static_cast<double>(rate_.tokens) /
+                                    absl::ToDoubleSeconds(now - rate_.since));
+    progress_.set_step_seconds(absl::ToDoubleSeconds(rate_.step_time) /
+                               static_cast<double>(rate_.steps));
+  }
+  rate_ = {.since = now};
+}
+
+void TrainingProgress::Record(uint64_t step, uint64_t total_steps,
+                              const InnerStepResult& result,
+                              absl::Duration duration) {
+  const absl::Time now = now_();
+  absl::MutexLock lock(&mu_);
+  progress_.set_run_step(step);
+  progress_.set_tokens(progress_.tokens() + result.tokens);
+  UpdateWaits();
+  if (synchronizer_ != nullptr) {
+    progress_.set_late_updates(synchronizer_->lateness().updates);
+    progress_.set_overrun_steps(synchronizer_->lateness().steps);
+  }
+  RecordRanks(result);
+  loss_sum_ += result.loss;
+  ++loss_count_;
+  UpdateRate(result.tokens, duration, now);
+  if (now - logged_at_ < log_interval_ && step != total_steps) return;
+  logged_at_ = now;
+  LOG(INFO) << absl::StrFormat(
+      "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
+      "MiB  down %.1f MiB  waited %.3f s%s",
+      step, total_steps, result.loss, result.gradient_norm,
+      result.learning_rate, progress_.tokens_per_second(),
+      MiB(client_->bytes_up()), MiB(client_->bytes_down()),
+      progress_.wait_seconds(), RankReport(result));
+}
+
+}  // namespace causeway
