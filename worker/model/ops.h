@@ -16,8 +16,8 @@
 //   weights of Linear are declared `void`: fp32 or bf16, as the backend's
 //   activation_bytes() says; sums over them are fp32 in any case.
 // * Operations run in the order they are called. They may be asynchronous;
-//   Synchronize, the copies to the host, Sum and SquaredNorm wait for
-//   everything before them.
+//   Synchronize, the copies to the host and SquaredNorm wait for everything
+//   before them.
 // * Gradients of parameters are accumulated (+=; GradientSum), gradients of
 //   activations are written (=), unless the operation says otherwise.
 // * Arguments are the caller's contract: a violation is a bug and is CHECKed
@@ -155,7 +155,10 @@ class Ops {
   // How often memory was taken, by Allocate and by operations for themselves.
   // A training step, but for the first ones, takes none.
   int64_t allocations() const { return allocations_; }
+  // How often the host has waited for everything before.
+  int64_t waits() const { return waits_; }
 
+  // `host` may change when it returns. Short copies do not wait.
   virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
   // Waits for the operations before. The first error of any of them, with what
@@ -195,8 +198,10 @@ class Ops {
   virtual void Copy(const float* from, int64_t size, float* to) = 0;
   // values[0, size) <- 0.
   virtual void Zero(int64_t size, float* values) = 0;
-  // Sum and sum of squares, accumulated in double.
-  virtual double Sum(const float* values, int64_t size) = 0;
+  // total += scale * the sum of the values, in double.
+  virtual void AddSum(const float* values, int64_t size, double scale,
+                      double* total) = 0;
+  // The sum of squares, in double.
   virtual double SquaredNorm(const float* values, int64_t size) = 0;
 
   // output[r] <- table[tokens[r]]; table is [vocabulary, width].
@@ -287,9 +292,11 @@ class Ops {
 
  protected:
   void CountAllocation() { ++allocations_; }
+  void CountWait() { ++waits_; }
 
  private:
   int64_t allocations_ = 0;
+  int64_t waits_ = 0;
 };
 
 }  // namespace causeway

@@ -99,10 +99,11 @@ class CpuOps final : public Ops {
     });
   }
 
-  double Sum(const float* values, int64_t size) override {
-    return SumSlices(size, [&](Slice slice) {
-      return kernels::Sum(values + slice.begin, slice.size());
-    });
+  void AddSum(const float* values, int64_t size, double scale,
+              double* total) override {
+    *total += scale * SumSlices(size, [&](Slice slice) {
+                return kernels::Sum(values + slice.begin, slice.size());
+              });
   }
   double SquaredNorm(const float* values, int64_t size) override {
     return SumSlices(size, [&](Slice slice) {

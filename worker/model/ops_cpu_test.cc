@@ -81,7 +81,9 @@ TEST_P(OpsCpuTest, ZeroAndSums) {
       sum += value;
       squares += value * value;
     }
-    EXPECT_NEAR(ops_->Sum(values.data(), size), sum, 1e-10);
+    double total = 3;
+    ops_->AddSum(values.data(), size, 0.5, &total);
+    EXPECT_NEAR(total, 3 + 0.5 * sum, 1e-10);
     EXPECT_NEAR(ops_->SquaredNorm(values.data(), size), squares, 1e-10);
     ops_->Zero(size, values.data());
     EXPECT_THAT(values, testing::Each(0.0f));

@@ -167,6 +167,7 @@ absl::Status Transformer::AllocateMemory() {
   ASSIGN_OR_RETURN(arena_, DeviceArray<char>::Create(ops_, plan.bytes));
   ASSIGN_OR_RETURN(tokens_, DeviceArray<int32_t>::Create(ops_, rows));
   ASSIGN_OR_RETURN(targets_, DeviceArray<int32_t>::Create(ops_, rows));
+  ASSIGN_OR_RETURN(loss_, DeviceArray<double>::Create(ops_, 1));
   for (const auto& [array, at] : plan.activations) *array = arena_.data() + at;
   for (const auto& [array, at] : plan.floats) {
     *array = reinterpret_cast<float*>(arena_.data() + at);
@@ -246,6 +247,16 @@ absl::StatusOr<double> Transformer::ForwardBackward(
     const float* parameters, absl::Span<const int32_t> tokens,
     absl::Span<const int32_t> targets, double loss_scale, GradientSum gradients,
     uint64_t rounding_seed) {
+  RETURN_IF_ERROR(AddGradients(parameters, tokens, targets, loss_scale,
+                               gradients, rounding_seed));
+  return TakeLoss();
+}
+
+absl::Status Transformer::AddGradients(const float* parameters,
+                                       absl::Span<const int32_t> tokens,
+                                       absl::Span<const int32_t> targets,
+                                       double loss_scale, GradientSum gradients,
+                                       uint64_t rounding_seed) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
@@ -264,9 +275,10 @@ absl::StatusOr<double> Transformer::ForwardBackward(
   ops_->Replay(key, [&] {
     Forward(parameters, shape);
     HeadLoss(rows, scale, gradients);
+    AddMeanLoss(rows);
     Backward(parameters, shape, gradients);
   });
-  return MeanLoss(rows);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> Transformer::Loss(const float* parameters,
@@ -279,7 +291,8 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
   PrepareWeights(parameters, std::nullopt);
   Forward(parameters, ShapeOf(rows / length_, length_));
   HeadLoss(rows, 0, nullptr);
-  return MeanLoss(rows);
+  AddMeanLoss(rows);
+  return TakeLoss();
 }
 
 absl::Status Transformer::NextTokenLogits(const float* parameters,
@@ -384,10 +397,17 @@ void Transformer::HeadLoss(int64_t rows, float gradient_scale,
   }
 }
 
-absl::StatusOr<double> Transformer::MeanLoss(int64_t rows) {
-  const double sum = ops_->Sum(losses_, rows);
+void Transformer::AddMeanLoss(int64_t rows) {
+  ops_->AddSum(losses_, rows, 1 / static_cast<double>(rows), loss_.data());
+}
+
+absl::StatusOr<double> Transformer::TakeLoss() {
+  constexpr double kNone = 0;
+  double loss = 0;
+  ops_->CopyToHost(loss_.data(), sizeof(loss), &loss);
+  ops_->CopyToDevice(&kNone, sizeof(kNone), loss_.data());
   RETURN_IF_ERROR(ops_->Synchronize());
-  return sum / static_cast<double>(rows);
+  return loss;
 }
 
 void Transformer::Backward(const float* parameters, const AttentionShape& shape,

@@ -82,16 +82,26 @@ class Transformer {
   // Device memory held, in bytes.
   int64_t activation_bytes() const { return arena_.size(); }
 
-  // Both take whole sequences, at most micro_batch of them, one after the
-  // other; targets[i] is the token that should follow tokens[i]. They return
+  // These take whole sequences, at most micro_batch of them, one after the
+  // other; targets[i] is the token that should follow tokens[i]. Their loss is
   // the mean negative log likelihood of the targets in nats per token.
   // INVALID_ARGUMENT, before anything is changed: sizes are wrong or a token is
   // not in the vocabulary.
 
-  // Also adds loss_scale * (the mean's gradient) to `gradients`. With a batch
+  // Adds loss_scale * (the mean's gradient) to `gradients`. With a batch
   // of n equal micro-batches, loss_scale = 1 / n gives the batch's gradient.
   // They may be bf16 where activations are.
   // `rounding_seed` is that of stochastic rounding, if the options say so.
+  // Returns before the device is done.
+  absl::Status AddGradients(const float* parameters,
+                            absl::Span<const int32_t> tokens,
+                            absl::Span<const int32_t> targets,
+                            double loss_scale, GradientSum gradients,
+                            uint64_t rounding_seed = 0);
+  // The sum of the losses of AddGradients since the last call. Waits for them,
+  // and says if the device has failed.
+  absl::StatusOr<double> TakeLoss();
+  // Both.
   absl::StatusOr<double> ForwardBackward(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
@@ -174,8 +184,8 @@ class Transformer {
   // The head and the losses, in chunks of rows. With `gradients`, also the
   // head's backward: gradient_scale times the gradient of the sum of losses.
   void HeadLoss(int64_t rows, float gradient_scale, GradientSum gradients);
-  // Waits for all operations, and says if the device has failed.
-  absl::StatusOr<double> MeanLoss(int64_t rows);
+  // To what TakeLoss returns.
+  void AddMeanLoss(int64_t rows);
 
   // Whether Linear reads other weights than the parameters themselves.
   bool rounds_weights() const {
@@ -211,6 +221,8 @@ class Transformer {
   DeviceArray<char> arena_;
   DeviceArray<int32_t> tokens_;
   DeviceArray<int32_t> targets_;
+  // What TakeLoss is to return.
+  DeviceArray<double> loss_;
   float* rope_cosine_ = nullptr;
   float* rope_sine_ = nullptr;
   // streams_[b] is the input of block b; the last is that of the final norm.

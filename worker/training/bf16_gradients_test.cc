@@ -38,8 +38,8 @@ class Sixteenths : public GradientSource {
  public:
   explicit Sixteenths(int64_t size) : size_(size) {}
 
-  absl::StatusOr<double> Accumulate(int64_t number, const float* /*parameters*/,
-                                    GradientSum gradients) override {
+  absl::Status Accumulate(int64_t number, const float* /*parameters*/,
+                          GradientSum gradients) override {
     for (int64_t i = 0; i < size_; ++i) {
       const int64_t sixteenths = (number * 7 + i * 3) % 32 - 16;
       const float gradient = 0.0625f * static_cast<float>(sixteenths);
@@ -53,8 +53,9 @@ class Sixteenths : public GradientSource {
       }
     }
     was_bf16_ = gradients.is_bf16();
-    return 1.0;
+    return absl::OkStatus();
   }
+  absl::StatusOr<double> TakeLoss() override { return 1.0; }
   uint64_t tokens() const override { return 1; }
   bool was_bf16() const { return was_bf16_; }
 

@@ -96,11 +96,10 @@ class DdpTrainer : public RankTrainer {
     gradients_.Clear();
     MicroBatches own = {.count = share};
     for (int64_t i = 0; i < share; ++i) {
-      ASSIGN_OR_RETURN(const double loss,
-                       options_.gradients->Accumulate(
-                           first + i, parameters_.data(), gradients_.sum()));
-      own.loss += loss;
+      RETURN_IF_ERROR(options_.gradients->Accumulate(
+          first + i, parameters_.data(), gradients_.sum()));
     }
+    ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
     return own;
   }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/model/ops.h"
 
@@ -19,12 +20,14 @@ class GradientSource {
   virtual ~GradientSource() = default;
 
   // Adds the gradient of the mean loss of micro-batch `number` (from 0, of the
-  // island's endless series) at `parameters` to `gradients`, and returns that
-  // loss. Both are whole vectors in the order of common/model_layout.h. The
-  // result depends on the arguments only.
-  virtual absl::StatusOr<double> Accumulate(int64_t number,
-                                            const float* parameters,
-                                            GradientSum gradients) = 0;
+  // island's endless series) at `parameters` to `gradients`. Both are whole
+  // vectors in the order of common/model_layout.h. The result depends on the
+  // arguments only. May return before a device is done with it.
+  virtual absl::Status Accumulate(int64_t number, const float* parameters,
+                                  GradientSum gradients) = 0;
+  // The sum of the losses of the micro-batches since the last call. Waits until
+  // they are done.
+  virtual absl::StatusOr<double> TakeLoss() = 0;
 
   // Of one micro-batch.
   virtual uint64_t tokens() const = 0;

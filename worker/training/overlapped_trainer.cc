@@ -212,14 +212,13 @@ class OverlappedTrainer : public RankTrainer {
                           const std::function<bool()>& communicating) {
     for (int64_t count = 0; options_.accumulate(count, share, communicating());
          ++count) {
-      ASSIGN_OR_RETURN(
-          const double loss,
-          options_.gradients->Accumulate(next_micro_batch_, compute_.data(),
-                                         gradients_.sum()));
+      RETURN_IF_ERROR(options_.gradients->Accumulate(
+          next_micro_batch_, compute_.data(), gradients_.sum()));
       next_micro_batch_ += size();
-      own_.loss += loss;
       ++own_.count;
     }
+    ASSIGN_OR_RETURN(const double loss, options_.gradients->TakeLoss());
+    own_.loss += loss;
     return absl::OkStatus();
   }
 

@@ -266,12 +266,13 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
   class OneSpring : public GradientSource {
    public:
     explicit OneSpring(int64_t size) : size_(size) {}
-    absl::StatusOr<double> Accumulate(int64_t, const float* parameters,
-                                      GradientSum gradients) override {
+    absl::Status Accumulate(int64_t, const float* parameters,
+                            GradientSum gradients) override {
       float* const sums = gradients.fp32();
       for (int64_t i = 0; i < size_; ++i) sums[i] += parameters[i] - 1;
-      return 1.0;
+      return absl::OkStatus();
     }
+    absl::StatusOr<double> TakeLoss() override { return 1.0; }
     uint64_t tokens() const override { return 1; }
 
    private:

@@ -31,14 +31,16 @@ class TransformerGradients : public GradientSource {
         tokens_(micro_batch_size_ * config.model().sequence_length()),
         targets_(tokens_.size()) {}
 
-  absl::StatusOr<double> Accumulate(int64_t number, const float* parameters,
-                                    GradientSum gradients) override {
+  absl::Status Accumulate(int64_t number, const float* parameters,
+                          GradientSum gradients) override {
     sampler_.FillSequences(number * micro_batch_size_, absl::MakeSpan(tokens_),
                            absl::MakeSpan(targets_));
-    return model_->ForwardBackward(
+    return model_->AddGradients(
         parameters, tokens_, targets_, /*loss_scale=*/1, gradients,
         rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
   }
+
+  absl::StatusOr<double> TakeLoss() override { return model_->TakeLoss(); }
 
   uint64_t tokens() const override { return tokens_.size(); }
 

@@ -51,11 +51,21 @@ class KernelOps : public Ops {
            kThreads, 0, AsBf16(from), size, to);
   }
 
-  double Sum(const float* values, int64_t size) override {
-    return SumOf(SumKernel<false>, values, size);
+  void AddSum(const float* values, int64_t size, double scale,
+              double* total) override {
+    const PartialSums partial = SumParts(SumKernel<false>, values, size);
+    Launch("a sum", AddPartialSumsKernel, {.x = 1}, kWarpSize, 0,
+           static_cast<const double*>(partial.sums), int64_t{partial.count},
+           scale, total);
   }
   double SquaredNorm(const float* values, int64_t size) override {
-    return SumOf(SumKernel<true>, values, size);
+    const PartialSums partial = SumParts(SumKernel<true>, values, size);
+    double sums[kSumBlocks];
+    CopyToHost(partial.sums, partial.count * sizeof(double), sums);
+    if (!ok()) return std::numeric_limits<double>::quiet_NaN();
+    double sum = 0;
+    for (uint32_t i = 0; i < partial.count; ++i) sum += sums[i];
+    return sum;
   }
 
   void Embedding(const int32_t* tokens, const float* table, int64_t rows,
@@ -273,21 +283,20 @@ class KernelOps : public Ops {
     }
   }
 
-  double SumOf(void (*kernel)(const float*, int64_t, double*),
-               const float* values, int64_t size) {
+  // In scratch memory.
+  struct PartialSums {
+    double* sums = nullptr;
+    uint32_t count = 0;
+  };
+  PartialSums SumParts(void (*kernel)(const float*, int64_t, double*),
+                       const float* values, int64_t size) {
     // Others would have nothing to add.
     const auto blocks = static_cast<uint32_t>(
         std::clamp<int64_t>((size + kThreads - 1) / kThreads, 1, kSumBlocks));
-    auto* const partial_sums =
+    auto* const sums =
         static_cast<double*>(Scratch(kSumBlocks * sizeof(double)));
-    Launch("a sum", kernel, {.x = blocks}, kThreads, 0, values, size,
-           partial_sums);
-    double sums[kSumBlocks];
-    CopyToHost(partial_sums, blocks * sizeof(double), sums);
-    if (!ok()) return std::numeric_limits<double>::quiet_NaN();
-    double sum = 0;
-    for (uint32_t i = 0; i < blocks; ++i) sum += sums[i];
-    return sum;
+    Launch("a sum", kernel, {.x = blocks}, kThreads, 0, values, size, sums);
+    return {sums, blocks};
   }
 
   void LaunchCrossEntropy(void (*kernel)(const int32_t*, int64_t, float, Bf16*,

@@ -61,9 +61,9 @@ TEST_F(KernelOpsTest, BlockSumsDoNotDependOnTheOrderOfThreads) {
     values[i] = 1 / static_cast<float>(i + 1);
   }
   const std::unique_ptr<Ops> ops = MakeEmulatedOps();
-  const double forward = ops->Sum(values.data(), 5000);
+  const double forward = ops->SquaredNorm(values.data(), 5000);
   emulator::SetOrder(emulator::Order::kBackward);
-  EXPECT_EQ(ops->Sum(values.data(), 5000), forward);
+  EXPECT_EQ(ops->SquaredNorm(values.data(), 5000), forward);
 }
 
 // What the emulator itself promises, by the definition in the PTX manual: A is

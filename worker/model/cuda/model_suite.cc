@@ -146,6 +146,39 @@ TEST_F(ModelSuite, RepeatedPassesFollowWhatIsInMemory) {
   }
 }
 
+// While gradients are added up the host does not wait for the device.
+TEST_F(ModelSuite, LossesAreTakenWhenAllIsDone) {
+  v1::ModelConfig config = SmallModel();
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config, {.micro_batch = 2}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  double want = 0;
+  // The first two passes are made in other ways than those behind them.
+  for (int batch = 0; batch < 4; ++batch) {
+    ASSERT_OK_AND_ASSIGN(
+        const double loss,
+        model->ForwardBackward(values.data(), RandomTokens(16, 258, batch),
+                               RandomTokens(16, 258, batch + 100), 1,
+                               sums.data()));
+    want += loss;
+  }
+  const int64_t waits = ops_->waits();
+  for (int batch = 0; batch < 4; ++batch) {
+    ASSERT_OK(model->AddGradients(values.data(), RandomTokens(16, 258, batch),
+                                  RandomTokens(16, 258, batch + 100), 1,
+                                  sums.data()));
+  }
+  EXPECT_EQ(ops_->waits(), waits);
+  ASSERT_OK_AND_ASSIGN(const double loss, model->TakeLoss());
+  EXPECT_NEAR(loss, want, 1e-12 * want);
+  ASSERT_OK_AND_ASSIGN(const double nothing, model->TakeLoss());
+  EXPECT_EQ(nothing, 0);
+}
+
 TEST_F(ModelSuite, SumsGradientsInBf16IfItIsToldTo) {
   const v1::ModelConfig config = SmallModel();
   const ModelLayout layout = MakeModelLayout(config);

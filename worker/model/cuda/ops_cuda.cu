@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,11 @@ constexpr double kMiB = 1 << 20;
 // one by one.
 constexpr size_t kMostRecordings = 32;
 
+// Copies to the device that need not be waited for, and how many there may be:
+// a micro-batch has two, tokens and targets, and one may wait behind another.
+constexpr size_t kUploadBytes = size_t{1} << 20;
+constexpr size_t kUploads = 2;
+
 class CudaOps final : public KernelOps {
  public:
   explicit CudaOps(int device) : device_(device) {}
@@ -38,6 +45,10 @@ class CudaOps final : public KernelOps {
     ForgetRecordings();
     gemm_.reset();
     cudaFree(scratch_);
+    for (const Upload& upload : uploads_) {
+      if (upload.done != nullptr) cudaEventDestroy(upload.done);
+      cudaFreeHost(upload.memory);
+    }
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -47,6 +58,13 @@ class CudaOps final : public KernelOps {
     RETURN_IF_ERROR(
         CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                    "making a stream"));
+    for (Upload& upload : uploads_) {
+      RETURN_IF_ERROR(CudaStatus(cudaMallocHost(&upload.memory, kUploadBytes),
+                                 "allocating pinned memory"));
+      RETURN_IF_ERROR(CudaStatus(
+          cudaEventCreateWithFlags(&upload.done, cudaEventDisableTiming),
+          "making an event"));
+    }
     ASSIGN_OR_RETURN(gemm_, CublasLt::Create());
     return absl::OkStatus();
   }
@@ -104,8 +122,21 @@ class CudaOps final : public KernelOps {
     Note(cudaGraphLaunch(recording, stream_), "repeating a graph");
   }
 
+  // By way of pinned memory, which is used again when its copy is done. So the
+  // host is ahead of the device by as many copies as there are of these.
   void CopyToDevice(const void* host, size_t bytes, void* device) override {
-    CopyAndWait(device, host, bytes, cudaMemcpyHostToDevice);
+    if (bytes > kUploadBytes) {
+      return CopyAndWait(device, host, bytes, cudaMemcpyHostToDevice);
+    }
+    if (!Use()) return;
+    const Upload& upload = uploads_[next_upload_];
+    next_upload_ = (next_upload_ + 1) % uploads_.size();
+    Note(cudaEventSynchronize(upload.done), "copying");
+    std::memcpy(upload.memory, host, bytes);
+    Note(cudaMemcpyAsync(device, upload.memory, bytes, cudaMemcpyHostToDevice,
+                         stream_),
+         "copying");
+    Note(cudaEventRecord(upload.done, stream_), "copying");
   }
   void CopyToHost(const void* device, size_t bytes, void* host) override {
     CopyAndWait(host, device, bytes, cudaMemcpyDeviceToHost);
@@ -121,6 +152,7 @@ class CudaOps final : public KernelOps {
 
   absl::Status Synchronize() override {
     Use();
+    CountWait();
     Note(cudaStreamSynchronize(stream_), "waiting for the device");
     return status_;
   }
@@ -222,12 +254,21 @@ class CudaOps final : public KernelOps {
   void CopyAndWait(void* to, const void* from, size_t bytes,
                    cudaMemcpyKind kind) {
     if (!Use()) return;
+    CountWait();
     Note(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying");
     Note(cudaStreamSynchronize(stream_), "copying");
   }
 
+  struct Upload {
+    void* memory = nullptr;
+    // The copy from it.
+    cudaEvent_t done = nullptr;
+  };
+
   const int device_;
   cudaStream_t stream_ = nullptr;
+  std::array<Upload, kUploads> uploads_;
+  size_t next_upload_ = 0;
   std::unique_ptr<CublasLt> gemm_;
   void* scratch_ = nullptr;
   // By what they do; null for what was done once.

@@ -42,15 +42,18 @@ class EmulatedOps final : public KernelOps {
   }
   void CopyToHost(const void* device, size_t bytes, void* host) override {
     CHECK(recording_ == nullptr) << "a copy to the host is not recorded";
+    CountWait();
     std::memcpy(host, device, bytes);
   }
   absl::Status Synchronize() override {
     CHECK(recording_ == nullptr) << "waiting is not recorded";
+    CountWait();
     return absl::OkStatus();
   }
   void CopyActivationsToHost(const void* from, int64_t size,
                              float* host) override {
     CHECK(recording_ == nullptr) << "a copy to the host is not recorded";
+    CountWait();
     std::transform(AsBf16(from), AsBf16(from) + size, host, FromBf16);
   }
   void Copy(const float* from, int64_t size, float* to) override {

@@ -233,7 +233,12 @@ TEST_F(OpsSuite, ZeroCopyAndSums) {
       squares += value * value;
     }
     Values device = Device(values);
-    EXPECT_NEAR(ops_->Sum(device.data(), size), sum, 1e-9);
+    auto total = *DeviceArray<double>::Create(ops_.get(), 1);
+    ops_->AddSum(device.data(), size, 0.5, total.data());
+    ops_->AddSum(device.data(), size, 1, total.data());
+    double got = 0;
+    ops_->CopyToHost(total.data(), sizeof(got), &got);
+    EXPECT_NEAR(got, 1.5 * sum, 1e-9);
     EXPECT_NEAR(ops_->SquaredNorm(device.data(), size), squares,
                 1e-12 * squares);
     Values copy = FloatGarbage(size);
@@ -242,6 +247,24 @@ TEST_F(OpsSuite, ZeroCopyAndSums) {
     ops_->Zero(size, device.data());
     EXPECT_THAT(Host(device), testing::Each(0.0f));
   }
+}
+
+// Nor does the host have to keep what it has copied from.
+TEST_F(OpsSuite, ShortCopiesToTheDeviceDoNotWait) {
+  constexpr int kCopies = 20;
+  std::vector<Values> copies;
+  for (int i = 0; i < kCopies; ++i) copies.push_back(FloatGarbage(1000));
+  const int64_t waits = ops_->waits();
+  Floats host(1000);
+  for (int i = 0; i < kCopies; ++i) {
+    host = Random(1000, i);
+    ops_->CopyToDevice(host.data(), host.size() * 4, copies[i].data());
+  }
+  EXPECT_EQ(ops_->waits(), waits);
+  for (int i = 0; i < kCopies; ++i) {
+    EXPECT_EQ(Host(copies[i]), Random(1000, i)) << i;
+  }
+  EXPECT_GT(ops_->waits(), waits);
 }
 
 TEST_F(OpsSuite, Embedding) {

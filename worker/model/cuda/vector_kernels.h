@@ -95,6 +95,17 @@ CAUSEWAY_KERNEL_TEMPLATE void SumKernel(const float* values, int64_t size,
   if (ThreadIndex() == 0) partial_sums[BlockIndex().x] = sum;
 }
 
+// total += scale * the sum of what SumKernel has left, by one thread: they are
+// few, and always in the same order.
+CAUSEWAY_KERNEL void AddPartialSumsKernel(const double* partial_sums,
+                                          int64_t size, double scale,
+                                          double* total) {
+  if (GlobalThread() != 0) return;
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i) sum += partial_sums[i];
+  *total += scale * sum;
+}
+
 CAUSEWAY_DEVICE float Sigmoid(float x) { return 1 / (1 + Exp(-x)); }
 
 // `width` is a multiple of kVector.
