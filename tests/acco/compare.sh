@@ -23,8 +23,8 @@ usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
   --json FILE   write the figures as JSON
   --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
   --seeds LIST  of the convergence (default: 1,2,3)
-  --steps N     inner steps of a convergence run (default: 1000)
-  --rate R      its peak learning rate (default: 4e-4, that of a run)
+  --steps N     inner steps of a convergence run (default: 1500)
+  --rate R      its peak learning rate (default: 2e-4)
   --keep        keep the working directory
 
 Convergence gives the same losses on a machine of any speed and load: each rank
@@ -38,8 +38,8 @@ USAGE
 json=
 parts=convergence,overlap,heterogeneity
 seeds=1,2,3
-steps=1000
-rate=4e-4
+steps=1500
+rate=2e-4
 while (($#)); do
   case "$1" in
     --json | --parts | --seeds | --steps | --rate)
