@@ -313,8 +313,9 @@ std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,
         static_cast<uint16_t>(byte(2 * block) | (byte(2 * block + 1) << 8));
     const CodePlace place(format, i);
     const uint8_t mask = static_cast<uint8_t>((1 << CodeBits(format)) - 1);
-    decoded[i] = DecodeValue(format, scale,
-                             (byte(codes + place.byte) >> place.shift) & mask);
+    const auto code =
+        static_cast<uint8_t>((byte(codes + place.byte) >> place.shift) & mask);
+    decoded[i] = DecodeValue(format, scale, code);
   }
   return decoded;
 }
