@@ -7,6 +7,7 @@
 //
 // Memory per parameter in bytes, with N ranks: 4 parameters, 4 gradients, 8 / N
 // moments. The parameters are binary32, so their shard is its own master.
+// Gradients in bf16 take 2, and 4 more for what is communicated.
 #ifndef WORKER_TRAINING_DDP_TRAINER_H_
 #define WORKER_TRAINING_DDP_TRAINER_H_
 
