@@ -108,6 +108,7 @@ class Transformer {
                                          double loss_scale,
                                          GradientSum gradients,
                                          uint64_t rounding_seed = 0);
+  // Without gradients. Not between AddGradients and TakeLoss.
   absl::StatusOr<double> Loss(const float* parameters,
                               absl::Span<const int32_t> tokens,
                               absl::Span<const int32_t> targets);
