@@ -26,9 +26,8 @@
 //      compute      G'     = sum of gradients at theta~
 // Both estimates leave moments and number of updates as they were.
 //
-// Memory per parameter in bytes, with N ranks: 4 parameters, 4 gradients (2 if
-// they are bf16), 4 for what is communicated, 12 / N master and moments; WP has 4
-// more.
+// Memory per parameter in bytes, with N ranks: 4 parameters, 4 gradients (2 in
+// bf16), 4 for what is communicated, 12 / N master and moments; WP has 4 more.
 #ifndef WORKER_TRAINING_OVERLAPPED_TRAINER_H_
 #define WORKER_TRAINING_OVERLAPPED_TRAINER_H_
 
