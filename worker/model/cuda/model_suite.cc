@@ -60,6 +60,19 @@ v1::ModelConfig SmallModel() {
   return config;
 }
 
+// Of a tensor in vectors of all: the norm of the difference over that of
+// `want`.
+double RelativeError(const Floats& got, const Floats& want,
+                     const TensorSpec& tensor) {
+  double error = 0;
+  double size = 0;
+  for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+    error += std::pow(got[i] - want[i], 2);
+    size += std::pow(want[i], 2);
+  }
+  return std::sqrt(error / size);
+}
+
 // The whole of it: loss and gradients of a model as the CPU computes them in
 // fp32, as near as bf16 goes.
 TEST_F(ModelSuite, AModelTrainsAsOnTheCpu) {
@@ -94,13 +107,7 @@ TEST_F(ModelSuite, AModelTrainsAsOnTheCpu) {
     EXPECT_NEAR(losses[1], losses[0], 1e-3 * losses[0]);
     for (const TensorSpec& tensor : layout.tensors) {
       SCOPED_TRACE(tensor.name);
-      double error = 0;
-      double size = 0;
-      for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
-        error += std::pow(gradients[1][i] - gradients[0][i], 2);
-        size += std::pow(gradients[0][i], 2);
-      }
-      EXPECT_LT(std::sqrt(error / size), 0.03);
+      EXPECT_LT(RelativeError(gradients[1], gradients[0], tensor), 0.03);
     }
   }
 }
@@ -203,14 +210,9 @@ TEST_F(ModelSuite, SumsGradientsInBf16IfItIsToldTo) {
   const Floats want = Host(sums);
   for (const TensorSpec& tensor : layout.tensors) {
     SCOPED_TRACE(tensor.name);
-    double error = 0;
-    double size = 0;
-    for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
-      error += std::pow(got[i] - want[i], 2);
-      size += std::pow(want[i], 2);
-    }
+    const double error = RelativeError(got, want, tensor);
     // Three roundings of 2^-9 at most.
-    EXPECT_LT(std::sqrt(error / size), 3.0 / 512);
+    EXPECT_LT(error, 3.0 / 512);
     EXPECT_GT(error, 0);
   }
 }
