@@ -8,8 +8,6 @@ code that calls the CUDA runtime depends on @cuda//:cudart.
 
 load("//:causeway.bzl", "causeway_cc_binary", "causeway_cc_library", "causeway_cc_test")
 
-_NVCC = "/usr/local/cuda/bin/nvcc"
-
 # Machine code for Ampere and Hopper; what is newer translates the PTX of the
 # latter when it is loaded.
 _ARCHITECTURES = [
@@ -49,8 +47,7 @@ def _cuda_object_impl(ctx):
     arguments.add_all(["-ccbin=g++", "-Xcompiler=-fPIC"])
 
     # Host functions that are constexpr may be called on the device. nvcc does
-    # not check what they do: from one that takes the address of a host constant
-    # on (std::min does), it leaves out the code without a word.
+    # not check what they do, but nvcc.sh does.
     arguments.add("--expt-relaxed-constexpr")
     arguments.add_all(_architectures(ctx) + _ARITHMETIC + _WARNINGS)
     arguments.add_all(ctx.attr.copts)
@@ -61,7 +58,7 @@ def _cuda_object_impl(ctx):
     arguments.add(ctx.file.src)
     arguments.add("-o", ctx.outputs.object)
     ctx.actions.run(
-        executable = _NVCC,
+        executable = ctx.executable._nvcc,
         arguments = [arguments],
         inputs = depset(
             [ctx.file.src] + ctx.files.hdrs,
@@ -81,6 +78,12 @@ _cuda_object = rule(
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
         "object": attr.output(mandatory = True),
+        "_nvcc": attr.label(
+            default = "//third_party:nvcc.sh",
+            allow_single_file = True,
+            cfg = "host",
+            executable = True,
+        ),
     },
 )
 

@@ -57,16 +57,16 @@ inline HWY_ATTR void FillRandom(uint64_t seed, uint64_t index, size_t count,
     uint32_t low_key = static_cast<uint32_t>(seed);
     uint32_t high_key = static_cast<uint32_t>(seed >> 32);
     for (int round = 0; round < kPhiloxRounds; ++round) {
-      const auto first_product = multiply(a, kPhiloxMultipliers[0]);
-      const auto second_product = multiply(c, kPhiloxMultipliers[1]);
+      const auto first_product = multiply(a, kPhiloxMultiplier0);
+      const auto second_product = multiply(c, kPhiloxMultiplier1);
       a = hn::Xor(hn::ShiftRight<32>(second_product),
                   hn::Xor(b, hn::Set(blocks, low_key)));
       b = second_product;
       c = hn::Xor(hn::ShiftRight<32>(first_product),
                   hn::Xor(d, hn::Set(blocks, high_key)));
       d = first_product;
-      low_key += kPhiloxKeySteps[0];
-      high_key += kPhiloxKeySteps[1];
+      low_key += kPhiloxKeyStep0;
+      high_key += kPhiloxKeyStep1;
     }
     uint32_t* const to = random + i / kRow * 64 + i % kRow;
     hn::StoreU(hn::TruncateTo(numbers, a), numbers, to);

@@ -14,25 +14,28 @@
 
 namespace causeway {
 
-inline constexpr uint32_t kPhiloxMultipliers[2] = {0xd2511f53, 0xcd9e8d57};
+// No arrays: a device has none of the host's constants that have an address.
+inline constexpr uint32_t kPhiloxMultiplier0 = 0xd2511f53;
+inline constexpr uint32_t kPhiloxMultiplier1 = 0xcd9e8d57;
 // What is added to the key after each round.
-inline constexpr uint32_t kPhiloxKeySteps[2] = {0x9e3779b9, 0xbb67ae85};
+inline constexpr uint32_t kPhiloxKeyStep0 = 0x9e3779b9;
+inline constexpr uint32_t kPhiloxKeyStep1 = 0xbb67ae85;
 inline constexpr int kPhiloxRounds = 10;
 
 // One block of four numbers.
 constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                              std::array<uint32_t, 2> key) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const uint64_t first = uint64_t{kPhiloxMultipliers[0]} * counter[0];
-    const uint64_t second = uint64_t{kPhiloxMultipliers[1]} * counter[2];
+    const uint64_t first = uint64_t{kPhiloxMultiplier0} * counter[0];
+    const uint64_t second = uint64_t{kPhiloxMultiplier1} * counter[2];
     counter = {
         static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0],
         static_cast<uint32_t>(second),
         static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1],
         static_cast<uint32_t>(first),
     };
-    key[0] += kPhiloxKeySteps[0];
-    key[1] += kPhiloxKeySteps[1];
+    key[0] += kPhiloxKeyStep0;
+    key[1] += kPhiloxKeyStep1;
   }
   return counter;
 }

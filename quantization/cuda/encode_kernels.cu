@@ -23,8 +23,11 @@ namespace {
 
 constexpr uint32_t kWholeWarp = 0xffffffff;
 // Thread blocks that registers suffice for on each multiprocessor. They hold 32
-// values in each thread, and so have 96 KiB on their way there.
-constexpr uint32_t kResidentEncoders = 3;
+// values in each thread, and so have 96 KiB on their way there; 64 KiB where
+// random numbers take registers, too, and more time than memory does.
+template <typename Rounds>
+constexpr uint32_t kResidentEncoders =
+    Rounds::kRounding == Rounding::kStochastic ? 2 : 3;
 
 // Of a block that several lanes share, each of which gets it.
 template <typename ThisLane>
@@ -130,7 +133,7 @@ __device__ __noinline__ void EncodePartOfUnit(
 
 template <BlockFormat kFormat, uint32_t kBlockSize, typename Source,
           typename Rounds, typename Losses>
-__global__ void __launch_bounds__(kThreads, kResidentEncoders)
+__global__ void __launch_bounds__(kThreads, kResidentEncoders<Rounds>)
     EncodeKernel(const __grid_constant__ Tables<kFormat> tables,
                  const __grid_constant__ Source source,
                  const __grid_constant__ Rounds rounding,
