@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "worker/model/cuda/attention_tiles.h"
 #include "worker/model/cuda/device_code.h"
@@ -28,26 +29,46 @@ inline constexpr int kAttentionThreads = kAttentionWarps * 32;
 inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 
-// Sizes of tiles. A warp has kTiles * 16 rows of queries, and as many rows of
-// sums as fit in registers.
-template <int kHeadDim>
-struct ForwardTiles {
-  static constexpr int kTiles = 2;
-  static constexpr int kQueries = kAttentionWarps * kTiles * 16;
-  static constexpr int kKeys = kHeadDim <= 64 ? 64 : 32;
-  // Queries, and keys and values twice: the next are on their way.
-  static constexpr size_t kSharedBytes =
-      kTileStride<kHeadDim> * (kQueries + 4 * kKeys) * sizeof(Bf16);
+// Sizes of tiles: a block has kOwn rows, each of its warps kTiles * 16 of them,
+// and meets kOther others at a time, of which two tiles lie in shared memory
+// twice, as the next are on their way. As many as fit in registers, and in the
+// 99 KiB of shared memory that every GPU has whose tensor cores know bf16.
+template <int kTilesOfWarp, int kOthers>
+struct TileSizes {
+  static constexpr int kTiles = kTilesOfWarp;
+  static constexpr int kOwn = kAttentionWarps * kTiles * 16;
+  static constexpr int kOther = kOthers;
 };
+// Own queries; keys and values pass by.
 template <int kHeadDim>
-struct BackwardTiles {
-  // Of what the block has, and of what passes by.
-  static constexpr int kOwn = kAttentionWarps * 16;
-  static constexpr int kOther = kHeadDim <= 64 ? 64 : 32;
-  // Two of each, of the others twice; then log_sum_exp and delta of the others.
+struct ForwardTiles : TileSizes<2, kHeadDim <= 64 ? 64 : 32> {
   static constexpr size_t kSharedBytes =
-      kTileStride<kHeadDim> * (2 * kOwn + 4 * kOther) * sizeof(Bf16) +
-      4 * kOther * sizeof(float);
+      kTileStride<kHeadDim> * (ForwardTiles::kOwn + 4 * ForwardTiles::kOther) *
+      sizeof(Bf16);
+};
+// Own queries and their gradient; keys and values pass by.
+template <int kHeadDim>
+struct QueryGradientTiles
+    : TileSizes<kHeadDim <= 64 ? 2 : 1, kHeadDim <= 64 ? 64 : 32> {
+  // What the block has is read from shared memory once, or for each product.
+  using OwnRows =
+      std::conditional_t<kHeadDim <= 64,
+                         SharedRows<kHeadDim, QueryGradientTiles::kTiles>,
+                         HeldRows<kHeadDim, QueryGradientTiles::kTiles>>;
+  static constexpr size_t kSharedBytes =
+      kTileStride<kHeadDim> *
+      (2 * QueryGradientTiles::kOwn + 4 * QueryGradientTiles::kOther) *
+      sizeof(Bf16);
+};
+// Own keys and values; queries and their gradient pass by, and log_sum_exp and
+// delta of them.
+template <int kHeadDim>
+struct KeyGradientTiles : TileSizes<kHeadDim <= 64 ? 2 : 1, 32> {
+  static constexpr size_t kSharedBytes =
+      kTileStride<kHeadDim> *
+          (2 * KeyGradientTiles::kOwn + 4 * KeyGradientTiles::kOther) *
+          sizeof(Bf16) +
+      4 * KeyGradientTiles::kOther * sizeof(float);
 };
 
 // The matrices of one head of one sequence. `head` counts query heads; keys and
@@ -84,6 +105,58 @@ CAUSEWAY_DEVICE TileSource OutputSource(const AttentionShape& shape,
           static_cast<int>(shape.head_dim)};
 }
 
+// The softmax over the keys that have come so far, for the rows that a lane has
+// a part of.
+template <int kTiles>
+struct RunningSoftmax {
+  // Scores become weights. Where one is larger than all before, what was summed
+  // up is made smaller.
+  template <int kKeys, int kHeadDim>
+  CAUSEWAY_DEVICE void Add(float scale, float (&scores)[kTiles][kKeys / 8][4],
+                           float (&sums)[kTiles][kHeadDim / 8][4]) {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float most = largest[tile][half];
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+          most = std::fmax(most, std::fmax(scores[tile][n][2 * half],
+                                           scores[tile][n][2 * half + 1]));
+        }
+        most = RowMax(most);
+        // Seldom, but for the first keys.
+        if (most > largest[tile][half]) {
+          const float correction = Exp2((largest[tile][half] - most) * scale);
+          largest[tile][half] = most;
+          total[tile][half] *= correction;
+#pragma unroll
+          for (int n = 0; n < kHeadDim / 8; ++n) {
+            sums[tile][n][2 * half] *= correction;
+            sums[tile][n][2 * half + 1] *= correction;
+          }
+        }
+        const float offset = -most * scale;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) {
+            float& score = scores[tile][n][i];
+            score = Exp2(std::fma(score, scale, offset));
+            total[tile][half] += score;
+          }
+        }
+      }
+    }
+  }
+
+  // Of bare scores; each row's first key is visible, so that it is finite from
+  // the first keys on.
+  float largest[kTiles][2];
+  // This lane's part of the sum of weights.
+  float total[kTiles][2] = {};
+};
+
 // `scale` is that of the scores, times log2(e).
 template <int kHeadDim>
 CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
@@ -91,21 +164,19 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
                                               float* log_sum_exp) {
   using Tiles = ForwardTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
-  constexpr int kKeys = Tiles::kKeys;
-  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  constexpr int kKeys = Tiles::kOther;
   Bf16* const queries = reinterpret_cast<Bf16*>(DynamicShared());
-  Bf16* const passing = queries + kTileValues<kHeadDim, Tiles::kQueries>;
+  Bf16* const passing = queries + kTileValues<kHeadDim, Tiles::kOwn>;
   constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
 
   const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
   const int length = static_cast<int>(shape.length);
-  const int first_query =
-      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kQueries;
+  const int block_query =
+      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
   const TileSource key = QkvSource(shape, qkv, at.key);
   const TileSource value = QkvSource(shape, qkv, at.value);
-  const int end_query = first_query + Tiles::kQueries < length
-                            ? first_query + Tiles::kQueries
-                            : length;
+  const int end_query =
+      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
   const int steps = (end_query + kKeys - 1) / kKeys;
   const auto load = [&](int step) {
     Bf16* const to = passing + step % 2 * 2 * kPassing;
@@ -114,19 +185,20 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
                                                  to + kPassing);
     EndCopies();
   };
-  LoadTile<kHeadDim, Tiles::kQueries, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), first_query, queries);
+  LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
+      QkvSource(shape, qkv, at.query), block_query, queries);
   load(0);
 
   const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
+  const int first_query = block_query + warp_row;
+  const SharedRows<kHeadDim, kTiles> own(queries +
+                                         warp_row * kTileStride<kHeadDim>);
   float sums[kTiles][kHeadDim / 8][4] = {};
-  // Of each row: its largest score times log2(e), and the sum of its weights
-  // that this lane has.
-  float largest[kTiles][2];
-  float total[kTiles][2] = {};
+  RunningSoftmax<kTiles> softmax;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
-    largest[tile][0] = largest[tile][1] = kMasked;
+    softmax.largest[tile][0] = softmax.largest[tile][1] =
+        -std::numeric_limits<float>::infinity();
   }
   for (int step = 0; step < steps; ++step) {
     if (step + 1 < steps) {
@@ -137,49 +209,16 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
     }
     SyncBlock();
     const Bf16* const keys = passing + step % 2 * 2 * kPassing;
-    float scores[kTiles][kKeys / 8][4] = {};
-    MultiplyTransposed<kHeadDim, kTiles, kKeys>(
-        queries + warp_row * kTileStride<kHeadDim>, keys, scores);
-    const int first_key = step * kKeys;
-    const bool masked = first_key + kKeys > first_query + warp_row;
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int query = first_query + warp_row + RowOf(tile, 2 * half);
-        float most = largest[tile][half];
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            float& score = scores[tile][n][i];
-            score *= scale;
-            if (masked && first_key + ColumnOf(n, i) > query) score = kMasked;
-            most = std::fmax(most, score);
-          }
-        }
-        // Finite: the first step has a key for each query.
-        most = RowMax(most);
-        const float correction = Exp2(largest[tile][half] - most);
-        largest[tile][half] = most;
-        total[tile][half] *= correction;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            float& score = scores[tile][n][i];
-            score = Exp2(score - most);
-            total[tile][half] += score;
-          }
-        }
-#pragma unroll
-        for (int n = 0; n < kHeadDim / 8; ++n) {
-          sums[tile][n][2 * half] *= correction;
-          sums[tile][n][2 * half + 1] *= correction;
-        }
-      }
+    // By how far the keys are ahead of the queries; some warps see none of the
+    // last keys.
+    const int ahead = step * kKeys - first_query;
+    if (ahead < kTiles * 16) {
+      float scores[kTiles][kKeys / 8][4] = {};
+      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, keys, scores);
+      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+      softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
+      Multiply<kHeadDim, kTiles, kKeys>(scores, keys + kPassing, sums);
     }
-    Multiply<kHeadDim, kTiles, kKeys>(scores, keys + kPassing, sums);
     // The next step's loads go where this one has read.
     SyncBlock();
   }
@@ -188,21 +227,22 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float sum = RowSum(total[tile][half]);
+      const float sum = RowSum(softmax.total[tile][half]);
+      const float share = 1 / sum;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
-        sums[tile][n][2 * half] /= sum;
-        sums[tile][n][2 * half + 1] /= sum;
+        sums[tile][n][2 * half] *= share;
+        sums[tile][n][2 * half + 1] *= share;
       }
-      const int query = first_query + warp_row + RowOf(tile, 2 * half);
+      const int query = first_query + RowOf(tile, 2 * half);
       if (LaneIndex() % 4 == 0 && query < length) {
         log_sum_exp[at.statistics + query] =
-            (largest[tile][half] + Log2(sum)) * kLn2;
+            (softmax.largest[tile][half] * scale + Log2(sum)) * kLn2;
       }
     }
   }
   StoreSums<kHeadDim, kTiles>(
-      sums, first_query + warp_row, shape.length, shape.query_width(),
+      sums, first_query, shape.length, shape.query_width(),
       static_cast<int>(shape.head_dim), output + at.output);
 }
 
@@ -234,27 +274,29 @@ CAUSEWAY_KERNEL void AttentionDeltaKernel(AttentionShape shape,
   }
 }
 
-// The gradient's weight of one score: with p = exp(score - log_sum_exp),
-// d_score = p (d_p - delta). `score` is the bare product of query and key.
+// Of one score, which is the bare product of query and key, with p = exp(score
+// - log_sum_exp) and d_score = p (d_p - delta). Powers are of 2.
 struct ScoreGradient {
   float p;
   float d_score;
 };
 CAUSEWAY_DEVICE ScoreGradient GradientOf(float score, float d_p, float scale,
-                                         float log_sum_exp, float delta,
-                                         bool visible) {
-  const float p = visible ? Exp2(score * scale - log_sum_exp * kLog2E) : 0.0f;
+                                         float log2_sum_exp, float delta) {
+  const float p = Exp2(std::fma(score, scale, -log2_sum_exp));
   return {p, p * (d_p - delta)};
 }
 
 // Gradients of keys and values: a tile of keys meets the queries of all heads
 // of its group that see it. Products are by key, then query:
 //   S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q.
+// What lies beyond the sequence's end adds nothing: its queries and their
+// gradients are 0, and its keys are not written.
 template <int kHeadDim>
 CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
     AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
     const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
-  using Tiles = BackwardTiles<kHeadDim>;
+  using Tiles = KeyGradientTiles<kHeadDim>;
+  constexpr int kTiles = Tiles::kTiles;
   constexpr int kQueries = Tiles::kOther;
   constexpr int kOwn = kTileValues<kHeadDim, Tiles::kOwn>;
   constexpr int kPassing = kTileValues<kHeadDim, kQueries>;
@@ -265,17 +307,19 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
 
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t first_head = BlockIndex().y * group;
-  const int64_t first_key = int64_t{BlockIndex().x} * Tiles::kOwn;
+  const int block_key = static_cast<int>(BlockIndex().x) * Tiles::kOwn;
   // Of each head: from the first query that sees one of the keys.
-  const int first_step = static_cast<int>(first_key / kQueries);
+  const int first_step = block_key / kQueries;
   const int head_steps =
       static_cast<int>((shape.length + kQueries - 1) / kQueries) - first_step;
   const int steps = head_steps * static_cast<int>(group);
+  const auto first_query_of = [&](int step) {
+    return (first_step + step % head_steps) * kQueries;
+  };
   const auto load = [&](int step) {
     const HeadMatrices at(shape, BlockIndex().z,
                           first_head + step / head_steps);
-    const int64_t first_query =
-        int64_t{first_step + step % head_steps} * kQueries;
+    const int first_query = first_query_of(step);
     Bf16* const to = passing + step % 2 * 2 * kPassing;
     LoadTile<kHeadDim, kQueries, kAttentionThreads>(
         QkvSource(shape, qkv, at.query), first_query, to);
@@ -287,20 +331,25 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
          i += kAttentionThreads) {
       const bool inside = first_query + i < shape.length;
       const int64_t from = at.statistics + first_query + i;
-      to_statistics[i] = inside ? log_sum_exp[from] : 0;
+      to_statistics[i] = inside ? log_sum_exp[from] * kLog2E : 0;
       to_statistics[kQueries + i] = inside ? delta[from] : 0;
     }
   };
   const HeadMatrices own(shape, BlockIndex().z, first_head);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, own.key), first_key, keys);
+      QkvSource(shape, qkv, own.key), block_key, keys);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, own.value), first_key, values);
+      QkvSource(shape, qkv, own.value), block_key, values);
   load(0);
 
-  const int warp_row = static_cast<int>(WarpIndex()) * 16;
-  float d_keys[1][kHeadDim / 8][4] = {};
-  float d_values[1][kHeadDim / 8][4] = {};
+  const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
+  const int first_key = block_key + warp_row;
+  const SharedRows<kHeadDim, kTiles> own_keys(keys +
+                                              warp_row * kTileStride<kHeadDim>);
+  const SharedRows<kHeadDim, kTiles> own_values(
+      values + warp_row * kTileStride<kHeadDim>);
+  float d_keys[kTiles][kHeadDim / 8][4] = {};
+  float d_values[kTiles][kHeadDim / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
     if (step + 1 < steps) {
       load(step + 1);
@@ -312,45 +361,48 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
     const Bf16* const queries = passing + step % 2 * 2 * kPassing;
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
-    float weights[1][kQueries / 8][4] = {};
-    float d_scores[1][kQueries / 8][4] = {};
-    MultiplyTransposed<kHeadDim, 1, kQueries>(
-        keys + warp_row * kTileStride<kHeadDim>, queries, weights);
-    MultiplyTransposed<kHeadDim, 1, kQueries>(
-        values + warp_row * kTileStride<kHeadDim>, d_outputs, d_scores);
-    const int64_t first_query =
-        int64_t{first_step + step % head_steps} * kQueries;
+    const int ahead = first_query_of(step) - first_key;
+    // Some warps' keys are seen by none of the first queries.
+    if (ahead + kQueries > 0) {
+      float weights[kTiles][kQueries / 8][4] = {};
+      float d_scores[kTiles][kQueries / 8][4] = {};
+      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries,
+                                                     weights);
+      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
+                                                     d_scores);
+      if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
 #pragma unroll
-    for (int n = 0; n < kQueries / 8; ++n) {
+      for (int n = 0; n < kQueries / 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int column = ColumnOf(n, i);
-        const int64_t query = first_query + column;
-        const bool visible =
-            first_key + warp_row + RowOf(0, i) <= query && query < shape.length;
-        const ScoreGradient gradient = GradientOf(
-            weights[0][n][i], d_scores[0][n][i], scale, of_queries[column],
-            of_queries[kQueries + column], visible);
-        weights[0][n][i] = gradient.p;
-        d_scores[0][n][i] = gradient.d_score;
+        for (int i = 0; i < 2; ++i) {
+          const int column = ColumnOf(n, i);
+          const float log2_sum_exp = of_queries[column];
+          const float of_output = of_queries[kQueries + column];
+#pragma unroll
+          for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+            for (int at = i; at < 4; at += 2) {
+              const ScoreGradient gradient =
+                  GradientOf(weights[tile][n][at], d_scores[tile][n][at], scale,
+                             log2_sum_exp, of_output);
+              weights[tile][n][at] = gradient.p;
+              d_scores[tile][n][at] = gradient.d_score;
+            }
+          }
+        }
       }
+      Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
+      Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
     }
-    Multiply<kHeadDim, 1, kQueries>(weights, d_outputs, d_values);
-    Multiply<kHeadDim, 1, kQueries>(d_scores, queries, d_keys);
     SyncBlock();
   }
   // What the scores were multiplied by.
-  const float score_scale = scale * kLn2;
-#pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) d_keys[0][n][i] *= score_scale;
-  }
+  Scale<kHeadDim, kTiles>(scale * kLn2, d_keys);
   const int head_dim = static_cast<int>(shape.head_dim);
-  StoreSums<kHeadDim, 1>(d_keys, first_key + warp_row, shape.length,
-                         shape.qkv_width(), head_dim, d_qkv + own.key);
-  StoreSums<kHeadDim, 1>(d_values, first_key + warp_row, shape.length,
-                         shape.qkv_width(), head_dim, d_qkv + own.value);
+  StoreSums<kHeadDim, kTiles>(d_keys, first_key, shape.length,
+                              shape.qkv_width(), head_dim, d_qkv + own.key);
+  StoreSums<kHeadDim, kTiles>(d_values, first_key, shape.length,
+                              shape.qkv_width(), head_dim, d_qkv + own.value);
 }
 
 // Gradients of queries: a tile of queries meets the keys that it sees.
@@ -359,7 +411,8 @@ template <int kHeadDim>
 CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
     AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
     const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
-  using Tiles = BackwardTiles<kHeadDim>;
+  using Tiles = QueryGradientTiles<kHeadDim>;
+  constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
   constexpr int kOwn = kTileValues<kHeadDim, Tiles::kOwn>;
   constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
@@ -368,14 +421,14 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
   Bf16* const passing = d_outputs + kOwn;
 
   const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
-  const int64_t first_query =
-      int64_t{GridBlocks().x - 1 - BlockIndex().x} * Tiles::kOwn;
+  const int length = static_cast<int>(shape.length);
+  const int block_query =
+      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
   const TileSource key = QkvSource(shape, qkv, at.key);
   const TileSource value = QkvSource(shape, qkv, at.value);
-  const int64_t end_query = first_query + Tiles::kOwn < shape.length
-                                ? first_query + Tiles::kOwn
-                                : shape.length;
-  const int steps = static_cast<int>((end_query + kKeys - 1) / kKeys);
+  const int end_query =
+      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
+  const int steps = (end_query + kKeys - 1) / kKeys;
   const auto load = [&](int step) {
     Bf16* const to = passing + step % 2 * 2 * kPassing;
     LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
@@ -384,22 +437,34 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
     EndCopies();
   };
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), first_query, queries);
+      QkvSource(shape, qkv, at.query), block_query, queries);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      OutputSource(shape, d_output, at.output), first_query, d_outputs);
+      OutputSource(shape, d_output, at.output), block_query, d_outputs);
+  EndCopies();
   load(0);
 
-  const int warp_row = static_cast<int>(WarpIndex()) * 16;
-  float row_log_sum_exp[2];
-  float row_delta[2];
+  const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
+  const int first_query = block_query + warp_row;
+  float log2_sum_exp[kTiles][2];
+  float of_output[kTiles][2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int64_t query = first_query + warp_row + RowOf(0, 2 * half);
-    const bool inside = query < shape.length;
-    row_log_sum_exp[half] = inside ? log_sum_exp[at.statistics + query] : 0;
-    row_delta[half] = inside ? delta[at.statistics + query] : 0;
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first_query + RowOf(tile, 2 * half);
+      const bool inside = query < length;
+      const int64_t from = at.statistics + query;
+      log2_sum_exp[tile][half] = inside ? log_sum_exp[from] * kLog2E : 0;
+      of_output[tile][half] = inside ? delta[from] : 0;
+    }
   }
-  float d_queries[1][kHeadDim / 8][4] = {};
+  AwaitCopies<1>();
+  SyncBlock();
+  const typename Tiles::OwnRows own_queries(queries +
+                                            warp_row * kTileStride<kHeadDim>);
+  const typename Tiles::OwnRows own_d_outputs(d_outputs +
+                                              warp_row * kTileStride<kHeadDim>);
+  float d_queries[kTiles][kHeadDim / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
     if (step + 1 < steps) {
       load(step + 1);
@@ -409,38 +474,35 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
     }
     SyncBlock();
     const Bf16* const keys = passing + step % 2 * 2 * kPassing;
-    float scores[1][kKeys / 8][4] = {};
-    float d_scores[1][kKeys / 8][4] = {};
-    MultiplyTransposed<kHeadDim, 1, kKeys>(
-        queries + warp_row * kTileStride<kHeadDim>, keys, scores);
-    MultiplyTransposed<kHeadDim, 1, kKeys>(
-        d_outputs + warp_row * kTileStride<kHeadDim>, keys + kPassing,
-        d_scores);
+    const int ahead = step * kKeys - first_query;
+    if (ahead < kTiles * 16) {
+      float scores[kTiles][kKeys / 8][4] = {};
+      float d_scores[kTiles][kKeys / 8][4] = {};
+      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_queries, keys, scores);
+      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
+                                                  keys + kPassing, d_scores);
+      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) {
+      for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int64_t query = first_query + warp_row + RowOf(0, i);
-        const bool visible = int64_t{step} * kKeys + ColumnOf(n, i) <= query &&
-                             query < shape.length;
-        d_scores[0][n][i] =
-            GradientOf(scores[0][n][i], d_scores[0][n][i], scale,
-                       row_log_sum_exp[i / 2], row_delta[i / 2], visible)
-                .d_score;
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            d_scores[tile][n][i] =
+                GradientOf(scores[tile][n][i], d_scores[tile][n][i], scale,
+                           log2_sum_exp[tile][i / 2], of_output[tile][i / 2])
+                    .d_score;
+          }
+        }
       }
+      Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
     }
-    Multiply<kHeadDim, 1, kKeys>(d_scores, keys, d_queries);
     SyncBlock();
   }
-  const float score_scale = scale * kLn2;
-#pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) d_queries[0][n][i] *= score_scale;
-  }
-  StoreSums<kHeadDim, 1>(d_queries, first_query + warp_row, shape.length,
-                         shape.qkv_width(), static_cast<int>(shape.head_dim),
-                         d_qkv + at.query);
+  Scale<kHeadDim, kTiles>(scale * kLn2, d_queries);
+  StoreSums<kHeadDim, kTiles>(
+      d_queries, first_query, shape.length, shape.qkv_width(),
+      static_cast<int>(shape.head_dim), d_qkv + at.query);
 }
 
 }  // namespace causeway

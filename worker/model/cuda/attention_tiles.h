@@ -10,6 +10,7 @@
 #define WORKER_MODEL_CUDA_ATTENTION_TILES_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "worker/model/cuda/device_code.h"
 
@@ -51,28 +52,69 @@ CAUSEWAY_DEVICE void LoadTile(const TileSource& source, int64_t first,
   }
 }
 
-// sums += A B^T for 16 * kTiles rows of A and kRows rows of B, both tiles in
-// shared memory; `a` points to this warp's first row.
-template <int kHeadDim, int kTiles, int kRows>
-CAUSEWAY_DEVICE void MultiplyTransposed(const Bf16* a, const Bf16* b,
+// 16 * kTiles rows of a tile as the left matrix of a product: in shared memory,
+// from where they are read each time, ...
+template <int kHeadDim, int kTiles>
+class SharedRows {
+ public:
+  // `first` points to this warp's first row.
+  explicit CAUSEWAY_DEVICE SharedRows(const Bf16* first)
+      : row_(first +
+             static_cast<int>(LaneIndex() % 16) * kTileStride<kHeadDim> +
+             static_cast<int>(LaneIndex() / 16) * 8) {}
+
+  // Columns [16 k, 16 k + 16) of rows [16 tile, 16 tile + 16).
+  CAUSEWAY_DEVICE void Get(int tile, int k, uint32_t (&values)[4]) const {
+    LoadMatrices<false>(row_ + tile * 16 * kTileStride<kHeadDim> + k * 16,
+                        values);
+  }
+
+ private:
+  const Bf16* row_;
+};
+// ... or in registers, for loops that have enough of them: half of what a
+// product reads from shared memory is its left matrix where that is narrow.
+template <int kHeadDim, int kTiles>
+class HeldRows {
+ public:
+  explicit CAUSEWAY_DEVICE HeldRows(const Bf16* first) {
+    const SharedRows<kHeadDim, kTiles> shared(first);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int k = 0; k < kHeadDim / 16; ++k) {
+        shared.Get(tile, k, values_[tile][k]);
+      }
+    }
+  }
+
+  CAUSEWAY_DEVICE void Get(int tile, int k, uint32_t (&values)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = values_[tile][k][i];
+  }
+
+ private:
+  uint32_t values_[kTiles][kHeadDim / 16][4];
+};
+
+// sums += A B^T for 16 * kTiles rows of A and the kRows rows of B, a tile in
+// shared memory.
+template <int kHeadDim, int kTiles, int kRows, typename Rows>
+CAUSEWAY_DEVICE void MultiplyTransposed(const Rows& a, const Bf16* b,
                                         float (&sums)[kTiles][kRows / 8][4]) {
   constexpr int kStride = kTileStride<kHeadDim>;
   const int lane = static_cast<int>(LaneIndex());
-  const Bf16* const a_row =
-      a + (lane % 8 + lane / 8 % 2 * 8) * kStride + lane / 16 * 8;
   const Bf16* const b_row =
       b + (lane % 8 + lane / 16 * 8) * kStride + lane / 8 % 2 * 8;
 #pragma unroll
-  for (int k = 0; k < kHeadDim; k += 16) {
+  for (int k = 0; k < kHeadDim / 16; ++k) {
     uint32_t a_values[kTiles][4];
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      LoadMatrices<false>(a_row + tile * 16 * kStride + k, a_values[tile]);
-    }
+    for (int tile = 0; tile < kTiles; ++tile) a.Get(tile, k, a_values[tile]);
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
       uint32_t b_values[4];
-      LoadMatrices<false>(b_row + n * 16 * kStride + k, b_values);
+      LoadMatrices<false>(b_row + n * 16 * kStride + k * 16, b_values);
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd(a_values[tile], b_values[0], b_values[1],
@@ -136,6 +178,40 @@ CAUSEWAY_DEVICE int RowOf(int tile, int i) {
 }
 CAUSEWAY_DEVICE int ColumnOf(int n, int i) {
   return n * 8 + static_cast<int>(LaneIndex()) % 4 * 2 + i % 2;
+}
+
+// Makes the scores of keys that come behind their query -infinity: rows are
+// queries and columns keys, or the other way round. `ahead` is by how many
+// positions the first column is ahead of the first row.
+template <bool kRowsAreQueries, int kTiles, int kColumns>
+CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
+                                   float (&scores)[kTiles][kColumns][4]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int distance = ahead + ColumnOf(n, i) - RowOf(tile, i);
+        if (kRowsAreQueries ? distance > 0 : distance < 0) {
+          scores[tile][n][i] = -std::numeric_limits<float>::infinity();
+        }
+      }
+    }
+  }
+}
+
+template <int kHeadDim, int kTiles>
+CAUSEWAY_DEVICE void Scale(float factor,
+                           float (&sums)[kTiles][kHeadDim / 8][4]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[tile][n][i] *= factor;
+    }
+  }
 }
 
 // Writes sums to rows [first, first + 16 * kTiles) of a matrix like the

@@ -83,7 +83,12 @@ CAUSEWAY_DEVICE T ShuffleXor(T value, uint32_t lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
-CAUSEWAY_DEVICE float Exp2(float x) { return exp2f(x); }
+// One instruction; what is not normal is 0.
+CAUSEWAY_DEVICE float Exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
 CAUSEWAY_DEVICE float Exp(float x) { return expf(x); }
 CAUSEWAY_DEVICE float Log2(float x) { return log2f(x); }
 CAUSEWAY_DEVICE float Log(float x) { return logf(x); }
@@ -216,21 +221,18 @@ inline uint32_t PackBf16(float low, float high) {
 }
 
 using emulator::MultiplyAdd;
+
 template <bool kTransposed>
 void LoadMatrices(const void* row, uint32_t (&values)[4]) {
   emulator::LoadMatrices(row, kTransposed, values);
 }
 
-inline void CopyAsync(const void* from, bool zeros, void* to) {
-  if (zeros) {
-    std::memset(to, 0, 16);
-  } else {
-    std::memcpy(to, from, 16);
-  }
-}
-inline void EndCopies() {}
+using emulator::CopyAsync;
+using emulator::EndCopies;
 template <int kGroups>
-void AwaitCopies() {}
+void AwaitCopies() {
+  emulator::AwaitCopies(kGroups);
+}
 
 template <typename... Parameters, typename... Arguments>
 LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
@@ -290,6 +292,28 @@ CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
     vector.pairs[i] = PackBf16(values[2 * i], values[2 * i + 1]);
   }
   *reinterpret_cast<Bf16Vector*>(to) = vector;
+}
+
+// Of fp32, aligned to their size.
+template <int kWidth>
+struct alignas(4 * kWidth) Floats {
+  float value[kWidth];
+};
+// As above; the compiler would load and store the values one by one.
+CAUSEWAY_DEVICE void LoadVector(const float* from, float (&values)[kVector]) {
+#pragma unroll
+  for (int i = 0; i < kVector; i += 4) {
+    const auto quad = *reinterpret_cast<const Floats<4>*>(from + i);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) values[i + j] = quad.value[j];
+  }
+}
+CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], float* to) {
+#pragma unroll
+  for (int i = 0; i < kVector; i += 4) {
+    *reinterpret_cast<Floats<4>*>(to + i) = {values[i], values[i + 1],
+                                             values[i + 2], values[i + 3]};
+  }
 }
 
 // For loops over all threads of a grid.

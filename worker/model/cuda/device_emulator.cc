@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,23 @@ struct Meeting {
   Words values[2][kWarpSize];
 };
 
+// 16 bytes on their way to shared memory.
+struct PendingCopy {
+  const void* from;
+  bool zeros;
+  void* to;
+
+  void Do() const {
+    if (zeros) {
+      std::memset(to, 0, 16);
+    } else {
+      std::memcpy(to, from, 16);
+    }
+  }
+};
+// Those of a thread, by groups; the last one is still open.
+using PendingCopies = std::deque<std::vector<PendingCopy>>;
+
 // The launch that is running.
 struct Launch {
   GridSize blocks;
@@ -50,10 +68,12 @@ struct Launch {
   uint32_t running = 0;
   Meeting block_meeting;
   std::vector<Meeting> warp_meetings;
+  std::vector<PendingCopies> copies;
 };
 
 Launch* launch = nullptr;
 Order launch_order = Order::kForward;
+Copies launch_copies = Copies::kWhenAwaited;
 
 void Yield() {
   swapcontext(&Fibers()[launch->thread].context, &launch->scheduler);
@@ -98,6 +118,7 @@ void RunBlock() {
   launch->block_meeting = {};
   launch->warp_meetings.assign((launch->threads + kWarpSize - 1) / kWarpSize,
                                {});
+  launch->copies.assign(launch->threads, PendingCopies(1));
   for (uint32_t i = 0; i < launch->threads; ++i) {
     Fiber& fiber = Fibers()[i];
     fiber.done = false;
@@ -116,6 +137,7 @@ void RunBlock() {
 }  // namespace
 
 void SetOrder(Order order) { launch_order = order; }
+void SetCopies(Copies copies) { launch_copies = copies; }
 
 void Emulate(const GridSize& blocks, uint32_t threads, size_t shared_bytes,
              absl::FunctionRef<void()> kernel) {
@@ -203,6 +225,20 @@ void LoadMatrices(const void* row, bool transposed, uint32_t (&values)[4]) {
       values[matrix] = pair[0] | uint32_t{pair[1]} << 16;
     }
   });
+}
+
+void CopyAsync(const void* from, bool zeros, void* to) {
+  const PendingCopy copy = {from, zeros, to};
+  if (launch_copies == Copies::kAtOnce) return copy.Do();
+  launch->copies[launch->thread].back().push_back(copy);
+}
+void EndCopies() { launch->copies[launch->thread].emplace_back(); }
+void AwaitCopies(size_t groups) {
+  PendingCopies& pending = launch->copies[launch->thread];
+  while (pending.size() > groups + 1) {
+    for (const PendingCopy& copy : pending.front()) copy.Do();
+    pending.pop_front();
+  }
 }
 
 }  // namespace causeway::emulator

@@ -10,10 +10,11 @@
 //
 //   Emulate({.x = 4}, 128, shared_bytes, [&] { Kernel(arguments...); });
 //
-// Knows what device_code.h needs: indices, barriers, warp shuffles, and the
-// warp's matrix operations as the PTX manual defines them. All threads of a
-// warp must take part in its operations. Slow; and silent about what costs time
-// on a GPU. Kernels are run by one thread of the process at a time.
+// Knows what device_code.h needs: indices, barriers, warp shuffles,
+// asynchronous copies, and the warp's matrix operations as the PTX manual
+// defines them. All threads of a warp must take part in its operations. Slow;
+// and silent about what costs time on a GPU. Kernels are run by one thread of
+// the process at a time.
 #ifndef WORKER_MODEL_CUDA_DEVICE_EMULATOR_H_
 #define WORKER_MODEL_CUDA_DEVICE_EMULATOR_H_
 
@@ -36,6 +37,11 @@ namespace emulator {
 // depend on it.
 enum class Order { kForward, kBackward };
 void SetOrder(Order order);
+// When asynchronous copies to shared memory are done: at once, which shows
+// where something is overwritten that is still to be read, or when they are
+// waited for (the default), which shows where nobody waits.
+enum class Copies { kAtOnce, kWhenAwaited };
+void SetCopies(Copies copies);
 
 void Emulate(const GridSize& blocks, uint32_t threads, size_t shared_bytes,
              absl::FunctionRef<void()> kernel);
@@ -59,6 +65,9 @@ void Exchange(const Words& value, absl::FunctionRef<void(const Words*)> read);
 void MultiplyAdd(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
                  float (&accumulator)[4]);
 void LoadMatrices(const void* row, bool transposed, uint32_t (&values)[4]);
+void CopyAsync(const void* from, bool zeros, void* to);
+void EndCopies();
+void AwaitCopies(size_t groups);
 
 }  // namespace emulator
 }  // namespace causeway

@@ -324,16 +324,17 @@ class KernelOps : public Ops {
                    float* log_sum_exp) {
     using Tiles = ForwardTiles<kHeadDim>;
     Launch("attention", AttentionKernel<kHeadDim>,
-           AttentionGrid(shape, shape.heads, Tiles::kQueries),
-           kAttentionThreads, Tiles::kSharedBytes, shape, ScoreScale(shape),
-           AsBf16(qkv), AsBf16(output), log_sum_exp);
+           AttentionGrid(shape, shape.heads, Tiles::kOwn), kAttentionThreads,
+           Tiles::kSharedBytes, shape, ScoreScale(shape), AsBf16(qkv),
+           AsBf16(output), log_sum_exp);
   }
 
   template <int kHeadDim>
   void AttentionBackwardOf(const AttentionShape& shape, const void* qkv,
                            const void* output, const float* log_sum_exp,
                            const void* d_output, void* d_qkv) {
-    using Tiles = BackwardTiles<kHeadDim>;
+    using KeyTiles = KeyGradientTiles<kHeadDim>;
+    using QueryTiles = QueryGradientTiles<kHeadDim>;
     const int64_t heads = shape.rows() * shape.heads;
     auto* const delta = static_cast<float*>(Scratch(heads * sizeof(float)));
     Launch("attention's delta", AttentionDeltaKernel,
@@ -341,13 +342,14 @@ class KernelOps : public Ops {
            AsBf16(output), AsBf16(d_output), delta);
     Launch("the gradient of keys and values",
            AttentionKeyGradientKernel<kHeadDim>,
-           AttentionGrid(shape, shape.kv_heads, Tiles::kOwn), kAttentionThreads,
-           Tiles::kSharedBytes, shape, ScoreScale(shape), AsBf16(qkv),
-           AsBf16(d_output), log_sum_exp, delta, AsBf16(d_qkv));
+           AttentionGrid(shape, shape.kv_heads, KeyTiles::kOwn),
+           kAttentionThreads, KeyTiles::kSharedBytes, shape, ScoreScale(shape),
+           AsBf16(qkv), AsBf16(d_output), log_sum_exp, delta, AsBf16(d_qkv));
     Launch("the gradient of queries", AttentionQueryGradientKernel<kHeadDim>,
-           AttentionGrid(shape, shape.heads, Tiles::kOwn), kAttentionThreads,
-           Tiles::kSharedBytes, shape, ScoreScale(shape), AsBf16(qkv),
-           AsBf16(d_output), log_sum_exp, delta, AsBf16(d_qkv));
+           AttentionGrid(shape, shape.heads, QueryTiles::kOwn),
+           kAttentionThreads, QueryTiles::kSharedBytes, shape,
+           ScoreScale(shape), AsBf16(qkv), AsBf16(d_output), log_sum_exp, delta,
+           AsBf16(d_qkv));
   }
 
   // Four values at a time, and what is left over one at a time.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The suite of ops_suite.h in the emulator; and that results do not depend on
-// which thread of a block comes first.
+// which thread of a block comes first, nor on when copies are done.
 #include "worker/model/cuda/kernel_ops.h"
 
 #include <memory>
@@ -24,12 +24,17 @@ namespace {
 // values than in the suite.
 class KernelOpsTest : public testing::Test {
  protected:
-  ~KernelOpsTest() override { emulator::SetOrder(emulator::Order::kForward); }
+  ~KernelOpsTest() override { Run(emulator::Order::kForward); }
+
+  static void Run(emulator::Order order,
+                  emulator::Copies copies = emulator::Copies::kWhenAwaited) {
+    emulator::SetOrder(order);
+    emulator::SetCopies(copies);
+  }
 
   // Of attention and its gradient, in order.
-  std::vector<Bf16> AttendAndBack(emulator::Order order) {
-    emulator::SetOrder(order);
-    const AttentionShape shape = {1, 150, 2, 1, 64};
+  std::vector<Bf16> AttendAndBack(int64_t head_dim) {
+    const AttentionShape shape = {1, 150, 2, 1, head_dim};
     std::vector<Bf16> qkv(shape.rows() * shape.qkv_width() + kVector);
     for (size_t i = 0; i < qkv.size(); ++i) {
       qkv[i] = ToBf16(static_cast<float>(i * 7919 % 1009) / 500 - 1);
@@ -46,12 +51,19 @@ class KernelOpsTest : public testing::Test {
   }
 };
 
-TEST_F(KernelOpsTest, AttentionDoesNotDependOnTheOrderOfThreads) {
-  const auto forward = AttendAndBack(emulator::Order::kForward);
-  const auto backward = AttendAndBack(emulator::Order::kBackward);
-  ASSERT_EQ(forward.size(), backward.size());
-  for (size_t i = 0; i < forward.size(); ++i) {
-    ASSERT_EQ(forward[i].bits, backward[i].bits) << i;
+TEST_F(KernelOpsTest, AttentionDoesNotDependOnTheOrderOfThreadsAndCopies) {
+  for (const int64_t head_dim : {64, 128}) {
+    Run(emulator::Order::kForward);
+    const std::vector<Bf16> want = AttendAndBack(head_dim);
+    for (const auto copies :
+         {emulator::Copies::kAtOnce, emulator::Copies::kWhenAwaited}) {
+      Run(emulator::Order::kBackward, copies);
+      const std::vector<Bf16> got = AttendAndBack(head_dim);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i].bits, want[i].bits) << i;
+      }
+    }
   }
 }
 
@@ -62,7 +74,7 @@ TEST_F(KernelOpsTest, BlockSumsDoNotDependOnTheOrderOfThreads) {
   }
   const std::unique_ptr<Ops> ops = MakeEmulatedOps();
   const double forward = ops->SquaredNorm(values.data(), 5000);
-  emulator::SetOrder(emulator::Order::kBackward);
+  Run(emulator::Order::kBackward);
   EXPECT_EQ(ops->SquaredNorm(values.data(), 5000), forward);
 }
 

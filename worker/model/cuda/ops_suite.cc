@@ -391,8 +391,8 @@ TEST_F(OpsSuite, Linear) {
   }
 }
 
-// Batch, length, heads, key heads, head size. Tiles are of 128 queries in the
-// forward and 64 in the backward pass.
+// Batch, length, heads, key heads, head size. Tiles are of 128 or 64 positions
+// that meet 64 or 32.
 const AttentionShape kAttentionShapes[] = {
     {1, 1, 1, 1, 16},  {2, 5, 4, 4, 32},   {1, 64, 2, 1, 64},
     {2, 65, 6, 2, 48}, {1, 200, 1, 1, 64}, {1, 150, 2, 1, 128},

@@ -53,11 +53,11 @@ CAUSEWAY_KERNEL_TEMPLATE void RmsNormKernel(const Bf16* x, const Bf16* delta,
   const Bf16* const from = kAdd ? sum : x;
   for (int64_t i = first; i < width; i += kWarpValues) {
     float values[kVector];
+    float gains[kVector];
     LoadVector(from + begin + i, values);
+    LoadVector(gain + i, gains);
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      values[j] = values[j] * scale * gain[i + j];
-    }
+    for (int j = 0; j < kVector; ++j) values[j] = values[j] * scale * gains[j];
     StoreVector(values, normalized + begin + i);
   }
 }
@@ -68,48 +68,55 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
     const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
     const float* gain, int64_t rows, int64_t width, bool accumulate, Bf16* d_x,
     float* partial_gains, Bf16* normalized) {
-  // Each thread sees only its own columns of it.
+  // Each thread sees only its own columns of it: value j of vector v lies at j
+  // * vectors + v, so that the threads of a warp meet different banks.
   float* const d_gain = reinterpret_cast<float*>(DynamicShared());
-  const int64_t first = int64_t{ThreadIndex()} * kVector;
-  const int64_t stride = int64_t{BlockThreads()} * kVector;
-  for (int64_t i = first; i < width; i += stride) {
+  const int64_t vectors = width / kVector;
+  for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) d_gain[i + j] = 0;
+    for (int j = 0; j < kVector; ++j) d_gain[j * vectors + v] = 0;
   }
   for (int64_t row = BlockIndex().x; row < rows; row += GridBlocks().x) {
     const int64_t begin = row * width;
     float dot = 0;
-    for (int64_t i = first; i < width; i += stride) {
+    for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
       float d[kVector];
       float values[kVector];
-      LoadVector(d_normalized + begin + i, d);
-      LoadVector(x + begin + i, values);
+      float gains[kVector];
+      LoadVector(d_normalized + begin + v * kVector, d);
+      LoadVector(x + begin + v * kVector, values);
+      LoadVector(gain + v * kVector, gains);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) dot += gain[i + j] * d[j] * values[j];
+      for (int j = 0; j < kVector; ++j) dot += gains[j] * d[j] * values[j];
     }
     const float s = inverse_rms[row];
     const float mean = BlockSum(dot) / static_cast<float>(width);
-    for (int64_t i = first; i < width; i += stride) {
+    for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+      const int64_t at = begin + v * kVector;
       float d[kVector];
       float values[kVector];
+      float gains[kVector];
       float gradient[kVector] = {};
-      LoadVector(d_normalized + begin + i, d);
-      LoadVector(x + begin + i, values);
-      if (accumulate) LoadVector(d_x + begin + i, gradient);
+      LoadVector(d_normalized + at, d);
+      LoadVector(x + at, values);
+      LoadVector(gain + v * kVector, gains);
+      if (accumulate) LoadVector(d_x + at, gradient);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
-        d_gain[i + j] += d[j] * values[j] * s;
-        gradient[j] += s * (gain[i + j] * d[j] - values[j] * s * s * mean);
-        values[j] = values[j] * s * gain[i + j];
+        d_gain[j * vectors + v] += d[j] * values[j] * s;
+        gradient[j] += s * (gains[j] * d[j] - values[j] * s * s * mean);
+        values[j] = values[j] * s * gains[j];
       }
-      StoreVector(gradient, d_x + begin + i);
-      StoreVector(values, normalized + begin + i);
+      StoreVector(gradient, d_x + at);
+      StoreVector(values, normalized + at);
     }
   }
-  for (int64_t i = first; i < width; i += stride) {
-    float* const to = partial_gains + int64_t{BlockIndex().x} * width + i;
+  for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+    float sums[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) to[j] = d_gain[i + j];
+    for (int j = 0; j < kVector; ++j) sums[j] = d_gain[j * vectors + v];
+    StoreVector(sums,
+                partial_gains + int64_t{BlockIndex().x} * width + v * kVector);
   }
 }
 
@@ -149,8 +156,7 @@ CAUSEWAY_KERNEL void EmbeddingKernel(const int32_t* tokens, const float* table,
     const float* const from =
         table + tokens[row] * width + (i - row * row_vectors) * kVector;
     float values[kVector];
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) values[j] = from[j];
+    LoadVector(from, values);
     StoreVector(values, output + i * kVector);
   }
 }
@@ -305,13 +311,14 @@ CAUSEWAY_KERNEL_TEMPLATE void CrossEntropyKernel(const int32_t* targets,
     losses[row] = softmax.largest + Log(softmax.sum) - target_logit;
   }
   if constexpr (kGradient) {
+    const float share = scale / softmax.sum;
     for (int64_t i = first; i < vocab_size; i += stride) {
       float values[kWidth];
       load(i, values);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        const float p = Exp(values[j] - softmax.largest) / softmax.sum;
-        values[j] = scale * (p - (i + j == target ? 1.0f : 0.0f));
+        values[j] = share * Exp(values[j] - softmax.largest) -
+                    (i + j == target ? scale : 0.0f);
       }
       if constexpr (kWidth == kVector) {
         StoreVector(values, of_row + i);

@@ -24,8 +24,7 @@ CAUSEWAY_KERNEL void RoundKernel(const float* from, int64_t size, Bf16* to) {
   const int64_t vectors = size / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
     float values[kVector];
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) values[j] = from[i * kVector + j];
+    LoadVector(from + i * kVector, values);
     StoreVector(values, to + i * kVector);
   }
   const int64_t rest = vectors * kVector + GlobalThread();
@@ -37,8 +36,7 @@ CAUSEWAY_KERNEL void WidenKernel(const Bf16* from, int64_t size, float* to) {
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
     float values[kVector];
     LoadVector(from + i * kVector, values);
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) to[i * kVector + j] = values[j];
+    StoreVector(values, to + i * kVector);
   }
   const int64_t rest = vectors * kVector + GlobalThread();
   if (rest < size) to[rest] = FromBf16(from[rest]);
@@ -63,12 +61,14 @@ CAUSEWAY_KERNEL void RoundAtRandomKernel(const float* from, int64_t size,
         {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
         {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
     if ((i + 1) * kVector <= size) {
+      float values[kVector];
+      LoadVector(from + i * kVector, values);
       Bf16Vector vector;
 #pragma unroll
       for (int j = 0; j < kVector / 2; ++j) {
-        const float* const pair = from + i * kVector + 2 * j;
-        const uint32_t low = ToBf16AtRandom(pair[0], random[j]).bits;
-        const uint32_t high = ToBf16AtRandom(pair[1], random[j] >> 16).bits;
+        const uint32_t low = ToBf16AtRandom(values[2 * j], random[j]).bits;
+        const uint32_t high =
+            ToBf16AtRandom(values[2 * j + 1], random[j] >> 16).bits;
         vector.pairs[j] = low | high << 16;
       }
       *reinterpret_cast<Bf16Vector*>(to + i * kVector) = vector;
@@ -177,12 +177,16 @@ CAUSEWAY_KERNEL void RopeKernel(AttentionShape shape, RopeTable table,
     const int64_t angles = row % shape.length * half + first;
     float a[kVector];
     float b[kVector];
+    float cosine[kVector];
+    float sine[kVector];
     LoadVector(head, a);
     LoadVector(head + half, b);
+    LoadVector(table.cosine + angles, cosine);
+    LoadVector(table.sine + angles, sine);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      const float c = table.cosine[angles + j];
-      const float s = sign * table.sine[angles + j];
+      const float c = cosine[j];
+      const float s = sign * sine[j];
       const float rotated = a[j] * c - b[j] * s;
       b[j] = b[j] * c + a[j] * s;
       a[j] = rotated;
@@ -208,11 +212,6 @@ CAUSEWAY_DEVICE AdamWValues AdamWUpdate(const AdamWCoefficients& c,
 }
 
 // kWidth values at a time: 1, or 4 of arrays that are aligned to 16 bytes.
-template <int kWidth>
-struct alignas(4 * kWidth) Floats {
-  float value[kWidth];
-};
-
 // Moments are updated, and the parameters are written to where they were read,
 // or only the parameters are written to `to`, which may be `gradients`: with
 // kEstimate.
