@@ -132,6 +132,7 @@ for label in "${test_labels[@]}"; do
   add "${bin}/${path/://}" "${top}/tests/gpu"
 done
 install -m 755 tests/gpu/*.sh "${top}/tests/gpu"
+install -m 644 tests/gpu/*.py "${top}/tests/gpu"
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 

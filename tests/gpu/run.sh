@@ -14,8 +14,9 @@ usage() {
 usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
-*cuda*_benchmark, and training.sh if causeway-coordinator and causeway-worker
-are there, too; prints a table and, as its last line,
+*cuda*_benchmark, and training.sh and streaming.sh if causeway-coordinator and
+causeway-worker are there, too; and pytorch.py, the same work as a benchmark's,
+where python3 has PyTorch. Prints a table and, as its last line,
 
   N passed, M failed[, K skipped]
 
@@ -77,6 +78,7 @@ programs() {
 
 scratch="$(mktemp -d)"
 readonly scratch
+bin=
 trap 'rm -rf "${scratch}"' EXIT
 
 passed=0
@@ -109,46 +111,81 @@ run_check() {
     "${not_run:-0}" >>"${scratch}/checks"
 }
 
-run_benchmark() {
-  local name separator code=0
-  name="$(basename "$1")"
-  separator="$(separator_after "${scratch}/benchmarks")"
-  printf '\n%s\n' "${name}"
-  "$1" --json "${scratch}/figures" || code=$?
-  case "${code}" in
-    0)
-      passed=$((passed + 1))
-      {
-        printf '%s"%s": ' "${separator}" "${name}"
-        cat "${scratch}/figures"
-      } >>"${scratch}/benchmarks"
-      ;;
+# count CODE: a check or benchmark has ended with it.
+count() {
+  case "$1" in
+    0) passed=$((passed + 1)) ;;
     77) skipped=$((skipped + 1)) ;;
     *) failed=$((failed + 1)) ;;
   esac
 }
 
-# Coordinator and worker may lie in different folders.
-run_training() {
-  local bin="${scratch}/bin" program code=0
+# run_benchmark NAME COMMAND...: COMMAND --json FILE leaves figures there.
+run_benchmark() {
+  local name="$1" separator code=0
+  shift
+  separator="$(separator_after "${scratch}/benchmarks")"
+  printf '\n%s\n' "${name}"
+  "$@" --json "${scratch}/figures" || code=$?
+  count "${code}"
+  if ((code == 0)); then
+    {
+      printf '%s"%s": ' "${separator}" "${name}"
+      cat "${scratch}/figures"
+    } >>"${scratch}/benchmarks"
+  fi
+}
+
+# After training, the same work by PyTorch, where that is at hand.
+run_benchmarks() {
+  local program name
+  while IFS= read -r program; do
+    name="$(basename "${program}")"
+    run_benchmark "${name}" "${program}"
+    if [[ "${name}" == ops_cuda_benchmark && -s "${scratch}/figures" ]]; then
+      mv "${scratch}/figures" "${scratch}/ours"
+      if python3 -c 'import torch' 2>/dev/null; then
+        run_benchmark pytorch python3 "${root}/tests/gpu/pytorch.py" "${scratch}/ours"
+      else
+        echo "no PyTorch here to compare with"
+      fi
+    fi
+    rm -f "${scratch}/figures"
+  done < <(programs '*cuda*_benchmark')
+  if [[ -n "${bin}" ]]; then
+    run_benchmark streaming streaming
+  fi
+}
+
+streaming() {
+  "${root}/tests/gpu/streaming.sh" "$@" "${bin}" "${root}"/docs/*.md
+}
+
+# The folder with coordinator and worker, which may lie in different ones.
+link_programs() {
+  local program
+  bin="${scratch}/bin"
   mkdir "${bin}"
   for program in causeway-coordinator causeway-worker; do
     program="$(programs "${program}" | head -n 1)"
-    if [[ -z "${program}" ]]; then return; fi
+    if [[ -z "${program}" ]]; then
+      bin=
+      return
+    fi
     # Not a copy: the libraries are found from where the program lies.
     printf '#!/bin/sh\nexec "%s" "$@"\n' "${program}" \
       >"${bin}/$(basename "${program}")"
   done
   chmod +x "${bin}"/*
+}
+
+run_training() {
+  local code=0
   "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
     >"${scratch}/output" 2>&1 || code=$?
   printf 'training: '
   cat "${scratch}/output"
-  case "${code}" in
-    0) passed=$((passed + 1)) ;;
-    77) skipped=$((skipped + 1)) ;;
-    *) failed=$((failed + 1)) ;;
-  esac
+  count "${code}"
   printf '%s{"name": "training", "passed": %d, "failed": %d, "skipped": %d}' \
     "$(separator_after "${scratch}/checks")" $((code == 0)) \
     $((code != 0 && code != 77)) $((code == 77)) >>"${scratch}/checks"
@@ -166,12 +203,9 @@ touch "${scratch}/checks" "${scratch}/benchmarks"
 while IFS= read -r program; do
   run_check "${program}"
 done < <(programs '*cuda*_test')
-run_training
-if [[ "${benchmarks}" == true ]]; then
-  while IFS= read -r program; do
-    run_benchmark "${program}"
-  done < <(programs '*cuda*_benchmark')
-fi
+link_programs
+if [[ -n "${bin}" ]]; then run_training; fi
+if [[ "${benchmarks}" == true ]]; then run_benchmarks; fi
 
 if [[ -n "${json}" ]]; then
   printf '{"passed": %d, "failed": %d, "skipped": %d,\n"checks": [%s],\n"benchmarks": {%s}}\n' \

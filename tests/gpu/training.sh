@@ -43,16 +43,9 @@ fi
 readonly bin="$1" device steps
 shift
 
-work="$(mktemp -d)"
-pids=()
-finish() {
-  local code=$?
-  if ((${#pids[@]})); then kill "${pids[@]}" 2>/dev/null || true; fi
-  rm -rf "${work}"
-  exit "${code}"
-}
-trap finish EXIT
-cat -- "$@" >"${work}/text"
+# shellcheck source=tests/gpu/island_runs.sh
+. "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
+prepare_runs "$@"
 
 # config ISLANDS TRAINING SYNCHRONIZATION
 config() {
@@ -65,39 +58,6 @@ training { total_steps: ${steps} batch_size: 16 micro_batch_size: 8 learning_rat
 synchronization { inner_steps_per_round: 20 $3 }
 membership { min_islands: $1 max_islands: $1 }
 CONFIG
-}
-
-# train NAME DEVICE ISLANDS: a whole run of work/NAME.config; the lines of its
-# islands are in work/NAME-I.log.
-train() {
-  local name="$1" address i code=0
-  "${bin}/causeway-coordinator" --config "${work}/${name}.config" \
-    --state_dir "${work}/${name}" --listen 127.0.0.1:0 \
-    --port_file "${work}/${name}.port" >"${work}/${name}.log" 2>&1 &
-  pids=($!)
-  for ((i = 0; i < 300; ++i)); do
-    if [[ -s "${work}/${name}.port" ]]; then break; fi
-    sleep 0.1
-  done
-  address="127.0.0.1:$(<"${work}/${name}.port")"
-  for ((i = 0; i < $3; ++i)); do
-    "${bin}/causeway-worker" --coordinator "${address}" --island "${name}-${i}" \
-      --data "${work}/text" --device "$2" --log_seconds 0 \
-      >"${work}/${name}-${i}.log" 2>&1 &
-    pids+=($!)
-  done
-  for pid in "${pids[@]:1}"; do wait "${pid}" || code=$?; done
-  kill "${pids[0]}" 2>/dev/null || true
-  wait "${pids[0]}" 2>/dev/null || true
-  pids=()
-  if ((code != 0)); then
-    if grep -hE 'looking for CUDA devices|built without CUDA' \
-      "${work}/${name}"-*.log; then
-      exit 77
-    fi
-    tail -n 5 "${work}/${name}"*.log >&2
-    exit 1
-  fi
 }
 
 # Prints the mean loss of the last half of a run's steps.

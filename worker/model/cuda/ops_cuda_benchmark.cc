@@ -3,7 +3,7 @@
 //
 // Training speed on device 0: whole inner steps (forward, backward, clipping,
 // AdamW) of two models in the Llama layout, and the attention kernels and AdamW
-// by themselves.
+// by themselves. tests/gpu/pytorch.py reads the JSON and does the same.
 //
 //   ops_cuda_benchmark [--json FILE] [--peak_tflops N]
 //
@@ -12,6 +12,7 @@
 // each token; what is computed again is not counted. Figures are of the medians
 // over the repetitions. Exits with 77 if there is no GPU.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +20,9 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -100,6 +103,26 @@ absl::StatusOr<double> MedianSeconds(
   return seconds[kRepetitions / 2];
 }
 
+// Normal values, repeated, which no kernel can tell; zeros would be faster.
+template <typename T>
+void Randomize(float deviation, Ops* ops, DeviceArray<T>& array) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, deviation);
+  std::vector<T> some(1 << 20);
+  for (T& value : some) {
+    const float number = normal(random);
+    if constexpr (std::is_same_v<T, float>) {
+      value = number;
+    } else {
+      value = static_cast<T>(std::bit_cast<uint32_t>(number) >> 16);
+    }
+  }
+  for (int64_t begin = 0; begin < array.size(); begin += 1 << 20) {
+    const int64_t part = std::min<int64_t>(1 << 20, array.size() - begin);
+    ops->CopyToDevice(some.data(), part * sizeof(T), array.data() + begin);
+  }
+}
+
 absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
   const v1::ModelConfig config = ConfigOf(model);
   ASSIGN_OR_RETURN(
@@ -149,6 +172,13 @@ absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
       model.name, static_cast<double>(size) / 1e6, rate, 100 * utilization,
       static_cast<double>(transformer->activation_bytes()) / (1 << 30), loss);
   return nlohmann::json{{"model", model.name},
+                        {"layers", model.layers},
+                        {"hidden", model.hidden},
+                        {"intermediate", model.intermediate},
+                        {"heads", model.heads},
+                        {"length", model.length},
+                        {"micro_batch", model.micro_batch},
+                        {"vocab", kVocab},
                         {"parameters", size},
                         {"tokens_per_second", rate},
                         {"utilization", utilization},
@@ -164,8 +194,11 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
   ASSIGN_OR_RETURN(auto d_qkv, Activations::Create(ops, qkv.size()));
   ASSIGN_OR_RETURN(auto output, Activations::Create(
                                     ops, shape.rows() * shape.query_width()));
+  ASSIGN_OR_RETURN(auto d_output, Activations::Create(ops, output.size()));
   ASSIGN_OR_RETURN(auto log_sum_exp,
                    DeviceArray<float>::Create(ops, shape.rows() * shape.heads));
+  Randomize(1, ops, qkv);
+  Randomize(1, ops, d_output);
   ASSIGN_OR_RETURN(const double forward, MedianSeconds([&] {
                      ops->Attention(shape, qkv.data(), output.data(),
                                     log_sum_exp.data());
@@ -173,7 +206,7 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
                    }));
   ASSIGN_OR_RETURN(const double backward, MedianSeconds([&] {
                      ops->AttentionBackward(shape, qkv.data(), output.data(),
-                                            log_sum_exp.data(), output.data(),
+                                            log_sum_exp.data(), d_output.data(),
                                             d_qkv.data());
                      return ops->Synchronize();
                    }));
@@ -186,7 +219,10 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
       "backward %.0f\n",
       shape.heads, shape.head_dim, shape.length, operations / forward / 1e12,
       2.5 * operations / backward / 1e12);
-  return nlohmann::json{{"head_size", shape.head_dim},
+  return nlohmann::json{{"batch", shape.batch},
+                        {"heads", shape.heads},
+                        {"kv_heads", shape.kv_heads},
+                        {"head_size", shape.head_dim},
                         {"length", shape.length},
                         {"forward_seconds", forward},
                         {"backward_seconds", backward},
@@ -200,6 +236,8 @@ absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
   std::vector<DeviceArray<float>> arrays;
   for (int i = 0; i < 4; ++i) {
     ASSIGN_OR_RETURN(auto array, DeviceArray<float>::Create(ops, kSize));
+    // But for the second moment, which is not negative.
+    if (i < 3) Randomize(1e-3f, ops, array);
     arrays.push_back(std::move(array));
   }
   const AdamWCoefficients coefficients = {
@@ -218,7 +256,8 @@ absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
   const double ratio = 28 * copy / (8 * update);
   std::cout << absl::StrFormat("AdamW: %.0f GB/s, %.2f of a copy's\n",
                                28.0 * kSize / update / 1e9, ratio);
-  return nlohmann::json{{"bytes_per_second", 28.0 * kSize / update},
+  return nlohmann::json{{"values", kSize},
+                        {"bytes_per_second", 28.0 * kSize / update},
                         {"ratio_to_copy", ratio}};
 }
 
