@@ -31,8 +31,16 @@ _WARNINGS = [
     "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Werror",
 ]
 
+# What tests/cuda_emulator reads.
+_EMULATED_ARCHITECTURE = [
+    "-gencode=arch=compute_80,code=compute_80",
+    "--no-compress",
+]
+
 def _architectures(ctx):
     """Those above, or the one of --define=cuda_architecture=NUMBER."""
+    if ctx.var.get("cuda_runtime") == "emulated":
+        return _EMULATED_ARCHITECTURE
     number = ctx.var.get("cuda_architecture")
     if number == None:
         return _ARCHITECTURES

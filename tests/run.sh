@@ -93,20 +93,24 @@ check_style() {
   add_counts "${scratch}/style"
 }
 
-# Compiles the targets that need nvcc, where it is, for one architecture: running
-# them needs a GPU.
+# Compiles the targets that need nvcc, where it is, for one architecture, and runs
+# their tests in the emulator of tests/cuda_emulator, which needs no GPU.
 build_cuda() {
-  local targets
+  local targets tests
   mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
     'attr(tags, "\bcuda\b", //...)' 2>/dev/null)
   if ((${#targets[@]} == 0)); then return; fi
-  heading "CUDA targets (compiled, not run)"
+  heading "CUDA targets"
   if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
     echo "left out: there is no /usr/local/cuda/bin/nvcc"
     skipped=$((skipped + 1))
   elif bazel build --config=cuda --define=cuda_architecture=80 \
     "${options[@]}" "${targets[@]}"; then
     passed=$((passed + 1))
+    mapfile -t tests < <("${BAZEL[@]}" query --noshow_progress \
+      'kind("cc_test", attr(tags, "\bcuda\b", //...))' 2>/dev/null)
+    heading "CUDA tests (emulated)"
+    run_tests --config=cuda_emulated "${tests[@]}"
   else
     failed=$((failed + 1))
   fi
@@ -167,11 +171,14 @@ build_and_test() {
     failed=$((failed + 1))
   fi
   heading "tests"
-  local code=0
+  run_tests -- "${targets[@]}"
+}
+
+# run_tests [OPTION...] TARGET...: and adds their cases to the sums.
+run_tests() {
+  local code=0 failed_before="${failed}"
   bazel test --keep_going "${options[@]}" "${test_options[@]}" \
-    --build_event_json_file="${scratch}/events.json" -- "${targets[@]}" ||
-    code=$?
-  local failed_before="${failed}"
+    --build_event_json_file="${scratch}/events.json" "$@" || code=$?
   perl tests/count_results.pl "${scratch}/events.json" >"${scratch}/tests" ||
     failed=$((failed + 1))
   add_counts "${scratch}/tests"

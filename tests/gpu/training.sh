@@ -10,19 +10,26 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tests/gpu/training.sh [--device DEVICE] [--steps N] BIN TEXT...
+usage: tests/gpu/training.sh [--device DEVICE] [--steps N] [--small] BIN TEXT...
 
 BIN is the directory with causeway-coordinator and causeway-worker; the model
 learns the bytes of TEXT. Exits with 0 if the losses of the two lone runs differ
 by at most 1 % over the last half of the steps, and that of the two islands is
 at most 5 % above the CPU's; with 77 if DEVICE (default: cuda:0) is not there.
+--small takes a smaller model, for an emulated GPU.
 USAGE
 }
 
 device=cuda:0
 steps=200
+model='layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 128'
 while [[ "${1:-}" == -* ]]; do
   case "$1" in
+    --small)
+      model='layers: 2 hidden_size: 64 intermediate_size: 176 heads: 2 kv_heads: 1 sequence_length: 32'
+      shift
+      continue
+      ;;
     --device) device="${2:?}" ;;
     --steps) steps="${2:?}" ;;
     -h | --help)
@@ -40,7 +47,7 @@ if (($# < 2)); then
   usage >&2
   exit 2
 fi
-readonly bin="$1" device steps
+readonly bin="$1" device steps model
 shift
 
 # shellcheck source=tests/gpu/island_runs.sh
@@ -52,7 +59,7 @@ config() {
   cat <<CONFIG
 name: "gpu-check"
 seed: 1
-model { layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 128 }
+model { ${model} }
 data { tokenizer: BYTES shards: $1 }
 training { total_steps: ${steps} batch_size: 16 micro_batch_size: 8 learning_rate: 2e-3 warmup_steps: 20 $2 }
 synchronization { inner_steps_per_round: 20 $3 }

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions of the CUDA runtime that this project calls, but for those of
+// cuda_kernels.cc, over
+// ptx_machine.h: one device whose memory is the host's. Operations are done
+// when they are called, or when the graph is launched that they were captured
+// for. Device memory begins with bytes of 0xff, and may be used by kernels and
+// copies as far as it was allocated. A kernel that fails leaves an error for
+// good, as on a GPU, and says why on stderr.
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "tests/cuda_emulator/cuda_state.h"
+
+struct CUevent_st {
+  std::chrono::steady_clock::time_point time;
+};
+struct CUgraph_st {
+  std::vector<std::function<cudaError_t()>> operations;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<cudaError_t()>> operations;
+};
+
+namespace causeway::ptx {
+namespace {
+
+bool IsOfDevice(const void* memory, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const auto [begin, end] = TheRuntime().memory.Around(address);
+  return bytes == 0 || (address >= begin && address + bytes <= end);
+}
+
+cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  const bool to_device =
+      kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device =
+      kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if ((to_device && !IsOfDevice(to, bytes)) ||
+      (from_device && !IsOfDevice(from, bytes))) {
+    std::fprintf(stderr, "cuda emulator: a copy beyond the device's memory\n");
+    return Said(cudaErrorInvalidValue);
+  }
+  return Enqueue(stream, [=] {
+    std::memmove(to, from, bytes);
+    return cudaSuccess;
+  });
+}
+
+}  // namespace
+}  // namespace causeway::ptx
+
+// The names are the runtime's.
+// NOLINTBEGIN(readability-identifier-naming)
+using namespace causeway::ptx;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  Runtime& runtime = TheRuntime();
+  absl::MutexLock lock(&runtime.mu);
+  if (bytes > kDeviceBytes - runtime.device_bytes) {
+    return Said(cudaErrorMemoryAllocation);
+  }
+  *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(*memory, -1, bytes);
+  runtime.device_bytes += bytes;
+  runtime.device_blocks[*memory] = bytes;
+  runtime.memory.Add(*memory, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  Runtime& runtime = TheRuntime();
+  absl::MutexLock lock(&runtime.mu);
+  const auto found = runtime.device_blocks.find(memory);
+  if (found == runtime.device_blocks.end()) return Said(cudaErrorInvalidValue);
+  runtime.device_bytes -= found->second;
+  runtime.device_blocks.erase(found);
+  runtime.memory.Remove(memory);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
+  std::memset(*memory, -1, bytes);
+  TheRuntime().memory.Add(*memory, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  return cudaMallocHost(memory, bytes);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  if (TheRuntime().memory.Remove(memory) < 0) {
+    return Said(cudaErrorInvalidValue);
+  }
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  absl::MutexLock lock(&TheRuntime().mu);
+  *total = kDeviceBytes;
+  *free = kDeviceBytes - TheRuntime().device_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
+                       cudaMemcpyKind kind) {
+  return Copy(to, from, bytes, kind, nullptr);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  return Copy(to, from, bytes, kind, stream);
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
+                            cudaStream_t stream) {
+  if (!IsOfDevice(memory, bytes)) return Said(cudaErrorInvalidValue);
+  return Enqueue(stream, [=] {
+    std::memset(memory, value, bytes);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreate(stream);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return Wait(stream); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return Wait(stream); }
+cudaError_t cudaDeviceSynchronize() { return Said(Broken()); }
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream == nullptr || stream->is_captured) {
+    return Said(cudaErrorStreamCaptureUnsupported);
+  }
+  stream->is_captured = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  stream->is_captured = false;
+  *graph = new CUgraph_st{std::exchange(stream->captured, {})};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*,
+                              size_t* count) {
+  *count = graph->operations.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* execution, cudaGraph_t graph,
+                                 unsigned long long) {
+  *execution = new CUgraphExec_st{graph->operations};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t execution, cudaStream_t stream) {
+  for (const auto& operation : execution->operations) {
+    const cudaError_t error = Enqueue(stream, operation);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t execution) {
+  delete execution;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->time = std::chrono::steady_clock::now();
+  return Said(Broken());
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return Said(Broken()); }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end) {
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return Said(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "emulator of tests/cuda_emulator");
+  properties->totalGlobalMem = kDeviceBytes;
+  properties->major = 8;
+  properties->minor = 6;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor   ? 8
+           : attribute == cudaDevAttrComputeCapabilityMinor ? 6
+           : attribute == cudaDevAttrMultiProcessorCount    ? 2
+                                                            : 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -1;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return TakeLastError(); }
+cudaError_t cudaPeekAtLastError() { return LastError(); }
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    default:
+      return "an error of the emulator";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return cudaGetErrorName(error);
+}
+
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)

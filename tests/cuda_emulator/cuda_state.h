@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the runtime's functions share: kernels by their functions of the host,
+// memory, streams and errors.
+#ifndef TESTS_CUDA_EMULATOR_CUDA_STATE_H_
+#define TESTS_CUDA_EMULATOR_CUDA_STATE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "tests/cuda_emulator/ptx_machine.h"
+#include "tests/cuda_emulator/ptx_program.h"
+
+struct CUstream_st {
+  bool is_captured = false;
+  std::vector<std::function<cudaError_t()>> captured;
+};
+
+namespace causeway::ptx {
+
+inline constexpr size_t kDeviceBytes = size_t{4} << 30;
+// What nvcc has put into the program for a .cu file.
+struct Module {
+  const char* ptx = nullptr;
+  absl::Mutex mu;
+  std::unique_ptr<Program> program ABSL_GUARDED_BY(mu);
+
+  absl::StatusOr<const Program*> Get() ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    if (program == nullptr) {
+      if (ptx == nullptr) return absl::NotFoundError("there is no PTX");
+      absl::StatusOr<std::unique_ptr<Program>> read = ReadProgram(ptx);
+      if (!read.ok()) return read.status();
+      program = *std::move(read);
+    }
+    return program.get();
+  }
+};
+
+struct Kernel {
+  Module* module = nullptr;
+  std::string name;
+  // As on compute capability 8.6; the kernel's attribute makes it more.
+  size_t dynamic_shared_bytes = 48 << 10;
+};
+
+struct Runtime {
+  absl::Mutex mu;
+  std::map<const void*, Kernel> kernels ABSL_GUARDED_BY(mu);
+  cudaError_t broken ABSL_GUARDED_BY(mu) = cudaSuccess;
+  size_t device_bytes ABSL_GUARDED_BY(mu) = 0;
+  std::map<const void*, size_t> device_blocks ABSL_GUARDED_BY(mu);
+  DeviceMemory memory;
+};
+Runtime& TheRuntime();
+
+// Keeps an error for cudaGetLastError, and returns it.
+cudaError_t Said(cudaError_t error);
+// The error that a kernel has left for good.
+cudaError_t Broken();
+cudaError_t TakeLastError();
+cudaError_t LastError();
+
+CUstream_st* StreamOf(cudaStream_t stream);
+// Does the operation, or notes it while the stream is captured.
+cudaError_t Enqueue(cudaStream_t stream,
+                    std::function<cudaError_t()> operation);
+// What waits may not be captured.
+cudaError_t Wait(cudaStream_t stream);
+
+}  // namespace causeway::ptx
+
+#endif  // TESTS_CUDA_EMULATOR_CUDA_STATE_H_

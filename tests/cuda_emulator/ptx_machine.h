@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs kernels of a Program: one thread block after the other, its warps in
+// turns, a warp's lanes together as far as they are at the same instruction.
+// Lanes that are behind go first, so that they come together again.
+//
+// What a GPU would not do is an error: accesses that are not aligned, or to
+// memory that the device does not have; a trap; a shuffle or a matrix product
+// that some lanes of the warp do not come to; words of shared memory that one
+// warp writes and another one uses with no barrier between. Shared memory
+// begins with bytes of 0xff. Asynchronous copies are done when they are waited
+// for.
+#ifndef TESTS_CUDA_EMULATOR_PTX_MACHINE_H_
+#define TESTS_CUDA_EMULATOR_PTX_MACHINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "tests/cuda_emulator/ptx_program.h"
+
+namespace causeway::ptx {
+
+// What a device may access: its own memory and the host's that is pinned.
+// Thread-safe.
+class DeviceMemory {
+ public:
+  void Add(const void* memory, size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // The bytes that were there; -1 if there is no such memory.
+  int64_t Remove(const void* memory) ABSL_LOCKS_EXCLUDED(mu_);
+  // The memory around an address, [begin, end); both 0 if it is in none.
+  std::pair<uintptr_t, uintptr_t> Around(uintptr_t address) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable absl::Mutex mu_;
+  std::map<uintptr_t, size_t> blocks_ ABSL_GUARDED_BY(mu_);
+};
+
+struct Grid {
+  uint32_t blocks[3] = {1, 1, 1};
+  uint32_t threads = 1;
+  size_t dynamic_shared_bytes = 0;
+};
+
+// The kernel with that name; `parameters` are laid out as it declares them.
+absl::Status RunKernel(const Program& program, absl::string_view name,
+                       const Grid& grid, const std::vector<char>& parameters,
+                       const DeviceMemory& memory);
+
+}  // namespace causeway::ptx
+
+#endif  // TESTS_CUDA_EMULATOR_PTX_MACHINE_H_
