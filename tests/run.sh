@@ -108,7 +108,7 @@ build_cuda() {
     "${options[@]}" "${targets[@]}"; then
     passed=$((passed + 1))
     mapfile -t tests < <("${BAZEL[@]}" query --noshow_progress \
-      'kind("cc_test", attr(tags, "\bcuda\b", //...))' 2>/dev/null)
+      'kind("(cc|sh)_test", attr(tags, "\bcuda\b", //...))' 2>/dev/null)
     heading "CUDA tests (emulated)"
     run_tests --config=cuda_emulated "${tests[@]}"
   else
