@@ -126,8 +126,8 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
         &rendezvous, std::move(device));
     // Equal shards, unequal ones, and fewer values than ranks.
     const int64_t most = IsEmulated() ? 1 << 20 : 64 << 20;
-    for (const int64_t size : {int64_t{1'600} * ranks, int64_t{100'003},
-                               int64_t{1}, most}) {
+    for (const int64_t size :
+         {int64_t{1'600} * ranks, int64_t{100'003}, int64_t{1}, most}) {
       SCOPED_TRACE(absl::StrCat(size, " values, rank ", rank));
       DeviceVector vector(device_of(rank), Values(rank, size));
       const std::vector<float> sum = Sum(ranks, size);
