@@ -55,7 +55,12 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
     std::memcpy(parameters.data() + code.parameters[i].offset, args[i],
                 code.parameters[i].size);
   }
+  // A stream of one device takes no kernels of a thread that uses another.
+  if (stream != nullptr && stream->device != CurrentDevice()) {
+    return Said(cudaErrorInvalidResourceHandle);
+  }
   Grid grid;
+  grid.device = CurrentDevice();
   grid.blocks[0] = blocks.x;
   grid.blocks[1] = blocks.y;
   grid.blocks[2] = blocks.z;

@@ -3,7 +3,7 @@
 //
 // The functions of the CUDA runtime that this project calls, but for those of
 // cuda_kernels.cc, over
-// ptx_machine.h: one device whose memory is the host's. Operations are done
+// ptx_machine.h: two devices whose memory is the host's. Operations are done
 // when they are called, or when the graph is launched that they were captured
 // for. Device memory begins with bytes of 0xff, and may be used by kernels and
 // copies as far as it was allocated. A kernel that fails leaves an error for
@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/cuda_emulator/cuda_state.h"
 
 struct CUevent_st {
@@ -37,7 +39,8 @@ namespace {
 
 bool IsOfDevice(const void* memory, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  const auto [begin, end] = TheRuntime().memory.Around(address);
+  const auto [begin, end] =
+      TheRuntime().memory.Around(address, DeviceMemory::kAny);
   return bytes == 0 || (address >= begin && address + bytes <= end);
 }
 
@@ -77,7 +80,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   std::memset(*memory, -1, bytes);
   runtime.device_bytes += bytes;
   runtime.device_blocks[*memory] = bytes;
-  runtime.memory.Add(*memory, bytes);
+  runtime.memory.Add(*memory, bytes, CurrentDevice());
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
@@ -96,7 +99,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
   std::memset(*memory, -1, bytes);
-  TheRuntime().memory.Add(*memory, bytes);
+  TheRuntime().memory.Add(*memory, bytes, DeviceMemory::kPinned);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
@@ -135,6 +138,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = new CUstream_st;
+  (*stream)->device = CurrentDevice();
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -147,8 +151,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return Wait(stream); }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return Wait(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  while (StreamOf(stream)->held > 0) absl::SleepFor(absl::Milliseconds(1));
+  return Wait(stream);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return StreamOf(stream)->held > 0 ? cudaErrorNotReady : Wait(stream);
+}
 cudaError_t cudaDeviceSynchronize() { return Said(Broken()); }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->is_captured) {
@@ -212,14 +221,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = kDevices;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return Said(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  if (device < 0 || device >= kDevices) return Said(cudaErrorInvalidDevice);
+  SetCurrentDevice(device);
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = CurrentDevice();
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

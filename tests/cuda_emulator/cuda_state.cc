@@ -13,6 +13,7 @@ Runtime& TheRuntime() {
 
 namespace {
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
 }  // namespace
 
 cudaError_t Said(cudaError_t error) {
@@ -48,6 +49,9 @@ cudaError_t Wait(cudaStream_t stream) {
   }
   return Said(Broken());
 }
+
+int CurrentDevice() { return current_device; }
+void SetCurrentDevice(int device) { current_device = device; }
 
 // An error that is not for good is forgotten.
 cudaError_t TakeLastError() { return std::exchange(last_error, Broken()); }

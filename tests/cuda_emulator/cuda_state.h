@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -23,6 +24,9 @@
 #include "tests/cuda_emulator/ptx_program.h"
 
 struct CUstream_st {
+  int device = 0;
+  // Operations of collectives that others have not come to.
+  std::atomic<int> held = 0;
   bool is_captured = false;
   std::vector<std::function<cudaError_t()>> captured;
 };
@@ -64,6 +68,11 @@ struct Runtime {
   DeviceMemory memory;
 };
 Runtime& TheRuntime();
+
+// Two, that do not reach each other's memory. Of the calling thread.
+inline constexpr int kDevices = 2;
+int CurrentDevice();
+void SetCurrentDevice(int device);
 
 // Keeps an error for cudaGetLastError, and returns it.
 cudaError_t Said(cudaError_t error);

@@ -12,27 +12,31 @@
 
 namespace causeway::ptx {
 
-void DeviceMemory::Add(const void* memory, size_t bytes) {
+void DeviceMemory::Add(const void* memory, size_t bytes, int device) {
   absl::MutexLock lock(&mu_);
-  blocks_[reinterpret_cast<uintptr_t>(memory)] = bytes;
+  parts_[reinterpret_cast<uintptr_t>(memory)] = {bytes, device};
 }
 
 int64_t DeviceMemory::Remove(const void* memory) {
   absl::MutexLock lock(&mu_);
-  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
-  if (found == blocks_.end()) return -1;
-  const auto bytes = static_cast<int64_t>(found->second);
-  blocks_.erase(found);
+  const auto found = parts_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == parts_.end()) return -1;
+  const auto bytes = static_cast<int64_t>(found->second.bytes);
+  parts_.erase(found);
   return bytes;
 }
 
-std::pair<uintptr_t, uintptr_t> DeviceMemory::Around(uintptr_t address) const {
+std::pair<uintptr_t, uintptr_t> DeviceMemory::Around(uintptr_t address,
+                                                     int device) const {
   absl::MutexLock lock(&mu_);
-  auto next = blocks_.upper_bound(address);
-  if (next == blocks_.begin()) return {0, 0};
-  --next;
-  if (address >= next->first + next->second) return {0, 0};
-  return {next->first, next->first + next->second};
+  auto next = parts_.upper_bound(address);
+  if (next == parts_.begin()) return {0, 0};
+  const auto& [begin, part] = *--next;
+  if (address >= begin + part.bytes ||
+      (part.device != kPinned && device != kAny && part.device != device)) {
+    return {0, 0};
+  }
+  return {begin, begin + part.bytes};
 }
 
 namespace {

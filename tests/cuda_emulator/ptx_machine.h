@@ -26,23 +26,35 @@
 
 namespace causeway::ptx {
 
-// What a device may access: its own memory and the host's that is pinned.
+// What devices may access: their own memory and the host's that is pinned.
 // Thread-safe.
 class DeviceMemory {
  public:
-  void Add(const void* memory, size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of every device.
+  static constexpr int kPinned = -1;
+  // Whoever's it is.
+  static constexpr int kAny = -2;
+
+  void Add(const void* memory, size_t bytes, int device)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The bytes that were there; -1 if there is no such memory.
   int64_t Remove(const void* memory) ABSL_LOCKS_EXCLUDED(mu_);
-  // The memory around an address, [begin, end); both 0 if it is in none.
-  std::pair<uintptr_t, uintptr_t> Around(uintptr_t address) const
+  // The memory around an address that a device (or kAny) may access, [begin,
+  // end); both 0 if there is none.
+  std::pair<uintptr_t, uintptr_t> Around(uintptr_t address, int device) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   mutable absl::Mutex mu_;
-  std::map<uintptr_t, size_t> blocks_ ABSL_GUARDED_BY(mu_);
+  struct Part {
+    size_t bytes;
+    int device;
+  };
+  std::map<uintptr_t, Part> parts_ ABSL_GUARDED_BY(mu_);
 };
 
 struct Grid {
+  int device = 0;
   uint32_t blocks[3] = {1, 1, 1};
   uint32_t threads = 1;
   size_t dynamic_shared_bytes = 0;

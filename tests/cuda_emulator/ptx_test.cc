@@ -26,7 +26,7 @@ constexpr uint32_t kThreads = 64;
 class PtxTest : public testing::Test {
  protected:
   PtxTest() : words_(kThreads, 0xdeadbeef) {
-    memory_.Add(words_.data(), words_.size() * sizeof(uint32_t));
+    memory_.Add(words_.data(), words_.size() * sizeof(uint32_t), 0);
   }
 
   // %rd0 is the address of the words, %rd1 that of this thread's, %r0 its

@@ -101,7 +101,7 @@ char* Warp::Global(const Instruction& instruction, uint64_t address,
                    size_t bytes) {
   if (!IsAligned(instruction, address, bytes)) return nullptr;
   if (address < last_memory_.first || address + bytes > last_memory_.second) {
-    last_memory_ = block_->memory->Around(address);
+    last_memory_ = block_->memory->Around(address, block_->grid.device);
     if (address < last_memory_.first || address + bytes > last_memory_.second) {
       Fail(instruction, "an address that the device has no memory at");
       return nullptr;

@@ -34,6 +34,10 @@ train() {
   pids=($!)
   for ((i = 0; i < 300; ++i)); do
     if [[ -s "${work}/${name}.port" ]]; then break; fi
+    if ! kill -0 "${pids[0]}" 2>/dev/null; then
+      cat "${work}/${name}.log" >&2
+      exit 1
+    fi
     sleep 0.1
   done
   address="127.0.0.1:$(<"${work}/${name}.port")"

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# training.sh with a model that is small enough for an emulated GPU; it learns
-# the bytes of the scripts of this folder.
+# training.sh on all GPUs, with a model that is small enough for emulated ones; it
+# learns the bytes of the scripts of this folder.
 set -euo pipefail
 
 readonly ROOT="${TEST_SRCDIR}/${TEST_WORKSPACE}"
@@ -16,7 +16,7 @@ done
 chmod +x "${bin}"/*
 
 code=0
-"${ROOT}/tests/gpu/training.sh" --small --steps 20 "${bin}" \
+"${ROOT}/tests/gpu/training.sh" --device cuda --small --steps 20 "${bin}" \
   "${ROOT}"/tests/gpu/*.sh || code=$?
 if ((code == 77)); then
   echo "there is no GPU here"

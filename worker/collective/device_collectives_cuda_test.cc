@@ -40,14 +40,12 @@ int Devices() {
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
-// That of tests/cuda_emulator, which NCCL knows nothing of.
+// That of tests/cuda_emulator is slow.
 bool IsEmulated() {
   cudaDeviceProp properties;
   return cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
          absl::StartsWith(properties.name, "emulator");
 }
-
-int NcclDevices() { return IsEmulated() ? 0 : Devices(); }
 
 void ForEachRank(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
@@ -179,9 +177,9 @@ TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
 }
 
 TEST(DeviceCollectivesCudaTest, NcclConnectsOneRankOnEachGpu) {
-  if (NcclDevices() == 0) GTEST_SKIP() << "no device";
+  if (Devices() == 0) GTEST_SKIP() << "no device";
   std::vector<int> sizes = {1};
-  if (NcclDevices() > 1) sizes.push_back(NcclDevices());
+  if (Devices() > 1) sizes.push_back(Devices());
   for (const int ranks : sizes) {
     LocalRendezvous id;
     ExpectCollectivesWork(
@@ -197,7 +195,7 @@ TEST(DeviceCollectivesCudaTest, NcclConnectsOneRankOnEachGpu) {
 }
 
 TEST(DeviceCollectivesCudaTest, NcclRefusesTwoRanksOnOneGpu) {
-  if (NcclDevices() == 0) GTEST_SKIP() << "no device";
+  if (Devices() == 0) GTEST_SKIP() << "no device";
   LocalRendezvous id;
   ForEachRank(2, [&](int rank) {
     EXPECT_FALSE(ConnectNccl({.rank = rank,
@@ -211,7 +209,7 @@ TEST(DeviceCollectivesCudaTest, NcclRefusesTwoRanksOnOneGpu) {
 }
 
 TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
-  if (NcclDevices() == 0) GTEST_SKIP() << "no device";
+  if (Devices() == 0) GTEST_SKIP() << "no device";
   LocalRendezvous id;
   EXPECT_THAT(ConnectNccl({.rank = 0,
                            .size = 2,
