@@ -70,11 +70,11 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
       stream, [program = *program, name = kernel.name, grid, parameters] {
         const absl::Status status =
             RunKernel(*program, name, grid, parameters, TheRuntime().memory);
-        if (status.ok()) return cudaSuccess;
-        std::fprintf(stderr, "cuda emulator: %s\n",
-                     std::string(status.message()).c_str());
-        absl::MutexLock lock(&TheRuntime().mu);
-        return TheRuntime().broken = cudaErrorLaunchFailure;
+        if (!status.ok()) {
+          std::fprintf(stderr, "cuda emulator: %s\n",
+                       std::string(status.message()).c_str());
+        }
+        return EndKernel(!status.ok());
       });
 }
 

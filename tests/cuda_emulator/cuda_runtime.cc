@@ -73,13 +73,14 @@ extern "C" {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   Runtime& runtime = TheRuntime();
   absl::MutexLock lock(&runtime.mu);
-  if (bytes > kDeviceBytes - runtime.device_bytes) {
+  Device& device = runtime.devices[CurrentDevice()];
+  if (bytes > device.bytes - device.bytes_taken) {
     return Said(cudaErrorMemoryAllocation);
   }
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   std::memset(*memory, -1, bytes);
-  runtime.device_bytes += bytes;
-  runtime.device_blocks[*memory] = bytes;
+  device.bytes_taken += bytes;
+  runtime.blocks[*memory] = {CurrentDevice(), bytes};
   runtime.memory.Add(*memory, bytes, CurrentDevice());
   return cudaSuccess;
 }
@@ -87,10 +88,11 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   Runtime& runtime = TheRuntime();
   absl::MutexLock lock(&runtime.mu);
-  const auto found = runtime.device_blocks.find(memory);
-  if (found == runtime.device_blocks.end()) return Said(cudaErrorInvalidValue);
-  runtime.device_bytes -= found->second;
-  runtime.device_blocks.erase(found);
+  const auto found = runtime.blocks.find(memory);
+  if (found == runtime.blocks.end()) return Said(cudaErrorInvalidValue);
+  const auto [device, bytes] = found->second;
+  runtime.devices[device].bytes_taken -= bytes;
+  runtime.blocks.erase(found);
   runtime.memory.Remove(memory);
   std::free(memory);
   return cudaSuccess;
@@ -115,8 +117,9 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   absl::MutexLock lock(&TheRuntime().mu);
-  *total = kDeviceBytes;
-  *free = kDeviceBytes - TheRuntime().device_bytes;
+  const Device& device = TheRuntime().devices[CurrentDevice()];
+  *total = device.bytes;
+  *free = device.bytes - device.bytes_taken;
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
@@ -158,7 +161,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return StreamOf(stream)->held > 0 ? cudaErrorNotReady : Wait(stream);
 }
-cudaError_t cudaDeviceSynchronize() { return Said(Broken()); }
+cudaError_t cudaDeviceSynchronize() { return Said(Broken(CurrentDevice())); }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->is_captured) {
     return Said(cudaErrorStreamCaptureUnsupported);
@@ -210,9 +213,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   event->time = std::chrono::steady_clock::now();
-  return Said(Broken());
+  return Said(Broken(CurrentDevice()));
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return Said(Broken()); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return Said(Broken(CurrentDevice()));
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end) {
   *milliseconds =
@@ -236,7 +241,8 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "emulator of tests/cuda_emulator");
-  properties->totalGlobalMem = kDeviceBytes;
+  size_t free = 0;
+  cudaMemGetInfo(&free, &properties->totalGlobalMem);
   properties->major = 8;
   properties->minor = 6;
   return cudaSuccess;
@@ -275,6 +281,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
+    case cudaErrorECCUncorrectable:
+      return "cudaErrorECCUncorrectable";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
     default:

@@ -8,9 +8,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,7 +36,6 @@ struct CUstream_st {
 
 namespace causeway::ptx {
 
-inline constexpr size_t kDeviceBytes = size_t{4} << 30;
 // What nvcc has put into the program for a .cu file.
 struct Module {
   const char* ptx = nullptr;
@@ -59,25 +61,43 @@ struct Kernel {
   size_t dynamic_shared_bytes = 48 << 10;
 };
 
+// Two, that do not reach each other's memory.
+inline constexpr int kDevices = 2;
+
+struct Device {
+  size_t bytes = size_t{4} << 30;
+  size_t bytes_taken = 0;
+  // Kernels that it runs until `fault` is what it says, for good.
+  int64_t kernels_left = std::numeric_limits<int64_t>::max();
+  cudaError_t fault = cudaErrorLaunchFailure;
+  cudaError_t broken = cudaSuccess;
+};
+
 struct Runtime {
+  // Where it is asked for, a device has less memory, or fails:
+  //   CUDA_EMULATOR_MIB=64
+  //   CUDA_EMULATOR_FAULT=1:500:214      device 1, after 500 kernels, error 214
+  Runtime();
+
   absl::Mutex mu;
   std::map<const void*, Kernel> kernels ABSL_GUARDED_BY(mu);
-  cudaError_t broken ABSL_GUARDED_BY(mu) = cudaSuccess;
-  size_t device_bytes ABSL_GUARDED_BY(mu) = 0;
-  std::map<const void*, size_t> device_blocks ABSL_GUARDED_BY(mu);
+  std::array<Device, kDevices> devices ABSL_GUARDED_BY(mu);
+  // Of device memory: the device and the bytes.
+  std::map<const void*, std::pair<int, size_t>> blocks ABSL_GUARDED_BY(mu);
   DeviceMemory memory;
 };
 Runtime& TheRuntime();
 
-// Two, that do not reach each other's memory. Of the calling thread.
-inline constexpr int kDevices = 2;
+// Of the calling thread.
 int CurrentDevice();
 void SetCurrentDevice(int device);
 
 // Keeps an error for cudaGetLastError, and returns it.
 cudaError_t Said(cudaError_t error);
-// The error that a kernel has left for good.
-cudaError_t Broken();
+// The error that a kernel has left for good on a device.
+cudaError_t Broken(int device);
+// After a kernel of the current device, which failed or not.
+cudaError_t EndKernel(bool failed);
 cudaError_t TakeLastError();
 cudaError_t LastError();
 

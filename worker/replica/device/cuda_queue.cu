@@ -57,10 +57,19 @@ class CudaQueue final : public DeviceQueue {
     const cudaError_t error =
         is_device ? cudaMalloc(&memory, size)
                   : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
-    RETURN_IF_ERROR(CudaStatus(
+    const absl::Status status = CudaStatus(
         error, absl::StrCat("cuda:", device_, ": taking ", size >> 20,
                             is_device ? " MiB of the device's memory"
-                                      : " MiB of pinned memory of the host")));
+                                      : " MiB of pinned memory of the host"));
+    if (absl::IsResourceExhausted(status)) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          status.message(),
+          is_device ? "; a smaller training.micro_batch_size, more "
+                      "synchronization.fragments, or no --anchors_on_device "
+                      "needs less"
+                    : "; with --anchors_on_device anchors are not there"));
+    }
+    RETURN_IF_ERROR(status);
     return memory;
   }
 
