@@ -327,7 +327,6 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
   const uint64_t total_steps = joined.config().training().total_steps();
   const uint64_t round_steps =
       joined.config().synchronization().inner_steps_per_round();
-  FragmentSynchronizer::Outcome outcome{.step = first_step};
   const std::string training =
       absl::StrCat("training (",
                    v1::TrainingConfig::InnerAlgorithm_Name(
@@ -335,6 +334,15 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
                    ")");
   v1::RankTrouble trouble;
   training_ = true;
+  progress_.SetActivity("catching up");
+  absl::StatusOr<FragmentSynchronizer::Outcome> synchronized =
+      synchronizer.CatchUp(first_step);
+  if (absl::IsCancelled(synchronized.status()) &&
+      session_.view().must_leave()) {
+    return HandIn(synchronizer);
+  }
+  RETURN_IF_ERROR(synchronized.status());
+  FragmentSynchronizer::Outcome outcome = *synchronized;
   while (!outcome.finished) {
     RETURN_IF_ERROR(AwaitResumption());
     const IslandView view = session_.view();
@@ -353,8 +361,7 @@ absl::Status Island::Train(const v1::JoinResponse& joined,
       progress_.Record(step, total_steps, result, options_.now() - begin);
     }
     progress_.SetActivity("synchronizing");
-    const absl::StatusOr<FragmentSynchronizer::Outcome> synchronized =
-        synchronizer.AfterStep(step, result.tokens);
+    synchronized = synchronizer.AfterStep(step, result.tokens);
     if (absl::IsCancelled(synchronized.status()) &&
         session_.view().must_leave()) {
       return HandIn(synchronizer);

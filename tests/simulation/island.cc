@@ -121,7 +121,9 @@ void Island::AwaitStart() {
     return;
   }
   started_ = true;
-  TrainStep();
+  if (!catching_up_) return TrainStep();
+  synchronizing_ = true;
+  Continue();
 }
 
 void Island::TrainStep() {
@@ -169,6 +171,7 @@ void Island::AfterStep(uint64_t trained) {
 void Island::Continue() {
   if (leaving_) return HandIn();
   if (!synchronizing_ || finished_ || process_.dead()) return;
+  if (catching_up_ && !CatchUp()) return;
   if (step_ >= schedule_.total_steps()) return Finish();
   for (; next_send_ < sends_.size(); ++next_send_) {
     const SyncSchedule::Send& send = sends_[next_send_];
@@ -214,6 +217,18 @@ void Island::Continue() {
   Save();
   synchronizing_ = false;
   TrainStep();
+}
+
+bool Island::CatchUp() {
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    while (Newest(id) > fragments_[id].link->version()) {
+      const Awaited awaited = TryApply(id);
+      if (awaited == Awaited::kNothingToCome) Leave();
+      if (awaited != Awaited::kApplied) return false;
+    }
+  }
+  catching_up_ = false;
+  return true;
 }
 
 void Island::HandIn() {

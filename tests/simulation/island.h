@@ -106,6 +106,8 @@ class Island {
   void AfterStep(uint64_t trained);
   // Goes on with what follows a step, as far as it can without waiting.
   void Continue();
+  // Whether there is nothing left to catch up with.
+  bool CatchUp();
   void Finish();
   void Send(uint32_t id, bool partial = false);
   Awaited TryApply(uint32_t id);
@@ -128,6 +130,8 @@ class Island {
   std::vector<Contents> anchors_;
   std::vector<Fragment> fragments_;
   bool started_ = false;
+  // It began with a checkpoint, and has not applied all that it has missed.
+  bool catching_up_ = false;
   bool finished_ = false;
   // It hands in what it has trained.
   bool leaving_ = false;

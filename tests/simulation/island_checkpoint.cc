@@ -55,6 +55,7 @@ void Island::Restore(const Checkpoint& saved, const v1::JoinResponse& joined) {
   }
   // What was in flight may have to be sent again.
   rebased_ = true;
+  catching_up_ = true;
   MakeLinks(&saved);
 }
 

@@ -37,6 +37,19 @@ FragmentSynchronizer::FragmentSynchronizer(
   }
 }
 
+absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::CatchUp(
+    uint64_t step) {
+  if (options_.restored.empty()) return Outcome{.step = step};
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    while (NewestVersion(session_->view(), id) >
+           fragments_[id].link->version()) {
+      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
+      if (!applied) return Outcome{.step = step, .finished = true};
+    }
+  }
+  return GoOnFrom(step);
+}
+
 absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     uint64_t step, uint64_t tokens) {
   const SyncSchedule& schedule = options_.schedule;
@@ -76,14 +89,17 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
     ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
     if (!applied) return Outcome{.step = step, .finished = true};
   }
+  return GoOnFrom(step);
+}
 
+FragmentSynchronizer::Outcome FragmentSynchronizer::GoOnFrom(uint64_t step) {
   Outcome outcome{.step = step};
   if (std::exchange(rebased_, false)) {
     std::vector<uint64_t> versions;
     for (const Fragment& fragment : fragments_) {
       versions.push_back(fragment.link->version());
     }
-    outcome.step = schedule.ClampToVersions(step, versions);
+    outcome.step = options_.schedule.ClampToVersions(step, versions);
   }
   outcome.finished = RunIsOver(session_->view());
   return outcome;

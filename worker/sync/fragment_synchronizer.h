@@ -71,6 +71,12 @@ class FragmentSynchronizer {
     bool finished = false;
   };
 
+  // Before a process that begins with a checkpoint trains, which stands at
+  // `step`: applies the updates that it has missed. What it would train before
+  // could be in one of them, as an earlier process has trained it. Errors as of
+  // AfterStep.
+  absl::StatusOr<Outcome> CatchUp(uint64_t step);
+
   // After inner step number `step` (from 1) has trained `tokens`; 0 if the
   // island passed over the step.
   //   CANCELLED  the session was stopped, or the island is to leave.
@@ -133,6 +139,8 @@ class FragmentSynchronizer {
   // At the last step: until every fragment has its last version, or one that is
   // to be sent has no training in it, so that the step is to be done again.
   absl::StatusOr<Outcome> Finish();
+  // After step `step` and what was applied at it.
+  Outcome GoOnFrom(uint64_t step);
   uint64_t NewestVersion(const IslandView& view, uint32_t fragment) const;
   bool RunIsOver(const IslandView& view) const;
 
