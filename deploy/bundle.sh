@@ -131,8 +131,8 @@ for label in "${test_labels[@]}"; do
   path="${label#//}"
   add "${bin}/${path/://}" "${top}/tests/gpu"
 done
-install -m 755 tests/gpu/*.sh "${top}/tests/gpu"
-install -m 644 tests/gpu/*.py "${top}/tests/gpu"
+install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
+install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 

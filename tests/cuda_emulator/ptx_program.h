@@ -89,7 +89,6 @@ struct Function {
   size_t parameter_bytes = 0;
   // Of each lane: local memory, and what is given to functions.
   int64_t frame_bytes = 0;
-  // Static shared memory of the kernels that use the module's.
   std::vector<Instruction> code;
   int slots = 0;
   std::vector<std::pair<int, uint64_t>> constants;
@@ -104,7 +103,7 @@ struct Function {
 struct Program {
   std::vector<Function> functions;
   std::map<std::string, int, std::less<>> by_name;
-  // Offsets of shared memory; dynamic memory comes behind.
+  // Offsets of all kernels' static shared memory; dynamic memory comes behind.
   std::map<std::string, uint64_t, std::less<>> shared;
   uint64_t shared_bytes = 0;
 };
