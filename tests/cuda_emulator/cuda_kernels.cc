@@ -74,7 +74,7 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
           std::fprintf(stderr, "cuda emulator: %s\n",
                        std::string(status.message()).c_str());
         }
-        return EndKernel(!status.ok());
+        return EndKernel(grid.device, !status.ok());
       });
 }
 

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of the CUDA runtime that this project calls, but for those of
-// cuda_kernels.cc, over
-// ptx_machine.h: two devices whose memory is the host's. Operations are done
-// when they are called, or when the graph is launched that they were captured
-// for. Device memory begins with bytes of 0xff, and may be used by kernels and
-// copies as far as it was allocated. A kernel that fails leaves an error for
-// good, as on a GPU, and says why on stderr.
+// cuda_kernels.cc: two devices whose memory is the host's. Operations are done
+// as late as may be: when somebody waits for their stream. Device memory begins
+// with bytes of 0xff, and may be used by kernels and copies as far as it was
+// allocated. A kernel that fails leaves an error for good, as on a GPU, and
+// says why on stderr.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -25,7 +25,12 @@
 #include "tests/cuda_emulator/cuda_state.h"
 
 struct CUevent_st {
-  std::chrono::steady_clock::time_point time;
+  // When it was last recorded; those who record it share it.
+  struct Record {
+    std::chrono::steady_clock::time_point time;
+  };
+  std::shared_ptr<Record> record = std::make_shared<Record>();
+  cudaStream_t stream = nullptr;
 };
 struct CUgraph_st {
   std::vector<std::function<cudaError_t()>> operations;
@@ -55,10 +60,19 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
     std::fprintf(stderr, "cuda emulator: a copy beyond the device's memory\n");
     return Said(cudaErrorInvalidValue);
   }
-  return Enqueue(stream, [=] {
-    std::memmove(to, from, bytes);
-    return cudaSuccess;
-  });
+  // Memory of the host that is not pinned is read at once, and written before
+  // the call returns.
+  std::vector<char> copy;
+  if (!IsOfDevice(from, bytes)) {
+    copy.assign(static_cast<const char*>(from),
+                static_cast<const char*>(from) + bytes);
+  }
+  const cudaError_t error =
+      Enqueue(stream, [to, from, bytes, copy = std::move(copy)] {
+        std::memmove(to, copy.empty() ? from : copy.data(), bytes);
+        return cudaSuccess;
+      });
+  return IsOfDevice(to, bytes) ? error : Wait(stream);
 }
 
 }  // namespace
@@ -86,6 +100,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  WaitForDevice(/*blocking_only=*/false);
   Runtime& runtime = TheRuntime();
   absl::MutexLock lock(&runtime.mu);
   const auto found = runtime.blocks.find(memory);
@@ -109,6 +124,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  WaitForDevice(/*blocking_only=*/false);
   if (TheRuntime().memory.Remove(memory) < 0) {
     return Said(cudaErrorInvalidValue);
   }
@@ -124,7 +140,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
                        cudaMemcpyKind kind) {
-  return Copy(to, from, bytes, kind, nullptr);
+  WaitForDevice(/*blocking_only=*/true);
+  const cudaError_t error = Copy(to, from, bytes, kind, nullptr);
+  return error == cudaSuccess ? Wait(nullptr) : error;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
@@ -139,19 +157,26 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
   });
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = new CUstream_st;
-  (*stream)->device = CurrentDevice();
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  auto made = std::make_shared<CUstream_st>();
+  made->device = CurrentDevice();
+  made->is_blocking = flags == cudaStreamDefault;
+  *stream = made.get();
+  absl::MutexLock lock(&TheRuntime().mu);
+  TheRuntime().streams[*stream] = std::move(made);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return cudaStreamCreate(stream);
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  return cudaStreamCreate(stream);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
+                                         int) {
+  return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  Wait(stream);
+  absl::MutexLock lock(&TheRuntime().mu);
+  TheRuntime().streams.erase(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -161,7 +186,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return StreamOf(stream)->held > 0 ? cudaErrorNotReady : Wait(stream);
 }
-cudaError_t cudaDeviceSynchronize() { return Said(Broken(CurrentDevice())); }
+cudaError_t cudaDeviceSynchronize() {
+  WaitForDevice(/*blocking_only=*/false);
+  return Said(Broken(CurrentDevice()));
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->is_captured) {
     return Said(cudaErrorStreamCaptureUnsupported);
@@ -211,17 +239,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->time = std::chrono::steady_clock::now();
-  return Said(Broken(CurrentDevice()));
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->stream = stream;
+  return Enqueue(stream, [record = event->record] {
+    record->time = std::chrono::steady_clock::now();
+    return cudaSuccess;
+  });
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  return Said(Broken(CurrentDevice()));
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return Wait(event->stream);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end) {
-  *milliseconds =
-      std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(end->record->time -
+                                                           begin->record->time)
+                      .count();
   return cudaSuccess;
 }
 

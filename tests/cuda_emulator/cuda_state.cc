@@ -43,17 +43,19 @@ cudaError_t Broken(int device) {
   absl::MutexLock lock(&TheRuntime().mu);
   return TheRuntime().devices[device].broken;
 }
-cudaError_t EndKernel(bool failed) {
+cudaError_t EndKernel(int device, bool failed) {
   absl::MutexLock lock(&TheRuntime().mu);
-  Device& device = TheRuntime().devices[current_device];
-  if (failed) device.broken = cudaErrorLaunchFailure;
-  if (--device.kernels_left <= 0) device.broken = device.fault;
-  return device.broken;
+  Device& of = TheRuntime().devices[device];
+  if (failed) of.broken = cudaErrorLaunchFailure;
+  if (--of.kernels_left <= 0) of.broken = of.fault;
+  return of.broken;
 }
 
 CUstream_st* StreamOf(cudaStream_t stream) {
-  static auto& null_stream = *new CUstream_st;
-  return stream == nullptr ? &null_stream : stream;
+  static auto& null_streams = *new std::array<CUstream_st, kDevices>;
+  if (stream != nullptr) return stream;
+  null_streams[current_device].device = current_device;
+  return &null_streams[current_device];
 }
 
 cudaError_t Enqueue(cudaStream_t stream,
@@ -66,14 +68,41 @@ cudaError_t Enqueue(cudaStream_t stream,
   if (const cudaError_t broken = Broken(to->device); broken != cudaSuccess) {
     return Said(broken);
   }
-  return Said(operation());
+  absl::MutexLock lock(&to->mu);
+  to->pending.push_back(std::move(operation));
+  return cudaSuccess;
 }
 
 cudaError_t Wait(cudaStream_t stream) {
-  if (StreamOf(stream)->is_captured) {
-    return Said(cudaErrorStreamCaptureUnsupported);
+  CUstream_st* const of = StreamOf(stream);
+  if (of->is_captured) return Said(cudaErrorStreamCaptureUnsupported);
+  absl::MutexLock work_lock(&of->work_mu);
+  while (true) {
+    std::function<cudaError_t()> operation;
+    {
+      absl::MutexLock lock(&of->mu);
+      if (of->pending.empty()) break;
+      operation = std::move(of->pending.front());
+      of->pending.pop_front();
+    }
+    if (Broken(of->device) == cudaSuccess) operation();
   }
-  return Said(Broken(StreamOf(stream)->device));
+  return Said(Broken(of->device));
+}
+
+void WaitForDevice(bool blocking_only) {
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  {
+    absl::MutexLock lock(&TheRuntime().mu);
+    for (const auto& [stream, owner] : TheRuntime().streams) {
+      if (stream->device == current_device && !stream->is_captured &&
+          (stream->is_blocking || !blocking_only)) {
+        streams.push_back(owner);
+      }
+    }
+  }
+  for (const auto& stream : streams) Wait(stream.get());
+  Wait(nullptr);
 }
 
 int CurrentDevice() { return current_device; }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -26,8 +27,16 @@
 #include "tests/cuda_emulator/ptx_machine.h"
 #include "tests/cuda_emulator/ptx_program.h"
 
+// Operations are done when somebody waits for them: what reads before, or takes
+// memory away, meets what was there.
 struct CUstream_st {
   int device = 0;
+  // Whether the default stream waits for it.
+  bool is_blocking = false;
+  absl::Mutex mu;
+  std::deque<std::function<cudaError_t()>> pending ABSL_GUARDED_BY(mu);
+  // Of the thread that does them.
+  absl::Mutex work_mu ABSL_ACQUIRED_BEFORE(mu);
   // Operations of collectives that others have not come to.
   std::atomic<int> held = 0;
   bool is_captured = false;
@@ -84,6 +93,8 @@ struct Runtime {
   std::array<Device, kDevices> devices ABSL_GUARDED_BY(mu);
   // Of device memory: the device and the bytes.
   std::map<const void*, std::pair<int, size_t>> blocks ABSL_GUARDED_BY(mu);
+  std::map<CUstream_st*, std::shared_ptr<CUstream_st>> streams
+      ABSL_GUARDED_BY(mu);
   DeviceMemory memory;
 };
 Runtime& TheRuntime();
@@ -96,17 +107,21 @@ void SetCurrentDevice(int device);
 cudaError_t Said(cudaError_t error);
 // The error that a kernel has left for good on a device.
 cudaError_t Broken(int device);
-// After a kernel of the current device, which failed or not.
-cudaError_t EndKernel(bool failed);
+// After a kernel of the device, which failed or not.
+cudaError_t EndKernel(int device, bool failed);
 cudaError_t TakeLastError();
 cudaError_t LastError();
 
 CUstream_st* StreamOf(cudaStream_t stream);
-// Does the operation, or notes it while the stream is captured.
+// Notes the operation, to be done later or, while the stream is captured, by a
+// graph.
 cudaError_t Enqueue(cudaStream_t stream,
                     std::function<cudaError_t()> operation);
-// What waits may not be captured.
+// Does what is left to do; that may not be captured.
 cudaError_t Wait(cudaStream_t stream);
+// The same of all streams of the current device, or of those that the default
+// stream waits for.
+void WaitForDevice(bool blocking_only);
 
 }  // namespace causeway::ptx
 

@@ -78,6 +78,10 @@ namespace {
 ncclResult_t Call(ncclComm_t communicator, Part part, ncclDataType_t type,
                   const Work& work) {
   if (type != ncclFloat32) return ncclInvalidArgument;
+  // What comes before it in the stream.
+  if (causeway::ptx::Wait(part.stream) != cudaSuccess) {
+    return ncclUnhandledCudaError;
+  }
   Group& group = *communicator->group;
   absl::MutexLock lock(&group.mu);
   if (group.state != ncclSuccess) return group.state;
