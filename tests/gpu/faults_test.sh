@@ -18,7 +18,7 @@ name: "gpu-faults"
 seed: 1
 model { layers: 2 hidden_size: 64 intermediate_size: 176 heads: 2 sequence_length: 32 }
 data { tokenizer: BYTES }
-training { total_steps: 1000 batch_size: 16 micro_batch_size: 8 inner_algorithm: ACCO }
+training { total_steps: 1000 batch_size: 8 micro_batch_size: 4 inner_algorithm: ACCO }
 synchronization { inner_steps_per_round: 20 fragments: 2 overlap_steps: 4 uplink_format: E3M0 }
 membership { min_islands: 1 max_islands: 2 }
 CONFIG
@@ -73,9 +73,9 @@ fi
 
 island little-memory cuda:0 CUDA_EMULATOR_MIB=60
 expect "${work}/little-memory.log" \
-  'training.micro_batch_size 8 needs about [0-9]+ MiB, and [0-9]+ MiB were free'
+  'training.micro_batch_size 4 needs about [0-9]+ MiB, and [0-9]+ MiB were free'
 
-island bad-memory cuda CUDA_EMULATOR_FAULT=1:1500:214
+island bad-memory cuda CUDA_EMULATOR_FAULT=1:800:214
 expect "${work}/bad-memory.log" 'step [1-9]'
 expect "${work}/bad-memory.log" "have no access to each other's memory"
 expect "${work}/bad-memory.log" 'cuda:1: .*cudaErrorECCUncorrectable'

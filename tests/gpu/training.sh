@@ -23,10 +23,12 @@ USAGE
 device=cuda:0
 steps=200
 model='layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 128'
+batch=16
 while [[ "${1:-}" == -* ]]; do
   case "$1" in
     --small)
       model='layers: 2 hidden_size: 64 intermediate_size: 176 heads: 2 kv_heads: 1 sequence_length: 32'
+      batch=8
       shift
       continue
       ;;
@@ -47,7 +49,7 @@ if (($# < 2)); then
   usage >&2
   exit 2
 fi
-readonly bin="$1" device steps model
+readonly bin="$1" device steps model batch
 shift
 
 # shellcheck source=tests/gpu/island_runs.sh
@@ -61,7 +63,7 @@ name: "gpu-check"
 seed: 1
 model { ${model} }
 data { tokenizer: BYTES shards: $1 }
-training { total_steps: ${steps} batch_size: 16 micro_batch_size: 8 learning_rate: 2e-3 warmup_steps: 20 $2 }
+training { total_steps: ${steps} batch_size: ${batch} micro_batch_size: $((batch / 2)) learning_rate: 2e-3 warmup_steps: 20 $2 }
 synchronization { inner_steps_per_round: 20 $3 }
 membership { min_islands: $1 max_islands: $1 }
 CONFIG
