@@ -5,10 +5,15 @@
 // in column-major order, with sums in fp32, to fp32 or bf16.
 #include <cublasLt.h>
 
-#include <bit>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "tests/cuda_emulator/bf16.h"
+
+using causeway::ptx::FromBf16;
+using causeway::ptx::ToBf16;
 
 namespace {
 
@@ -30,15 +35,6 @@ T& As(Opaque* opaque) {
 template <typename T, typename Opaque>
 const T& As(const Opaque* opaque) {
   return *reinterpret_cast<const T*>(opaque);
-}
-
-float FromBf16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-uint16_t ToBf16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return 0x7fff;
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // One product, as it was asked for.

@@ -74,7 +74,7 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
           std::fprintf(stderr, "cuda emulator: %s\n",
                        std::string(status.message()).c_str());
         }
-        return EndKernel(grid.device, !status.ok());
+        EndKernel(grid.device, !status.ok());
       });
 }
 
@@ -185,10 +185,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute,
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
                                void* data) {
-  return Enqueue(stream, [=] {
-    function(data);
-    return cudaSuccess;
-  });
+  return Enqueue(stream, [=] { function(data); });
 }
 
 }  // extern "C"

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,10 +34,10 @@ struct CUevent_st {
   cudaStream_t stream = nullptr;
 };
 struct CUgraph_st {
-  std::vector<std::function<cudaError_t()>> operations;
+  std::vector<std::function<void()>> operations;
 };
 struct CUgraphExec_st {
-  std::vector<std::function<cudaError_t()>> operations;
+  std::vector<std::function<void()>> operations;
 };
 
 namespace causeway::ptx {
@@ -70,7 +71,6 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   const cudaError_t error =
       Enqueue(stream, [to, from, bytes, copy = std::move(copy)] {
         std::memmove(to, copy.empty() ? from : copy.data(), bytes);
-        return cudaSuccess;
       });
   return IsOfDevice(to, bytes) ? error : Wait(stream);
 }
@@ -94,21 +94,17 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   std::memset(*memory, -1, bytes);
   device.bytes_taken += bytes;
-  runtime.blocks[*memory] = {CurrentDevice(), bytes};
   runtime.memory.Add(*memory, bytes, CurrentDevice());
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   WaitForDevice(/*blocking_only=*/false);
-  Runtime& runtime = TheRuntime();
-  absl::MutexLock lock(&runtime.mu);
-  const auto found = runtime.blocks.find(memory);
-  if (found == runtime.blocks.end()) return Said(cudaErrorInvalidValue);
-  const auto [device, bytes] = found->second;
-  runtime.devices[device].bytes_taken -= bytes;
-  runtime.blocks.erase(found);
-  runtime.memory.Remove(memory);
+  const std::optional<DeviceMemory::Part> part =
+      TheRuntime().memory.Remove(memory, /*pinned=*/false);
+  if (!part.has_value()) return Said(cudaErrorInvalidValue);
+  absl::MutexLock lock(&TheRuntime().mu);
+  TheRuntime().devices[part->device].bytes_taken -= part->bytes;
   std::free(memory);
   return cudaSuccess;
 }
@@ -125,7 +121,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   WaitForDevice(/*blocking_only=*/false);
-  if (TheRuntime().memory.Remove(memory) < 0) {
+  if (!TheRuntime().memory.Remove(memory, /*pinned=*/true).has_value()) {
     return Said(cudaErrorInvalidValue);
   }
   std::free(memory);
@@ -151,10 +147,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
                             cudaStream_t stream) {
   if (!IsOfDevice(memory, bytes)) return Said(cudaErrorInvalidValue);
-  return Enqueue(stream, [=] {
-    std::memset(memory, value, bytes);
-    return cudaSuccess;
-  });
+  return Enqueue(stream, [=] { std::memset(memory, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
@@ -243,7 +236,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->stream = stream;
   return Enqueue(stream, [record = event->record] {
     record->time = std::chrono::steady_clock::now();
-    return cudaSuccess;
   });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -43,12 +43,11 @@ cudaError_t Broken(int device) {
   absl::MutexLock lock(&TheRuntime().mu);
   return TheRuntime().devices[device].broken;
 }
-cudaError_t EndKernel(int device, bool failed) {
+void EndKernel(int device, bool failed) {
   absl::MutexLock lock(&TheRuntime().mu);
   Device& of = TheRuntime().devices[device];
   if (failed) of.broken = cudaErrorLaunchFailure;
   if (--of.kernels_left <= 0) of.broken = of.fault;
-  return of.broken;
 }
 
 CUstream_st* StreamOf(cudaStream_t stream) {
@@ -58,8 +57,7 @@ CUstream_st* StreamOf(cudaStream_t stream) {
   return &null_streams[current_device];
 }
 
-cudaError_t Enqueue(cudaStream_t stream,
-                    std::function<cudaError_t()> operation) {
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> operation) {
   CUstream_st* const to = StreamOf(stream);
   if (to->is_captured) {
     to->captured.push_back(std::move(operation));
@@ -78,7 +76,7 @@ cudaError_t Wait(cudaStream_t stream) {
   if (of->is_captured) return Said(cudaErrorStreamCaptureUnsupported);
   absl::MutexLock work_lock(&of->work_mu);
   while (true) {
-    std::function<cudaError_t()> operation;
+    std::function<void()> operation;
     {
       absl::MutexLock lock(&of->mu);
       if (of->pending.empty()) break;

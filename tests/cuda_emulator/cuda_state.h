@@ -18,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,13 +33,13 @@ struct CUstream_st {
   // Whether the default stream waits for it.
   bool is_blocking = false;
   absl::Mutex mu;
-  std::deque<std::function<cudaError_t()>> pending ABSL_GUARDED_BY(mu);
+  std::deque<std::function<void()>> pending ABSL_GUARDED_BY(mu);
   // Of the thread that does them.
   absl::Mutex work_mu ABSL_ACQUIRED_BEFORE(mu);
   // Operations of collectives that others have not come to.
   std::atomic<int> held = 0;
   bool is_captured = false;
-  std::vector<std::function<cudaError_t()>> captured;
+  std::vector<std::function<void()>> captured;
 };
 
 namespace causeway::ptx {
@@ -91,8 +90,6 @@ struct Runtime {
   absl::Mutex mu;
   std::map<const void*, Kernel> kernels ABSL_GUARDED_BY(mu);
   std::array<Device, kDevices> devices ABSL_GUARDED_BY(mu);
-  // Of device memory: the device and the bytes.
-  std::map<const void*, std::pair<int, size_t>> blocks ABSL_GUARDED_BY(mu);
   std::map<CUstream_st*, std::shared_ptr<CUstream_st>> streams
       ABSL_GUARDED_BY(mu);
   DeviceMemory memory;
@@ -108,15 +105,14 @@ cudaError_t Said(cudaError_t error);
 // The error that a kernel has left for good on a device.
 cudaError_t Broken(int device);
 // After a kernel of the device, which failed or not.
-cudaError_t EndKernel(int device, bool failed);
+void EndKernel(int device, bool failed);
 cudaError_t TakeLastError();
 cudaError_t LastError();
 
 CUstream_st* StreamOf(cudaStream_t stream);
 // Notes the operation, to be done later or, while the stream is captured, by a
 // graph.
-cudaError_t Enqueue(cudaStream_t stream,
-                    std::function<cudaError_t()> operation);
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> operation);
 // Does what is left to do; that may not be captured.
 cudaError_t Wait(cudaStream_t stream);
 // The same of all streams of the current device, or of those that the default

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Conversions between types, as the PTX ISA manual says.
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "tests/cuda_emulator/bf16.h"
 #include "tests/cuda_emulator/ptx_operations.h"
 
 namespace causeway::ptx {
@@ -56,15 +56,10 @@ void Convert(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-uint32_t NearestBf16(float value) {
-  if (std::isnan(value)) return 0x7fff;
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
 void ConvertToBf16Pair(Warp& warp, const Instruction& i, uint32_t mask) {
   ForLanes(mask, [&](int lane) {
-    const uint32_t high = NearestBf16(Read<float>(warp.Slot(i.from[0]), lane));
-    const uint32_t low = NearestBf16(Read<float>(warp.Slot(i.from[1]), lane));
+    const uint32_t high = ToBf16(Read<float>(warp.Slot(i.from[0]), lane));
+    const uint32_t low = ToBf16(Read<float>(warp.Slot(i.from[1]), lane));
     Write<uint32_t>(warp.Slot(i.to[0]), lane, high << 16 | low);
   });
 }

@@ -3,7 +3,6 @@
 #include "tests/cuda_emulator/ptx_machine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -17,13 +16,16 @@ void DeviceMemory::Add(const void* memory, size_t bytes, int device) {
   parts_[reinterpret_cast<uintptr_t>(memory)] = {bytes, device};
 }
 
-int64_t DeviceMemory::Remove(const void* memory) {
+std::optional<DeviceMemory::Part> DeviceMemory::Remove(const void* memory,
+                                                       bool pinned) {
   absl::MutexLock lock(&mu_);
   const auto found = parts_.find(reinterpret_cast<uintptr_t>(memory));
-  if (found == parts_.end()) return -1;
-  const auto bytes = static_cast<int64_t>(found->second.bytes);
+  if (found == parts_.end() || (found->second.device == kPinned) != pinned) {
+    return std::nullopt;
+  }
+  const Part part = found->second;
   parts_.erase(found);
-  return bytes;
+  return part;
 }
 
 std::pair<uintptr_t, uintptr_t> DeviceMemory::Around(uintptr_t address,
@@ -71,17 +73,16 @@ absl::Status RunKernel(const Program& program, absl::string_view name,
   if (grid.threads % kLanes != 0) {
     return absl::UnimplementedError("blocks of parts of warps");
   }
-  // Room for what a kernel may read beside its parameters by mistake.
-  std::vector<char> padded = parameters;
-  padded.resize(std::max<size_t>(padded.size(), 4096) + 16);
-  char* const aligned =
-      padded.data() +
-      (16 - reinterpret_cast<uintptr_t>(padded.data()) % 16) % 16;
-  std::memmove(aligned, parameters.data(), parameters.size());
+  std::vector<char> aligned(parameters.size() + 16);
+  char* const begin =
+      aligned.data() +
+      (16 - reinterpret_cast<uintptr_t>(aligned.data()) % 16) % 16;
+  std::copy(parameters.begin(), parameters.end(), begin);
   Block block;
   block.program = &program;
   block.memory = &memory;
-  block.parameters = aligned;
+  block.parameters = begin;
+  block.parameter_bytes = parameters.size();
   block.grid = grid;
   block.shared_bytes =
       (program.shared_bytes + 15) / 16 * 16 + grid.dynamic_shared_bytes;

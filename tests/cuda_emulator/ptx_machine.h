@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,13 @@ class DeviceMemory {
 
   void Add(const void* memory, size_t bytes, int device)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The bytes that were there; -1 if there is no such memory.
-  int64_t Remove(const void* memory) ABSL_LOCKS_EXCLUDED(mu_);
+  struct Part {
+    size_t bytes;
+    int device;
+  };
+  // What was there, if it was a device's or, with `pinned`, pinned.
+  std::optional<Part> Remove(const void* memory, bool pinned)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The memory around an address that a device (or kAny) may access, [begin,
   // end); both 0 if there is none.
   std::pair<uintptr_t, uintptr_t> Around(uintptr_t address, int device) const
@@ -46,10 +52,6 @@ class DeviceMemory {
 
  private:
   mutable absl::Mutex mu_;
-  struct Part {
-    size_t bytes;
-    int device;
-  };
   std::map<uintptr_t, Part> parts_ ABSL_GUARDED_BY(mu_);
 };
 

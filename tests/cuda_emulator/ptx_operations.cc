@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -59,13 +60,16 @@ Execute FindOperation(absl::string_view name, Instruction& instruction) {
   }
   if (absl::StartsWith(name, "selp.")) return Of("selp");
   if (absl::StartsWith(name, "cvt.")) {
-    instruction.mode = TakePart(".rzi", rest) || TakePart(".rz", rest) ? kZero
-                       : TakePart(".rmi", rest)                        ? kDown
-                       : TakePart(".rpi", rest)                        ? kUp
-                       : TakePart(".rni", rest) || TakePart(".rn", rest)
-                           ? kNearest
-                       : TakePart(".sat", rest) ? kSaturate
-                                                : kNone;
+    constexpr std::pair<const char*, Rounding> kRoundings[] = {
+        {".rzi", kZero},    {".rz", kZero},     {".rmi", kDown},
+        {".rpi", kUp},      {".rni", kNearest}, {".rn", kNearest},
+        {".sat", kSaturate}};
+    instruction.mode = kNone;
+    for (const auto& [part, rounding] : kRoundings) {
+      if (!TakePart(part, rest)) continue;
+      instruction.mode = rounding;
+      break;
+    }
     return Of(rest);
   }
   if (absl::StartsWith(name, "setp.")) {

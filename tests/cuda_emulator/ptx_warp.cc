@@ -126,7 +126,7 @@ char* Warp::Generic(const Instruction& instruction, uint64_t address,
     const auto at = reinterpret_cast<uintptr_t>(begin);
     return address >= at && address + bytes <= at + size;
   };
-  if (is_in(block_->parameters, 4096)) {
+  if (is_in(block_->parameters, block_->parameter_bytes)) {
     return Own(instruction, address, bytes);
   }
   for (const Activation& activation : activations_) {

@@ -42,6 +42,7 @@ struct Block {
   const Program* program = nullptr;
   const DeviceMemory* memory = nullptr;
   const char* parameters = nullptr;
+  size_t parameter_bytes = 0;
   Grid grid;
   uint32_t index[3] = {};
   std::vector<char> shared_memory;

@@ -3,10 +3,10 @@
 //
 // What a warp does together: shuffles and matrix products, as the PTX ISA
 // manual says.
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "tests/cuda_emulator/bf16.h"
 #include "tests/cuda_emulator/ptx_operations.h"
 
 namespace causeway::ptx {
@@ -61,8 +61,7 @@ void MatrixMultiply(Warp& warp, const Instruction& i, uint32_t mask) {
   float a[16][16];
   float b[16][8];
   const auto half = [](uint64_t pair, int upper) {
-    return std::bit_cast<float>(
-        static_cast<uint32_t>(upper == 0 ? pair << 16 : pair & 0xffff0000u));
+    return FromBf16(static_cast<uint16_t>(pair >> 16 * upper));
   };
   ForLanes(mask, [&](int lane) {
     const int g = lane / 4;

@@ -177,12 +177,9 @@ void Island::Continue() {
     const SyncSchedule::Send& send = sends_[next_send_];
     Fragment& fragment = fragments_[send.fragment];
     // A contribution builds on the newest version: catch up first.
-    while (fragment.link->in_flight() ||
-           Newest(send.fragment) > fragment.link->version()) {
-      const Awaited awaited = TryApply(send.fragment);
-      if (awaited == Awaited::kNothingYet) return;
-      if (awaited == Awaited::kNothingToCome) return Leave();
-    }
+    const Awaited awaited = TryNewest(send.fragment);
+    if (awaited == Awaited::kNothingYet) return;
+    if (awaited == Awaited::kNothingToCome) return Leave();
     if (fragment.link->version() >= send.version) continue;
     // Or there is nothing left to send, and the step comes again.
     if (Window(send.fragment).empty()) continue;
@@ -219,13 +216,20 @@ void Island::Continue() {
   TrainStep();
 }
 
+Island::Awaited Island::TryNewest(uint32_t id) {
+  const Link& link = *fragments_[id].link;
+  while (link.in_flight() || Newest(id) > link.version()) {
+    const Awaited awaited = TryApply(id);
+    if (awaited != Awaited::kApplied) return awaited;
+  }
+  return Awaited::kApplied;
+}
+
 bool Island::CatchUp() {
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    while (Newest(id) > fragments_[id].link->version()) {
-      const Awaited awaited = TryApply(id);
-      if (awaited == Awaited::kNothingToCome) Leave();
-      if (awaited != Awaited::kApplied) return false;
-    }
+    const Awaited awaited = TryNewest(id);
+    if (awaited == Awaited::kNothingToCome) Leave();
+    if (awaited != Awaited::kApplied) return false;
   }
   catching_up_ = false;
   return true;

@@ -111,6 +111,9 @@ class Island {
   void Finish();
   void Send(uint32_t id, bool partial = false);
   Awaited TryApply(uint32_t id);
+  // The same until nothing is in flight and the fragment is at its newest
+  // version.
+  Awaited TryNewest(uint32_t id);
   void Apply(uint32_t id);
   // Takes what an update contains of the fragment's window out of it.
   static void Settle(const Link::Taken& taken, Fragment& fragment);

@@ -41,11 +41,8 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::CatchUp(
     uint64_t step) {
   if (options_.restored.empty()) return Outcome{.step = step};
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    while (NewestVersion(session_->view(), id) >
-           fragments_[id].link->version()) {
-      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
-      if (!applied) return Outcome{.step = step, .finished = true};
-    }
+    ASSIGN_OR_RETURN(const bool newest, AwaitNewest(id));
+    if (!newest) return Outcome{.step = step, .finished = true};
   }
   return GoOnFrom(step);
 }
@@ -70,12 +67,8 @@ absl::StatusOr<FragmentSynchronizer::Outcome> FragmentSynchronizer::AfterStep(
   for (const SyncSchedule::Send& send : schedule.SendsAt(step)) {
     Fragment& fragment = fragments_[send.fragment];
     // A contribution builds on the newest version: catch up first.
-    while (fragment.link->in_flight() ||
-           NewestVersion(session_->view(), send.fragment) >
-               fragment.link->version()) {
-      ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(send.fragment));
-      if (!applied) return Outcome{.step = step, .finished = true};
-    }
+    ASSIGN_OR_RETURN(const bool newest, AwaitNewest(send.fragment));
+    if (!newest) return Outcome{.step = step, .finished = true};
     // What was caught up with may have been this very round.
     if (fragment.link->version() >= send.version) continue;
     // Or it has left nothing to send: as after every rebase to a version before
@@ -223,6 +216,16 @@ absl::StatusOr<bool> FragmentSynchronizer::AwaitAndApply(uint32_t id) {
     }
   }
   RETURN_IF_ERROR(Apply(id));
+  return true;
+}
+
+absl::StatusOr<bool> FragmentSynchronizer::AwaitNewest(uint32_t id) {
+  const FragmentLink& link = *fragments_[id].link;
+  while (link.in_flight() ||
+         NewestVersion(session_->view(), id) > link.version()) {
+    ASSIGN_OR_RETURN(const bool applied, AwaitAndApply(id));
+    if (!applied) return false;
+  }
   return true;
 }
 

@@ -135,6 +135,9 @@ class FragmentSynchronizer {
   // Waits for the fragment's next update and applies it. False if the run is
   // over and there is none to come.
   absl::StatusOr<bool> AwaitAndApply(uint32_t fragment);
+  // The same until nothing is in flight and the fragment is at its newest
+  // version.
+  absl::StatusOr<bool> AwaitNewest(uint32_t fragment);
   absl::Status Apply(uint32_t fragment);
   // At the last step: until every fragment has its last version, or one that is
   // to be sent has no training in it, so that the step is to be done again.
@@ -148,7 +151,7 @@ class FragmentSynchronizer {
   IslandSession* const session_;
   std::vector<Fragment> fragments_;
   Lateness lateness_;
-  // Whether an update was applied as a rebase since the last AfterStep: the
+  // Whether an update was applied as a rebase since the last GoOnFrom: the
   // step to go on from may be another one. So it may be after a checkpoint:
   // what was in flight when it was made, and not accepted, is to be sent again.
   bool rebased_;
