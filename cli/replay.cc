@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "server/replay.h"
-#include "server/state_directory.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 namespace {

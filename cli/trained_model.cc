@@ -10,9 +10,9 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "server/commit_log.h"
-#include "server/fragment_store.h"
-#include "server/state_directory.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 

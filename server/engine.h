@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the coordinator's rules (server/coordinator.h) in the world: holds the
-// state directory and the uploads, passes the time in, carries the effects
+// Runs the coordinator's rules (server/rules/coordinator.h) in the world: holds
+// the state directory and the uploads, passes the time in, carries the effects
 // out. Two threads of its own: one ticks, one does outer steps, so that a merge
 // never delays a heartbeat.
 //
-// Knows no gRPC; server/coordinator_service.h does. Thread-safe. Calls block
-// for as long as a database transaction takes (milliseconds).
+// Knows no gRPC; server/edge/coordinator_service.h does. Thread-safe. Calls
+// block for as long as a database transaction takes (milliseconds).
 #ifndef SERVER_ENGINE_H_
 #define SERVER_ENGINE_H_
 
@@ -36,12 +36,12 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
-#include "server/coordinator.h"
-#include "server/open_files.h"
-#include "server/quarantine_store.h"
+#include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/staging.h"
-#include "server/state_directory.h"
+#include "server/storage/open_files.h"
+#include "server/storage/quarantine_store.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 

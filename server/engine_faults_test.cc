@@ -11,8 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine.h"
-#include "server/engine_driver.h"
-#include "server/sqlite.h"
+#include "server/storage/sqlite.h"
+#include "server/testing/engine_driver.h"
 
 namespace causeway {
 namespace {

@@ -18,7 +18,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
-#include "server/engine_driver.h"
+#include "server/testing/engine_driver.h"
 
 namespace causeway {
 namespace {

@@ -23,8 +23,8 @@
 #include "common/termination.h"
 #include "common/transport/credentials.h"
 #include "glog/logging.h"
+#include "server/edge/server.h"
 #include "server/engine.h"
-#include "server/server.h"
 
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");

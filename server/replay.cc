@@ -14,7 +14,7 @@
 #include "outer_optimizer/merge.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec_config.h"
-#include "server/merge_store.h"
+#include "server/storage/merge_store.h"
 
 namespace causeway {
 namespace {

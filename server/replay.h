@@ -6,7 +6,7 @@
 // update of every version, and momentum, residual and gradient sum.
 //
 // A merge needs nothing but the state before it, so the first version that
-// differs names the merge that went wrong. (server/merge_store.h)
+// differs names the merge that went wrong. (server/storage/merge_store.h)
 #ifndef SERVER_REPLAY_H_
 #define SERVER_REPLAY_H_
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/state_directory.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 

@@ -11,9 +11,9 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/engine_driver.h"
-#include "server/merge_store.h"
-#include "server/state_directory.h"
+#include "server/storage/merge_store.h"
+#include "server/storage/state_directory.h"
+#include "server/testing/engine_driver.h"
 
 namespace causeway {
 namespace {

@@ -27,7 +27,7 @@
 #include "common/transport/chunk.h"
 #include "proto/fragment.pb.h"
 #include "server/buffer_pool.h"
-#include "server/round.h"
+#include "server/rules/round.h"
 
 namespace causeway {
 

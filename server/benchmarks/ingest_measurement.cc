@@ -29,8 +29,8 @@
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "server/edge/server.h"
 #include "server/engine.h"
-#include "server/server.h"
 #include "worker/sync/bulk_stream.h"
 
 namespace causeway {

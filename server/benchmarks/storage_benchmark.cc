@@ -13,9 +13,9 @@
 #include "benchmark/benchmark.h"
 #include "common/temporary_directory.h"
 #include "glog/logging.h"
-#include "server/commit_log.h"
-#include "server/fragment_store.h"
-#include "server/state_directory.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 namespace {

@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "outer_optimizer/sync_schedule.h"
-#include "server/commit_log.h"
+#include "server/storage/commit_log.h"
 
 namespace causeway {
 

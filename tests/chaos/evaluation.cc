@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/sync_schedule.h"
-#include "server/commit_log.h"
-#include "server/state_directory.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/state_directory.h"
 #include "tests/wan/progress_log.h"
 
 namespace causeway {

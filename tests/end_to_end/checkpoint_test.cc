@@ -16,7 +16,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/state_directory.h"
+#include "server/storage/state_directory.h"
 #include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {

@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "server/state_directory.h"
+#include "server/storage/state_directory.h"
 #include "tests/end_to_end/reference_run.h"
 #include "tests/end_to_end/synthetic_run.h"
 

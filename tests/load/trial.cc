@@ -20,7 +20,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
-#include "server/state_directory.h"
+#include "server/storage/state_directory.h"
 #include "tests/end_to_end/synthetic_run.h"
 #include "tests/load/joiner.h"
 #include "tests/load/watched_coordinator.h"

@@ -34,7 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/coordinator.h"
+#include "server/rules/coordinator.h"
 #include "server/staging.h"
 #include "tests/simulation/commit_account.h"
 #include "tests/simulation/disk.h"

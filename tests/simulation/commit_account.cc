@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/round.h"
+#include "server/rules/round.h"
 
 namespace causeway::simulation {
 

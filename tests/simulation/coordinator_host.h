@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator's process in virtual time: the real rules
-// (server/coordinator.h) and the real memory for uploads (server/staging.h),
-// with the part of server/engine.h around them modelled: one event at a time,
-// persisted before its caller is answered; one outer step at a time beside
-// that; ticks; and views to whoever has a session.
+// (server/rules/coordinator.h) and the real memory for uploads
+// (server/staging.h), with the part of server/engine.h around them modelled:
+// one event at a time, persisted before its caller is answered; one outer step
+// at a time beside that; ticks; and views to whoever has a session.
 //
 // Calls are made where their messages arrive. An answer is given by calling
 // `reply`, at once or later, or never if the process is killed meanwhile.
@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
-#include "server/coordinator.h"
+#include "server/rules/coordinator.h"
 #include "server/staging.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/contents.h"

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a simulated coordinator takes from islands and gives them:
-// server/contribute_reactor.h and server/download_reactor.h in virtual time.
+// server/edge/contribute_reactor.h and server/edge/download_reactor.h in
+// virtual time.
 #include <limits>
 #include <string>
 #include <utility>

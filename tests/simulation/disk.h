@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's state directory in virtual time: what server/commit_log.h
-// promises, without files. A batch becomes durable as a whole, in the order of
-// writing; a write that failed wrote nothing, unless its outcome is unknown:
-// then later writes are refused until Reconcile, or a restart, shows what is
-// there.
+// The coordinator's state directory in virtual time: what
+// server/storage/commit_log.h promises, without files. A batch becomes durable
+// as a whole, in the order of writing; a write that failed wrote nothing,
+// unless its outcome is unknown: then later writes are refused until Reconcile,
+// or a restart, shows what is there.
 #ifndef TESTS_SIMULATION_DISK_H_
 #define TESTS_SIMULATION_DISK_H_
 
@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/membership.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/membership.h"
 #include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 #include "tests/simulation/contents.h"

@@ -1,4 +1,4 @@
-"""Simulators whose coordinator has a bug planted."""
+"""Simulators that have a bug planted."""
 
 load("//:causeway.bzl", "causeway_cc_binary")
 
@@ -9,17 +9,19 @@ def planted_bugs(bugs):
     then contributes nothing. A patch that does not apply breaks the build.
 
     Args:
-      bugs: from the bug's name to the source in //server that is patched.
+      bugs: from the bug's name to the path of the source that is patched.
     """
-    for name, source in bugs.items():
+    for name, path in bugs.items():
+        package, _, source = path.rpartition("/")
+        label = "//%s:%s" % (package, source)
         native.genrule(
             name = name + "_source",
             srcs = [
                 "mutations/%s.patch" % name,
-                "//server:" + source,
+                label,
             ],
             outs = ["planted/%s/%s" % (name, source)],
-            cmd = "cp $(location //server:%s) $@ && chmod u+w $@ && " % source +
+            cmd = "cp $(location %s) $@ && chmod u+w $@ && " % label +
                   "patch --quiet --force $@ $(location mutations/%s.patch)" % name,
         )
         causeway_cc_binary(
@@ -30,6 +32,6 @@ def planted_bugs(bugs):
             copts = ["-w", "-O1"],
             deps = [
                 ":main",
-                "//server:coordinator",
+                "//server/rules:coordinator",
             ],
         )

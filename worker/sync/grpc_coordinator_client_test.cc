@@ -22,8 +22,8 @@
 #include "outer_optimizer/mixing.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strip_layout.h"
-#include "server/engine_driver.h"
-#include "server/server.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
 #include "worker/sync/test_encoding.h"
 
 namespace causeway {

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/contribute_reactor.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
+#include "proto/coordinator.pb.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+// One upload: header, verdict, chunks, trailer if the header was open or
+// announced further streams, verdict. Or one of these further streams: lane,
+// chunks. A stream that breaks leaves the bytes in staging, for the next one to
+// go on from.
+//
+// gRPC calls one method at a time, but for OnCancel, and but for OnReadDone in
+// an upload of one stream, which is read ahead: while a message is at work, the
+// next one is on its way. A turn (see server/edge/upload_turns.h) may come on
+// the thread of another stream while nothing else is under way here.
+class ContributeReactor
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  ContributeReactor(Engine* engine, SharedUploads* uploads)
+      : engine_(engine), uploads_(uploads) {
+    StartRead(&received_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (reads_ahead_) return OnReadAheadDone(ok);
+    if (!ok) return EndOfStream();
+    const absl::Status taken = role_ == Role::kUnknown ? Begin() : Take();
+    if (!taken.ok()) Fail(taken);
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok || finished_) {
+      return Finish(ok ? grpc::Status::OK
+                       : ToGrpcStatus(absl::CancelledError("client gone")));
+    }
+    reads_ahead_ = Turns() == nullptr;
+    StartRead(reads_ahead_ ? &ahead_[0] : &received_);
+  }
+
+  void OnCancel() override {
+    std::shared_ptr<UploadTurns> turns;
+    {
+      absl::MutexLock lock(&mu_);
+      cancelled_ = true;
+      turns = turns_;
+    }
+    // Nothing else ends a stream that waits for its turn.
+    if (turns != nullptr) turns->Break(Gone());
+  }
+
+  void OnDone() override {
+    const std::shared_ptr<UploadTurns> turns = Turns();
+    if (role_ == Role::kUpload && turns != nullptr) {
+      uploads_->Close(key_, turns);
+    }
+    delete this;
+  }
+
+ private:
+  static constexpr int kChunkField = v1::ContributeRequest::kChunkFieldNumber;
+
+  enum class Role { kUnknown, kUpload, kLane };
+
+  static absl::Status Gone() {
+    return absl::CancelledError("the island has given the upload up");
+  }
+
+  absl::Status Begin() {
+    v1::ContributeRequest request;
+    RETURN_IF_ERROR(ParseByteBuffer(received_, request));
+    if (request.has_lane()) return BeginLane(request.lane());
+    if (!request.has_header()) {
+      return absl::InvalidArgumentError(
+          "the first message must be the header or a lane");
+    }
+    role_ = Role::kUpload;
+    header_ = std::move(*request.mutable_header());
+    key_ = KeyOf(header_);
+    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                     engine_->Offer(header_));
+    if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+      // One that broke off after its last byte has nothing left to send.
+      if (!IsOpen(header_.object()) &&
+          response.next_offset() == header_.object().encoded_bytes()) {
+        return Complete();
+      }
+      if (header_.streams() > 1) {
+        ASSIGN_OR_RETURN(
+            auto turns,
+            uploads_->Open(key_, response.next_offset(), header_.streams()));
+        SetTurns(std::move(turns));
+      }
+    }
+    Answer(response);
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginLane(const v1::UploadLane& lane) {
+    v1::ContributionHeader header;
+    *header.mutable_identity() = lane.identity();
+    header.set_fragment(lane.fragment());
+    header.set_base_version(lane.base_version());
+    if (lane.identity().run_id() != engine_->run_id()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the lane is of run \"", lane.identity().run_id(),
+                       "\"; this is \"", engine_->run_id(), "\""));
+    }
+    key_ = KeyOf(header);
+    ASSIGN_OR_RETURN(auto turns, uploads_->Join(key_));
+    SetTurns(std::move(turns));
+    role_ = Role::kLane;
+    StartRead(&received_);
+    return absl::OkStatus();
+  }
+
+  // Reads a chunk into chunk_, or the trailer into header_; true if it was the
+  // trailer.
+  absl::StatusOr<bool> Parse(grpc::ByteBuffer& message) {
+    v1::ContributeRequest fields;
+    ASSIGN_OR_RETURN(const bool has_chunk,
+                     ParseByteBuffer(message, kChunkField, fields, chunk_));
+    const bool is_trailer = fields.has_trailer() && role_ == Role::kUpload;
+    if (has_chunk == is_trailer || fields.has_header() || fields.has_lane()) {
+      return absl::InvalidArgumentError(
+          "after the header chunks follow, one in each message, and the "
+          "trailer; after a lane, chunks");
+    }
+    if (is_trailer) {
+      *header_.mutable_object() = std::move(*fields.mutable_trailer());
+    }
+    return is_trailer;
+  }
+
+  // A message of an upload of several streams, when it is its turn.
+  absl::Status Take() {
+    ASSIGN_OR_RETURN(const bool is_trailer, Parse(received_));
+    Turns()->Await(
+        is_trailer ? header_.object().encoded_bytes() : chunk_.offset,
+        [this, is_trailer](const absl::Status& turn) {
+          const absl::Status taken = turn.ok() ? TakeInTurn(is_trailer) : turn;
+          if (!taken.ok()) Fail(taken);
+        });
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeInTurn(bool is_trailer) {
+    if (is_trailer) return Complete();
+    const uint64_t end = chunk_.offset + chunk_.size();
+    RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
+    // After StartRead this may be deleted.
+    const std::shared_ptr<UploadTurns> turns = Turns();
+    StartRead(&received_);
+    turns->Advance(end);
+    return absl::OkStatus();
+  }
+
+  // What came is for the thread that has begun to take messages and has not
+  // found itself without one yet, so that they are taken in order.
+  void OnReadAheadDone(bool ok) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (ok) {
+        ++arrived_;
+      } else {
+        ended_ = true;
+      }
+      if (taking_) return;
+      taking_ = true;
+    }
+    TakeAhead();
+  }
+
+  void TakeAhead() {
+    for (; IsAnotherToTake(); ++taken_) {
+      StartRead(&ahead_[(taken_ + 1) % 2]);
+      grpc::ByteBuffer& message = ahead_[taken_ % 2];
+      const absl::StatusOr<bool> last = TakeAlone(message);
+      // Its memory is best used again while it is in the cache.
+      message.Clear();
+      if (!last.ok()) Fail(last.status());
+      // Nobody takes any more.
+      if (!last.ok() || *last) return;
+    }
+  }
+
+  // If not, the thread that asked takes no more.
+  bool IsAnotherToTake() {
+    {
+      absl::MutexLock lock(&mu_);
+      if (taken_ < arrived_) return true;
+      if (!ended_) {
+        taking_ = false;
+        return false;
+      }
+    }
+    EndOfStream();
+    return false;
+  }
+
+  // A message of an upload of one stream; true if it was the last one.
+  absl::StatusOr<bool> TakeAlone(grpc::ByteBuffer& message) {
+    ASSIGN_OR_RETURN(const bool is_trailer, Parse(message));
+    if (!is_trailer) {
+      ASSIGN_OR_RETURN(const bool complete, engine_->Append(key_, chunk_));
+      if (!complete) return false;
+    }
+    RETURN_IF_ERROR(Complete());
+    return true;
+  }
+
+  void EndOfStream() {
+    if (role_ == Role::kLane) return Finish(grpc::Status::OK);
+    Finish(ToGrpcStatus(absl::CancelledError(
+        "the upload ended before its last chunk or its trailer; resume it")));
+  }
+
+  absl::Status Complete() {
+    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                     engine_->Complete(header_));
+    Answer(response);
+    return absl::OkStatus();
+  }
+
+  void Answer(const v1::ContributeResponse& response) {
+    finished_ = response.verdict() != v1::ContributeResponse::UPLOAD;
+    sent_ = ToByteBuffer(response);
+    StartWrite(&sent_);
+  }
+
+  void SetTurns(std::shared_ptr<UploadTurns> turns) {
+    bool cancelled;
+    {
+      absl::MutexLock lock(&mu_);
+      turns_ = turns;
+      cancelled = cancelled_;
+    }
+    if (cancelled) turns->Break(Gone());
+  }
+
+  std::shared_ptr<UploadTurns> Turns() {
+    absl::MutexLock lock(&mu_);
+    return turns_;
+  }
+
+  // What ends one stream of an upload ends all.
+  void Fail(const absl::Status& status) {
+    const std::shared_ptr<UploadTurns> turns = Turns();
+    Finish(ToGrpcStatus(status));
+    if (turns != nullptr) turns->Break(status);
+  }
+
+  Engine* const engine_;
+  SharedUploads* const uploads_;
+  Role role_ = Role::kUnknown;
+  grpc::ByteBuffer received_;
+  // In turns: one message is taken, the other one read.
+  grpc::ByteBuffer ahead_[2];
+  grpc::ByteBuffer sent_;
+  // Of an upload.
+  v1::ContributionHeader header_;
+  ContributionKey key_;
+  // Points into the message that is taken.
+  Chunk chunk_;
+  // Whether messages go to ahead_: those after the header, in an upload of one
+  // stream.
+  bool reads_ahead_ = false;
+  // The verdict that is being written is the last one.
+  bool finished_ = false;
+
+  absl::Mutex mu_;
+  // Null if the upload has one stream only.
+  std::shared_ptr<UploadTurns> turns_ ABSL_GUARDED_BY(mu_);
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // Messages that have come to ahead_, and whether no more will.
+  uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether a thread takes them, and how many it has taken. The latter is that
+  // thread's.
+  bool taking_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+NewContributeReactor(Engine* engine, SharedUploads* uploads) {
+  return new ContributeReactor(engine, uploads);
+}
+
+}  // namespace causeway

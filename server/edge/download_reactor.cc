@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/download_reactor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/grpc_status.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
+#include "common/transport/grpc_time.h"
+#include "grpcpp/alarm.h"
+#include "server/edge/upload_turns.h"
+
+namespace causeway {
+namespace {
+
+// Bytes per second. Slower, a chunk would take minutes.
+constexpr double kSlowestPace = 1000;
+
+// gRPC calls one method at a time, but for OnCancel; the engine's news come on
+// any thread.
+class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  DownloadReactor(Engine* engine, DownloadOpener open)
+      : engine_(engine), open_(std::move(open)) {
+    // Before the first try: what happens between the two is news.
+    listener_ = engine_->AddListener([this] { OnNews(); });
+    Try();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
+    engine_->CountSent(sending_);
+    if (offset_ >= download_.bytes.size()) return Finish(grpc::Status::OK);
+    download_.description->Clear();
+    WriteChunk();
+  }
+
+  void OnCancel() override {
+    {
+      absl::MutexLock lock(&mu_);
+      cancelled_ = true;
+      if (state_ != State::kWaiting) return;
+      state_ = State::kOpened;
+    }
+    Finish(ToGrpcStatus(absl::CancelledError("client gone")));
+  }
+
+  void OnDone() override {
+    engine_->RemoveListener(listener_);
+    delete this;
+  }
+
+ private:
+  enum class State {
+    // Try is running, or about to.
+    kTrying,
+    // There was nothing to send; news or the end of the call change that.
+    kWaiting,
+    // The download, or the end of the call, is under way.
+    kOpened,
+  };
+
+  // Listeners must not block, and opening reads files: that is for a thread of
+  // gRPC's.
+  void OnNews() {
+    absl::MutexLock lock(&mu_);
+    news_ = true;
+    if (state_ != State::kWaiting) return;
+    state_ = State::kTrying;
+    // Try takes the lock first, so that it finds the alarm set.
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(FromNow(absl::ZeroDuration()), [this](bool) { Try(); });
+  }
+
+  void Try() {
+    while (true) {
+      {
+        absl::MutexLock lock(&mu_);
+        news_ = false;
+      }
+      absl::StatusOr<std::unique_ptr<Download>> download = open_();
+      absl::Status end = download.status();
+      {
+        absl::MutexLock lock(&mu_);
+        if (cancelled_) end = absl::CancelledError("client gone");
+        if (end.ok() && *download == nullptr) {
+          if (news_) continue;
+          state_ = State::kWaiting;
+          return;
+        }
+        state_ = State::kOpened;
+      }
+      if (!end.ok()) return Finish(ToGrpcStatus(end));
+      return Begin(std::move(**download));
+    }
+  }
+
+  void Begin(Download download) {
+    download_ = std::move(download);
+    const v1::StreamOptions& stream = download_.stream;
+    chunk_bytes_ =
+        stream.chunk_bytes() > 0 ? stream.chunk_bytes() : kMaxChunkBytes;
+    streams_ = std::max(1u, stream.count());
+    offset_ = download_.offset + stream.index() * chunk_bytes_;
+    // Ahead of the first chunk: an island that has waited measures the link
+    // from here on.
+    buffer_ = ToByteBuffer(*download_.description);
+    StartWrite(&buffer_);
+  }
+
+  void WriteChunk() {
+    const Chunk chunk = CutChunk(download_.bytes, offset_, chunk_bytes_);
+    buffer_ = ToByteBuffer(*download_.description, download_.chunk_field, chunk,
+                           download_.owner);
+    sending_ = chunk.size();
+    offset_ += streams_ * chunk_bytes_;
+    const absl::Duration wait = download_.link->Take(sending_);
+    if (wait <= absl::ZeroDuration()) return StartWrite(&buffer_);
+    // A new one each time: the callback of the last may not have returned yet.
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(FromNow(wait), [this](bool) { StartWrite(&buffer_); });
+  }
+
+  Engine* const engine_;
+  const DownloadOpener open_;
+  uint64_t listener_ = 0;
+
+  absl::Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kTrying;
+  // Since the last try began.
+  bool news_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Once it is opened.
+  Download download_;
+  uint64_t chunk_bytes_ = 0;
+  uint64_t streams_ = 1;
+  // Of this stream's next chunk.
+  uint64_t offset_ = 0;
+  // Bytes of data in the message that is being written.
+  uint64_t sending_ = 0;
+  grpc::ByteBuffer buffer_;
+  std::unique_ptr<grpc::Alarm> alarm_;
+};
+
+}  // namespace
+
+absl::Status CheckDownload(uint64_t size, uint64_t offset,
+                           const v1::StreamOptions& stream) {
+  if (offset > size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "offset ", offset, " is beyond the object's ", size, " bytes"));
+  }
+  if (stream.count() > SharedUploads::kMaxStreams ||
+      stream.index() >= std::max(1u, stream.count())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stream ", stream.index(), " of ", stream.count(),
+                     " is asked for; allowed: at most ",
+                     SharedUploads::kMaxStreams, ", counted from 0"));
+  }
+  if (stream.chunk_bytes() > kMaxChunkBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk_bytes is ", stream.chunk_bytes(), "; at most ",
+                     kMaxChunkBytes, " are allowed"));
+  }
+  const double pace = stream.pace_bytes_per_second();
+  if (pace != 0 && !(pace >= kSlowestPace)) {
+    return absl::InvalidArgumentError(absl::StrCat("pace_bytes_per_second is ",
+                                                   pace, "; allowed: 0, or ",
+                                                   kSlowestPace, " and more"));
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* NewDownloadReactor(
+    Engine* engine, DownloadOpener open) {
+  return new DownloadReactor(engine, std::move(open));
+}
+
+}  // namespace causeway

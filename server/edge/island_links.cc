@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/island_links.h"
+
+#include <algorithm>
+
+#include "common/transport/tcp_connections.h"
+
+namespace causeway {
+namespace {
+
+// More than an island has connections; those beyond are closed.
+constexpr size_t kPeers = 128;
+
+}  // namespace
+
+void IslandLink::BeginDownload(double bytes_per_second, std::string peer) {
+  pacer_.SetRate(bytes_per_second);
+  absl::MutexLock lock(&mu_);
+  if (std::find(peers_.begin(), peers_.end(), peer) != peers_.end()) return;
+  peers_.push_back(std::move(peer));
+  if (peers_.size() > kPeers) peers_.erase(peers_.begin());
+}
+
+absl::Duration IslandLink::Take(uint64_t bytes) {
+  const absl::Time now = now_();
+  const absl::Duration wait = pacer_.Take(now, bytes) - now;
+  absl::MutexLock lock(&mu_);
+  paced_ += wait;
+  return wait;
+}
+
+void IslandLink::Describe(const std::map<std::string, uint64_t>& retransmitted,
+                          v1::LinkUse& downlink) const {
+  downlink.set_pace_bytes_per_second(pacer_.rate());
+  absl::MutexLock lock(&mu_);
+  downlink.set_paced_seconds(absl::ToDoubleSeconds(paced_));
+  uint64_t sum = 0;
+  for (const std::string& peer : peers_) {
+    const auto connection = retransmitted.find(peer);
+    if (connection != retransmitted.end()) sum += connection->second;
+  }
+  downlink.set_tcp_bytes_retransmitted(sum);
+}
+
+std::shared_ptr<IslandLink> IslandLinks::Get(const std::string& island_id) {
+  absl::MutexLock lock(&mu_);
+  std::shared_ptr<IslandLink>& link = links_[island_id];
+  if (link == nullptr) link = std::make_shared<IslandLink>(now_);
+  return link;
+}
+
+void IslandLinks::Describe(v1::ListIslandsResponse& islands) const {
+  std::map<std::string, uint64_t> retransmitted;
+  for (TcpConnection& connection : OpenTcpConnections()) {
+    retransmitted[std::move(connection.peer)] = connection.bytes_retransmitted;
+  }
+  absl::MutexLock lock(&mu_);
+  for (v1::IslandStatus& island : *islands.mutable_islands()) {
+    const auto link = links_.find(island.island_id());
+    if (link == links_.end()) continue;
+    link->second->Describe(retransmitted,
+                           *island.mutable_progress()->mutable_downlink());
+  }
+}
+
+}  // namespace causeway

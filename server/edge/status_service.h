@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Status service (proto/status.proto) over an Engine.
+#ifndef SERVER_EDGE_STATUS_SERVICE_H_
+#define SERVER_EDGE_STATUS_SERVICE_H_
+
+#include <memory>
+
+#include "grpcpp/grpcpp.h"
+#include "server/edge/island_links.h"
+#include "server/engine.h"
+
+namespace causeway {
+
+// `engine` and `links` outlive the service and the server it is registered
+// with.
+std::unique_ptr<grpc::Service> NewStatusService(Engine* engine,
+                                                const IslandLinks* links);
+
+}  // namespace causeway
+
+#endif  // SERVER_EDGE_STATUS_SERVICE_H_

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/upload_turns.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace causeway {
+
+void UploadTurns::Await(uint64_t offset, Turn turn) {
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mu_);
+    if (status_.ok() && offset > next_) {
+      waiting_.emplace(offset, std::move(turn));
+      return;
+    }
+    status = status_;
+  }
+  turn(status);
+}
+
+void UploadTurns::Advance(uint64_t offset) {
+  std::vector<Turn> due;
+  {
+    absl::MutexLock lock(&mu_);
+    next_ = offset;
+    while (!waiting_.empty() && waiting_.begin()->first <= next_) {
+      due.push_back(std::move(waiting_.begin()->second));
+      waiting_.erase(waiting_.begin());
+    }
+  }
+  for (const Turn& turn : due) turn(absl::OkStatus());
+}
+
+void UploadTurns::Break(const absl::Status& error) {
+  std::multimap<uint64_t, Turn> broken;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!status_.ok()) return;
+    status_ = error;
+    broken.swap(waiting_);
+  }
+  for (const auto& [offset, turn] : broken) turn(error);
+}
+
+absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Open(
+    const ContributionKey& key, uint64_t next_offset, uint32_t streams) {
+  if (streams > kMaxStreams) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the header announces ", streams,
+                     " streams; an upload can have at most ", kMaxStreams));
+  }
+  auto turns = std::make_shared<UploadTurns>(next_offset);
+  Upload older;
+  {
+    absl::MutexLock lock(&mu_);
+    Upload& upload = uploads_[key];
+    older = std::move(upload);
+    upload = {.turns = turns, .streams_left = streams - 1};
+  }
+  if (older.turns != nullptr) {
+    older.turns->Break(
+        absl::UnavailableError("the upload has begun anew on another stream"));
+  }
+  return turns;
+}
+
+absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Join(
+    const ContributionKey& key) {
+  absl::MutexLock lock(&mu_);
+  const auto upload = uploads_.find(key);
+  if (upload == uploads_.end()) {
+    return absl::UnavailableError(
+        "the upload that this stream is a part of is not open (any more); "
+        "offer the contribution again");
+  }
+  if (upload->second.streams_left == 0) {
+    return absl::InvalidArgumentError(
+        "the upload has as many streams as its header announced");
+  }
+  --upload->second.streams_left;
+  return upload->second.turns;
+}
+
+void SharedUploads::Close(const ContributionKey& key,
+                          const std::shared_ptr<UploadTurns>& turns) {
+  {
+    absl::MutexLock lock(&mu_);
+    const auto upload = uploads_.find(key);
+    if (upload != uploads_.end() && upload->second.turns == turns) {
+      uploads_.erase(upload);
+    }
+  }
+  turns->Break(absl::UnavailableError(
+      "the upload's first stream has ended; offer the contribution again"));
+}
+
+}  // namespace causeway

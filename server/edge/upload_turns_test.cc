@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/upload_turns.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class UploadTurnsTest : public testing::Test {
+ protected:
+  // Records that its turn came, and takes `bytes` then.
+  UploadTurns::Turn Take(uint64_t offset, uint64_t bytes) {
+    return [this, offset, bytes](const absl::Status& turn) {
+      log_.push_back(absl::StrCat(offset, turn.ok() ? "" : " broken"));
+      if (turn.ok()) turns_.Advance(offset + bytes);
+    };
+  }
+  void Arrive(uint64_t offset, uint64_t bytes) {
+    turns_.Await(offset, Take(offset, bytes));
+  }
+
+  UploadTurns turns_{100};
+  std::vector<std::string> log_;
+};
+
+TEST_F(UploadTurnsTest, ChunksAreTakenInOrderHoweverTheyCome) {
+  Arrive(130, 10);
+  Arrive(110, 20);
+  EXPECT_THAT(log_, IsEmpty());
+  Arrive(100, 10);
+  EXPECT_THAT(log_, ElementsAre("100", "110", "130"));
+  Arrive(150, 10);
+  EXPECT_EQ(log_.size(), 3u);
+  Arrive(140, 10);
+  EXPECT_THAT(log_, ElementsAre("100", "110", "130", "140", "150"));
+}
+
+TEST_F(UploadTurnsTest, WhatWasTakenAlreadyDoesNotWait) {
+  // It is the taker who finds out that it came twice.
+  Arrive(50, 50);
+  EXPECT_THAT(log_, ElementsAre("50"));
+}
+
+TEST_F(UploadTurnsTest, ABreakEndsWhatWaitsAndWhatComes) {
+  Arrive(120, 10);
+  Arrive(110, 10);
+  turns_.Break(absl::DataLossError("a chunk is damaged"));
+  EXPECT_THAT(log_, ElementsAre("110 broken", "120 broken"));
+  Arrive(100, 10);
+  EXPECT_EQ(log_.back(), "100 broken");
+  // The first error stays.
+  turns_.Break(absl::UnavailableError("gone"));
+  absl::Status told;
+  turns_.Await(100, [&](const absl::Status& turn) { told = turn; });
+  EXPECT_THAT(told, StatusIs(StatusCode::kDataLoss));
+}
+
+TEST(SharedUploadsTest, StreamsJoinWhatIsOpenUpToTheirNumber) {
+  SharedUploads uploads;
+  ContributionKey key;
+  key.island_id = "north";
+  key.incarnation = 2;
+  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kUnavailable));
+  ASSERT_OK_AND_ASSIGN(const auto turns, uploads.Open(key, 0, 3));
+  ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));
+  EXPECT_EQ(joined, turns);
+  EXPECT_OK(uploads.Join(key));
+  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kInvalidArgument,
+                                          HasSubstr("as many streams")));
+  ContributionKey other = key;
+  other.incarnation = 3;
+  EXPECT_THAT(uploads.Join(other), StatusIs(StatusCode::kUnavailable));
+  uploads.Close(key, turns);
+  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(uploads.Open(key, 0, SharedUploads::kMaxStreams + 1),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("at most 64")));
+}
+
+TEST(SharedUploadsTest, ANewTryEndsTheStreamsOfTheOld) {
+  SharedUploads uploads;
+  const ContributionKey key;
+  ASSERT_OK_AND_ASSIGN(const auto old_try, uploads.Open(key, 0, 2));
+  absl::Status told;
+  old_try->Await(10, [&](const absl::Status& turn) { told = turn; });
+  ASSERT_OK_AND_ASSIGN(const auto new_try, uploads.Open(key, 0, 2));
+  EXPECT_THAT(told, StatusIs(StatusCode::kUnavailable, HasSubstr("anew")));
+  // That the old one ends does not close the new one.
+  uploads.Close(key, old_try);
+  ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));
+  EXPECT_EQ(joined, new_try);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/coordinator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "quantization/codec_config.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
+                         std::vector<Member> members, absl::Time now,
+                         CoordinatorHistory history)
+    : options_(std::move(options)),
+      heads_(std::move(heads)),
+      membership_({.run_id = options_.run_id,
+                   .max_islands = options_.config.membership().max_islands(),
+                   .shards = options_.config.data().shards(),
+                   .lease = absl::Seconds(
+                       options_.config.membership().lease_seconds())}),
+      ledger_(static_cast<uint32_t>(heads_.size())),
+      participation_(std::move(history.participation)),
+      last_rounds_(std::move(history.last_rounds)),
+      flags_(std::move(history.flags)) {
+  CHECK_EQ(heads_.size(), static_cast<size_t>(options_.plan.fragments_size()));
+  std::vector<uint64_t> versions;
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    rounds_.push_back(NewRound(fragment));
+    guards_.emplace_back(options_.config.membership().outlier_factor(),
+                         options_.config.membership().max_islands());
+    versions.push_back(heads_[fragment].head.version());
+    flags_.started |= heads_[fragment].head.version() > 0;
+  }
+  history.merged_norms.resize(heads_.size());
+  last_rounds_.resize(heads_.size());
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    for (NormGuard::MergedRound& round : history.merged_norms[fragment]) {
+      guards_[fragment].Merged(std::move(round), last_rounds_[fragment].live());
+    }
+  }
+  for (const AccountRecord& account : history.accounts) {
+    ledger_.Restore(account);
+  }
+  for (const CoordinatorHistory::Settled& sum : history.settled) {
+    ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens, sum.restored);
+  }
+  for (QuarantineEntry& entry : history.quarantine) {
+    quarantine_.emplace(entry.id, std::move(entry));
+  }
+  for (Member& member : members) {
+    if (member.first_contribution_version.size() != versions.size()) {
+      member.first_contribution_version = versions;
+    }
+    membership_.Restore(std::move(member), now);
+  }
+  flags_.started |=
+      membership_.live_count() >= options_.config.membership().min_islands();
+}
+
+Round Coordinator::NewRound(uint32_t fragment) const {
+  const v1::MembershipConfig& membership = options_.config.membership();
+  return Round({.quorum = membership.quorum(),
+                .grace = absl::Seconds(membership.grace_seconds())},
+               fragment, heads_[fragment].head.version());
+}
+
+absl::StatusOr<v1::JoinResponse> Coordinator::Join(
+    const v1::JoinRequest& request, absl::Time now, Effects& effects) {
+  if (IsFinished()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("run ", options_.run_id,
+                     " is finished: every fragment has its last version"));
+  }
+  // A process that is known to be dead need not be waited for.
+  if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
+    EndMember(*dead, MemberState::kEvicted, "its process was started again",
+              now, effects);
+  }
+  // Others that are live have a window under way that the joiner has no share
+  // in; it is expected from the round after.
+  const bool window_under_way = flags_.started && membership_.live_count() > 0;
+  const uint64_t run_step = RunStep();
+  ASSIGN_OR_RETURN(const Membership::JoinResult joined,
+                   membership_.Join(request, now));
+  Member& member = *joined.member;
+  if (joined.is_new) {
+    for (const FragmentState& state : heads_) {
+      member.first_contribution_version.push_back(state.head.version() +
+                                                  (window_under_way ? 1 : 0));
+    }
+    member.progress.set_run_step(run_step);
+    effects.joined.push_back(member);
+    const IncarnationKey key{member.island_id, member.incarnation};
+    ledger_.Open(key, request.instance_id());
+    TakeOver(key, effects);
+    effects.events.push_back(
+        {"island_joined", member.island_id,
+         absl::StrCat("island ", member.island_id, " joined (incarnation ",
+                      member.incarnation, ", shard ", member.shard,
+                      ") at step ", run_step)});
+    const uint32_t min_islands = options_.config.membership().min_islands();
+    if (!flags_.started && membership_.live_count() >= min_islands) {
+      flags_.started = true;
+      effects.flags = flags_;
+      effects.events.push_back(
+          {"run_started", "",
+           absl::StrCat(
+               "training starts with ", membership_.live_count(),
+               membership_.live_count() == 1 ? " island" : " islands")});
+    }
+    effects.view_changed = true;
+  }
+
+  v1::JoinResponse response;
+  v1::IslandIdentity& identity = *response.mutable_identity();
+  identity.set_run_id(options_.run_id);
+  identity.set_island_id(member.island_id);
+  identity.set_incarnation(member.incarnation);
+  *response.mutable_config() = options_.config;
+  *response.mutable_plan() = options_.plan;
+  for (const FragmentState& state : heads_) {
+    *response.add_heads() = state.head;
+  }
+  response.set_run_step(run_step);
+  for (const uint64_t version : member.first_contribution_version) {
+    response.add_first_contribution_version(version);
+  }
+  response.set_shard(member.shard);
+  response.set_shards(options_.config.data().shards());
+  response.set_run_state(run_state());
+  return response;
+}
+
+absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
+                                    const v1::IslandProgress& progress,
+                                    absl::Time now, Effects& effects) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
+  member->last_heartbeat = now;
+  if (std::optional<CoordinatorEvent> event =
+          RankEvent(member->island_id, member->progress.rank_trouble(),
+                    progress.rank_trouble())) {
+    effects.events.push_back(*std::move(event));
+  }
+  member->progress = progress;
+  ledger_.Report({member->island_id, member->incarnation}, progress.tokens());
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    RefreshExpectations(fragment, effects);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::CheckHeader(
+    const v1::ContributionHeader& header) const {
+  if (header.fragment() >= heads_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no fragment ", header.fragment(), "; the run has ",
+        heads_.size(), " (0 to ", heads_.size() - 1, ")"));
+  }
+  if (header.tokens() == 0 || header.inner_steps() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a contribution of ", header.tokens(), " tokens and ",
+                     header.inner_steps(),
+                     " inner steps has no weight; both must be above 0"));
+  }
+  if (header.restored_tokens() > header.tokens()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a contribution of ", header.tokens(), " tokens cannot have ",
+        header.restored_tokens(), " from a checkpoint"));
+  }
+  const v1::SynchronizationConfig& sync = options_.config.synchronization();
+  return CheckOffer(header.object(), UplinkSpec(sync),
+                    options_.plan.fragments(header.fragment()).size());
+}
+
+absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
+    const v1::ContributionHeader& header, absl::Time now) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(header.identity()));
+  RETURN_IF_ERROR(CheckHeader(header));
+  member->last_heartbeat = now;
+  const uint32_t fragment = header.fragment();
+  Round& round = rounds_[fragment];
+  v1::ContributeResponse response;
+  if (header.base_version() > round.base_version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "fragment ", fragment, " is at version ", round.base_version(),
+        ", but the contribution builds on version ", header.base_version(),
+        ", which this coordinator never had; fetch the parameters anew"));
+  }
+  if (header.base_version() < round.base_version()) {
+    response.set_verdict(v1::ContributeResponse::LATE);
+    response.set_current_version(round.base_version());
+    return response;
+  }
+  if (round.base_version() >= schedule().FinalVersion(fragment)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("fragment ", fragment, " has its last version, ",
+                     round.base_version(), ", and takes no contributions"));
+  }
+  if (round.Has(member->island_id, member->incarnation) ||
+      round.HasBytes(member->island_id, header.object().digest())) {
+    // While it is merged, too: the outer step may fail, and the round open
+    // again.
+    round.Credit(member->island_id, member->incarnation);
+    response.set_verdict(v1::ContributeResponse::ACCEPTED);
+    return response;
+  }
+  // What an earlier process of the island handed in may be part of what this
+  // one offers, if it went back to a checkpoint: one of them counts.
+  const bool forgotten = round.HasIsland(member->island_id);
+  if (forgotten) {
+    round.StandIn(member->island_id, member->incarnation);
+  } else if (round.merging()) {
+    round.TurnAway(member->island_id, member->incarnation);
+  }
+  if (forgotten || round.merging()) {
+    response.set_verdict(v1::ContributeResponse::LATE);
+    response.set_current_version(round.base_version() + 1);
+    return response;
+  }
+  // An island that acts on a view from before a restart is told so too: it
+  // tries again, and by then has heard better.
+  if (!flags_.started) {
+    return absl::UnavailableError(absl::StrCat(
+        "the run waits for ", options_.config.membership().min_islands(),
+        " islands and takes no contributions yet"));
+  }
+  const uint64_t first = member->first_contribution_version[fragment];
+  if (header.base_version() < first) {
+    return absl::UnavailableError(absl::StrCat(
+        "island ", member->island_id, " joined while the window of version ",
+        header.base_version(),
+        " was under way; its first contribution to "
+        "fragment ",
+        fragment, " builds on version ", first));
+  }
+  round.NoteOffer(member->island_id, now);
+  response.set_verdict(v1::ContributeResponse::UPLOAD);
+  return response;
+}
+
+absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
+    const v1::ContributionHeader& header, double norm, absl::Time now,
+    Effects& effects) {
+  // The round may have closed, or the island been fenced off, while the bytes
+  // were on their way.
+  ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(header, now));
+  Round& round = rounds_[header.fragment()];
+  if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    const std::string objection = guards_[header.fragment()].Objection(
+        {.norm = norm, .inner_steps = header.inner_steps()});
+    if (!objection.empty()) {
+      Quarantine(header, norm, objection, std::isfinite(norm), now, effects);
+      return Check(header.identity());
+    }
+    if (IsLeftOut(header)) {
+      round.Credit(header.identity().island_id(),
+                   header.identity().incarnation());
+      response.set_verdict(v1::ContributeResponse::LATE);
+      response.set_current_version(header.base_version() + 1);
+    }
+  }
+  if (response.verdict() == v1::ContributeResponse::LATE) {
+    effects.discarded.push_back(KeyOf(header));
+    effects.late.push_back(header);
+    effects.events.push_back(
+        {"contribution_late", header.identity().island_id(),
+         absl::StrCat("round ", header.base_version() + 1, " of fragment ",
+                      header.fragment(), " closed without island ",
+                      header.identity().island_id(),
+                      "; its progress goes into its next contribution")});
+  } else if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    round.Add(header, norm, now);
+    response.set_verdict(v1::ContributeResponse::ACCEPTED);
+  }
+  MaybeClose(header.fragment(), now, effects);
+  return response;
+}
+
+absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
+                                Effects& effects) {
+  ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
+  if (std::optional<CoordinatorEvent> event = RankEvent(
+          member->island_id, v1::RankTrouble(), request.rank_trouble())) {
+    effects.events.push_back(*std::move(event));
+  }
+  EndMember(*member, MemberState::kLeft,
+            request.reason().empty() ? "left" : request.reason(), now, effects);
+  return absl::OkStatus();
+}
+
+void Coordinator::Tick(absl::Time now, Effects& effects) {
+  for (Member* member : membership_.Expired(now)) {
+    EndMember(
+        *member, MemberState::kEvicted,
+        absl::StrFormat("no heartbeat for %.1f s",
+                        absl::ToDoubleSeconds(now - member->last_heartbeat)),
+        now, effects);
+  }
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    RefreshExpectations(fragment, effects);
+    MaybeClose(fragment, now, effects);
+  }
+}
+
+void Coordinator::EndMember(Member& member, MemberState state,
+                            absl::string_view reason, absl::Time now,
+                            Effects& effects) {
+  membership_.End(member, state, reason, now);
+  effects.ended.push_back(member);
+  effects.accounts.push_back(
+      ledger_.Record({member.island_id, member.incarnation}));
+  const bool left = state == MemberState::kLeft;
+  effects.events.push_back(
+      {left ? "island_left" : "island_evicted", member.island_id,
+       absl::StrCat("island ", member.island_id, " (incarnation ",
+                    member.incarnation, ") ",
+                    left ? "left: " : "was evicted: ", reason)});
+  effects.view_changed = true;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const ContributionKey key{.fragment = fragment,
+                              .base_version = rounds_[fragment].base_version(),
+                              .island_id = member.island_id,
+                              .incarnation = member.incarnation};
+    // An upload that was under way will not be completed, and others need its
+    // memory.
+    if (!rounds_[fragment].contributions().contains(key)) {
+      effects.discarded.push_back(key);
+    }
+    RefreshExpectations(fragment, effects);
+    MaybeClose(fragment, now, effects);
+  }
+}
+
+}  // namespace causeway

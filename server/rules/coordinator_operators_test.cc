@@ -1,0 +1,357 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators ask of the rules, and the quarantine.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/rules/coordinator.h"
+#include "server/rules/testing/coordinator_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Verdict = v1::ContributeResponse;
+
+v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                    uint64_t base_version) {
+  return CoordinatorDriver::Contribution(identity, base_version);
+}
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+uint64_t Reported(const v1::TokenLedger& ledger) {
+  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
+         ledger.refused() + ledger.quarantined() + ledger.pending();
+}
+
+TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  EXPECT_EQ(run.core().run_state(), v1::PAUSED);
+  EXPECT_EQ(run.core().View(a).message(), "maintenance");
+  EXPECT_THAT(run.Contribute(Contribution(a, 0)),
+              IsOkAndHolds(Verdict::ACCEPTED));
+  run.Advance(CoordinatorDriver::kGrace);
+  ASSERT_OK(run.Heartbeat(a));
+  run.Tick();
+  EXPECT_THAT(run.orders(), IsEmpty());
+
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  run.Tick();
+  EXPECT_EQ(run.effects().outer_steps.size() + run.orders().size(), 1);
+}
+
+TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
+  CoordinatorDriver run({});
+  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.effects()));
+  EXPECT_EQ(run.CountEvents("run_paused"), 1);
+  ASSERT_TRUE(run.effects().flags.has_value());
+  EXPECT_TRUE(run.effects().flags->paused);
+
+  CoordinatorHistory history;
+  history.flags = *run.effects().flags;
+  history.flags.started = true;
+  CoordinatorDriver restarted({.min_islands = 2}, {}, {}, history);
+  EXPECT_EQ(restarted.core().run_state(), v1::PAUSED);
+  ASSERT_OK(restarted.core().Resume(restarted.now(), restarted.effects()));
+  // Although nobody is back yet: the run had started.
+  EXPECT_EQ(restarted.core().run_state(), v1::RUNNING);
+}
+
+TEST(CoordinatorDrain, TellsTheIslandOnce) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  EXPECT_FALSE(run.core().View(a).drain());
+  EXPECT_THAT(run.core().Drain("b", "", run.effects()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"b\"")));
+  ASSERT_OK(run.core().Drain("a", "", run.effects()));
+  ASSERT_OK(run.core().Drain("a", "", run.effects()));
+  EXPECT_TRUE(run.core().View(a).drain());
+  ASSERT_EQ(run.effects().changed.size(), 1);
+  EXPECT_TRUE(run.effects().changed[0].draining);
+  // Its next incarnation is not asked to leave.
+  ASSERT_OK(run.Leave(a));
+  EXPECT_FALSE(run.core().View(run.Join("a", 2)).drain());
+}
+
+TEST(CoordinatorEvict, FencesOffTheIncarnation) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK(run.core().Evict("a", "hangs", run.now(), run.effects()));
+  EXPECT_THAT(run.Heartbeat(a),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("hangs")));
+  EXPECT_EQ(run.Join("a").incarnation(), 2);
+}
+
+// Two islands, of which b has handed in what is not finite.
+class QuarantineTest : public testing::Test {
+ protected:
+  QuarantineTest() : run_({.rounds = 90}) {
+    a_ = run_.Join("a");
+    b_ = run_.Join("b", 7);
+    // Joined while a's window was under way.
+    CHECK(run_.Contribute(Contribution(a_, 0)).ok());
+    run_.Commit();
+  }
+
+  // The run's next rounds, of a, and of b while it may take part.
+  void Rounds(int count) {
+    for (int i = 0; i < count; ++i) {
+      const uint64_t version = run_.version();
+      if (run_.core().Check(b_).ok()) {
+        ASSERT_OK(run_.Contribute(Contribution(b_, version)));
+      }
+      ASSERT_OK(run_.Contribute(Contribution(a_, version)));
+      run_.Commit();
+    }
+  }
+  v1::TokenLedger LedgerOf(const v1::IslandIdentity& island) {
+    return run_.core().IslandLedger({island.island_id(), island.incarnation()});
+  }
+
+  CoordinatorDriver run_;
+  v1::IslandIdentity a_;
+  v1::IslandIdentity b_;
+};
+
+TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
+  const auto bad = Contribution(b_, 1);
+  EXPECT_THAT(run_.Contribute(bad, kNaN),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("a value of it is not finite")));
+  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kOutOfRange));
+  // The same process still has the same replica.
+  EXPECT_THAT(run_.TryJoin("b", 7), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(run_.Join("b", 8).incarnation(), 2);
+  ASSERT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  const v1::TokenLedger held = LedgerOf(b_);
+  EXPECT_EQ(held.quarantined(), 1000);
+  EXPECT_EQ(held.reported(), Reported(held));
+}
+
+TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
+  Rounds(4);
+  EXPECT_THAT(run_.Contribute(Contribution(b_, run_.version()), 10.5),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("more than 10 times the median")));
+  // The round goes on without it.
+  Rounds(1);
+  EXPECT_EQ(run_.core().held_count(), 1);
+}
+
+TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
+  // In the order of their names the last 16 are a minority.
+  constexpr int kIslands = 40;
+  CoordinatorDriver run({.min_islands = kIslands, .max_islands = kIslands});
+  std::vector<v1::IslandIdentity> islands;
+  for (int i = 0; i < kIslands; ++i) {
+    islands.push_back(run.Join(absl::StrFormat("island-%02d", i)));
+  }
+  for (const uint64_t version : {0, 1}) {
+    for (int i = 0; i < kIslands; ++i) {
+      ASSERT_THAT(
+          run.Contribute(Contribution(islands[i], version), i < 24 ? 30 : 1),
+          IsOkAndHolds(Verdict::ACCEPTED))
+          << i;
+    }
+    run.Commit();
+  }
+  EXPECT_THAT(run.Contribute(Contribution(islands[0], 2), 301),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("median of the last 40 merged, 30")));
+}
+
+TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
+  Rounds(4);
+  const auto held = Contribution(b_, run_.version());
+  ASSERT_FALSE(run_.Contribute(held, 100).ok());
+  Rounds(1);
+  ASSERT_OK_AND_ASSIGN(const ContributionKey key,
+                       run_.core().Admit(1, run_.now(), run_.effects()));
+  EXPECT_EQ(key.base_version, run_.version());
+  EXPECT_THAT(run_.core().Drop(1, run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
+  ASSERT_EQ(run_.orders().size(), 1);
+  EXPECT_THAT(run_.orders()[0].admitted, ElementsAre(1));
+  EXPECT_THAT(run_.orders()[0].norms, ElementsAre(1, 100));
+  EXPECT_EQ(LedgerOf(b_).quarantined(), 1000) << "not merged yet";
+  const IncarnationKey island{"b", b_.incarnation()};
+  EXPECT_TRUE(run_.core().WasAdmitted(island, held.object().digest()));
+  EXPECT_FALSE(
+      run_.core().WasAdmitted(island, Contribution(b_, 1).object().digest()));
+  run_.Commit();
+  const v1::TokenLedger merged = LedgerOf(b_);
+  EXPECT_EQ(merged.merged(), 5000);
+  EXPECT_EQ(merged.quarantined(), 0);
+  EXPECT_EQ(merged.reported(), Reported(merged));
+  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kAdmitted);
+}
+
+TEST_F(QuarantineTest, DroppedOnesAreRefused) {
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, 1), kNaN).ok());
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  EXPECT_EQ(run_.CountEvents("contribution_dropped"), 1);
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("was dropped")));
+  EXPECT_THAT(run_.core().Drop(2, run_.effects()),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(QuarantineTest, IsBounded) {
+  v1::IslandIdentity b = b_;
+  for (size_t i = 0; i <= kMaxHeldContributions; ++i) {
+    ASSERT_FALSE(run_.Contribute(Contribution(b, run_.version()), kNaN).ok());
+    b = run_.Join("b", 100 + i);
+    // It is expected from the next round on.
+    Rounds(1);
+  }
+  EXPECT_EQ(run_.core().held_count(), kMaxHeldContributions);
+  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kDropped);
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+}
+
+TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
+  ASSERT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "b");
+  // At once, with what is left.
+  ASSERT_EQ(run_.orders().size(), 1);
+  EXPECT_EQ(run_.orders()[0].contributions.size(), 1);
+  run_.Commit();
+  EXPECT_EQ(run_.version(), 2);
+}
+
+TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
+  ASSERT_OK(run_.Heartbeat(b_, 10, 1000));
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Leave(b_));
+  const v1::IslandIdentity successor = run_.Join("b", 8);
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  EXPECT_EQ(LedgerOf(b_).pending(), 1000);
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_THAT(run_.core().quarantine(), IsEmpty());
+  EXPECT_EQ(run_.CountEvents("contribution_late"), 1);
+  EXPECT_OK(run_.core().Check(successor));
+  run_.Commit();
+  const v1::TokenLedger ledger = LedgerOf(b_);
+  EXPECT_EQ(ledger.expired(), 1000);
+  EXPECT_EQ(ledger.reported(), 1000);
+}
+
+// What an island contributes again after it was left out counts once, whoever
+// contributes it.
+TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
+  for (const bool same_process : {true, false}) {
+    SCOPED_TRACE(same_process ? "same process" : "with its checkpoint");
+    const std::string name = same_process ? "c" : "d";
+    const v1::IslandIdentity first = run_.Join(name, 1);
+    Rounds(1);  // The joiner is expected from the next one on.
+    const uint64_t version = run_.version();
+    ASSERT_OK(run_.Heartbeat(first, 10, 1000));
+    ASSERT_OK(run_.Contribute(Contribution(first, version), 5));
+    ASSERT_OK(run_.core().Evict(name, "", run_.now(), run_.effects()));
+    const v1::IslandIdentity second = run_.Join(name, same_process ? 1 : 2);
+    for (const v1::IslandIdentity& island : {b_, a_}) {
+      ASSERT_OK(run_.Contribute(Contribution(island, version)));
+    }
+    run_.Fail(absl::OutOfRangeError("the result is not finite"));
+    EXPECT_EQ(LedgerOf(second).pending(), same_process ? 1000 : 0);
+    EXPECT_EQ(LedgerOf(first).expired(), same_process ? 0 : 1000);
+    run_.Commit();
+
+    auto again =
+        CoordinatorDriver::Contribution(second, version + 1, 0, "again");
+    again.set_tokens(1200);
+    again.set_restored_tokens(same_process ? 0 : 1000);
+    ASSERT_OK(run_.Heartbeat(second, 12, same_process ? 1200 : 200));
+    ASSERT_OK(run_.Contribute(again));
+    Rounds(1);
+    const v1::TokenLedger ledger = LedgerOf(second);
+    EXPECT_EQ(ledger.merged(), 1200);
+    EXPECT_EQ(ledger.reported(), Reported(ledger));
+    EXPECT_EQ(ledger.reported() + LedgerOf(first).reported(), 1200);
+    ASSERT_OK(run_.Leave(second));
+  }
+}
+
+TEST(CoordinatorQuarantine,
+     WhoWasTurnedAwayFromARoundThatOpensAgainOffersAnew) {
+  CoordinatorDriver run({.min_islands = 3, .quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  ASSERT_OK(run.Contribute(Contribution(b, 0), 3e38));
+  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
+       waited += CoordinatorDriver::kLease / 2) {
+    run.Advance(CoordinatorDriver::kLease / 2);
+    for (const v1::IslandIdentity& island : {a, b, c}) {
+      ASSERT_OK(run.Heartbeat(island));
+    }
+    run.Tick();
+  }
+  EXPECT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(Verdict::LATE));
+  run.Fail(absl::OutOfRangeError("the result is not finite"));
+  // It waits for an update that cannot be made without it.
+  EXPECT_THAT(run.core().Check(c),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("is open again")));
+  const v1::IslandIdentity again = run.Join("c");
+  ASSERT_OK(run.Heartbeat(again));
+  EXPECT_THAT(run.Contribute(Contribution(again, 0)),
+              IsOkAndHolds(Verdict::ACCEPTED));
+  run.Commit();
+  EXPECT_EQ(run.version(), 1);
+}
+
+TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {
+  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
+  ASSERT_OK(run_.Leave(b_));
+  const v1::IslandIdentity successor = run_.Join("b", 8);
+  ASSERT_OK_AND_ASSIGN(
+      const auto answer,
+      run_.Offer(CoordinatorDriver::Contribution(successor, 1, 0, "other")));
+  EXPECT_EQ(answer.verdict(), v1::ContributeResponse::LATE);
+  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_THAT(
+      run_.core().Check(successor),
+      StatusIs(absl::StatusCode::kAborted, HasSubstr("may offer its own")));
+}
+
+TEST_F(QuarantineTest, AStepThatCannotBeDoneWithAnAdmittedOneHoldsItAgain) {
+  Rounds(4);
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 3e38).ok());
+  ASSERT_OK(run_.core().Admit(1, run_.now(), run_.effects()));
+  ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
+  run_.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_EQ(run_.core().quarantine().size(), 1);
+  EXPECT_FALSE(run_.core().quarantine().at(1).admissible);
+  run_.Commit();
+  ASSERT_OK(run_.core().Drop(1, run_.effects()));
+  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a Coordinator closes rounds and books what came of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/checksum.h"
+#include "glog/logging.h"
+#include "server/rules/coordinator.h"
+#include "server/rules/grace_window.h"
+
+namespace causeway {
+namespace {
+
+// A failed outer step is tried again after this pause: long enough that a full
+// disk is not hammered, short enough that space is used soon after it is back.
+constexpr absl::Duration kRetryPause = absl::Seconds(5);
+
+}  // namespace
+
+size_t Coordinator::Reachable(uint32_t fragment) {
+  const Round& round = rounds_[fragment];
+  size_t reachable = round.contributions().size();
+  // One of each counts, whichever incarnation it came from.
+  for (const std::string& island : Awaited(fragment)) {
+    reachable += round.HasIsland(island) ? 0 : 1;
+  }
+  return reachable;
+}
+
+void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
+  const Round& round = rounds_[fragment];
+  if (!flags_.started || round.merging()) return;
+  if (Reachable(fragment) >= options_.config.membership().quorum()) return;
+  for (Member* member : membership_.Live()) {
+    uint64_t& first = member->first_contribution_version[fragment];
+    if (first <= round.base_version()) continue;
+    first = round.base_version();
+    effects.view_changed = true;
+  }
+}
+
+void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
+                             Effects& effects) {
+  Round& round = rounds_[fragment];
+  if (flags_.paused) return;
+  SetGrace(fragment);
+  if (!round.MayClose(Awaited(fragment).size(), now)) return;
+  round.Close();
+  OuterStepOrder order{.fragment = fragment,
+                       .base_version = round.base_version()};
+  for (const auto& [key, header] : round.contributions()) {
+    order.contributions.push_back(header);
+    order.norms.push_back(round.NormOf(key));
+    const auto admitted = admitted_.find(key);
+    if (admitted != admitted_.end()) {
+      order.admitted.push_back(admitted->second);
+    }
+  }
+  order.participation.set_live(membership_.live_count());
+  order.participation.set_contributing(round.offering());
+  order.participation.set_merged(order.contributions.size());
+  effects.outer_steps.push_back(std::move(order));
+}
+
+void Coordinator::SetGrace(uint32_t fragment) {
+  Round& round = rounds_[fragment];
+  if (round.quorum_at() == absl::InfiniteFuture()) return;
+  double slowest = 0;
+  for (const Member* member : membership_.Live()) {
+    slowest = std::max(slowest, member->progress.step_seconds());
+  }
+  const v1::MembershipConfig& membership = options_.config.membership();
+  round.set_grace(
+      GraceWindow({.most = absl::Seconds(membership.grace_seconds()),
+                   .overlap_share = membership.grace_overlap_share(),
+                   .overlap_steps = schedule().overlap_steps()},
+                  {.first_offer = round.first_offer(),
+                   .upload = round.first_upload(),
+                   .outer_step = outer_step_,
+                   .quorum_at = round.quorum_at(),
+                   .inner_step = absl::Seconds(slowest)}));
+}
+
+bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
+  const v1::MembershipConfig& membership = options_.config.membership();
+  if (membership.drop_contributions() == 0) return false;
+  // Without it the round must still be able to reach its quorum.
+  if (Reachable(header.fragment()) - 1 < membership.quorum()) return false;
+  const std::string draw = Digest128(
+      absl::StrCat(options_.config.seed(), "/", header.identity().island_id(),
+                   "/", header.fragment(), "/", header.base_version()));
+  uint64_t bits = 0;
+  std::memcpy(&bits, draw.data(), sizeof(bits));
+  return std::ldexp(static_cast<double>(bits), -64) <
+         membership.drop_contributions();
+}
+
+void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
+                                     const OuterStepOutcome& outcome,
+                                     absl::Time now, Effects& effects) {
+  FragmentState& state = heads_[order.fragment];
+  CHECK_EQ(outcome.head.version(), order.base_version + 1);
+  CHECK_EQ(state.head.version(), order.base_version);
+  state.head = outcome.head;
+  state.merged_norm = outcome.merged_norm;
+  state.committed_at = now;
+  suspended_because_.clear();
+  std::vector<std::string> names;
+  NormGuard::MergedRound merged;
+  for (size_t i = 0; i < order.contributions.size(); ++i) {
+    const v1::ContributionHeader& header = order.contributions[i];
+    names.push_back(header.identity().island_id());
+    merged.push_back(
+        {.norm = order.norms[i], .inner_steps = header.inner_steps()});
+    Settle(header, effects);
+  }
+  guards_[order.fragment].Merged(std::move(merged), order.participation.live());
+  outer_step_ = outcome.duration;
+  last_rounds_[order.fragment] = order.participation;
+  AddTo(order.participation, participation_);
+  effects.events.push_back(
+      {"round_merged", "",
+       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
+                       "%.3f s",
+                       order.fragment, outcome.head.version(),
+                       absl::StrJoin(names, ", "), outcome.merged_norm,
+                       absl::ToDoubleSeconds(outcome.duration))});
+  rounds_[order.fragment] = NewRound(order.fragment);
+  if (IsFinished()) {
+    effects.events.push_back(
+        {"run_finished", "", "every fragment has reached its last version"});
+  }
+  effects.view_changed = true;
+}
+
+void Coordinator::OuterStepFailed(const OuterStepOrder& order,
+                                  const absl::Status& status, absl::Time now,
+                                  Effects& effects) {
+  if (absl::IsOutOfRange(status)) {
+    return SetAsideLargest(order, status, now, effects);
+  }
+  rounds_[order.fragment].Reopen(now + kRetryPause);
+  OuterStepInDoubt(order, status, effects);
+}
+
+void Coordinator::OuterStepInDoubt(const OuterStepOrder& order,
+                                   const absl::Status& status,
+                                   Effects& effects) {
+  if (suspended_because_.empty()) {
+    effects.events.push_back(
+        {"run_suspended", "",
+         absl::StrCat("fragment ", order.fragment, " stays at version ",
+                      order.base_version, ": ", status.ToString())});
+  }
+  suspended_because_ = status.ToString();
+  effects.view_changed = true;
+}
+
+void Coordinator::SetAsideLargest(const OuterStepOrder& order,
+                                  const absl::Status& status, absl::Time now,
+                                  Effects& effects) {
+  size_t largest = 0;
+  for (size_t i = 1; i < order.norms.size(); ++i) {
+    if (order.norms[i] > order.norms[largest]) largest = i;
+  }
+  const v1::ContributionHeader& header = order.contributions[largest];
+  const ContributionKey key = KeyOf(header);
+  Round& round = rounds_[order.fragment];
+  round.Reopen(now);
+  round.Remove(key);
+  const std::string reason = absl::StrCat(
+      "the outer step cannot be done with it (", status.message(), ")");
+  const auto admitted = admitted_.find(key);
+  if (admitted != admitted_.end()) {
+    QuarantineEntry& entry = quarantine_.at(admitted->second);
+    entry.in_round = false;
+    entry.admissible = false;
+    entry.reason = reason;
+    admitted_.erase(admitted);
+    effects.quarantine.push_back(entry);
+    effects.discarded.push_back(key);
+  } else if (Check(header.identity()).ok()) {
+    Quarantine(header, order.norms[largest], reason, /*admissible=*/true, now,
+               effects);
+  } else {
+    LeaveOut(header, reason, effects);
+  }
+  EndWhomItStoodFor(key, now, effects);
+  EndWhomItTurnedAway(order.fragment, now, effects);
+  effects.view_changed = true;
+  RefreshExpectations(order.fragment, effects);
+  MaybeClose(order.fragment, now, effects);
+}
+
+void Coordinator::LeaveOut(const v1::ContributionHeader& header,
+                           absl::string_view reason, Effects& effects) {
+  const std::string& island = header.identity().island_id();
+  effects.discarded.push_back(KeyOf(header));
+  effects.late.push_back(header);
+  effects.events.push_back(
+      {"contribution_late", island,
+       absl::StrCat("the contribution of island ", island, " (incarnation ",
+                    header.identity().incarnation(), ") is left out of round ",
+                    header.base_version() + 1, " of fragment ",
+                    header.fragment(), ": ", reason)});
+  const absl::StatusOr<Member*> next = membership_.FindLive(island);
+  if (next.ok()) TakeOver({island, (*next)->incarnation}, effects);
+}
+
+void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
+  for (const IncarnationKey& old : ledger_.OfSameProcess(key)) {
+    ledger_.TakeOver(old, key, OpenOf(old));
+    effects.accounts.push_back(ledger_.Record(old));
+  }
+  effects.accounts.push_back(ledger_.Record(key));
+}
+
+void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
+                                    absl::Time now, Effects& effects) {
+  const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
+  if (!next.ok()) return;
+  ContributionKey own = removed;
+  own.incarnation = (*next)->incarnation;
+  const Round& round = rounds_[removed.fragment];
+  if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
+      !round.contributions().contains(own)) {
+    EndMember(**next, MemberState::kEvicted,
+              "what was in a round for it was set aside; it may offer its own",
+              now, effects);
+  }
+}
+
+void Coordinator::EndWhomItTurnedAway(uint32_t fragment, absl::Time now,
+                                      Effects& effects) {
+  const Round& round = rounds_[fragment];
+  // With its quorum it closes without them.
+  if (round.contributions().size() >= options_.config.membership().quorum()) {
+    return;
+  }
+  for (Member* member : membership_.Live()) {
+    if (!round.HasTurnedAway(member->island_id, member->incarnation)) continue;
+    EndMember(*member, MemberState::kEvicted,
+              "the round that it came too late for is open again; it may offer "
+              "its contribution anew",
+              now, effects);
+  }
+}
+
+void Coordinator::Settle(const v1::ContributionHeader& header,
+                         Effects& effects) {
+  const IncarnationKey key{header.identity().island_id(),
+                           header.identity().incarnation()};
+  effects.discarded.push_back(KeyOf(header));
+  const auto admitted = admitted_.find(KeyOf(header));
+  if (admitted != admitted_.end()) {
+    QuarantineEntry& entry = quarantine_.at(admitted->second);
+    entry.state = QuarantineState::kAdmitted;
+    entry.in_round = false;
+    ledger_.Unquarantine(key, header.fragment(), header.tokens(),
+                         header.restored_tokens());
+    effects.quarantine.push_back(entry);
+    admitted_.erase(admitted);
+  }
+  ledger_.Settle(key, header.fragment(),
+                 header.partial() ? TokenLedger::Fate::kPartial
+                                  : TokenLedger::Fate::kMerged,
+                 header.tokens(), header.restored_tokens());
+  effects.accounts.push_back(ledger_.Record(key));
+  const auto member =
+      membership_.Check(header.identity());  // May have left since.
+  if (!member.ok()) return;
+  ++(*member)->contributions_merged;
+  (*member)->tokens_merged += header.tokens();
+}
+
+}  // namespace causeway

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The switches of rounds and what is booked about them.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/rules/coordinator.h"
+#include "server/rules/testing/coordinator_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+using Verdict = v1::ContributeResponse;
+
+v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                    uint64_t base_version) {
+  return CoordinatorDriver::Contribution(identity, base_version);
+}
+
+uint64_t SumOfFates(const v1::TokenLedger& ledger) {
+  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
+         ledger.refused() + ledger.quarantined() + ledger.pending();
+}
+
+TEST(CoordinatorRounds, TheLedgerTellsWholeFromPartialAndLost) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Heartbeat(a, 10, 1000));
+  ASSERT_OK(run.Heartbeat(b, 10, 1500));
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  auto partial = Contribution(b, 0);
+  partial.set_partial(true);
+  partial.set_tokens(1200);
+  ASSERT_OK(run.Contribute(partial));
+  ASSERT_OK(run.Leave(b));
+  // In the open round: not lost, although the island is gone.
+  EXPECT_EQ(run.core().IslandLedger({"b", 1}).pending(), 1200);
+  EXPECT_EQ(run.core().IslandLedger({"b", 1}).expired(), 300);
+  run.Commit();
+  const v1::TokenLedger ledger = run.core().FragmentLedger(0);
+  EXPECT_EQ(ledger.reported(), 2500);
+  EXPECT_EQ(ledger.merged(), 1000);
+  EXPECT_EQ(ledger.partial_merged(), 1200);
+  EXPECT_EQ(ledger.expired(), 300);
+  EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
+}
+
+TEST(CoordinatorRounds, AReturningProcessTakesItsTokensAlong) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a", 5);
+  ASSERT_OK(run.Heartbeat(a, 10, 800));
+  run.Advance(2 * CoordinatorDriver::kLease);
+  run.Tick();
+  EXPECT_EQ(run.core().FragmentLedger(0).expired(), 800);
+  const v1::IslandIdentity again = run.Join("a", 5);
+  EXPECT_EQ(run.core().FragmentLedger(0).expired(), 0);
+  ASSERT_OK(run.Heartbeat(again, 10, 1000));
+  ASSERT_OK(run.Contribute(Contribution(again, 0)));
+  run.Commit();
+  const v1::TokenLedger ledger = run.core().FragmentLedger(0);
+  EXPECT_EQ(ledger.merged(), 1000);
+  EXPECT_EQ(ledger.reported(), 1000);
+}
+
+TEST(CoordinatorRounds, ParticipationTellsLiveFromContributingFromMerged) {
+  CoordinatorDriver run({.min_islands = 3, .quorum = 1});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  run.Join("c");
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  ASSERT_OK(run.Offer(Contribution(b, 0)));
+  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
+       waited += CoordinatorDriver::kLease / 2) {
+    run.Advance(CoordinatorDriver::kLease / 2);
+    for (const char* island : {"a", "b", "c"}) {
+      v1::IslandIdentity identity = a;
+      identity.set_island_id(island);
+      ASSERT_OK(run.Heartbeat(identity));
+    }
+    run.Tick();
+  }
+  run.Commit();
+  const v1::Participation& last = run.core().last_round(0);
+  EXPECT_EQ(last.live(), 3);
+  EXPECT_EQ(last.contributing(), 2);
+  EXPECT_EQ(last.merged(), 1);
+  EXPECT_EQ(run.core().participation().live(), 3);
+}
+
+TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
+  CoordinatorDriver run({.min_islands = 2, .configure = [](auto& config) {
+                           config.mutable_membership()->set_grace_overlap_share(
+                               0.5);
+                         }});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  // No overlap is configured: one inner step of the slower island.
+  ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 3));
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  run.Advance(absl::Seconds(2));
+  run.Tick();
+  EXPECT_THAT(run.orders(), IsEmpty());
+  run.Advance(absl::Seconds(1));
+  run.Tick();
+  EXPECT_THAT(run.orders(), SizeIs(1));
+}
+
+TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
+  CoordinatorDriver run({.configure = [](auto& config) {
+    config.mutable_synchronization()->set_inner_steps_per_round(100);
+    config.mutable_synchronization()->set_inner_step_shares(
+        v1::SynchronizationConfig::EVERYBODY);
+  }});
+  const v1::IslandIdentity fast = run.Join("fast");
+  const v1::IslandIdentity slow = run.Join("slow");
+  const v1::IslandIdentity slowest = run.Join("slowest");
+  EXPECT_EQ(run.core().View(slow).inner_steps_per_round(), 0) << "unmeasured";
+  ASSERT_OK(run.Heartbeat(fast, 0, 0, 0.5));
+  ASSERT_OK(run.Heartbeat(slow, 0, 0, 0.8));
+  ASSERT_OK(run.Heartbeat(slowest, 0, 0, 1000));
+  EXPECT_EQ(run.core().View(fast).inner_steps_per_round(), 100);
+  EXPECT_EQ(run.core().View(slow).inner_steps_per_round(), 63);
+  EXPECT_EQ(run.core().View(slowest).inner_steps_per_round(), 1);
+}
+
+TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {
+  CoordinatorDriver run({.configure = [](auto& config) {
+    config.mutable_synchronization()->set_inner_steps_per_round(100);
+  }});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  // 50 s and 100 s behind a, with a grace window of 60 s.
+  ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 1.5));
+  EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 0);
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
+  EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 50);
+  EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 0);
+}
+
+TEST(CoordinatorRounds, WithoutGraceWhoeverComesFirstMakesTheRound) {
+  CoordinatorDriver run({.min_islands = 2, .configure = [](auto& config) {
+                           config.mutable_membership()->set_grace_seconds(0);
+                         }});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(Verdict::LATE));
+  run.Commit();
+  // b, rebased, makes the next one.
+  ASSERT_OK(run.Contribute(Contribution(b, 1)));
+  run.Commit();
+  EXPECT_EQ(run.version(), 2);
+}
+
+TEST(CoordinatorRounds, LeftOutContributionsAreAboutTheShareAskedFor) {
+  constexpr int kRounds = 300;
+  CoordinatorDriver run({.min_islands = 4,
+                         .quorum = 1,
+                         .rounds = kRounds,
+                         .configure = [](auto& config) {
+                           config.mutable_membership()->set_drop_contributions(
+                               0.5);
+                         }});
+  std::vector<v1::IslandIdentity> islands;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    islands.push_back(run.Join(name));
+  }
+  int late = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const v1::IslandIdentity& island : islands) {
+      ASSERT_OK_AND_ASSIGN(const auto verdict,
+                           run.Contribute(Contribution(island, run.version())));
+      late += verdict == Verdict::LATE ? 1 : 0;
+    }
+    ASSERT_THAT(run.orders(), SizeIs(1)) << "the round waits for nobody";
+    run.Commit();
+  }
+  // Of 1200, less those that a round needs for its quorum (1 in 16 rounds):
+  // 581 with a standard deviation of 17.
+  EXPECT_GT(late, 581 - 5 * 17);
+  EXPECT_LT(late, 581 + 5 * 17);
+}
+
+}  // namespace
+}  // namespace causeway

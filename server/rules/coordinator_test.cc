@@ -1,0 +1,421 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of a run, one scenario a test. Histories at random are in
+// coordinator_random_test.cc.
+#include "server/rules/coordinator.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/rules/testing/coordinator_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr auto kAccepted = v1::ContributeResponse::ACCEPTED;
+constexpr auto kLate = v1::ContributeResponse::LATE;
+constexpr auto kUpload = v1::ContributeResponse::UPLOAD;
+constexpr absl::Duration kLease = CoordinatorDriver::kLease;
+constexpr absl::Duration kGrace = CoordinatorDriver::kGrace;
+
+v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                    uint64_t base_version,
+                                    uint32_t fragment = 0,
+                                    const std::string& bytes = "") {
+  return CoordinatorDriver::Contribution(identity, base_version, fragment,
+                                         bytes);
+}
+
+std::vector<std::string> IslandsOf(const OuterStepOrder& order) {
+  std::vector<std::string> islands;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    islands.push_back(header.identity().island_id());
+  }
+  return islands;
+}
+
+// --- How a run begins and ends. ---
+
+TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS);
+  EXPECT_THAT(run.Contribute(Contribution(a, 0)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("waits for 2 islands")));
+  const v1::IslandIdentity b = run.Join("b");
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  EXPECT_EQ(run.CountEvents("run_started"), 1);
+  // Both are expected in the first round.
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
+  // And it goes on with whoever is left.
+  EXPECT_OK(run.Leave(b));
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  EXPECT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+}
+
+TEST(CoordinatorTest, IslandsOfARetriedJoinAreCountedOnce) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a", /*instance=*/7);
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse again, run.TryJoin("a", 7));
+  EXPECT_EQ(again.identity().incarnation(), a.incarnation());
+  EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS);
+  EXPECT_EQ(run.CountEvents("island_joined"), 1);
+  EXPECT_THAT(run.effects().joined, SizeIs(1));
+}
+
+TEST(CoordinatorTest, ARunIsFinishedWithTheLastVersionOfEveryFragment) {
+  CoordinatorDriver run({.fragments = 2, .rounds = 1});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0, 0)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  // A fragment that has its last version takes nothing more.
+  EXPECT_THAT(run.Contribute(Contribution(a, 1, 0)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("last version")));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0, 1)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  EXPECT_EQ(run.core().run_state(), v1::FINISHED);
+  EXPECT_EQ(run.CountEvents("run_finished"), 1);
+  EXPECT_THAT(run.TryJoin("b", 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("run-1 is finished")));
+  EXPECT_THAT(run.Contribute(Contribution(a, 0, 1, "late")),
+              IsOkAndHolds(kLate));
+  EXPECT_THAT(run.Contribute(Contribution(a, 1, 1)),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_OK(run.Heartbeat(a));
+  EXPECT_OK(run.Leave(a));
+  EXPECT_THAT(run.orders(), IsEmpty());
+}
+
+// --- When a round closes. ---
+
+TEST(CoordinatorTest, ARoundClosesWhenAllExpectedHaveContributed) {
+  CoordinatorDriver run({.min_islands = 3});
+  const v1::IslandIdentity c = run.Join("c");
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
+  EXPECT_THAT(run.orders(), IsEmpty());
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_EQ(run.orders()[0].base_version, 0);
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b", "c"));
+  run.Commit();
+  EXPECT_EQ(run.version(), 1);
+  EXPECT_EQ(run.core().membership().members().at("b").tokens_merged, 1000);
+  EXPECT_EQ(run.core().membership().members().at("b").contributions_merged, 1);
+  EXPECT_THAT(run.effects().discarded, SizeIs(3)) << "memory is given back";
+}
+
+TEST(CoordinatorTest, AQuorumClosesTheRoundAfterTheGraceWindow) {
+  CoordinatorDriver run({.min_islands = 3, .quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  const auto let_pass = [&](absl::Duration duration) {
+    for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
+      run.Advance(absl::Seconds(5));
+      for (const v1::IslandIdentity& island : {a, b, c}) {
+        ASSERT_OK(run.Heartbeat(island));
+      }
+      run.Tick();
+    }
+  };
+  let_pass(2 * kGrace);
+  EXPECT_THAT(run.orders(), IsEmpty()) << "closed below the quorum";
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  let_pass(kGrace - absl::Seconds(5));
+  EXPECT_THAT(run.orders(), IsEmpty()) << "closed before the grace window";
+  let_pass(absl::Seconds(5));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+
+  // Who comes while it is merged, or after, is late; nothing of it is kept.
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse during,
+                       run.Offer(Contribution(c, 0)));
+  EXPECT_EQ(during.verdict(), kLate);
+  EXPECT_EQ(during.current_version(), 1);
+  run.Commit();
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse after,
+                       run.Complete(Contribution(c, 0)));
+  EXPECT_EQ(after.verdict(), kLate);
+  EXPECT_EQ(after.current_version(), 1);
+  EXPECT_THAT(run.effects().discarded, Contains(KeyOf(Contribution(c, 0))));
+  EXPECT_EQ(run.CountEvents("contribution_late"), 1);
+  EXPECT_EQ(run.core().membership().members().at("a").tokens_merged, 1000);
+  EXPECT_EQ(run.core().membership().members().at("c").tokens_merged, 0);
+  // It is expected again in the next round.
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b", "c"));
+}
+
+TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Advance(kLease);
+  ASSERT_OK(run.Heartbeat(a));
+  run.Tick();
+  EXPECT_THAT(run.orders(), IsEmpty());
+  run.Advance(absl::Milliseconds(1));
+  run.Tick();
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a"));
+  EXPECT_EQ(run.CountEvents("island_evicted"), 1);
+  ASSERT_THAT(run.effects().ended, SizeIs(1));
+  EXPECT_EQ(run.effects().ended[0].state, MemberState::kEvicted);
+  // The evicted one can do nothing any more.
+  for (const absl::Status& status :
+       {run.Heartbeat(b), run.Leave(b),
+        run.Contribute(Contribution(b, 0)).status(), run.core().Check(b)}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
+  }
+}
+
+TEST(CoordinatorTest, WhoLeavesIsNotWaitedForButItsContributionStays) {
+  CoordinatorDriver run({.min_islands = 3});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK(run.Leave(a));
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.orders(), IsEmpty());
+  ASSERT_OK(run.Leave(c));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+}
+
+TEST(CoordinatorTest, TheUploadsOfWhoIsGoneGiveTheirMemoryBack) {
+  CoordinatorDriver run({.min_islands = 2, .fragments = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse begun,
+                       run.Offer(Contribution(a, 0, 1)));
+  ASSERT_EQ(begun.verdict(), kUpload);
+  ASSERT_OK(run.Leave(a));
+  // The one that is part of the round stays; the other is never completed.
+  EXPECT_THAT(run.effects().discarded,
+              AllOf(Contains(KeyOf(Contribution(a, 0, 1))),
+                    Not(Contains(KeyOf(Contribution(a, 0, 0))))));
+}
+
+// --- Islands that come and go. ---
+
+TEST(CoordinatorTest, AJoinerIsExpectedFromTheNextRoundOn) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("b", 2));
+  const v1::IslandIdentity b = joined.identity();
+  EXPECT_THAT(joined.first_contribution_version(), ElementsAre(1));
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
+  EXPECT_THAT(run.Contribute(Contribution(b, 0)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("builds on version 1")));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
+}
+
+TEST(CoordinatorTest, AJoinerClosesTheRoundThatNobodyElseIsLeftToClose) {
+  CoordinatorDriver run({});
+  run.Join("a");
+  const v1::IslandIdentity b = run.Join("b", 2);
+  run.Advance(kLease);
+  ASSERT_OK(run.Heartbeat(b));
+  run.Advance(absl::Seconds(1));
+  run.Tick();
+  EXPECT_EQ(run.CountEvents("island_evicted"), 1);
+  EXPECT_THAT(run.core().View(b).first_contribution_version(), ElementsAre(0));
+  EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.orders(), SizeIs(1));
+}
+
+TEST(CoordinatorTest, WhoJoinsWhenNobodyIsLeftIsExpectedAtOnce) {
+  CoordinatorDriver run({});
+  ASSERT_OK(run.Leave(run.Join("a")));
+  const v1::IslandIdentity b = run.Join("b");
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
+  EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+}
+
+TEST(CoordinatorTest, BytesOfAnEarlierIncarnationAreCountedOnce) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a1 = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a1, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK(run.Leave(a1));
+  // The process was only out of touch; it offers what it had handed in.
+  const v1::IslandIdentity a2 = run.Join("a");
+  EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.core().round(0).contributions(), SizeIs(1));
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+  // Also while it is merged.
+  EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  EXPECT_EQ(run.orders()[0].contributions.size(), 2);
+}
+
+TEST(CoordinatorTest, OneContributionOfAnIslandCountsWhateverItsBytes) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a1 = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a1, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK(run.Leave(a1));
+  // It went back to a checkpoint: its window contains that of the other.
+  const v1::IslandIdentity a2 = run.Join("a");
+  v1::ContributionHeader again = Contribution(a2, 0);
+  again.mutable_object()->set_digest("0123456789abcdef");
+  EXPECT_THAT(run.Contribute(again),
+              IsOkAndHolds(v1::ContributeResponse::LATE));
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
+  ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+}
+
+TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
+  CoordinatorDriver run({});
+  run.Join("a", 1);
+  v1::JoinRequest request;
+  request.set_island_id("a");
+  request.set_instance_id(2);
+  Effects effects;
+  // Not by one who is wrong about whose place it takes.
+  request.set_replaces_instance_id(3);
+  EXPECT_EQ(run.core().Join(request, run.now(), effects).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  request.set_replaces_instance_id(1);
+  const auto joined = run.core().Join(request, run.now(), effects);
+  ASSERT_OK(joined.status());
+  EXPECT_EQ(joined->identity().incarnation(), 2);
+  EXPECT_THAT(effects.ended, SizeIs(1));
+  // A retry of the same process replaces nobody.
+  const auto retried = run.core().Join(request, run.now(), effects);
+  ASSERT_OK(retried.status());
+  EXPECT_EQ(retried->identity().incarnation(), 2);
+  EXPECT_THAT(effects.ended, SizeIs(1));
+}
+
+TEST(CoordinatorTest, AnIslandThatReturnsTakesOverTheRunsPosition) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK(run.Heartbeat(a, /*run_step=*/7));
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse b, run.TryJoin("b", 2));
+  EXPECT_EQ(b.run_step(), 7);
+  // Not past the send of a round that is still open, ...
+  ASSERT_OK(run.Heartbeat(a, 10));
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse c, run.TryJoin("c", 3));
+  EXPECT_EQ(c.run_step(), 9);
+  // ... nor behind what the parameters have seen.
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  ASSERT_OK(run.Heartbeat(a, 3));
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse d, run.TryJoin("d", 4));
+  EXPECT_EQ(d.run_step(), 10);
+}
+
+TEST(CoordinatorTest, ARestartGoesOnWithTheMembersItRemembers) {
+  CoordinatorDriver before({.min_islands = 2});
+  const v1::IslandIdentity a = before.Join("a");
+  const v1::IslandIdentity b = before.Join("b");
+  ASSERT_THAT(before.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  ASSERT_OK(before.Leave(b));
+  before.Commit();
+
+  CoordinatorDriver after({.min_islands = 2}, before.core().heads(),
+                          {before.core().membership().members().at("a"),
+                           before.core().membership().members().at("b")});
+  EXPECT_EQ(after.version(), 1);
+  EXPECT_EQ(after.core().run_state(), v1::RUNNING) << "it had started";
+  EXPECT_OK(after.Heartbeat(a));
+  EXPECT_THAT(after.Heartbeat(b), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(after.Join("b").incarnation(), 2);
+  EXPECT_THAT(after.Contribute(Contribution(a, 0)), IsOkAndHolds(kLate));
+  EXPECT_THAT(after.Contribute(Contribution(a, 1)), IsOkAndHolds(kAccepted));
+}
+
+TEST(CoordinatorTest, AMemberThatWasAwayTooLongAfterARestartIsEvicted) {
+  CoordinatorDriver before({.min_islands = 2});
+  const v1::IslandIdentity a = before.Join("a");
+  before.Join("b");
+  std::vector<Member> members;
+  for (const auto& [name, member] : before.core().membership().members()) {
+    members.push_back(member);
+  }
+  CoordinatorDriver after({.min_islands = 2}, before.core().heads(), members);
+  after.Advance(kLease);
+  ASSERT_OK(after.Heartbeat(a));
+  after.Advance(absl::Seconds(1));
+  after.Tick();
+  EXPECT_EQ(after.CountEvents("island_evicted"), 1);
+  EXPECT_EQ(after.core().run_state(), v1::RUNNING);
+}
+
+// --- What ails the ranks of an island. ---
+
+TEST(CoordinatorTest, ATroubleOfRanksIsRecordedWhenItChanges) {
+  CoordinatorDriver run({.min_islands = 1});
+  const v1::IslandIdentity a = run.Join("a");
+  v1::IslandProgress progress;
+  ASSERT_OK(run.Heartbeat(a, progress));
+  v1::RankTrouble& trouble = *progress.mutable_rank_trouble();
+  trouble.set_kind(v1::RankTrouble::SLOW_RANK);
+  trouble.set_rank(1);
+  trouble.set_share(0.5);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  trouble.set_share(0.6);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("rank_slow"), 1);
+  trouble.set_rank(2);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("rank_slow"), 2);
+  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("link_slow"), 1);
+  EXPECT_EQ(run.CountEvents("ranks_even"), 0);
+  progress.clear_rank_trouble();
+  ASSERT_OK(run.Heartbeat(a, progress));
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("ranks_even"), 1);
+}
+
+TEST(CoordinatorTest, ARankThatEndsItsIslandIsRecorded) {
+  for (const auto& [kind, event] :
+       {std::pair(v1::RankTrouble::STUCK_RANK, "rank_stuck"),
+        std::pair(v1::RankTrouble::DEAD_RANK, "rank_dead")}) {
+    CoordinatorDriver run({.min_islands = 1});
+    const v1::IslandIdentity a = run.Join("a");
+    v1::RankTrouble trouble;
+    trouble.set_kind(kind);
+    trouble.set_rank(3);
+    ASSERT_OK(run.Leave(a, trouble));
+    EXPECT_EQ(run.CountEvents(event), 1);
+    EXPECT_EQ(run.CountEvents("island_left"), 1);
+  }
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Coordinator shows.
+#include <algorithm>
+#include <utility>
+
+#include "server/rules/coordinator.h"
+#include "server/rules/inner_steps.h"
+
+namespace causeway {
+
+absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
+  return membership_.Check(identity).status();
+}
+
+v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
+  v1::SessionResponse view;
+  view.set_run_state(run_state());
+  view.set_message(message());
+  view.set_run_step(RunStep());
+  for (const FragmentState& state : heads_) *view.add_heads() = state.head;
+  const auto member = membership_.Check(identity);
+  if (member.ok()) {
+    for (const uint64_t version : (*member)->first_contribution_version) {
+      view.add_first_contribution_version(version);
+    }
+    view.set_drain((*member)->draining);
+    view.set_inner_steps_per_round(InnerStepsPerRound(**member));
+  }
+  return view;
+}
+
+v1::RunState Coordinator::run_state() const {
+  if (IsFinished()) return v1::FINISHED;
+  if (flags_.paused) return v1::PAUSED;
+  if (!suspended_because_.empty()) return v1::SUSPENDED;
+  return flags_.started ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
+}
+
+uint64_t Coordinator::RunStep() {
+  std::vector<uint64_t> versions;
+  for (const FragmentState& state : heads_) {
+    versions.push_back(state.head.version());
+  }
+  uint64_t reported = 0;
+  for (const Member* member : membership_.Live()) {
+    reported = std::max<uint64_t>(reported, member->progress.run_step());
+  }
+  return schedule().ClampToVersions(reported, versions);
+}
+
+std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
+  std::vector<std::string> awaited;
+  const Round& round = rounds_[fragment];
+  if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
+  for (const Member* member : membership_.Live()) {
+    if (member->first_contribution_version[fragment] <= round.base_version() &&
+        !round.HasOrStandsFor(member->island_id, member->incarnation)) {
+      awaited.push_back(member->island_id);
+    }
+  }
+  return awaited;
+}
+
+bool Coordinator::IsFinished() const {
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    if (heads_[fragment].head.version() < schedule().FinalVersion(fragment)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
+  std::vector<absl::Duration> steps;
+  for (const Member* live : membership_.Live()) {
+    steps.push_back(absl::Seconds(live->progress.step_seconds()));
+  }
+  const v1::SynchronizationConfig& sync = options_.config.synchronization();
+  const v1::MembershipConfig& membership = options_.config.membership();
+  return InnerSteps(
+      {.steps = sync.inner_steps_per_round(),
+       .shares = sync.inner_step_shares(),
+       .quorum = membership.quorum(),
+       .grace = absl::Seconds(membership.grace_seconds()),
+       .grace_overlap_share = membership.grace_overlap_share(),
+       .overlap_steps = schedule().overlap_steps() + sync.max_overlap_steps()},
+      absl::Seconds(member.progress.step_seconds()), std::move(steps));
+}
+
+bool Coordinator::IsLive(const IncarnationKey& key) const {
+  const auto found = membership_.members().find(key.island_id);
+  return found != membership_.members().end() &&
+         found->second.incarnation == key.incarnation &&
+         found->second.state == MemberState::kLive;
+}
+
+std::map<IncarnationKey, OpenTokens> Coordinator::Open(
+    uint32_t fragment, const std::string& island_id) const {
+  const Round& round = rounds_[fragment];
+  std::map<IncarnationKey, OpenTokens> open;
+  for (auto each = round.contributions().lower_bound(
+           {fragment, round.base_version(), island_id, 0});
+       each != round.contributions().end() &&
+       each->first.island_id == island_id;
+       ++each) {
+    // What was admitted is booked as quarantined until it is merged.
+    if (admitted_.contains(each->first)) continue;
+    open[{island_id, each->first.incarnation}] = {
+        .tokens = each->second.tokens(),
+        .restored = each->second.restored_tokens()};
+  }
+  return open;
+}
+
+std::vector<OpenTokens> Coordinator::OpenOf(const IncarnationKey& key) const {
+  std::vector<OpenTokens> tokens;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    tokens.push_back(Open(fragment, key.island_id)[key]);
+  }
+  return tokens;
+}
+
+v1::TokenLedger Coordinator::Account(const IncarnationKey& key,
+                                     uint32_t fragment) const {
+  return ledger_.Account(key, fragment, IsLive(key),
+                         Open(fragment, key.island_id));
+}
+
+v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
+  v1::TokenLedger sum;
+  for (const IncarnationKey& key : ledger_.Keys()) {
+    AddTo(Account(key, fragment), sum);
+  }
+  return sum;
+}
+
+v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {
+  v1::TokenLedger sum;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    AddTo(Account(key, fragment), sum);
+  }
+  return sum;
+}
+
+bool Coordinator::WasAdmitted(const IncarnationKey& key,
+                              const std::string& digest) const {
+  return std::any_of(
+      quarantine_.begin(), quarantine_.end(), [&](const auto& each) {
+        const QuarantineEntry& entry = each.second;
+        const v1::IslandIdentity& identity = entry.header.identity();
+        return identity.island_id() == key.island_id &&
+               identity.incarnation() == key.incarnation &&
+               entry.header.object().digest() == digest &&
+               (entry.in_round || entry.state == QuarantineState::kAdmitted);
+      });
+}
+
+uint32_t Coordinator::held_count() const {
+  return static_cast<uint32_t>(std::count_if(
+      quarantine_.begin(), quarantine_.end(), [](const auto& entry) {
+        return entry.second.state == QuarantineState::kHeld;
+      }));
+}
+
+}  // namespace causeway

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+std::string Age(absl::Time then, absl::Time now) {
+  return absl::StrCat(absl::ToDoubleSeconds(now - then), " s");
+}
+
+absl::Status Diverged(const Member& member) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "the replica of island \"", member.island_id, "\" (incarnation ",
+      member.incarnation, ") has diverged: ", member.reason,
+      "; start again from the run's parameters"));
+}
+
+}  // namespace
+
+void Membership::Restore(Member member, absl::Time now) {
+  if (member.state == MemberState::kLive) member.last_heartbeat = now;
+  std::string island_id = member.island_id;
+  members_.insert_or_assign(std::move(island_id), std::move(member));
+}
+
+absl::StatusOr<Membership::JoinResult> Membership::Join(
+    const v1::JoinRequest& request, absl::Time now) {
+  if (!IsValidName(request.island_id())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("island name \"", request.island_id(),
+                     "\" is not allowed; use 1 to 64 of [a-z0-9-]"));
+  }
+  if (request.instance_id() == 0) {
+    return absl::InvalidArgumentError(
+        "JoinRequest.instance_id is 0; it must be a random number that stays "
+        "the same for the life of the island's process");
+  }
+  if (!request.expected_run_id().empty() &&
+      request.expected_run_id() != options_.run_id) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "island \"", request.island_id(), "\" belongs to run ",
+        request.expected_run_id(), ", but this coordinator holds run ",
+        options_.run_id, "; point it at its own coordinator or start it anew"));
+  }
+  const auto known = members_.find(request.island_id());
+  if (known != members_.end() && known->second.state == MemberState::kLive) {
+    Member& member = known->second;
+    if (member.instance_id == request.instance_id()) {
+      member.last_heartbeat = now;
+      return JoinResult{&member, false};
+    }
+    return absl::AlreadyExistsError(absl::StrCat(
+        "island \"", request.island_id(), "\" is already joined (incarnation ",
+        member.incarnation, ", ", member.description, ", heard of ",
+        Age(member.last_heartbeat, now),
+        " ago). Choose another --island name; or, if that process is dead, "
+        "retry in ",
+        Age(now, member.last_heartbeat + options_.lease),
+        ", when its lease ends"));
+  }
+  // Nor may another process go on from a checkpoint, of whomever: the diverged
+  // one may have, too, and what it handed in may still be admitted.
+  if (known != members_.end() &&
+      known->second.state == MemberState::kDiverged &&
+      (known->second.instance_id == request.instance_id() ||
+       request.replaces_instance_id() != 0)) {
+    return Diverged(known->second);
+  }
+  if (live_count() >= options_.max_islands) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run ", options_.run_id, " already has ", live_count(),
+        " live islands, as many as membership.max_islands allows"));
+  }
+  Member member{.island_id = request.island_id(),
+                .incarnation = 1,
+                .instance_id = request.instance_id(),
+                .description = request.description(),
+                .joined_at = now,
+                .last_heartbeat = now,
+                .shard = PickShard(request.island_id())};
+  if (known != members_.end()) {
+    member.incarnation = known->second.incarnation + 1;
+  }
+  Member& stored = members_[member.island_id] = std::move(member);
+  return JoinResult{&stored, true};
+}
+
+Member* Membership::Replaced(const v1::JoinRequest& request) {
+  const auto known = members_.find(request.island_id());
+  if (known == members_.end() || request.replaces_instance_id() == 0) {
+    return nullptr;
+  }
+  Member& member = known->second;
+  return member.state == MemberState::kLive &&
+                 member.instance_id == request.replaces_instance_id() &&
+                 member.instance_id != request.instance_id()
+             ? &member
+             : nullptr;
+}
+
+absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
+  if (identity.run_id() != options_.run_id) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the call is for run \"", identity.run_id(),
+        "\", but this coordinator holds run \"", options_.run_id, "\""));
+  }
+  const auto found = members_.find(identity.island_id());
+  if (found == members_.end()) {
+    return absl::AbortedError(absl::StrCat("island \"", identity.island_id(),
+                                           "\" is not a member; join first"));
+  }
+  Member& member = found->second;
+  if (member.incarnation != identity.incarnation()) {
+    return absl::AbortedError(absl::StrCat(
+        "incarnation ", identity.incarnation(), " of island \"",
+        identity.island_id(), "\" is fenced off: the current one is ",
+        member.incarnation, "; join again"));
+  }
+  if (member.state == MemberState::kDiverged) return Diverged(member);
+  if (member.state != MemberState::kLive) {
+    return absl::AbortedError(
+        absl::StrCat("incarnation ", identity.incarnation(), " of island \"",
+                     identity.island_id(), "\" is no longer a member (",
+                     member.reason, "); join again"));
+  }
+  return &member;
+}
+
+absl::StatusOr<Member*> Membership::FindLive(const std::string& island_id) {
+  const auto found = members_.find(island_id);
+  if (found == members_.end() || found->second.state != MemberState::kLive) {
+    return absl::NotFoundError(absl::StrCat(
+        "run ", options_.run_id, " has no live island \"", island_id, "\""));
+  }
+  return &found->second;
+}
+
+void Membership::End(Member& member, MemberState state,
+                     absl::string_view reason, absl::Time now) {
+  member.state = state;
+  member.reason = std::string(reason);
+  member.ended_at = now;
+}
+
+std::vector<Member*> Membership::Expired(absl::Time now) {
+  std::vector<Member*> expired;
+  for (Member* member : Live()) {
+    if (now - member->last_heartbeat > options_.lease) {
+      expired.push_back(member);
+    }
+  }
+  return expired;
+}
+
+std::vector<Member*> Membership::Live() {
+  std::vector<Member*> live;
+  for (auto& [name, member] : members_) {
+    if (member.state == MemberState::kLive) live.push_back(&member);
+  }
+  return live;
+}
+
+uint32_t Membership::live_count() const {
+  return static_cast<uint32_t>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+        return entry.second.state == MemberState::kLive;
+      }));
+}
+
+// An island that comes back gets its old shard; a new one the shard that the
+// fewest live islands read, so that shards are shared only when they must be.
+uint32_t Membership::PickShard(const std::string& island_id) const {
+  const auto known = members_.find(island_id);
+  if (known != members_.end()) return known->second.shard % options_.shards;
+  std::vector<uint32_t> readers(options_.shards, 0);
+  for (const auto& [name, member] : members_) {
+    if (member.state == MemberState::kLive) {
+      ++readers[member.shard % options_.shards];
+    }
+  }
+  return static_cast<uint32_t>(
+      std::min_element(readers.begin(), readers.end()) - readers.begin());
+}
+
+}  // namespace causeway

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who takes part in a run: islands, their incarnations and leases.
+//
+// An island is LIVE from Join until it leaves or its lease ends. Each time a
+// name comes back it gets a higher incarnation, and everything an older one
+// says from then on is refused:
+//
+//           Join                 Leave
+//   (none) ------> LIVE(n) -------------------> LEFT(n)
+//                     |  no heartbeat for lease     |
+//                     +---------> EVICTED(n)        | Join
+//                     | contribution  | Join        |
+//                     | quarantined   +----> LIVE(n+1) <+
+//                     +---------> DIVERGED(n) ----------+
+//                                        Join by another process
+//
+// Pure rules: no clock, no I/O, not thread-safe.
+#ifndef SERVER_RULES_MEMBERSHIP_H_
+#define SERVER_RULES_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+
+namespace causeway {
+
+enum class MemberState { kLive, kLeft, kEvicted, kDiverged };
+
+struct Member {
+  std::string island_id;
+  uint64_t incarnation = 0;
+  // Identifies the island's process, so that a retried Join is known as one.
+  uint64_t instance_id = 0;
+  MemberState state = MemberState::kLive;
+  std::string description;
+  absl::Time joined_at = absl::InfinitePast();
+  absl::Time ended_at = absl::InfiniteFuture();
+  // Why it left or was evicted.
+  std::string reason;
+  // It was asked to leave.
+  bool draining = false;
+  absl::Time last_heartbeat = absl::InfinitePast();
+  // Data shard, 0 .. shards - 1.
+  uint32_t shard = 0;
+  // Per fragment: first base version it is expected to contribute to.
+  std::vector<uint64_t> first_contribution_version;
+  v1::IslandProgress progress;
+  uint64_t contributions_merged = 0;
+  uint64_t tokens_merged = 0;
+};
+
+class Membership {
+ public:
+  struct Options {
+    std::string run_id;
+    uint32_t max_islands = 64;
+    uint32_t shards = 1;
+    absl::Duration lease = absl::Seconds(10);
+  };
+
+  explicit Membership(Options options) : options_(std::move(options)) {}
+
+  // Puts a member back that storage remembers; a live one gets a fresh lease
+  // from `now`.
+  void Restore(Member member, absl::Time now);
+
+  struct JoinResult {
+    Member* member;
+    // False if this was a retry of an earlier Join.
+    bool is_new;
+  };
+  // Errors as Coordinator.Join in coordinator.proto.
+  absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
+                                  absl::Time now);
+
+  // The live member whose process `request` says is dead; null if there is
+  // none. To be ended before the join.
+  Member* Replaced(const v1::JoinRequest& request);
+
+  // The live member that `identity` names, or why it is fenced off
+  // (FAILED_PRECONDITION: other run; ABORTED: other incarnation; OUT_OF_RANGE:
+  // it has diverged).
+  absl::StatusOr<Member*> Check(const v1::IslandIdentity& identity);
+
+  // The live member of that name, or NOT_FOUND.
+  absl::StatusOr<Member*> FindLive(const std::string& island_id);
+
+  // Ends a membership. The member stays known, so that its name keeps rising.
+  void End(Member& member, MemberState state, absl::string_view reason,
+           absl::Time now);
+
+  // Live members whose lease has ended by `now`, in order of name.
+  std::vector<Member*> Expired(absl::Time now);
+
+  // Live members in order of name.
+  std::vector<Member*> Live();
+  uint32_t live_count() const;
+  // The newest incarnation of every island, in order of name.
+  const std::map<std::string, Member>& members() const { return members_; }
+
+ private:
+  uint32_t PickShard(const std::string& island_id) const;
+
+  const Options options_;
+  std::map<std::string, Member> members_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_RULES_MEMBERSHIP_H_

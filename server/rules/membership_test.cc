@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/membership.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr absl::Duration kLease = absl::Seconds(10);
+
+v1::JoinRequest Request(const std::string& island, uint64_t instance) {
+  v1::JoinRequest request;
+  request.set_island_id(island);
+  request.set_instance_id(instance);
+  return request;
+}
+
+v1::IslandIdentity Identity(const std::string& island, uint64_t incarnation) {
+  v1::IslandIdentity identity;
+  identity.set_run_id("run-1");
+  identity.set_island_id(island);
+  identity.set_incarnation(incarnation);
+  return identity;
+}
+
+std::vector<std::string> Names(const std::vector<Member*>& members) {
+  std::vector<std::string> names;
+  for (const Member* member : members) names.push_back(member->island_id);
+  return names;
+}
+
+class MembershipTest : public testing::Test {
+ protected:
+  // The new member, whose name and process must be acceptable.
+  Member& Join(const std::string& island, uint64_t instance,
+               absl::Time now = kStart) {
+    const auto joined = members_.Join(Request(island, instance), now);
+    EXPECT_OK(joined);
+    EXPECT_TRUE(joined->is_new);
+    return *joined->member;
+  }
+
+  Membership members_{Membership::Options{
+      .run_id = "run-1", .max_islands = 3, .shards = 2, .lease = kLease}};
+};
+
+TEST_F(MembershipTest, IncarnationsOfANameRise) {
+  for (uint64_t incarnation = 1; incarnation <= 4; ++incarnation) {
+    Member& member = Join("oslo", /*instance=*/incarnation + 100);
+    EXPECT_EQ(member.incarnation, incarnation);
+    EXPECT_EQ(Join("bergen", incarnation + 200).incarnation, incarnation);
+    members_.End(member, MemberState::kEvicted, "test", kStart);
+    members_.End(*members_.Live().front(), MemberState::kLeft, "test", kStart);
+  }
+}
+
+TEST_F(MembershipTest, ARetriedJoinIsTheSameMembership) {
+  const Member& first = Join("oslo", 7);
+  const absl::Time later = kStart + kLease;
+  ASSERT_OK_AND_ASSIGN(const Membership::JoinResult again,
+                       members_.Join(Request("oslo", 7), later));
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.member, &first);
+  EXPECT_EQ(first.incarnation, 1);
+  // It is a sign of life like any other.
+  EXPECT_THAT(members_.Expired(later + kLease), IsEmpty());
+}
+
+TEST_F(MembershipTest, TheSameProcessComesBackAsANewIncarnation) {
+  members_.End(Join("oslo", 7), MemberState::kEvicted, "no heartbeat", kStart);
+  const Member& back = Join("oslo", 7, kStart + absl::Seconds(1));
+  EXPECT_EQ(back.incarnation, 2);
+  EXPECT_EQ(back.state, MemberState::kLive);
+  EXPECT_EQ(back.joined_at, kStart + absl::Seconds(1));
+  EXPECT_EQ(back.reason, "");
+}
+
+TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
+  Join("oslo", 7);
+  EXPECT_THAT(
+      members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr("\"oslo\" is already joined (incarnation 1"),
+                     HasSubstr("heard of 4 s ago"), HasSubstr("--island"),
+                     HasSubstr("retry in 6 s"))));
+  EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
+  // The refused process is no sign of life of the one that holds the name.
+  EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),
+              ElementsAre("oslo"));
+}
+
+TEST_F(MembershipTest, RefusesRequestsThatCannotBeMembers) {
+  for (const std::string& name : {std::string(), std::string("Oslo"),
+                                  std::string("a/b"), std::string(65, 'a')}) {
+    EXPECT_THAT(members_.Join(Request(name, 7), kStart),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("1 to 64 of [a-z0-9-]")));
+  }
+  EXPECT_THAT(members_.Join(Request("oslo", 0), kStart),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("instance_id is 0")));
+  v1::JoinRequest foreign = Request("oslo", 7);
+  foreign.set_expected_run_id("run-2");
+  EXPECT_THAT(members_.Join(foreign, kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("run-1"), HasSubstr("run-2"))));
+  EXPECT_THAT(members_.members(), IsEmpty());
+  foreign.set_expected_run_id("run-1");
+  EXPECT_OK(members_.Join(foreign, kStart));
+}
+
+TEST_F(MembershipTest, OnlyLiveIslandsCountAgainstTheLimit) {
+  Member& first = Join("a", 1);
+  Join("b", 2);
+  Join("c", 3);
+  EXPECT_THAT(members_.Join(Request("d", 4), kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("3 live islands"),
+                             HasSubstr("membership.max_islands"))));
+  // A retry needs no further place.
+  EXPECT_OK(members_.Join(Request("a", 1), kStart));
+  members_.End(first, MemberState::kLeft, "finished", kStart);
+  EXPECT_EQ(members_.live_count(), 2);
+  EXPECT_OK(members_.Join(Request("d", 4), kStart));
+}
+
+TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
+  Member& member = Join("oslo", 7);
+  EXPECT_THAT(members_.Check(Identity("oslo", 1)), IsOkAndHolds(&member));
+
+  v1::IslandIdentity other_run = Identity("oslo", 1);
+  other_run.set_run_id("run-2");
+  EXPECT_THAT(members_.Check(other_run),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("run-1"), HasSubstr("run-2"))));
+  EXPECT_THAT(members_.Check(Identity("bergen", 1)),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("not a member")));
+  EXPECT_THAT(members_.Check(Identity("oslo", 2)),
+              StatusIs(absl::StatusCode::kAborted));
+
+  for (const MemberState ended : {MemberState::kLeft, MemberState::kEvicted}) {
+    Member& live = *members_.Live().front();
+    const uint64_t incarnation = live.incarnation;
+    members_.End(live, ended, "pre-emption notice", kStart);
+    EXPECT_THAT(members_.Check(Identity("oslo", incarnation)),
+                StatusIs(absl::StatusCode::kAborted,
+                         AllOf(HasSubstr("pre-emption notice"),
+                               HasSubstr("join again"))));
+    Join("oslo", 100 + incarnation);
+    EXPECT_THAT(
+        members_.Check(Identity("oslo", incarnation)),
+        StatusIs(absl::StatusCode::kAborted,
+                 HasSubstr(absl::StrCat("current one is ", incarnation + 1))));
+    EXPECT_OK(members_.Check(Identity("oslo", incarnation + 1)));
+  }
+}
+
+TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
+  members_.End(Join("oslo", 7), MemberState::kDiverged, "not finite", kStart);
+  EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  // It may have gone on from the checkpoint of process 6, too.
+  for (const uint64_t whose : {6, 7}) {
+    v1::JoinRequest successor = Request("oslo", 8);
+    successor.set_replaces_instance_id(whose);
+    EXPECT_THAT(members_.Join(successor, kStart),
+                StatusIs(absl::StatusCode::kOutOfRange));
+  }
+  EXPECT_EQ(Join("oslo", 8).incarnation, 2) << "from the run's parameters";
+}
+
+TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
+  Join("b", 1);
+  Join("a", 2, kStart + absl::Seconds(1));
+  EXPECT_THAT(members_.Expired(kStart + kLease), IsEmpty());
+  EXPECT_THAT(Names(members_.Expired(kStart + kLease + absl::Nanoseconds(1))),
+              ElementsAre("b"));
+  EXPECT_THAT(Names(members_.Expired(kStart + 2 * kLease)),
+              ElementsAre("a", "b"));
+  // Looking changes nothing; ending does.
+  for (Member* member : members_.Expired(kStart + 2 * kLease)) {
+    members_.End(*member, MemberState::kEvicted, "silent", kStart);
+  }
+  EXPECT_THAT(members_.Expired(absl::InfiniteFuture()), IsEmpty());
+  EXPECT_THAT(members_.Live(), IsEmpty());
+}
+
+TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
+  EXPECT_EQ(Join("a", 1).shard, 0);
+  Member& second = Join("b", 2);
+  EXPECT_EQ(second.shard, 1);
+  EXPECT_EQ(Join("c", 3).shard, 0) << "three islands, two shards";
+  // Whoever follows takes the shard that nobody reads any more ...
+  members_.End(second, MemberState::kLeft, "finished", kStart);
+  Member& replacement = Join("d", 4);
+  EXPECT_EQ(replacement.shard, 1);
+  // ... and a name that comes back its old one, though "d" read it meanwhile.
+  members_.End(replacement, MemberState::kLeft, "finished", kStart);
+  EXPECT_EQ(Join("b", 5).shard, 1);
+}
+
+TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
+  members_.Restore({.island_id = "oslo",
+                    .incarnation = 5,
+                    .instance_id = 7,
+                    .state = MemberState::kLive,
+                    .shard = 1},
+                   kStart + absl::Hours(1));
+  members_.Restore({.island_id = "bergen",
+                    .incarnation = 3,
+                    .state = MemberState::kEvicted,
+                    .reason = "no heartbeat"},
+                   kStart + absl::Hours(1));
+  EXPECT_EQ(members_.live_count(), 1);
+  EXPECT_OK(members_.Check(Identity("oslo", 5)));
+  EXPECT_THAT(members_.Check(Identity("bergen", 3)),
+              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(members_.Expired(kStart + absl::Hours(1) + kLease), IsEmpty());
+  EXPECT_EQ(Join("bergen", 8).incarnation, 4);
+  // Its process retries a Join whose answer the restart swallowed.
+  ASSERT_OK_AND_ASSIGN(const Membership::JoinResult again,
+                       members_.Join(Request("oslo", 7), kStart));
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.member->incarnation, 5);
+}
+
+}  // namespace
+}  // namespace causeway

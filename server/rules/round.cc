@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/round.h"
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace causeway {
+
+ContributionKey KeyOf(const v1::ContributionHeader& header) {
+  return {.fragment = header.fragment(),
+          .base_version = header.base_version(),
+          .island_id = header.identity().island_id(),
+          .incarnation = header.identity().incarnation()};
+}
+
+bool Round::Has(const std::string& island_id, uint64_t incarnation) const {
+  return contributions_.contains(
+             {fragment_, base_version_, island_id, incarnation}) ||
+         credited_.contains({island_id, incarnation});
+}
+
+bool Round::HasBytes(const std::string& island_id,
+                     const std::string& digest) const {
+  return std::any_of(contributions_.begin(), contributions_.end(),
+                     [&](const auto& entry) {
+                       return entry.first.island_id == island_id &&
+                              entry.second.object().digest() == digest;
+                     });
+}
+
+bool Round::HasIsland(const std::string& island_id) const {
+  return std::any_of(
+      contributions_.begin(), contributions_.end(),
+      [&](const auto& entry) { return entry.first.island_id == island_id; });
+}
+
+void Round::Credit(const std::string& island_id, uint64_t incarnation) {
+  credited_.emplace(island_id, incarnation);
+}
+
+void Round::NoteOffer(const std::string& island_id, absl::Time now) {
+  offering_.insert(island_id);
+  first_offer_ = std::min(first_offer_, now);
+}
+
+void Round::StandIn(const std::string& island_id, uint64_t incarnation) {
+  stood_for_.emplace(island_id, incarnation);
+}
+
+void Round::TurnAway(const std::string& island_id, uint64_t incarnation) {
+  turned_away_.emplace(island_id, incarnation);
+}
+
+bool Round::HasTurnedAway(const std::string& island_id,
+                          uint64_t incarnation) const {
+  return turned_away_.contains({island_id, incarnation});
+}
+
+bool Round::HasOrStandsFor(const std::string& island_id,
+                           uint64_t incarnation) const {
+  return Has(island_id, incarnation) ||
+         stood_for_.contains({island_id, incarnation});
+}
+
+void Round::Add(const v1::ContributionHeader& header, double norm,
+                absl::Time now) {
+  CHECK(!merging_) << "a closed round takes no contributions";
+  CHECK_EQ(header.base_version(), base_version_);
+  const ContributionKey key = KeyOf(header);
+  if (!contributions_.emplace(key, header).second) return;
+  norms_[key] = norm;
+  if (contributions_.size() == 1) {
+    first_upload_ = now - std::min(first_offer_, now);
+  }
+  if (contributions_.size() == options_.quorum) quorum_at_ = now;
+}
+
+void Round::Remove(const ContributionKey& key) {
+  CHECK(!merging_) << "a closed round keeps its contributions";
+  contributions_.erase(key);
+  norms_.erase(key);
+  if (contributions_.size() < options_.quorum) {
+    quorum_at_ = absl::InfiniteFuture();
+  }
+}
+
+bool Round::MayClose(size_t awaited, absl::Time now) const {
+  if (merging_ || contributions_.empty() || now < not_before_) return false;
+  if (contributions_.size() < options_.quorum) return false;
+  return awaited == 0 || now >= quorum_at_ + options_.grace;
+}
+
+void Round::Reopen(absl::Time retry_at) {
+  merging_ = false;
+  not_before_ = retry_at;
+}
+
+}  // namespace causeway

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Feeds events to a Coordinator in virtual time, for tests of its rules. Plays
+// the engine: keeps the outer steps that were ordered, and commits or fails
+// them when the test says so.
+#ifndef SERVER_RULES_TESTING_COORDINATOR_DRIVER_H_
+#define SERVER_RULES_TESTING_COORDINATOR_DRIVER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/checksum.h"
+#include "glog/logging.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "proto/coordinator.pb.h"
+#include "server/rules/coordinator.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/membership.h"
+
+namespace causeway {
+
+class CoordinatorDriver {
+ public:
+  static constexpr char kRunId[] = "run-1";
+  static constexpr uint64_t kRoundSteps = 10;
+  static constexpr uint64_t kFragmentSize = 4;
+  static constexpr absl::Duration kLease = absl::Seconds(10);
+  static constexpr absl::Duration kGrace = absl::Seconds(60);
+
+  struct Options {
+    uint32_t min_islands = 1;
+    uint32_t max_islands = 8;
+    uint32_t quorum = 1;
+    uint32_t fragments = 1;
+    // Versions that every fragment gets.
+    uint64_t rounds = 3;
+    // Changes the configuration further.
+    std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
+  };
+
+  // What a restarted coordinator would read from storage, if any.
+  explicit CoordinatorDriver(Options options,
+                             std::vector<Coordinator::FragmentState> heads = {},
+                             std::vector<Member> members = {},
+                             CoordinatorHistory history = {})
+      : core_(MakeOptions(options),
+              heads.empty() ? InitialHeads(options) : std::move(heads),
+              std::move(members), absl::UnixEpoch(), std::move(history)) {}
+
+  Coordinator& core() { return core_; }
+  absl::Time now() const { return now_; }
+  // Everything that was to be done so far, but for the outer steps.
+  Effects& effects() { return effects_; }
+  // Ordered and not yet answered.
+  std::deque<OuterStepOrder>& orders() { return orders_; }
+  uint64_t version(uint32_t fragment = 0) const {
+    return core_.heads()[fragment].head.version();
+  }
+
+  void Advance(absl::Duration duration) { now_ += duration; }
+  void Tick() {
+    core_.Tick(now_, effects_);
+    TakeOrders();
+  }
+
+  absl::StatusOr<v1::JoinResponse> TryJoin(const std::string& island,
+                                           uint64_t instance) {
+    v1::JoinRequest request;
+    request.set_island_id(island);
+    request.set_instance_id(instance);
+    auto response = core_.Join(request, now_, effects_);
+    TakeOrders();
+    return response;
+  }
+  // A Join that is expected to succeed.
+  v1::IslandIdentity Join(const std::string& island, uint64_t instance = 1) {
+    const auto response = TryJoin(island, instance);
+    CHECK(response.ok()) << response.status();
+    return response->identity();
+  }
+
+  absl::Status Heartbeat(const v1::IslandIdentity& identity,
+                         uint64_t run_step = 0, uint64_t tokens = 0,
+                         double step_seconds = 0) {
+    v1::IslandProgress progress;
+    progress.set_run_step(run_step);
+    progress.set_tokens(tokens);
+    progress.set_step_seconds(step_seconds);
+    return Heartbeat(identity, progress);
+  }
+  absl::Status Heartbeat(const v1::IslandIdentity& identity,
+                         const v1::IslandProgress& progress) {
+    const absl::Status status =
+        core_.Heartbeat(identity, progress, now_, effects_);
+    TakeOrders();
+    return status;
+  }
+
+  absl::Status Leave(const v1::IslandIdentity& identity,
+                     const v1::RankTrouble& trouble = {}) {
+    v1::LeaveRequest request;
+    *request.mutable_identity() = identity;
+    request.set_reason("finished");
+    *request.mutable_rank_trouble() = trouble;
+    const absl::Status status = core_.Leave(request, now_, effects_);
+    TakeOrders();
+    return status;
+  }
+
+  // A sound contribution; other `bytes` are other bytes.
+  static v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                             uint64_t base_version,
+                                             uint32_t fragment = 0,
+                                             const std::string& bytes = "") {
+    v1::ContributionHeader header;
+    *header.mutable_identity() = identity;
+    header.set_fragment(fragment);
+    header.set_base_version(base_version);
+    header.set_tokens(1000);
+    header.set_inner_steps(kRoundSteps);
+    header.mutable_object()->set_format(v1::FP32);
+    header.mutable_object()->set_block_size(256);
+    header.mutable_object()->set_size(kFragmentSize);
+    header.mutable_object()->set_encoded_bytes(kFragmentSize * sizeof(float));
+    header.mutable_object()->set_digest(Digest128(absl::StrCat(
+        identity.island_id(), "/", fragment, "/", base_version, "/", bytes)));
+    return header;
+  }
+
+  absl::StatusOr<v1::ContributeResponse> Offer(
+      const v1::ContributionHeader& header) {
+    return core_.Offer(header, now_);
+  }
+  absl::StatusOr<v1::ContributeResponse> Complete(
+      const v1::ContributionHeader& header, double norm = 1) {
+    auto response = core_.Complete(header, norm, now_, effects_);
+    TakeOrders();
+    return response;
+  }
+  // Offers and, when asked to, uploads; returns the last verdict.
+  absl::StatusOr<v1::ContributeResponse::Verdict> Contribute(
+      const v1::ContributionHeader& header, double norm = 1) {
+    auto response = Offer(header);
+    if (response.ok() &&
+        response->verdict() == v1::ContributeResponse::UPLOAD) {
+      response = Complete(header, norm);
+    }
+    if (!response.ok()) return response.status();
+    return response->verdict();
+  }
+
+  // Answers the oldest order.
+  void Commit() {
+    const OuterStepOrder order = PopOrder();
+    OuterStepOutcome outcome{.merged_norm = 1, .duration = absl::Seconds(1)};
+    outcome.head.set_fragment(order.fragment);
+    outcome.head.set_version(order.base_version + 1);
+    core_.OuterStepCommitted(order, outcome, now_, effects_);
+    TakeOrders();
+  }
+  void Fail(const absl::Status& status) {
+    core_.OuterStepFailed(PopOrder(), status, now_, effects_);
+    TakeOrders();
+  }
+
+  // Of the order that is due; it stays due.
+  void Doubt(const absl::Status& status) {
+    core_.OuterStepInDoubt(orders_.front(), status, effects_);
+    TakeOrders();
+  }
+
+  // How many events of a kind there were.
+  int CountEvents(const std::string& kind) const {
+    int count = 0;
+    for (const CoordinatorEvent& event : effects_.events) {
+      count += event.kind == kind;
+    }
+    return count;
+  }
+
+ private:
+  static Coordinator::Options MakeOptions(const Options& options) {
+    v1::RunConfig config;
+    v1::MembershipConfig& membership = *config.mutable_membership();
+    membership.set_min_islands(options.min_islands);
+    membership.set_max_islands(options.max_islands);
+    membership.set_quorum(options.quorum);
+    membership.set_grace_seconds(absl::ToDoubleSeconds(kGrace));
+    membership.set_lease_seconds(absl::ToDoubleSeconds(kLease));
+    config.mutable_data()->set_shards(2);
+    config.mutable_synchronization()->set_uplink_format(v1::FP32);
+    config.mutable_synchronization()->set_downlink_format(v1::FP32);
+    options.configure(config);
+    v1::FragmentPlan plan;
+    std::vector<uint64_t> send_offsets;
+    for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {
+      v1::Fragment& added = *plan.add_fragments();
+      added.set_id(fragment);
+      added.set_size(kFragmentSize);
+      added.set_send_offset_steps(fragment * kRoundSteps / options.fragments);
+      send_offsets.push_back(added.send_offset_steps());
+    }
+    return {.run_id = kRunId,
+            .config = config,
+            .plan = plan,
+            .schedule = *SyncSchedule::Create(
+                {.round_steps = kRoundSteps,
+                 .send_offsets = send_offsets,
+                 .total_steps = options.rounds * kRoundSteps})};
+  }
+
+  static std::vector<Coordinator::FragmentState> InitialHeads(
+      const Options& options) {
+    std::vector<Coordinator::FragmentState> heads(options.fragments);
+    for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {
+      heads[fragment].head.set_fragment(fragment);
+    }
+    return heads;
+  }
+
+  void TakeOrders() {
+    orders_.insert(orders_.end(), effects_.outer_steps.begin(),
+                   effects_.outer_steps.end());
+    effects_.outer_steps.clear();
+  }
+
+  OuterStepOrder PopOrder() {
+    CHECK(!orders_.empty()) << "no outer step was ordered";
+    OuterStepOrder order = std::move(orders_.front());
+    orders_.pop_front();
+    return order;
+  }
+
+  Coordinator core_;
+  absl::Time now_ = absl::UnixEpoch();
+  Effects effects_;
+  std::deque<OuterStepOrder> orders_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_RULES_TESTING_COORDINATOR_DRIVER_H_

@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/commit_log.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
+#include "common/checksum.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include "server/storage/commit_log_schema.h"
+
+namespace causeway {
+namespace {
+
+std::string PrintText(const google::protobuf::Message& message) {
+  std::string text;
+  CHECK(google::protobuf::TextFormat::PrintToString(message, &text));
+  return text;
+}
+
+}  // namespace
+
+absl::string_view ContributionFateName(ContributionFate fate) {
+  switch (fate) {
+    case ContributionFate::kMerged:
+      return "merged";
+    case ContributionFate::kPartial:
+      return "partial";
+    case ContributionFate::kLate:
+      return "late";
+  }
+  return "";
+}
+
+absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Connect(
+    const std::string& path, SqliteDatabase::Mode mode) {
+  ASSIGN_OR_RETURN(SqliteDatabase database, SqliteDatabase::Open(path, mode));
+  const bool read_only = mode == SqliteDatabase::Mode::kReadOnly;
+  std::unique_ptr<CommitLog> log(
+      new CommitLog(std::move(database), path, read_only));
+  absl::MutexLock lock(&log->mutex_);
+  RETURN_IF_ERROR(log->PrepareSchema());
+  return log;
+}
+
+absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(
+    const std::string& path) {
+  return Connect(path, SqliteDatabase::Mode::kReadWriteCreate);
+}
+
+absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::OpenReadOnly(
+    const std::string& path) {
+  return Connect(path, SqliteDatabase::Mode::kReadOnly);
+}
+
+absl::Status CommitLog::PrepareSchema() {
+  ASSIGN_OR_RETURN(const int64_t version,
+                   database_.QueryInt("PRAGMA user_version"));
+  ASSIGN_OR_RETURN(const int64_t application,
+                   database_.QueryInt("PRAGMA application_id"));
+  ASSIGN_OR_RETURN(const int64_t objects,
+                   database_.QueryInt("SELECT count(*) FROM sqlite_schema"));
+  const bool empty = objects == 0 && version == 0;
+  if (!empty && application != kCommitLogApplicationId) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, " is the database of another program"));
+  }
+  const bool upgradable = version == kCommitLogSchemaVersion - 1;
+  if (!empty && version != kCommitLogSchemaVersion && !upgradable) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "$0 was written by another version of Causeway (schema $1, this one "
+        "has $2): use that version",
+        path_, version, kCommitLogSchemaVersion));
+  }
+  if (read_only_) {
+    if (!empty) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
+  }
+  RETURN_IF_ERROR(database_.Execute(
+      "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
+  if (!empty && !upgradable) return absl::OkStatus();
+  if (!empty) {
+    return TransactLocked([&] {
+      return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
+                                                kCommitLogUpgrade,
+                                                kCommitLogSchemaVersion));
+    });
+  }
+  return TransactLocked([&] {
+    return database_.Execute(absl::Substitute(
+        "$0; PRAGMA application_id = $1; PRAGMA user_version = $2",
+        kCommitLogSchema, kCommitLogApplicationId, kCommitLogSchemaVersion));
+  });
+}
+
+absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
+  if (read_only_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, " is opened for reading only"));
+  }
+  if (!unknown_outcome_.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_,
+                     " takes no writes while the outcome of an earlier one is "
+                     "unknown: ",
+                     unknown_outcome_.message()));
+  }
+  RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
+  if (absl::Status status = body(); !status.ok()) {
+    // SQLite has rolled back by itself after some errors.
+    if (database_.in_transaction()) {
+      if (absl::Status rollback = database_.Execute("ROLLBACK");
+          !rollback.ok()) {
+        unknown_outcome_ = std::move(rollback);
+      }
+    }
+    return status;
+  }
+  return CommitLocked();
+}
+
+absl::Status CommitLog::CommitLocked() {
+  absl::Status status = database_.Execute("COMMIT");
+  if (status.ok()) return status;
+  const absl::Status rollback = database_.in_transaction()
+                                    ? database_.Execute("ROLLBACK")
+                                    : absl::OkStatus();
+  // With no space left or the lock not granted, the mark that ends the
+  // transaction in the log was not written, and a rollback is the end of it.
+  // After any other failure, above all of fsync, the mark may or may not be on
+  // the disk.
+  if (rollback.ok() &&
+      (absl::IsResourceExhausted(status) || absl::IsUnavailable(status))) {
+    return status;
+  }
+  unknown_outcome_ = status;
+  return absl::UnknownError(
+      absl::StrCat("outcome unknown of a commit to ", status.message()));
+}
+
+bool CommitLog::InDoubt() {
+  absl::MutexLock lock(&mutex_);
+  return !unknown_outcome_.ok();
+}
+
+absl::StatusOr<bool> CommitLog::Reconcile() {
+  absl::MutexLock lock(&mutex_);
+  if (unknown_outcome_.ok()) return false;
+  // As long as the disk takes nothing, the open database can still be read.
+  const std::string probe = absl::StrCat(path_, ".probe");
+  RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
+  RETURN_IF_ERROR(RemoveFile(probe));
+  RETURN_IF_ERROR(database_.Reopen());
+  RETURN_IF_ERROR(PrepareSchema());
+  // What is read may lie in the system's cache only: after a failed sync it
+  // counts as written and is not written again. A checkpoint writes all of it
+  // to another place, and later transactions begin a new log.
+  ASSIGN_OR_RETURN(const int64_t busy,
+                   database_.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
+  if (busy != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(path_, " is being read by another process"));
+  }
+  ASSIGN_OR_RETURN(const bool found, FindDoubtful());
+  unknown_outcome_ = absl::OkStatus();
+  doubtful_commit_.reset();
+  doubtful_event_.reset();
+  return found;
+}
+
+absl::StatusOr<bool> CommitLog::FindDoubtful() {
+  if (doubtful_commit_.has_value()) {
+    ASSIGN_OR_RETURN(SqliteStatement query,
+                     database_.Prepare("SELECT 1 FROM commits"
+                                       " WHERE fragment = ? AND version = ?"));
+    query.Bind(doubtful_commit_->fragment(), doubtful_commit_->version());
+    return query.Step();
+  }
+  if (!doubtful_event_.has_value()) return false;
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare("SELECT 1 FROM events WHERE id = ?"));
+  query.Bind(*doubtful_event_);
+  return query.Step();
+}
+
+absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
+  absl::MutexLock lock(&mutex_);
+  return TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    ASSIGN_OR_RETURN(
+        SqliteStatement insert,
+        database_.Prepare("INSERT INTO run (id, run_id, config, plan,"
+                          " created_at, started, paused)"
+                          " VALUES (1, ?, ?, ?, ?, 0, NULL)"));
+    insert.Bind(run.run_id, PrintText(run.config), PrintText(run.plan),
+                absl::ToUnixMicros(run.created_at));
+    absl::Status inserted = insert.Run();
+    if (absl::IsAlreadyExists(inserted)) {
+      return absl::AlreadyExistsError(absl::StrCat(path_, " holds a run"));
+    }
+    RETURN_IF_ERROR(inserted);
+    return WriteBatch(batch);
+  });
+}
+
+absl::Status CommitLog::Apply(LogBatch& batch) {
+  absl::MutexLock lock(&mutex_);
+  absl::Status applied = TransactLocked([&] {
+    mutex_.AssertHeld();
+    return WriteBatch(batch);
+  });
+  if (absl::IsUnknown(applied)) {
+    if (!batch.commits.empty()) doubtful_commit_ = batch.commits.front().head;
+    // Nobody else numbers events: with this number it is this one.
+    if (!batch.events.empty()) doubtful_event_ = batch.events.back().id;
+  }
+  return applied;
+}
+
+absl::Status CommitLog::WriteBatch(LogBatch& batch) {
+  for (const CommitRecord& commit : batch.commits) {
+    RETURN_IF_ERROR(WriteCommit(commit));
+  }
+  for (const Member& member : batch.members) {
+    RETURN_IF_ERROR(WriteMember(member));
+  }
+  for (const ContributionRecord& contribution : batch.contributions) {
+    RETURN_IF_ERROR(WriteContribution(contribution));
+  }
+  for (const AccountRecord& account : batch.accounts) {
+    RETURN_IF_ERROR(WriteAccount(account));
+  }
+  for (const QuarantineEntry& entry : batch.quarantine) {
+    RETURN_IF_ERROR(WriteQuarantine(entry));
+  }
+  for (const uint64_t id : batch.admitted) RETURN_IF_ERROR(WriteAdmitted(id));
+  if (batch.flags.has_value()) RETURN_IF_ERROR(WriteFlags(*batch.flags));
+  for (EventRecord& event : batch.events) RETURN_IF_ERROR(WriteEvent(event));
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::WriteCommit(const CommitRecord& commit) {
+  const v1::FragmentHead& head = commit.head;
+  ASSIGN_OR_RETURN(
+      SqliteStatement newest,
+      database_.Prepare("SELECT ifnull(max(version) + 1, 0) FROM commits"
+                        " WHERE fragment = ?"));
+  newest.Bind(head.fragment());
+  RETURN_IF_ERROR(newest.Step().status());
+  if (newest.Int(0) != static_cast<int64_t>(head.version())) {
+    return absl::FailedPreconditionError(
+        absl::Substitute("fragment $0: version $1 is offered, $2 is the next",
+                         head.fragment(), head.version(), newest.Int(0)));
+  }
+  ASSIGN_OR_RETURN(SqliteStatement insert,
+                   database_.Prepare(absl::StrCat(
+                       "INSERT INTO commits (", kCommitLogCommitColumns,
+                       ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")));
+  insert.Bind(head.fragment(), head.version(), DigestToHex(head.digest()),
+              commit.file, commit.update_file, commit.merged_norm,
+              absl::ToUnixMicros(commit.committed_at),
+              commit.participation.live(), commit.participation.contributing(),
+              commit.participation.merged());
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteMember(const Member& member) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          "INSERT INTO members (island_id, incarnation, instance_id, state,"
+          " description, joined_at, ended_at, reason, shard, first_versions,"
+          " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+          " ON CONFLICT DO UPDATE SET state = excluded.state,"
+          " ended_at = excluded.ended_at, reason = excluded.reason,"
+          " first_versions = excluded.first_versions,"
+          " draining = excluded.draining"));
+  const auto bind = [&](const auto& ended_at) {
+    insert.Bind(member.island_id, member.incarnation, member.instance_id,
+                CommitLogStateName(member.state), member.description,
+                absl::ToUnixMicros(member.joined_at), ended_at, member.reason,
+                member.shard,
+                absl::StrJoin(member.first_contribution_version, ","),
+                static_cast<int>(member.draining));
+  };
+  if (member.state == MemberState::kLive) {
+    bind(nullptr);
+  } else {
+    bind(absl::ToUnixMicros(member.ended_at));
+  }
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteContribution(
+    const ContributionRecord& contribution) {
+  std::string sql =
+      "INSERT INTO contributions (fragment, base_version, island_id,"
+      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at,"
+      " restored_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  const bool merged = contribution.fate != ContributionFate::kLate;
+  if (!merged) sql += " ON CONFLICT DO NOTHING";
+  ASSIGN_OR_RETURN(SqliteStatement insert, database_.Prepare(sql));
+  insert.Bind(
+      contribution.fragment, contribution.base_version, contribution.island_id,
+      contribution.incarnation, ContributionFateName(contribution.fate),
+      contribution.tokens, contribution.inner_steps, contribution.weight,
+      contribution.norm, DigestToHex(contribution.digest),
+      absl::ToUnixMicros(contribution.at), contribution.restored_tokens);
+  absl::Status status = insert.Run();
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(absl::Substitute(
+        "the contribution of $0 (incarnation $1) to fragment $2 version $3 "
+        "has been merged before",
+        contribution.island_id, contribution.incarnation, contribution.fragment,
+        contribution.base_version));
+  }
+  return status;
+}
+
+absl::Status CommitLog::WriteAccount(const AccountRecord& account) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          "INSERT INTO accounts (island_id, incarnation, process_tokens,"
+          " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+          " process_tokens = excluded.process_tokens,"
+          " reported = excluded.reported"));
+  insert.Bind(account.key.island_id, account.key.incarnation,
+              account.process_tokens, absl::StrJoin(account.reported, ","));
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteQuarantine(const QuarantineEntry& entry) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
+          " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+          " ON CONFLICT DO UPDATE SET state = excluded.state,"
+          " reason = excluded.reason, admissible = excluded.admissible"));
+  const auto bind = [&](const auto& norm) {
+    insert.Bind(entry.id, CommitLogStateName(entry.state),
+                PrintText(entry.header), norm, entry.reason,
+                static_cast<int>(entry.admissible),
+                absl::ToUnixMicros(entry.quarantined_at));
+  };
+  if (std::isfinite(entry.norm)) {
+    bind(entry.norm);
+  } else {
+    bind(nullptr);
+  }
+  return insert.Run();
+}
+
+absl::Status CommitLog::WriteAdmitted(uint64_t id) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement update,
+      database_.Prepare(
+          "UPDATE quarantine SET state = 'admitted' WHERE id = ?"));
+  update.Bind(id);
+  return update.Run();
+}
+
+absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
+  ASSIGN_OR_RETURN(SqliteStatement update,
+                   database_.Prepare("UPDATE run SET started = ?, paused = ?"));
+  if (flags.paused) {
+    update.Bind(static_cast<int>(flags.started), flags.pause_reason);
+  } else {
+    update.Bind(static_cast<int>(flags.started), nullptr);
+  }
+  return update.Run();
+}
+
+absl::Status CommitLog::WriteEvent(EventRecord& event) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare("INSERT INTO events (id, time, kind, island_id, text)"
+                        " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events),"
+                        " ?, ?, ?, ?) RETURNING id"));
+  insert.Bind(absl::ToUnixMicros(event.time), event.kind, event.island_id,
+              event.text);
+  RETURN_IF_ERROR(insert.Step().status());
+  event.id = static_cast<uint64_t>(insert.Int(0));
+  return insert.Run();
+}
+
+}  // namespace causeway

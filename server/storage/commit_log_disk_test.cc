@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A commit log whose disk fails: what is known of a write that failed, and how
+// the log goes on.
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/storage/commit_log.h"
+
+namespace {
+
+// The error that the disk answers with, or 0. SQLite makes a transaction
+// durable by fdatasync(2) and writes it by pwrite64(2); the definitions below
+// take the place of the C library's for this whole process.
+int sync_error = 0;
+int write_error = 0;
+// So many syncs fail before the error is over; below 0, all do.
+int failing_syncs = -1;
+
+}  // namespace
+
+extern "C" int fdatasync(int descriptor) {
+  if (sync_error != 0 && failing_syncs != 0) {
+    if (failing_syncs > 0) --failing_syncs;
+    errno = sync_error;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
+}
+
+extern "C" ssize_t pwrite64(int descriptor, const void* data, size_t size,
+                            off64_t offset) {
+  if (write_error != 0) {
+    errno = write_error;
+    return -1;
+  }
+  return syscall(SYS_pwrite64, descriptor, data, size, offset);
+}
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+
+class CommitLogDiskTest : public testing::Test {
+ protected:
+  CommitLogDiskTest()
+      : directory_(absl::StrCat(
+            testing::TempDir(), "/",
+            testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    EXPECT_OK(CreateDirectory(directory_));
+  }
+  ~CommitLogDiskTest() override {
+    sync_error = write_error = 0;
+    failing_syncs = -1;
+  }
+
+  std::unique_ptr<CommitLog> Open() {
+    absl::StatusOr<std::unique_ptr<CommitLog>> log =
+        CommitLog::Open(directory_ + "/run.sqlite3");
+    EXPECT_OK(log);
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+
+  // A log with version 0 of one fragment.
+  std::unique_ptr<CommitLog> OpenWithRun() {
+    std::unique_ptr<CommitLog> log = Open();
+    RunRecord run{.run_id = "run-1", .created_at = kStart};
+    run.plan.add_fragments()->set_size(12);
+    LogBatch batch{.commits = {Commit(0)}};
+    EXPECT_OK(log->CreateRun(run, batch));
+    return log;
+  }
+
+  static CommitRecord Commit(uint64_t version) {
+    CommitRecord commit{.file = absl::StrCat("v", version),
+                        .committed_at = kStart};
+    commit.head.set_version(version);
+    commit.head.set_digest(std::string(16, 'd'));
+    return commit;
+  }
+  static absl::Status CommitVersion(CommitLog& log, uint64_t version) {
+    LogBatch batch{.commits = {Commit(version)}};
+    return log.Apply(batch);
+  }
+  static uint64_t NewestVersion(CommitLog& log) {
+    const auto history = log.History(0, 1);
+    EXPECT_OK(history);
+    return history.value().at(0).head.version();
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    sync_error = EIO;
+    EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown,
+                                                 HasSubstr("outcome unknown")));
+    sync_error = 0;
+    // The disk is well again, but what it holds is not known.
+    EXPECT_TRUE(log->InDoubt());
+    EXPECT_THAT(CommitVersion(*log, 1),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("of an earlier one is unknown")));
+    LogBatch events{.events = {{.time = kStart, .kind = "island_left"}}};
+    EXPECT_THAT(log->Apply(events),
+                StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
+  }
+  const std::unique_ptr<CommitLog> log = Open();
+  EXPECT_FALSE(log->InDoubt());
+  EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
+}
+
+TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  std::set<bool> seen;
+  // More or fewer syncs fail; when the file is closed, the database looks for
+  // the transaction in its log, or has done without it.
+  for (int failing = 1; failing <= 4; ++failing) {
+    const uint64_t version = NewestVersion(*log);
+    sync_error = EIO;
+    failing_syncs = failing;
+    const absl::Status committed = CommitVersion(*log, version + 1);
+    if (committed.ok()) continue;
+    ASSERT_THAT(committed, StatusIs(absl::StatusCode::kUnknown));
+    absl::StatusOr<bool> found = log->Reconcile();
+    for (int tries = 0; !found.ok() && tries < 8; ++tries) {
+      EXPECT_TRUE(log->InDoubt()) << found.status();
+      found = log->Reconcile();
+    }
+    sync_error = 0;
+    failing_syncs = -1;
+    ASSERT_OK(found);
+    seen.insert(*found);
+    EXPECT_FALSE(log->InDoubt());
+    EXPECT_EQ(NewestVersion(*log), version + (*found ? 1 : 0));
+    EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
+    EXPECT_EQ(NewestVersion(*Open()), NewestVersion(*log));
+  }
+  EXPECT_EQ(seen.size(), 2) << "both come about";
+}
+
+TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch{.events = {{.time = kStart, .kind = "island_joined"},
+                            {.time = kStart, .kind = "island_left"}}};
+  sync_error = EIO;
+  EXPECT_THAT(log->Apply(batch), StatusIs(absl::StatusCode::kUnknown));
+  sync_error = 0;
+  ASSERT_OK_AND_ASSIGN(const bool found, log->Reconcile());
+  EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(SizeIs(found ? 2 : 0)));
+  EXPECT_OK(log->Apply(batch));
+}
+
+TEST_F(CommitLogDiskTest, ADiskThatTakesNothingLeavesTheDoubtAndIsRead) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  sync_error = EIO;
+  EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(log->Reconcile(), Not(IsOk()));
+  EXPECT_TRUE(log->InDoubt());
+  EXPECT_OK(log->Heads());
+  sync_error = 0;
+  EXPECT_OK(log->Reconcile());
+  EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
+}
+
+TEST_F(CommitLogDiskTest, AFullDiskFailsTheCommitAndNothingElse) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  write_error = ENOSPC;
+  EXPECT_THAT(
+      CommitVersion(*log, 1),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
+  EXPECT_EQ(NewestVersion(*log), 0);
+  write_error = 0;
+  EXPECT_OK(CommitVersion(*log, 1));
+  EXPECT_EQ(NewestVersion(*Open()), 1);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,414 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What CommitLog reads; commit_log.cc holds what it writes.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include "server/rules/norm_guard.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/commit_log_schema.h"
+
+namespace causeway {
+namespace {
+
+constexpr ContributionFate kFates[] = {ContributionFate::kMerged,
+                                       ContributionFate::kPartial,
+                                       ContributionFate::kLate};
+
+constexpr MemberState kMemberStates[] = {MemberState::kLive, MemberState::kLeft,
+                                         MemberState::kEvicted,
+                                         MemberState::kDiverged};
+
+constexpr QuarantineState kQuarantineStates[] = {QuarantineState::kHeld,
+                                                 QuarantineState::kAdmitted,
+                                                 QuarantineState::kDropped};
+
+// The schema's CHECKs leave no other names.
+MemberState MemberStateOf(absl::string_view name) {
+  for (const MemberState state : kMemberStates) {
+    if (name == CommitLogStateName(state)) return state;
+  }
+  LOG(FATAL) << "member state " << name;
+}
+
+QuarantineState QuarantineStateOf(absl::string_view name) {
+  for (const QuarantineState state : kQuarantineStates) {
+    if (name == CommitLogStateName(state)) return state;
+  }
+  LOG(FATAL) << "quarantine state " << name;
+}
+
+// Numbers separated by commas, as absl::StrJoin wrote them.
+template <typename Number>
+std::vector<Number> NumbersOf(absl::string_view text) {
+  std::vector<Number> numbers;
+  for (const absl::string_view number :
+       absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    CHECK(absl::SimpleAtoi(number, &numbers.emplace_back())) << text;
+  }
+  return numbers;
+}
+
+ContributionFate FateOf(absl::string_view name) {
+  for (const ContributionFate fate : kFates) {
+    if (name == ContributionFateName(fate)) return fate;
+  }
+  LOG(FATAL) << "contribution fate " << name;
+}
+
+// LIMIT takes a signed number.
+int64_t Limit(uint64_t limit) {
+  return static_cast<int64_t>(
+      std::min<uint64_t>(limit, std::numeric_limits<int64_t>::max()));
+}
+
+CommitRecord CommitOf(const SqliteStatement& row) {
+  CommitRecord commit;
+  commit.head.set_fragment(static_cast<uint32_t>(row.Int(0)));
+  commit.head.set_version(static_cast<uint64_t>(row.Int(1)));
+  commit.head.set_digest(absl::HexStringToBytes(row.Text(2)));
+  commit.file = row.Text(3);
+  commit.update_file = row.Text(4);
+  commit.merged_norm = row.Double(5);
+  commit.committed_at = absl::FromUnixMicros(row.Int(6));
+  commit.participation.set_live(static_cast<uint64_t>(row.Int(7)));
+  commit.participation.set_contributing(static_cast<uint64_t>(row.Int(8)));
+  commit.participation.set_merged(static_cast<uint64_t>(row.Int(9)));
+  return commit;
+}
+
+absl::StatusOr<std::vector<CommitRecord>> Commits(SqliteStatement query) {
+  std::vector<CommitRecord> commits;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return commits;
+    commits.push_back(CommitOf(query));
+  }
+}
+
+template <typename Message>
+absl::Status ParseText(const std::string& text, absl::string_view what,
+                       Message& message) {
+  if (google::protobuf::TextFormat::ParseFromString(text, &message)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat("the stored ", what, " is unreadable: ", text));
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> CommitLog::LoadRun() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT run_id, config, plan, created_at FROM run"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
+  RunRecord run;
+  run.run_id = query.Text(0);
+  RETURN_IF_ERROR(ParseText(query.Text(1), "configuration", run.config));
+  RETURN_IF_ERROR(ParseText(query.Text(2), "fragment plan", run.plan));
+  run.created_at = absl::FromUnixMicros(query.Int(3));
+  return run;
+}
+
+absl::StatusOr<std::vector<CommitRecord>> CommitLog::Heads() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(absl::StrCat(
+          "SELECT ", kCommitLogCommitColumns,
+          " FROM commits AS outer_commits WHERE version ="
+          " (SELECT max(version) FROM commits"
+          "  WHERE fragment = outer_commits.fragment) ORDER BY fragment")));
+  return Commits(std::move(query));
+}
+
+absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
+                                                             uint64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(absl::StrCat("SELECT ", kCommitLogCommitColumns,
+                                     " FROM commits WHERE fragment = ?"
+                                     " ORDER BY version DESC LIMIT ?")));
+  query.Bind(fragment, Limit(limit));
+  return Commits(std::move(query));
+}
+
+absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
+                                                   uint64_t version) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare(absl::StrCat(
+                       "SELECT ", kCommitLogCommitColumns,
+                       " FROM commits WHERE fragment = ? AND version = ?")));
+  query.Bind(fragment, version);
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) {
+    return absl::NotFoundError(absl::Substitute(
+        "fragment $0 has no committed version $1", fragment, version));
+  }
+  return CommitOf(query);
+}
+
+absl::StatusOr<std::vector<Member>> CommitLog::Members() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          "SELECT island_id, incarnation, instance_id, state,"
+          " description, joined_at, ended_at, reason, shard, first_versions,"
+          " (SELECT count(*) FROM contributions AS c"
+          "  WHERE c.island_id = m.island_id"
+          "  AND c.incarnation = m.incarnation AND c.fate <> 'late'),"
+          " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
+          "  WHERE c.island_id = m.island_id"
+          "  AND c.incarnation = m.incarnation AND c.fate <> 'late')"
+          ", draining FROM members AS m WHERE incarnation ="
+          " (SELECT max(incarnation) FROM members"
+          "  WHERE island_id = m.island_id) ORDER BY island_id"));
+  std::vector<Member> members;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return members;
+    Member member;
+    member.island_id = query.Text(0);
+    member.incarnation = static_cast<uint64_t>(query.Int(1));
+    member.instance_id = static_cast<uint64_t>(query.Int(2));
+    member.state = MemberStateOf(query.Text(3));
+    member.description = query.Text(4);
+    member.joined_at = absl::FromUnixMicros(query.Int(5));
+    if (!query.IsNull(6)) member.ended_at = absl::FromUnixMicros(query.Int(6));
+    member.reason = query.Text(7);
+    member.shard = static_cast<uint32_t>(query.Int(8));
+    member.first_contribution_version = NumbersOf<uint64_t>(query.Text(9));
+    member.contributions_merged = static_cast<uint64_t>(query.Int(10));
+    member.tokens_merged = static_cast<uint64_t>(query.Int(11));
+    member.draining = query.Int(12) != 0;
+    members.push_back(std::move(member));
+  }
+}
+
+absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
+    uint32_t fragment, uint64_t base_version) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
+          "at, fate, norm"
+          " FROM contributions WHERE fragment = ? AND base_version = ?"
+          " AND fate <> 'late' ORDER BY island_id, incarnation"));
+  query.Bind(fragment, base_version);
+  std::vector<ContributionRecord> contributions;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return contributions;
+    contributions.push_back({.fragment = fragment,
+                             .base_version = base_version,
+                             .island_id = query.Text(0),
+                             .incarnation = static_cast<uint64_t>(query.Int(1)),
+                             .tokens = static_cast<uint64_t>(query.Int(2)),
+                             .inner_steps = static_cast<uint64_t>(query.Int(3)),
+                             .weight = query.Double(4),
+                             .norm = query.Double(8),
+                             .digest = absl::HexStringToBytes(query.Text(5)),
+                             .fate = FateOf(query.Text(7)),
+                             .at = absl::FromUnixMicros(query.Int(6))});
+  }
+}
+
+absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT fragment, fate, count(*), sum(tokens),"
+                        " sum(inner_steps)"
+                        " FROM contributions GROUP BY fragment, fate"
+                        " ORDER BY fragment, fate"));
+  std::vector<LedgerSum> sums;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return sums;
+    sums.push_back({.fragment = static_cast<uint32_t>(query.Int(0)),
+                    .fate = FateOf(query.Text(1)),
+                    .contributions = static_cast<uint64_t>(query.Int(2)),
+                    .tokens = static_cast<uint64_t>(query.Int(3)),
+                    .inner_steps = static_cast<uint64_t>(query.Int(4))});
+  }
+}
+
+absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
+                                                          uint64_t norms) {
+  CoordinatorHistory history;
+  history.merged_norms.resize(fragments);
+  history.last_rounds.resize(fragments);
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(ReadFlags(history.flags));
+  RETURN_IF_ERROR(ReadQuarantine(history));
+  RETURN_IF_ERROR(ReadAccounts(history));
+  RETURN_IF_ERROR(ReadRounds(norms, history));
+  return history;
+}
+
+absl::Status CommitLog::ReadFlags(RunFlags& flags) {
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare("SELECT started, paused FROM run"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
+  flags.started = query.Int(0) != 0;
+  flags.paused = !query.IsNull(1);
+  if (flags.paused) flags.pause_reason = query.Text(1);
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement accounts,
+      database_.Prepare("SELECT island_id, incarnation, process_tokens,"
+                        " reported, instance_id FROM accounts"
+                        " LEFT JOIN members USING (island_id, incarnation)"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, accounts.Step());
+    if (!row) break;
+    history.accounts.push_back(
+        {.key = {accounts.Text(0), static_cast<uint64_t>(accounts.Int(1))},
+         .process = static_cast<uint64_t>(accounts.Int(4)),
+         .process_tokens = static_cast<uint64_t>(accounts.Int(2)),
+         .reported = NumbersOf<int64_t>(accounts.Text(3))});
+  }
+  ASSIGN_OR_RETURN(
+      SqliteStatement sums,
+      database_.Prepare("SELECT island_id, incarnation, fragment, fate,"
+                        " sum(tokens), sum(restored_tokens) FROM contributions"
+                        " WHERE fate <> 'late'"
+                        " GROUP BY island_id, incarnation, fragment, fate"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, sums.Step());
+    if (!row) break;
+    history.settled.push_back(
+        {.key = {sums.Text(0), static_cast<uint64_t>(sums.Int(1))},
+         .fragment = static_cast<uint32_t>(sums.Int(2)),
+         .fate = FateOf(sums.Text(3)) == ContributionFate::kPartial
+                     ? TokenLedger::Fate::kPartial
+                     : TokenLedger::Fate::kMerged,
+         .tokens = static_cast<uint64_t>(sums.Int(4)),
+         .restored = static_cast<uint64_t>(sums.Int(5))});
+  }
+  // What was admitted is among the merged ones.
+  for (const QuarantineEntry& entry : history.quarantine) {
+    if (entry.state == QuarantineState::kAdmitted) continue;
+    history.settled.push_back({.key = {entry.header.identity().island_id(),
+                                       entry.header.identity().incarnation()},
+                               .fragment = entry.header.fragment(),
+                               .fate = entry.state == QuarantineState::kHeld
+                                           ? TokenLedger::Fate::kQuarantined
+                                           : TokenLedger::Fate::kRefused,
+                               .tokens = entry.header.tokens(),
+                               .restored = entry.header.restored_tokens()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::ReadQuarantine(CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT id, state, header, norm, reason, admissible,"
+                        " quarantined_at FROM quarantine ORDER BY id"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return absl::OkStatus();
+    QuarantineEntry& entry = history.quarantine.emplace_back();
+    entry.id = static_cast<uint64_t>(query.Int(0));
+    entry.state = QuarantineStateOf(query.Text(1));
+    RETURN_IF_ERROR(
+        ParseText(query.Text(2), "quarantined contribution", entry.header));
+    entry.norm = query.IsNull(3) ? std::numeric_limits<double>::quiet_NaN()
+                                 : query.Double(3);
+    entry.reason = query.Text(4);
+    entry.admissible = query.Int(5) != 0;
+    entry.quarantined_at = absl::FromUnixMicros(query.Int(6));
+  }
+}
+
+absl::Status CommitLog::ReadRounds(uint64_t norms,
+                                   CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement rounds,
+      database_.Prepare("SELECT fragment, live, contributing, merged"
+                        " FROM commits ORDER BY fragment, version"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rounds.Step());
+    if (!row) break;
+    v1::Participation& last =
+        history.last_rounds[static_cast<size_t>(rounds.Int(0))];
+    last.set_live(static_cast<uint64_t>(rounds.Int(1)));
+    last.set_contributing(static_cast<uint64_t>(rounds.Int(2)));
+    last.set_merged(static_cast<uint64_t>(rounds.Int(3)));
+    AddTo(last, history.participation);
+  }
+  for (size_t fragment = 0; fragment < history.merged_norms.size();
+       ++fragment) {
+    std::vector<NormGuard::MergedRound>& merged =
+        history.merged_norms[fragment];
+    ASSIGN_OR_RETURN(SqliteStatement query,
+                     database_.Prepare("SELECT base_version, norm, inner_steps"
+                                       " FROM contributions"
+                                       " WHERE fragment = ?"
+                                       " AND fate <> 'late'"
+                                       " ORDER BY base_version DESC"));
+    query.Bind(static_cast<uint64_t>(fragment));
+    int64_t base_version = -1;
+    for (uint64_t read = 0;; ++read) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      if (query.Int(0) != base_version) {
+        if (read >= norms) break;
+        base_version = query.Int(0);
+        merged.emplace_back();
+      }
+      merged.back().push_back(
+          {.norm = query.Double(1),
+           .inner_steps = static_cast<uint64_t>(query.Int(2))});
+    }
+    std::reverse(merged.begin(), merged.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(
+    uint64_t after_id, uint64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
+                        " WHERE id > ? ORDER BY id LIMIT ?"));
+  query.Bind(Limit(after_id), Limit(limit));
+  std::vector<EventRecord> events;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return events;
+    events.push_back({.id = static_cast<uint64_t>(query.Int(0)),
+                      .time = absl::FromUnixMicros(query.Int(1)),
+                      .kind = query.Text(2),
+                      .island_id = query.Text(3),
+                      .text = query.Text(4)});
+  }
+}
+
+}  // namespace causeway

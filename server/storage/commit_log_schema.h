@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables of server/storage/commit_log.h. Times are microseconds since the
+// Unix epoch; 64-bit quantities that are unsigned elsewhere keep their bits.
+#ifndef SERVER_STORAGE_COMMIT_LOG_SCHEMA_H_
+#define SERVER_STORAGE_COMMIT_LOG_SCHEMA_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "server/rules/membership.h"
+#include "server/rules/quarantine.h"
+
+namespace causeway {
+
+// Raised with every change of the schema.
+inline constexpr int64_t kCommitLogSchemaVersion = 3;
+// Marks the database as Causeway's: "CWAY".
+inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
+
+inline constexpr char kCommitLogSchema[] = R"sql(
+CREATE TABLE run (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  run_id TEXT NOT NULL,
+  config TEXT NOT NULL,      -- causeway.v1.RunConfig, text format
+  plan TEXT NOT NULL,        -- causeway.v1.FragmentPlan, text format
+  created_at INTEGER NOT NULL,
+  started INTEGER NOT NULL,  -- 1 once min_islands have joined
+  paused TEXT                -- why, while an operator holds the run
+) STRICT;
+
+CREATE TABLE commits (
+  fragment INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  digest TEXT NOT NULL,      -- XXH3-128 of the parameters, hexadecimal
+  file TEXT NOT NULL,
+  update_file TEXT NOT NULL,
+  merged_norm REAL NOT NULL,
+  committed_at INTEGER NOT NULL,
+  live INTEGER NOT NULL,     -- islands when the round closed: live,
+  contributing INTEGER NOT NULL,  -- that had begun to hand in
+  merged INTEGER NOT NULL,   -- and whose contribution was merged
+  PRIMARY KEY (fragment, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE members (
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  instance_id INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('live', 'left', 'evicted', 'diverged')),
+  description TEXT NOT NULL,
+  joined_at INTEGER NOT NULL,
+  ended_at INTEGER,          -- null while live
+  reason TEXT NOT NULL,
+  shard INTEGER NOT NULL,
+  first_versions TEXT NOT NULL,  -- by fragment, separated by commas
+  draining INTEGER NOT NULL,
+  PRIMARY KEY (island_id, incarnation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE contributions (
+  fragment INTEGER NOT NULL,
+  base_version INTEGER NOT NULL,
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  fate TEXT NOT NULL
+    CHECK (fate IN ('merged', 'partial', 'late')),
+  tokens INTEGER NOT NULL,
+  inner_steps INTEGER NOT NULL,
+  weight REAL NOT NULL,
+  norm REAL NOT NULL,
+  digest TEXT NOT NULL,      -- XXH3-128 of the encoding, hexadecimal
+  at INTEGER NOT NULL,
+  restored_tokens INTEGER NOT NULL DEFAULT 0,  -- of tokens, from a checkpoint
+  PRIMARY KEY (fragment, base_version, island_id, incarnation, fate)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX merged_once
+  ON contributions (fragment, base_version, island_id, incarnation)
+  WHERE fate <> 'late';
+
+CREATE INDEX contributions_of_islands
+  ON contributions (island_id, incarnation, fate, tokens);
+
+CREATE TABLE accounts (
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  process_tokens INTEGER NOT NULL,
+  reported TEXT NOT NULL,    -- by fragment, separated by commas
+  PRIMARY KEY (island_id, incarnation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE quarantine (
+  id INTEGER PRIMARY KEY,
+  state TEXT NOT NULL CHECK (state IN ('held', 'admitted', 'dropped')),
+  header TEXT NOT NULL,      -- causeway.v1.ContributionHeader, text format
+  norm REAL,                 -- null if it is not finite
+  reason TEXT NOT NULL,
+  admissible INTEGER NOT NULL,
+  quarantined_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY,
+  time INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  island_id TEXT NOT NULL,
+  text TEXT NOT NULL
+) STRICT;
+)sql";
+
+// Brings a database of the schema before to this one.
+inline constexpr char kCommitLogUpgrade[] = R"sql(
+ALTER TABLE contributions
+  ADD COLUMN restored_tokens INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+// Columns of `commits`, in the order of CommitRecord.
+inline constexpr char kCommitLogCommitColumns[] =
+    "fragment, version, digest, file, update_file, merged_norm, committed_at,"
+    " live, contributing, merged";
+
+// Values of members.state.
+inline absl::string_view CommitLogStateName(MemberState state) {
+  switch (state) {
+    case MemberState::kLive:
+      return "live";
+    case MemberState::kLeft:
+      return "left";
+    case MemberState::kEvicted:
+      return "evicted";
+    case MemberState::kDiverged:
+      return "diverged";
+  }
+  return "";
+}
+
+// Values of quarantine.state.
+inline absl::string_view CommitLogStateName(QuarantineState state) {
+  switch (state) {
+    case QuarantineState::kHeld:
+      return "held";
+    case QuarantineState::kAdmitted:
+      return "admitted";
+    case QuarantineState::kDropped:
+      return "dropped";
+  }
+  return "";
+}
+
+}  // namespace causeway
+
+#endif  // SERVER_STORAGE_COMMIT_LOG_SCHEMA_H_

@@ -1,0 +1,461 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/commit_log.h"
+
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/norm_guard.h"
+#include "server/storage/sqlite.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+
+RunRecord TestRun() {
+  RunRecord run{.run_id = "run-1", .created_at = kStart};
+  run.config.set_name("test");
+  run.config.mutable_outer_optimizer()->set_learning_rate(0.1 + 0.2);
+  run.plan.add_fragments()->set_size(12);
+  run.plan.add_fragments()->set_size(34);
+  return run;
+}
+
+CommitRecord TestCommit(uint32_t fragment, uint64_t version) {
+  CommitRecord commit;
+  commit.head.set_fragment(fragment);
+  commit.head.set_version(version);
+  commit.head.set_digest(std::string("\x00\xff digest bytes", 15) +
+                         static_cast<char>(version));
+  commit.file = absl::StrCat("f", fragment, "v", version);
+  if (version > 0) commit.update_file = absl::StrCat("u", fragment, version);
+  commit.merged_norm = 0.1 * static_cast<double>(version);
+  commit.committed_at = kStart + absl::Seconds(version);
+  return commit;
+}
+
+ContributionRecord TestContribution(std::string island, uint64_t base_version,
+                                    ContributionFate fate) {
+  return {.fragment = 1,
+          .base_version = base_version,
+          .island_id = std::move(island),
+          .incarnation = 3,
+          .tokens = 1000 + base_version,
+          .inner_steps = 10,
+          .weight = 0.25,
+          .digest = std::string("\xfe\0 fourteen more", 16),
+          .fate = fate,
+          .at = kStart};
+}
+
+class CommitLogTest : public testing::Test {
+ protected:
+  CommitLogTest()
+      : directory_(absl::StrCat(
+            testing::TempDir(), "/",
+            testing::UnitTest::GetInstance()->current_test_info()->name())),
+        path_(absl::StrCat(directory_, "/run.sqlite3")) {
+    EXPECT_OK(CreateDirectory(directory_));
+  }
+
+  std::unique_ptr<CommitLog> Open() {
+    absl::StatusOr<std::unique_ptr<CommitLog>> log = CommitLog::Open(path_);
+    EXPECT_OK(log);
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+
+  // A log with TestRun and version 0 of both fragments.
+  std::unique_ptr<CommitLog> OpenWithRun() {
+    std::unique_ptr<CommitLog> log = Open();
+    LogBatch batch{.commits = {TestCommit(0, 0), TestCommit(1, 0)}};
+    EXPECT_OK(log->CreateRun(TestRun(), batch));
+    return log;
+  }
+
+  static absl::Status CommitVersion(CommitLog& log, uint64_t version) {
+    LogBatch batch{.commits = {TestCommit(1, version)}};
+    return log.Apply(batch);
+  }
+
+  static uint64_t NewestVersion(CommitLog& log) {
+    const auto history = log.History(1, 1);
+    EXPECT_OK(history);
+    return history.value().at(0).head.version();
+  }
+
+  const std::string directory_;
+  const std::string path_;
+};
+
+TEST_F(CommitLogTest, ARunComesBackAsItWas) {
+  OpenWithRun();
+  ASSERT_OK_AND_ASSIGN(const RunRecord run, Open()->LoadRun());
+  const RunRecord want = TestRun();
+  using google::protobuf::util::MessageDifferencer;
+  EXPECT_EQ(run.run_id, want.run_id);
+  EXPECT_TRUE(MessageDifferencer::Equals(run.config, want.config));
+  EXPECT_TRUE(MessageDifferencer::Equals(run.plan, want.plan));
+  EXPECT_EQ(run.created_at, want.created_at);
+}
+
+TEST_F(CommitLogTest, ThereIsOneRun) {
+  EXPECT_THAT(Open()->LoadRun(), StatusIs(absl::StatusCode::kNotFound));
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch;
+  EXPECT_THAT(log->CreateRun(TestRun(), batch),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(path_)));
+}
+
+TEST_F(CommitLogTest, HeadsAreTheNewestVersionsAndHistoryIsKept) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    for (uint64_t version = 1; version <= 11; ++version) {
+      ASSERT_OK(CommitVersion(*log, version));
+    }
+  }
+  const std::unique_ptr<CommitLog> log = Open();
+  ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> heads, log->Heads());
+  ASSERT_THAT(heads, SizeIs(2));
+  EXPECT_EQ(heads[0].head.version(), 0);
+  EXPECT_EQ(heads[0].update_file, "");
+  const CommitRecord want = TestCommit(1, 11);
+  EXPECT_EQ(heads[1].head.fragment(), 1);
+  EXPECT_EQ(heads[1].head.version(), 11);
+  EXPECT_EQ(heads[1].head.digest(), want.head.digest());
+  EXPECT_EQ(heads[1].file, want.file);
+  EXPECT_EQ(heads[1].update_file, want.update_file);
+  EXPECT_EQ(heads[1].merged_norm, want.merged_norm);
+  EXPECT_EQ(heads[1].committed_at, want.committed_at);
+
+  ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> history,
+                       log->History(1, 3));
+  EXPECT_THAT(history, ElementsAre(Field(&CommitRecord::file, "f1v11"),
+                                   Field(&CommitRecord::file, "f1v10"),
+                                   Field(&CommitRecord::file, "f1v9")));
+  ASSERT_OK_AND_ASSIGN(const CommitRecord fourth, log->FindCommit(1, 4));
+  EXPECT_EQ(fourth.file, "f1v4");
+  EXPECT_THAT(log->FindCommit(0, 4), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(CommitLogTest, VersionsRiseByOne) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  for (const uint64_t version : {0, 2}) {
+    EXPECT_THAT(CommitVersion(*log, version),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("1 is the next")));
+  }
+  EXPECT_OK(CommitVersion(*log, 1));
+}
+
+TEST_F(CommitLogTest, ABatchIsAllOrNothing) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch first{
+      .contributions = {TestContribution("a", 0, ContributionFate::kMerged)}};
+  ASSERT_OK(log->Apply(first));
+  LogBatch second{
+      .commits = {TestCommit(1, 1)},
+      .contributions = {TestContribution("b", 0, ContributionFate::kMerged),
+                        TestContribution("a", 0, ContributionFate::kMerged)},
+      .events = {{.time = kStart, .kind = "round_merged"}}};
+  EXPECT_THAT(log->Apply(second),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("a (incarnation 3) to fragment 1 version 0")));
+  EXPECT_EQ(NewestVersion(*log), 0);
+  EXPECT_THAT(log->MergedContributions(1, 0), IsOkAndHolds(SizeIs(1)));
+  EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
+  second.contributions.pop_back();
+  EXPECT_OK(log->Apply(second));
+  EXPECT_EQ(second.events[0].id, 1);
+}
+
+TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch{
+      .contributions = {TestContribution("b", 0, ContributionFate::kMerged),
+                        TestContribution("a", 0, ContributionFate::kMerged),
+                        TestContribution("a", 1, ContributionFate::kMerged),
+                        TestContribution("c", 1, ContributionFate::kLate),
+                        // The island asks again: the same lateness, noted once.
+                        TestContribution("c", 1, ContributionFate::kLate),
+                        TestContribution("c", 1, ContributionFate::kPartial),
+                        TestContribution("c", 2, ContributionFate::kLate)}};
+  ASSERT_OK(log->Apply(batch));
+  const auto sum = [](ContributionFate fate, uint64_t contributions,
+                      uint64_t tokens, uint64_t inner_steps) {
+    return AllOf(Field(&LedgerSum::fragment, 1), Field(&LedgerSum::fate, fate),
+                 Field(&LedgerSum::contributions, contributions),
+                 Field(&LedgerSum::tokens, tokens),
+                 Field(&LedgerSum::inner_steps, inner_steps));
+  };
+  EXPECT_THAT(
+      log->LedgerSums(),
+      IsOkAndHolds(ElementsAre(sum(ContributionFate::kLate, 2, 2003, 20),
+                               sum(ContributionFate::kMerged, 3, 3001, 30),
+                               sum(ContributionFate::kPartial, 1, 1001, 10))));
+  ASSERT_OK_AND_ASSIGN(const std::vector<ContributionRecord> merged,
+                       log->MergedContributions(1, 0));
+  ASSERT_THAT(merged, SizeIs(2));
+  EXPECT_EQ(merged[0].island_id, "a");
+  EXPECT_EQ(merged[0].incarnation, 3);
+  EXPECT_EQ(merged[0].tokens, 1000);
+  EXPECT_EQ(merged[0].inner_steps, 10);
+  EXPECT_EQ(merged[0].weight, 0.25);
+  EXPECT_EQ(merged[0].digest, std::string("\xfe\0 fourteen more", 16));
+  EXPECT_EQ(merged[0].at, kStart);
+  EXPECT_EQ(merged[1].island_id, "b");
+}
+
+TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    Member old{.island_id = "a", .incarnation = 2, .joined_at = kStart};
+    Member member{.island_id = "a",
+                  .incarnation = 3,
+                  .instance_id = 0xffffffffffffffff,
+                  .description = "it's a host",
+                  .joined_at = kStart + absl::Microseconds(5),
+                  .shard = 7,
+                  .first_contribution_version = {4, 0}};
+    Member other{.island_id = "b", .incarnation = 1, .joined_at = kStart};
+    LogBatch batch{
+        .members = {member, old, other},
+        .contributions = {TestContribution("a", 0, ContributionFate::kMerged),
+                          TestContribution("a", 1, ContributionFate::kMerged),
+                          TestContribution("a", 2, ContributionFate::kLate)}};
+    ASSERT_OK(log->Apply(batch));
+    other.state = MemberState::kEvicted;
+    other.ended_at = kStart + absl::Hours(1);
+    other.reason = "silent for 10 s";
+    LogBatch end{.members = {other}};
+    ASSERT_OK(log->Apply(end));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::vector<Member> members, Open()->Members());
+  ASSERT_THAT(members, SizeIs(2));
+  const Member& a = members[0];
+  EXPECT_EQ(a.island_id, "a");
+  EXPECT_EQ(a.incarnation, 3);
+  EXPECT_EQ(a.instance_id, 0xffffffffffffffff);
+  EXPECT_EQ(a.state, MemberState::kLive);
+  EXPECT_EQ(a.description, "it's a host");
+  EXPECT_EQ(a.joined_at, kStart + absl::Microseconds(5));
+  EXPECT_EQ(a.ended_at, absl::InfiniteFuture());
+  EXPECT_EQ(a.shard, 7);
+  EXPECT_THAT(a.first_contribution_version, ElementsAre(4, 0));
+  EXPECT_EQ(a.contributions_merged, 2);
+  EXPECT_EQ(a.tokens_merged, 2001);
+  const Member& b = members[1];
+  EXPECT_EQ(b.state, MemberState::kEvicted);
+  EXPECT_EQ(b.ended_at, kStart + absl::Hours(1));
+  EXPECT_EQ(b.reason, "silent for 10 s");
+  EXPECT_THAT(b.first_contribution_version, IsEmpty());
+  EXPECT_EQ(b.tokens_merged, 0);
+}
+
+TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  for (int i = 0; i < 3; ++i) {
+    LogBatch batch{.events = {{.time = kStart,
+                               .kind = "island_joined",
+                               .island_id = "a",
+                               .text = absl::StrCat("event ", i)},
+                              {.time = kStart, .kind = "island_left"}}};
+    ASSERT_OK(log->Apply(batch));
+    EXPECT_EQ(batch.events[0].id, 2 * i + 1);
+    EXPECT_EQ(batch.events[1].id, 2 * i + 2);
+  }
+  ASSERT_OK_AND_ASSIGN(const std::vector<EventRecord> events,
+                       log->EventsAfter(2, 2));
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].id, 3);
+  EXPECT_EQ(events[0].time, kStart);
+  EXPECT_EQ(events[0].kind, "island_joined");
+  EXPECT_EQ(events[0].island_id, "a");
+  EXPECT_EQ(events[0].text, "event 1");
+  EXPECT_EQ(events[1].id, 4);
+  EXPECT_THAT(log->EventsAfter(UINT64_MAX, UINT64_MAX),
+              IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(CommitLogTest, ThreadsMayShareALog) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  constexpr int kThreads = 4;
+  constexpr int kBatches = 25;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int batch = 0; batch < kBatches; ++batch) {
+        LogBatch events{.events = {{.time = kStart, .kind = "island_joined"}}};
+        EXPECT_OK(log->Apply(events));
+        // Its own event is there, under the number it was given.
+        EXPECT_THAT(log->EventsAfter(events.events[0].id - 1, 1),
+                    IsOkAndHolds(SizeIs(1)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(log->EventsAfter(0, UINT64_MAX),
+              IsOkAndHolds(SizeIs(kThreads * kBatches)));
+}
+
+TEST_F(CommitLogTest, ToolsReadWhileTheCoordinatorWrites) {
+  EXPECT_THAT(CommitLog::OpenReadOnly(path_),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+  const std::unique_ptr<CommitLog> writer = OpenWithRun();
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CommitLog> reader,
+                       CommitLog::OpenReadOnly(path_));
+  for (uint64_t version = 1; version <= 3; ++version) {
+    ASSERT_OK(CommitVersion(*writer, version));
+    EXPECT_EQ(NewestVersion(*reader), version);
+  }
+  EXPECT_THAT(CommitVersion(*reader, 4),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("for reading only")));
+}
+
+TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase foreign,
+        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(foreign.Execute("CREATE TABLE t (x)"));
+  }
+  EXPECT_THAT(CommitLog::Open(path_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("another program")));
+  ASSERT_OK(RemoveFile(path_));
+
+  Open();
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase newer,
+        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(newer.Execute("PRAGMA user_version = 99"));
+  }
+  EXPECT_THAT(CommitLog::Open(path_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("another version of Causeway (schema 99")));
+
+  ASSERT_OK(WriteFileAtomically(path_, {std::string(8192, 'x')}));
+  EXPECT_THAT(CommitLog::Open(path_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+}
+
+TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    LogBatch batch{
+        .contributions = {TestContribution("a", 0, ContributionFate::kMerged)}};
+    ASSERT_OK(log->Apply(batch));
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase older,
+        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(
+        older.Execute("ALTER TABLE contributions DROP COLUMN restored_tokens;"
+                      "PRAGMA user_version = 2"));
+  }
+  EXPECT_OK(CommitLog::OpenReadOnly(path_)) << "for tools";
+  const std::unique_ptr<CommitLog> log = Open();
+  ContributionRecord restored =
+      TestContribution("b", 0, ContributionFate::kMerged);
+  restored.restored_tokens = 7;
+  LogBatch batch{.contributions = {restored}};
+  ASSERT_OK(log->Apply(batch));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 8));
+  ASSERT_THAT(history.settled, SizeIs(2));
+  EXPECT_EQ(history.settled[0].restored, 0);
+  EXPECT_EQ(history.settled[1].restored, 7);
+}
+
+TEST_F(CommitLogTest, TheHistoryHasTheNormsOfWholeRounds) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch;
+  for (const uint64_t version : {0, 1, 2}) {
+    for (const char* island : {"a", "b", "c"}) {
+      batch.contributions.push_back(
+          TestContribution(island, version, ContributionFate::kMerged));
+      batch.contributions.back().norm = static_cast<double>(version);
+    }
+  }
+  batch.contributions.push_back(
+      TestContribution("d", 2, ContributionFate::kLate));
+  ASSERT_OK(log->Apply(batch));
+  const auto round_of = [](double norm) {
+    return AllOf(SizeIs(3), Each(Field(&NormGuard::Sample::norm, norm)));
+  };
+  for (const uint64_t norms : {4, 5, 6}) {
+    ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                         log->LoadHistory(2, norms));
+    EXPECT_THAT(history.merged_norms,
+                ElementsAre(IsEmpty(), ElementsAre(round_of(1), round_of(2))));
+  }
+}
+
+// The child commits as fast as it can and says so after each; it is killed at
+// an arbitrary moment. Everything it was told to be committed must be there.
+TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {
+  OpenWithRun();
+  uint64_t confirmed = 0;
+  for (int kills = 0; kills < 5; ++kills) {
+    int reports[2];
+    ASSERT_EQ(pipe(reports), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      absl::StatusOr<std::unique_ptr<CommitLog>> log = CommitLog::Open(path_);
+      if (!log.ok()) _exit(1);
+      for (uint64_t version = NewestVersion(**log) + 1;; ++version) {
+        if (!CommitVersion(**log, version).ok()) _exit(1);
+        if (write(reports[1], &version, sizeof(version)) < 0) _exit(1);
+      }
+    }
+    close(reports[1]);
+    for (int i = 0; i < 20 + kills; ++i) {
+      ASSERT_EQ(read(reports[0], &confirmed, sizeof(confirmed)),
+                sizeof(confirmed));
+    }
+    kill(child, SIGKILL);
+    int wait_status = 0;
+    ASSERT_EQ(waitpid(child, &wait_status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(wait_status));
+    while (read(reports[0], &confirmed, sizeof(confirmed)) > 0) continue;
+    close(reports[0]);
+
+    const std::unique_ptr<CommitLog> log = Open();
+    ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> history,
+                         log->History(1, UINT64_MAX));
+    // The commit that was being made may be there as well; nothing else is.
+    EXPECT_GE(history[0].head.version(), confirmed);
+    EXPECT_LE(history[0].head.version(), confirmed + 1);
+    EXPECT_THAT(history, SizeIs(history[0].head.version() + 1));
+  }
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stored files that somebody reads, by name: whoever asks for one that is open
+// shares it. When a round has closed, all islands fetch the same update, and
+// islands that join together the same parameters; it is mapped and verified
+// once, not once for each.
+//
+//   OpenFiles<StoredUpdate> updates;
+//   ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> update,
+//                    updates.Get(name, [&] { return store.OpenUpdate(...); }));
+//
+// A file is closed when the last reader has let it go. Thread-safe.
+#ifndef SERVER_STORAGE_OPEN_FILES_H_
+#define SERVER_STORAGE_OPEN_FILES_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+
+template <typename Stored>
+class OpenFiles {
+ public:
+  // The file called `name`, whose contents never change under this name; `open`
+  // is called, and its error returned, if nobody has it open. Others who want a
+  // file wait meanwhile: most of them want the same one.
+  absl::StatusOr<std::shared_ptr<const Stored>> Get(
+      const std::string& name,
+      absl::FunctionRef<absl::StatusOr<Stored>()> open) {
+    absl::MutexLock lock(&mu_);
+    const auto found = files_.find(name);
+    if (found != files_.end()) {
+      if (std::shared_ptr<const Stored> file = found->second.lock()) {
+        return file;
+      }
+    }
+    ASSIGN_OR_RETURN(Stored opened, open());
+    auto file = std::make_shared<const Stored>(std::move(opened));
+    std::erase_if(files_,
+                  [](const auto& entry) { return entry.second.expired(); });
+    files_[name] = file;
+    return file;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::map<std::string, std::weak_ptr<const Stored>> files_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_STORAGE_OPEN_FILES_H_

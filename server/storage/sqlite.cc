@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/sqlite.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kBusyTimeoutMilliseconds = 5000;
+
+absl::StatusCode CodeOfResult(int result) {
+  // The low byte is the primary code; the rest says more.
+  switch (result & 0xff) {
+    case SQLITE_FULL:
+      return absl::StatusCode::kResourceExhausted;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::StatusCode::kUnavailable;
+    case SQLITE_IOERR:
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::StatusCode::kDataLoss;
+    case SQLITE_CANTOPEN:
+      return absl::StatusCode::kNotFound;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+      return absl::StatusCode::kPermissionDenied;
+    case SQLITE_CONSTRAINT:
+      return absl::StatusCode::kAlreadyExists;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+// The status of the call on `database` that just failed.
+absl::Status LastError(sqlite3* database, absl::string_view path) {
+  const int result = sqlite3_extended_errcode(database);
+  return absl::Status(CodeOfResult(result),
+                      absl::StrCat(path, ": ", sqlite3_errmsg(database),
+                                   " (SQLite result ", result, ")"));
+}
+
+}  // namespace
+
+void SqliteStatement::Finalizer::operator()(sqlite3_stmt* statement) const {
+  // Repeats the error of the last Step, which has been reported.
+  sqlite3_finalize(statement);
+}
+
+absl::StatusOr<bool> SqliteStatement::Step() {
+  switch (sqlite3_step(statement_.get())) {
+    case SQLITE_ROW:
+      return true;
+    case SQLITE_DONE:
+      return false;
+    default:
+      return LastError(sqlite3_db_handle(statement_.get()), path_);
+  }
+}
+
+absl::Status SqliteStatement::Run() {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, Step());
+    if (!row) return absl::OkStatus();
+  }
+}
+
+int64_t SqliteStatement::Int(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+double SqliteStatement::Double(int column) const {
+  return sqlite3_column_double(statement_.get(), column);
+}
+
+std::string SqliteStatement::Text(int column) const {
+  // The pointer first: asking for the size may not convert what it points to.
+  const void* data = sqlite3_column_blob(statement_.get(), column);
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  return std::string(static_cast<const char*>(data),
+                     static_cast<size_t>(data == nullptr ? 0 : size));
+}
+
+bool SqliteStatement::IsNull(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+void SqliteStatement::BindOne(int index, int64_t value) {
+  CHECK_EQ(sqlite3_bind_int64(statement_.get(), index, value), SQLITE_OK);
+}
+
+void SqliteStatement::BindOne(int index, double value) {
+  CHECK_EQ(sqlite3_bind_double(statement_.get(), index, value), SQLITE_OK);
+}
+
+void SqliteStatement::BindOne(int index, absl::string_view text) {
+  // A null pointer would bind NULL instead of the empty string.
+  const char* data = text.data() == nullptr ? "" : text.data();
+  CHECK_EQ(sqlite3_bind_text64(statement_.get(), index, data, text.size(),
+                               SQLITE_TRANSIENT, SQLITE_UTF8),
+           SQLITE_OK);
+}
+
+void SqliteStatement::BindOne(int index, std::nullptr_t) {
+  CHECK_EQ(sqlite3_bind_null(statement_.get(), index), SQLITE_OK);
+}
+
+void SqliteDatabase::Closer::operator()(sqlite3* database) const {
+  // Waits for statements that are still there, instead of failing on them.
+  sqlite3_close_v2(database);
+}
+
+absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
+                                                    Mode mode) {
+  SqliteDatabase database(path, mode);
+  RETURN_IF_ERROR(database.Reopen());
+  return database;
+}
+
+absl::Status SqliteDatabase::Reopen() {
+  database_.reset();
+  const int flags = mode_ == Mode::kReadOnly
+                        ? SQLITE_OPEN_READONLY
+                        : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  sqlite3* handle = nullptr;
+  const int result = sqlite3_open_v2(path_.c_str(), &handle,
+                                     flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  CHECK(handle != nullptr) << "out of memory for an SQLite connection";
+  database_.reset(handle);
+  if (result != SQLITE_OK) return LastError(handle, path_);
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, kBusyTimeoutMilliseconds);
+  return absl::OkStatus();
+}
+
+absl::Status SqliteDatabase::Execute(const std::string& sql) {
+  if (sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr) !=
+      SQLITE_OK) {
+    return LastError(database_.get(), path_);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(absl::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  if (sqlite3_prepare_v2(database_.get(), sql.data(),
+                         static_cast<int>(sql.size()), &statement,
+                         nullptr) != SQLITE_OK) {
+    return LastError(database_.get(), path_);
+  }
+  return SqliteStatement(statement, path_);
+}
+
+absl::StatusOr<int64_t> SqliteDatabase::QueryInt(absl::string_view sql) {
+  ASSIGN_OR_RETURN(SqliteStatement query, Prepare(sql));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  CHECK(row) << "a query without a row: " << sql;
+  return query.Int(0);
+}
+
+bool SqliteDatabase::in_transaction() const {
+  return sqlite3_get_autocommit(database_.get()) == 0;
+}
+
+}  // namespace causeway

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The directory in which a coordinator keeps a run:
+//
+//   lock          held by the coordinator as long as it lives
+//   run.sqlite3   the commit log: what is true (and its -wal and -shm)
+//   fragments/    parameters, by fragment and version
+//   updates/      encoded updates, by fragment and version
+//   merges/       recorded merges, if the run records them
+//
+// Order of a commit: files first, each durable under its name; then the
+// transaction that names them. A crash in between leaves files that nothing
+// names; RemoveUnreferenced clears them away.
+//
+// Tools open the directory read-only, also while a coordinator runs. A file
+// they are about to open may then be removed because newer versions have come:
+// on NOT_FOUND they ask the log again (ReadHead does).
+#ifndef SERVER_STORAGE_STATE_DIRECTORY_H_
+#define SERVER_STORAGE_STATE_DIRECTORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/file.h"
+#include "proto/coordinator.pb.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/merge_store.h"
+
+namespace causeway {
+
+class StateDirectory {
+ public:
+  struct Options {
+    // Whether to make the directory (not its parents) if there is none.
+    bool create = false;
+    FragmentStore::Options fragments;
+  };
+
+  // For the coordinator.
+  //   FAILED_PRECONDITION  another coordinator has it open; or it holds files
+  //                        that are not a run's, which stay untouched.
+  //   NOT_FOUND            there is none and `create` is false.
+  // And the errors of CommitLog::Open.
+  static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
+      const std::string& path, Options options);
+
+  // For tools: takes no lock and changes nothing. NOT_FOUND if there is no run.
+  static absl::StatusOr<std::unique_ptr<StateDirectory>> OpenReadOnly(
+      const std::string& path);
+
+  const std::string& path() const { return path_; }
+  CommitLog& log() { return *log_; }
+  const FragmentStore& fragments() const { return fragments_; }
+  const MergeStore& merges() const { return merges_; }
+
+  // The newest committed state of a fragment, verified. Errors of
+  // FragmentStore::OpenFragment; NOT_FOUND if the log has no such fragment.
+  absl::StatusOr<StoredFragment> ReadHead(absl::string_view run_id,
+                                          uint32_t fragment);
+
+  // Records the merge that made `commit`, whose files are written: to be called
+  // before the log gets it. Errors of MergeStore::Write and of reading the
+  // files.
+  absl::Status RecordMerge(
+      absl::string_view run_id, const v1::RunConfig& config,
+      const CommitRecord& commit,
+      absl::Span<const v1::ContributionHeader> contributions,
+      absl::Span<const absl::string_view> encodings) const;
+
+  // Keeps the files of the newest `versions_kept` versions and the newest
+  // `updates_kept` updates of every fragment, and removes all others, among
+  // them what a crash left. Returns the removed paths. To be called when a
+  // coordinator starts and after commits, not beside a write.
+  absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
+      uint64_t versions_kept, uint64_t updates_kept);
+
+ private:
+  StateDirectory(std::string path, std::optional<FileLock> lock,
+                 std::unique_ptr<CommitLog> log, FragmentStore fragments)
+      : path_(std::move(path)),
+        lock_(std::move(lock)),
+        log_(std::move(log)),
+        fragments_(std::move(fragments)),
+        merges_(path_) {}
+
+  const std::string path_;
+  // Released last: after the log has been closed.
+  const std::optional<FileLock> lock_;
+  const std::unique_ptr<CommitLog> log_;
+  const FragmentStore fragments_;
+  const MergeStore merges_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_STORAGE_STATE_DIRECTORY_H_

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/state_directory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr char kRunId[] = "run-1";
+
+std::vector<float> ThetaOf(uint64_t version) {
+  return {static_cast<float>(version), -1.0f, 0.5f};
+}
+
+class StateDirectoryTest : public testing::Test {
+ protected:
+  StateDirectoryTest()
+      : path_(absl::StrCat(
+            testing::TempDir(), "/",
+            absl::StrReplaceAll(
+                testing::UnitTest::GetInstance()->current_test_info()->name(),
+                {{"/", "-"}}))) {}
+
+  absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
+      WriteStageHook hook = nullptr) const {
+    return StateDirectory::Open(
+        path_, {.create = true, .fragments = {.write_hook = std::move(hook)}});
+  }
+
+  // Commits a version of fragment 0 as a coordinator does: files, then log.
+  static absl::Status Commit(StateDirectory& state, uint64_t version) {
+    const std::vector<float> theta = ThetaOf(version);
+    FragmentContents fragment{.run_id = kRunId, .theta = theta};
+    fragment.head.set_version(version);
+    CommitRecord commit{.committed_at = absl::UnixEpoch()};
+    ASSIGN_OR_RETURN(commit.file, state.fragments().WriteFragment(fragment));
+    commit.head = fragment.head;
+    LogBatch batch;
+    if (version == 0) {
+      batch.commits = {commit};
+      return state.log().CreateRun(
+          {.run_id = kRunId, .created_at = absl::UnixEpoch()}, batch);
+    }
+    UpdateContents update{
+        .run_id = kRunId, .head = fragment.head, .encoding = "update"};
+    ASSIGN_OR_RETURN(commit.update_file, state.fragments().WriteUpdate(update));
+    batch.commits = {commit};
+    return state.log().Apply(batch);
+  }
+
+  // What a reader finds: the version, with its values checked.
+  static uint64_t NewestVersion(StateDirectory& state) {
+    const absl::StatusOr<StoredFragment> stored = state.ReadHead(kRunId, 0);
+    EXPECT_OK(stored);
+    if (!stored.ok()) return UINT64_MAX;
+    const uint64_t version = stored->contents().head.version();
+    EXPECT_THAT(stored->contents().theta,
+                testing::ElementsAreArray(ThetaOf(version)));
+    return version;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(StateDirectoryTest, ARunGoesOnAfterReopening) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(Commit(*state, 0));
+    ASSERT_OK(Commit(*state, 1));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  EXPECT_EQ(NewestVersion(*state), 1);
+  EXPECT_OK(Commit(*state, 2));
+  EXPECT_EQ(NewestVersion(*state), 2);
+  EXPECT_THAT(state->ReadHead(kRunId, 1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("fragment 1")));
+}
+
+TEST_F(StateDirectoryTest, OneCoordinatorAtATime) {
+  ASSERT_OK_AND_ASSIGN(auto state, Open());
+  EXPECT_THAT(Open(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("state directory ", path_,
+                                    " is in use by another coordinator (pid ",
+                                    getpid(), ")")));
+  state.reset();
+  EXPECT_OK(Open());
+}
+
+TEST_F(StateDirectoryTest, ToolsReadBesideTheCoordinator) {
+  EXPECT_THAT(StateDirectory::OpenReadOnly(path_),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(Commit(*state, 0));
+  ASSERT_OK_AND_ASSIGN(const auto tool, StateDirectory::OpenReadOnly(path_));
+  for (uint64_t version = 1; version < 5; ++version) {
+    ASSERT_OK(Commit(*state, version));
+    ASSERT_OK(state->RemoveUnreferenced(1, 1));
+    EXPECT_EQ(NewestVersion(*tool), version);
+  }
+}
+
+TEST_F(StateDirectoryTest, LeavesForeignDirectoriesAlone) {
+  EXPECT_THAT(StateDirectory::Open(path_, {.create = false}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+  ASSERT_OK(CreateDirectory(path_));
+  ASSERT_OK(WriteFileAtomically(path_ + "/thesis.tex", {"years of work"}));
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("\"thesis.tex\"")));
+  EXPECT_THAT(StateDirectory::OpenReadOnly(path_),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("not a state directory")));
+  EXPECT_THAT(ListDirectory(path_), IsOkAndHolds(ElementsAre("thesis.tex")));
+}
+
+TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  for (uint64_t version = 0; version <= 6; ++version) {
+    ASSERT_OK(Commit(*state, version));
+  }
+  ASSERT_OK(state->RemoveUnreferenced(2, 3).status());
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"),
+              IsOkAndHolds(ElementsAre("fragment-0000-v00000005.safetensors",
+                                       "fragment-0000-v00000006.safetensors")));
+  EXPECT_THAT(ListDirectory(path_ + "/updates"),
+              IsOkAndHolds(ElementsAre("update-0000-v00000004.safetensors",
+                                       "update-0000-v00000005.safetensors",
+                                       "update-0000-v00000006.safetensors")));
+  EXPECT_THAT(state->RemoveUnreferenced(2, 3), IsOkAndHolds(IsEmpty()));
+  EXPECT_EQ(NewestVersion(*state), 6);
+}
+
+TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(Commit(*state, 0));
+  const std::string file =
+      path_ + "/fragments/fragment-0000-v00000000.safetensors";
+  ASSERT_OK_AND_ASSIGN(const std::string content, ReadFile(file));
+  ASSERT_OK(WriteFileAtomically(
+      file, {absl::string_view(content).substr(0, content.size() - 4)}));
+  EXPECT_THAT(state->ReadHead(kRunId, 0),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+}
+
+// A child commits version 1 and is killed at one stage of writing one of its
+// files. Whatever the point, a restart finds version 0 and clears the remains
+// away, and version 1 can be committed anew.
+class CrashTest
+    : public StateDirectoryTest,
+      public testing::WithParamInterface<std::tuple<const char*, WriteStage>> {
+};
+
+TEST_P(CrashTest, KeepsTheCommittedVersion) {
+  const auto [file_kind, crash_stage] = GetParam();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state,
+                         StateDirectory::Open(path_, {.create = true}));
+    ASSERT_OK(Commit(*state, 0));
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    const WriteStageHook die = [&](WriteStage stage, const std::string& file) {
+      if (stage == crash_stage && absl::StrContains(file, file_kind)) {
+        kill(getpid(), SIGKILL);
+      }
+      return absl::OkStatus();
+    };
+    const auto state =
+        StateDirectory::Open(path_, {.fragments = {.write_hook = die}});
+    if (state.ok()) Commit(**state, 1).IgnoreError();
+    _exit(0);
+  }
+  int wait_status = 0;
+  ASSERT_EQ(waitpid(child, &wait_status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(wait_status));
+
+  ASSERT_OK_AND_ASSIGN(const auto state, StateDirectory::Open(path_, {}));
+  EXPECT_EQ(NewestVersion(*state), 0);
+  // The fragment's file, and the update's if the crash was that late; under
+  // the final or the temporary name.
+  EXPECT_THAT(state->RemoveUnreferenced(2, 2),
+              IsOkAndHolds(
+                  SizeIs(absl::string_view(file_kind) == "fragment-" ? 1 : 2)));
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
+  EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(IsEmpty()));
+  EXPECT_OK(Commit(*state, 1));
+  EXPECT_EQ(NewestVersion(*state), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllPoints, CrashTest,
+    testing::Combine(testing::Values("fragment-", "update-"),
+                     testing::Values(WriteStage::kWritten, WriteStage::kSynced,
+                                     WriteStage::kRenamed,
+                                     WriteStage::kDirectorySynced)));
+
+}  // namespace
+}  // namespace causeway

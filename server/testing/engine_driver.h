@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Engines for tests: a real state directory and real threads, a clock that the
+// test moves, and the island's side of the calls.
+#ifndef SERVER_TESTING_ENGINE_DRIVER_H_
+#define SERVER_TESTING_ENGINE_DRIVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
+#include "proto/coordinator.pb.h"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
+#include "quantization/encoded_object.h"
+#include "server/engine.h"
+
+namespace causeway {
+
+// Two fragments of a tiny model; `more`, in text format, overrides.
+inline v1::RunConfig TestRunConfig(const std::string& more = "") {
+  auto config = ParseRunConfig(
+      R"pb(
+        name: "test"
+        model {
+          layers: 1
+          hidden_size: 8
+          intermediate_size: 16
+          heads: 2
+          sequence_length: 8
+        }
+        training { total_steps: 30 batch_size: 1 }
+        synchronization {
+          inner_steps_per_round: 10
+          fragments: 2
+          uplink_format: FP32
+          downlink_format: FP32
+        }
+        membership { min_islands: 2 max_islands: 3 quorum: 1 }
+      )pb",
+      "test.textproto");
+  CHECK(config.ok()) << config.status();
+  CHECK(google::protobuf::TextFormat::MergeFromString(more, &*config)) << more;
+  return *config;
+}
+
+// An encoded pseudo-gradient with its header.
+struct TestContribution {
+  v1::ContributionHeader header;
+  std::string bytes;
+};
+
+class EngineDriver {
+ public:
+  // The state directory is named after the running test.
+  EngineDriver()
+      : state_dir_(absl::StrCat(
+            testing::TempDir(), "/",
+            absl::StrReplaceAll(
+                testing::UnitTest::GetInstance()->current_test_info()->name(),
+                {{"/", "-"}}))) {}
+  ~EngineDriver() { Stop(); }
+
+  // Replaces the engine, if there is one: a restart.
+  absl::Status Start(const v1::RunConfig& config) {
+    Stop();
+    ASSIGN_OR_RETURN(engine_, TryStart(config));
+    config_ = config;
+    listener_ = engine_->AddListener([this] {
+      absl::MutexLock lock(&mu_);
+      ++news_;
+    });
+    return absl::OkStatus();
+  }
+  // Another engine on the same directory.
+  absl::StatusOr<std::unique_ptr<Engine>> TryStart(
+      const v1::RunConfig& config) {
+    return Engine::Start(
+        {.state_dir = state_dir_, .config = config, .random = 7, .now = [this] {
+           return absl::UnixEpoch() + absl::Seconds(seconds_.load());
+         }});
+  }
+  void Stop() {
+    if (engine_ == nullptr) return;
+    engine_->RemoveListener(listener_);
+    engine_.reset();
+  }
+
+  Engine& engine() { return *engine_; }
+  const std::string& state_dir() const { return state_dir_; }
+  void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
+
+  absl::StatusOr<v1::IslandIdentity> Join(const std::string& island,
+                                          uint64_t instance = 1) {
+    v1::JoinRequest request;
+    request.set_island_id(island);
+    request.set_instance_id(instance);
+    ASSIGN_OR_RETURN(const v1::JoinResponse response, engine_->Join(request));
+    return response.identity();
+  }
+  absl::Status Heartbeat(const v1::IslandIdentity& identity) {
+    v1::SessionRequest request;
+    *request.mutable_identity() = identity;
+    return engine_->Heartbeat(request);
+  }
+  absl::Status Leave(const v1::IslandIdentity& identity) {
+    v1::LeaveRequest request;
+    *request.mutable_identity() = identity;
+    return engine_->Leave(request);
+  }
+
+  // The fragment's committed values.
+  absl::StatusOr<std::vector<float>> Fetch(const v1::IslandIdentity& identity,
+                                           uint32_t fragment,
+                                           uint64_t version) {
+    v1::FetchParametersRequest request;
+    *request.mutable_identity() = identity;
+    request.set_fragment(fragment);
+    request.set_version(version);
+    ASSIGN_OR_RETURN(const OpenedParameters opened,
+                     engine_->OpenParameters(request));
+    std::vector<float> values(opened.bytes.size() / sizeof(float));
+    std::memcpy(values.data(), opened.bytes.data(), opened.bytes.size());
+    return values;
+  }
+
+  // What an island hands in that came from `anchor` to `parameters`.
+  TestContribution MakeContribution(const v1::IslandIdentity& identity,
+                                    uint32_t fragment, uint64_t base_version,
+                                    absl::Span<const float> anchor,
+                                    absl::Span<const float> parameters,
+                                    uint64_t tokens = 1000) const {
+    const CodecSpec spec = UplinkSpec(config_.synchronization());
+    std::vector<float> pseudo_gradient(anchor.size());
+    PseudoGradient(anchor, parameters, absl::MakeSpan(pseudo_gradient));
+    TestContribution contribution{
+        .bytes = *Encode(spec, pseudo_gradient,
+                         UplinkOptions(config_.synchronization(), fragment))};
+    v1::ContributionHeader& header = contribution.header;
+    *header.mutable_identity() = identity;
+    header.set_fragment(fragment);
+    header.set_base_version(base_version);
+    header.set_tokens(tokens);
+    header.set_inner_steps(10);
+    *header.mutable_object() =
+        DescribeEncoding(spec, anchor.size(), contribution.bytes);
+    return contribution;
+  }
+
+  // Offers and uploads from where the engine says; returns the last answer.
+  absl::StatusOr<v1::ContributeResponse> Contribute(
+      const TestContribution& contribution) {
+    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
+                     engine_->Offer(contribution.header));
+    if (response.verdict() != v1::ContributeResponse::UPLOAD) return response;
+    for (uint64_t offset = response.next_offset();
+         offset < contribution.bytes.size(); offset += kChunkBytes) {
+      RETURN_IF_ERROR(
+          engine_
+              ->Append(KeyOf(contribution.header),
+                       CutChunk(contribution.bytes, offset, kChunkBytes))
+              .status());
+    }
+    return engine_->Complete(contribution.header);
+  }
+
+  // Waits until `condition` holds, which the engine must make true by itself.
+  bool Await(const std::function<bool()>& condition) {
+    const int kWakeUps = 600;  // At least: a wake-up may also come from news.
+    for (int i = 0; i < kWakeUps; ++i) {
+      uint64_t seen;
+      {
+        absl::MutexLock lock(&mu_);
+        seen = news_;
+      }
+      if (condition()) return true;
+      const auto changed = [&] { return news_ != seen; };
+      absl::MutexLock lock(&mu_);
+      mu_.AwaitWithTimeout(absl::Condition(&changed), absl::Milliseconds(100));
+    }
+    return false;
+  }
+  bool AwaitVersion(uint32_t fragment, uint64_t version) {
+    return Await([&] { return Head(fragment).version() >= version; });
+  }
+  v1::FragmentHead Head(uint32_t fragment) {
+    return engine_->ListFragments().fragments(fragment).head();
+  }
+
+ private:
+  // Small, so that every upload takes several.
+  static constexpr uint64_t kChunkBytes = 1000;
+
+  const std::string state_dir_;
+  v1::RunConfig config_;
+  std::atomic<int64_t> seconds_ = 1;
+  absl::Mutex mu_;
+  uint64_t news_ = 0;
+  std::unique_ptr<Engine> engine_;
+  uint64_t listener_ = 0;
+};
+
+// `values` with `amount` added to each: what an island made of an anchor.
+inline std::vector<float> Shifted(std::vector<float> values, float amount) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] += amount * static_cast<float>(i % 7 + 1);
+  }
+  return values;
+}
+
+}  // namespace causeway
+
+#endif  // SERVER_TESTING_ENGINE_DRIVER_H_
