@@ -59,6 +59,7 @@ inline absl::Status WriteTestState(const std::string& directory,
   ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
   ASSIGN_OR_RETURN(const FragmentMap map,
                    FragmentMap::Create(layout, run.plan));
+  RETURN_IF_ERROR(state->log().CreateRun(run));
   for (const uint64_t version : {0, 1}) {
     LogBatch batch;
     for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
@@ -73,8 +74,7 @@ inline absl::Status WriteTestState(const std::string& directory,
       commit.head = contents.head;
       batch.commits.push_back(std::move(commit));
     }
-    RETURN_IF_ERROR(version == 0 ? state->log().CreateRun(run, batch)
-                                 : state->log().Apply(batch));
+    RETURN_IF_ERROR(state->log().Apply(batch));
   }
   return absl::OkStatus();
 }

@@ -148,8 +148,9 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   RETURN_IF_ERROR(committed);
 
   // Old files are only space; what cannot be removed now is removed later.
-  const auto removed = state_->RemoveUnreferenced(
-      config.storage().versions_kept(), config.storage().update_history());
+  const auto removed =
+      state_->RemoveUnreferenced(run_id_, config.storage().versions_kept(),
+                                 config.storage().update_history());
   LOG_IF(WARNING, !removed.ok())
       << "cannot remove old versions: " << removed.status();
   return OuterStepOutcome{.head = commit.head,

@@ -3,7 +3,6 @@
 //
 // How an Engine takes up a run: makes it, or reads what was committed.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,15 +21,24 @@
 namespace causeway {
 namespace {
 
-// Makes the run and version 0 of every fragment.
+// Names a new run in the log. Files come after it, so that whatever a crash
+// leaves of them is known to be this run's.
 absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
   const v1::RunConfig& config = options.config;
-  const ModelLayout layout = MakeModelLayout(config.model());
   RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
                                           options.random & 0xffffffff),
                 .config = config,
                 .created_at = options.now()};
-  ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
+  ASSIGN_OR_RETURN(run.plan,
+                   MakeFragmentPlan(MakeModelLayout(config.model()), config));
+  return state.log().CreateRun(run);
+}
+
+// Writes and commits version 0 of every fragment.
+absl::Status CommitInitialVersions(StateDirectory& state,
+                                   const RunRecord& run) {
+  const v1::RunConfig& config = run.config;
+  const ModelLayout layout = MakeModelLayout(config.model());
   ASSIGN_OR_RETURN(const FragmentMap map,
                    FragmentMap::Create(layout, run.plan));
   const std::vector<float> parameters =
@@ -55,7 +63,7 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
                              .file = std::move(file),
                              .committed_at = run.created_at});
   }
-  return state.log().CreateRun(run, batch);
+  return state.log().Apply(batch);
 }
 
 // The run in `state`, checked against the configuration it is to go on with.
@@ -85,6 +93,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
     run = ContinueRun(*state, options);
   }
   RETURN_IF_ERROR(run.status());
+  ASSIGN_OR_RETURN(std::vector<CommitRecord> commits, state->log().Heads());
+  if (commits.empty()) {
+    RETURN_IF_ERROR(CommitInitialVersions(*state, *run));
+    ASSIGN_OR_RETURN(commits, state->log().Heads());
+  }
   Effects effects;
   effects.events.push_back(
       {"coordinator_started", "",
@@ -100,8 +113,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
-  ASSIGN_OR_RETURN(const std::vector<CommitRecord> commits,
-                   state->log().Heads());
   std::vector<Coordinator::FragmentState> heads;
   for (const CommitRecord& commit : commits) {
     // Damage is to be found now, not in the middle of the next round.
@@ -113,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   const v1::StorageConfig& storage = options.config.storage();
   RETURN_IF_ERROR(state
-                      ->RemoveUnreferenced(storage.versions_kept(),
+                      ->RemoveUnreferenced(run->run_id, storage.versions_kept(),
                                            storage.update_history())
                       .status());
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
@@ -122,11 +133,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
       state->log().LoadHistory(
           static_cast<uint32_t>(heads.size()),
           NormGuard::Memory(options.config.membership().max_islands())));
-  std::set<uint64_t> held;
+  const QuarantineStore quarantine(state->path());
   for (const QuarantineEntry& entry : history.quarantine) {
-    if (entry.state == QuarantineState::kHeld) held.insert(entry.id);
+    if (entry.state == QuarantineState::kHeld) continue;
+    RETURN_IF_ERROR(quarantine.Remove(entry.id));
   }
-  RETURN_IF_ERROR(QuarantineStore(state->path()).RemoveAllBut(held));
   ASSIGN_OR_RETURN(const std::vector<LedgerSum> ledger,
                    state->log().LedgerSums());
   ASSIGN_OR_RETURN(const uint64_t staging_bytes,

@@ -97,6 +97,33 @@ TEST_F(EngineTest, AnotherModelIsRefusedAndNothingIsChanged) {
   EXPECT_EQ(run_.Head(0).digest(), digest);
 }
 
+// The log names a run before it has files. A crash in between is not the loss
+// of a run.
+TEST_F(EngineTest, ARunThatACrashLeftWithoutParametersGetsThem) {
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const auto state,
+        StateDirectory::Open(run_.state_dir(), {.create = true}));
+    RunRecord run{.run_id = "test-1", .config = TestRunConfig()};
+    ASSERT_OK_AND_ASSIGN(
+        run.plan,
+        MakeFragmentPlan(MakeModelLayout(run.config.model()), run.config));
+    ASSERT_OK(state->log().CreateRun(run));
+  }
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  EXPECT_EQ(run_.engine().run_id(), "test-1");
+  EXPECT_EQ(run_.Head(1).version(), 0);
+}
+
+TEST_F(EngineTest, ALostLogIsNoNewRun) {
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  run_.Stop();
+  ASSERT_OK(RemoveFile(run_.state_dir() + "/run.sqlite3"));
+  EXPECT_THAT(run_.Start(TestRunConfig()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("Nothing was changed")));
+}
+
 TEST_F(EngineTest, StagingThatCannotHoldARoundIsRefused) {
   EXPECT_THAT(
       run_.TryStart(TestRunConfig("storage { max_staging_bytes: 50000 }"))

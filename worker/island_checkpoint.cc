@@ -62,8 +62,12 @@ IslandCheckpointStore::Open(const std::string& directory) {
   RETURN_IF_ERROR(CreateDirectory(directory));
   ASSIGN_OR_RETURN(FileLock lock,
                    FileLock::Acquire(absl::StrCat(directory, "/lock")));
-  return std::unique_ptr<IslandCheckpointStore>(
+  std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock)));
+  // What is there under the name of one of ours is not to be replaced unless it
+  // is ours.
+  RETURN_IF_ERROR(store->ReadProcess().status());
+  return store;
 }
 
 IslandCheckpointStore::~IslandCheckpointStore() {
@@ -77,7 +81,7 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
   absl::Status status = file.status();
   IslandState state;
   if (status.ok()) status = Read(file->contents(), state);
-  if (status.ok()) status = ReadProcess(state.position);
+  if (status.ok()) status = SetLastProcess(state.position);
   if (!status.ok()) {
     return absl::DataLossError(
         absl::StrCat("the island's checkpoint ", FilePath(),
@@ -87,17 +91,28 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
   return state;
 }
 
-absl::Status IslandCheckpointStore::ReadProcess(
-    v1::IslandCheckpoint& position) const {
+absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()
+    const {
   const absl::StatusOr<std::string> text = ReadFile(ProcessPath());
-  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());
   uint64_t last = 0;
   if (!absl::SimpleAtoi(*text, &last)) {
-    return absl::DataLossError(absl::StrCat(ProcessPath(), " is damaged"));
+    return absl::DataLossError(
+        absl::StrCat(ProcessPath(),
+                     " is damaged, or not an island's: name another "
+                     "checkpoint directory, or remove it"));
   }
-  if (last == position.instance_id()) return absl::OkStatus();
-  position.set_instance_id(last);
+  return last;
+}
+
+absl::Status IslandCheckpointStore::SetLastProcess(
+    v1::IslandCheckpoint& position) const {
+  ASSIGN_OR_RETURN(const std::optional<uint64_t> last, ReadProcess());
+  if (!last.has_value() || *last == position.instance_id()) {
+    return absl::OkStatus();
+  }
+  position.set_instance_id(*last);
   for (v1::IslandCheckpoint::Fragment& fragment :
        *position.mutable_fragments()) {
     fragment.clear_sent_tokens();

@@ -50,7 +50,8 @@ struct IslandState {
 class IslandCheckpointStore {
  public:
   // Makes the directory (not its parents) if there is none.
-  // FAILED_PRECONDITION: another process uses it.
+  //   FAILED_PRECONDITION  another process uses it.
+  //   DATA_LOSS            its file `process` is damaged or somebody else's.
   static absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> Open(
       const std::string& directory);
   // Waits for a write under way.
@@ -81,7 +82,9 @@ class IslandCheckpointStore {
   std::string FilePath() const { return directory_ + "/island.safetensors"; }
   std::string ProcessPath() const { return directory_ + "/process"; }
   absl::Status Save(const IslandState& state) const;
-  absl::Status ReadProcess(v1::IslandCheckpoint& position) const;
+  // The process that was a member last; none if none was.
+  absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
+  absl::Status SetLastProcess(v1::IslandCheckpoint& position) const;
 
   const std::string directory_;
   const FileLock lock_;

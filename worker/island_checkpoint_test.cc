@@ -138,5 +138,14 @@ TEST(IslandCheckpointTest, AnyDamageIsSeen) {
   }
 }
 
+TEST(IslandCheckpointTest, ADirectoryWithSomebodyElsesFilesIsLeftAlone) {
+  const std::string directory = Directory("foreign");
+  ASSERT_OK(CreateDirectory(directory));
+  ASSERT_OK(WriteFileAtomically(directory + "/process", {"of a novel"}));
+  EXPECT_THAT(IslandCheckpointStore::Open(directory).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/process")));
+  EXPECT_THAT(ReadFile(directory + "/process"), IsOkAndHolds("of a novel"));
+}
+
 }  // namespace
 }  // namespace causeway

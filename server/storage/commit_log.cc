@@ -189,7 +189,7 @@ absl::StatusOr<bool> CommitLog::FindDoubtful() {
   return query.Step();
 }
 
-absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
+absl::Status CommitLog::CreateRun(const RunRecord& run) {
   absl::MutexLock lock(&mutex_);
   return TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
@@ -204,8 +204,7 @@ absl::Status CommitLog::CreateRun(const RunRecord& run, LogBatch& batch) {
     if (absl::IsAlreadyExists(inserted)) {
       return absl::AlreadyExistsError(absl::StrCat(path_, " holds a run"));
     }
-    RETURN_IF_ERROR(inserted);
-    return WriteBatch(batch);
+    return inserted;
   });
 }
 

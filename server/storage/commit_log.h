@@ -167,9 +167,9 @@ class CommitLog {
 
   // --- Writing. ---
 
-  // Begins the history of a run, with version 0 of every fragment in `batch`.
-  // ALREADY_EXISTS if there is a run.
-  absl::Status CreateRun(const RunRecord& run, LogBatch& batch);
+  // Names the run that the log is of; its first batch commits version 0 of
+  // every fragment. ALREADY_EXISTS if there is a run.
+  absl::Status CreateRun(const RunRecord& run);
 
   // Writes the batch and numbers its events.
   //   UNKNOWN              whether the batch is there can only Reconcile tell.

@@ -86,7 +86,8 @@ class CommitLogDiskTest : public testing::Test {
     RunRecord run{.run_id = "run-1", .created_at = kStart};
     run.plan.add_fragments()->set_size(12);
     LogBatch batch{.commits = {Commit(0)}};
-    EXPECT_OK(log->CreateRun(run, batch));
+    EXPECT_OK(log->CreateRun(run));
+    EXPECT_OK(log->Apply(batch));
     return log;
   }
 

@@ -296,8 +296,17 @@ absl::StatusOr<StoredUpdate> FragmentStore::OpenUpdate(
   return StoredUpdate(std::move(mapped), std::move(contents));
 }
 
+bool FragmentStore::BelongsTo(const std::string& path,
+                              absl::string_view run_id) {
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  return file.ok() && ExpectMetadata(file->contents(), "run_id", run_id).ok() &&
+         ExpectMetadata(file->contents(), kMetadataChecksum,
+                        MetadataChecksum(file->contents().metadata))
+             .ok();
+}
+
 absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveAllBut(
-    const std::set<std::string>& files) const {
+    const std::set<std::string>& files, absl::string_view run_id) const {
   std::vector<std::string> removed;
   for (const char* directory : {kFragmentDirectory, kUpdateDirectory}) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -305,6 +314,12 @@ absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveAllBut(
     for (const std::string& name : names) {
       std::string file = absl::StrCat(directory, "/", name);
       if (files.count(file) != 0) continue;
+      if (!BelongsTo(PathOf(file), run_id)) {
+        LOG_FIRST_N(WARNING, 10)
+            << "leaving " << PathOf(file) << " alone, which run " << run_id
+            << " has not written";
+        continue;
+      }
       RETURN_IF_ERROR(RemoveFile(PathOf(file)));
       removed.push_back(std::move(file));
     }

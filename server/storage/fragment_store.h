@@ -159,16 +159,18 @@ class FragmentStore {
                                           absl::string_view run_id,
                                           const v1::FragmentHead& head) const;
 
-  // Removes all files but these, among them what crashes left behind; returns
-  // the paths of those removed. Must not run beside a write.
+  // Removes all files of the run but these; returns the paths of those removed.
+  // Files that cannot be read, or are of another run, stay. Must not run beside
+  // a write.
   absl::StatusOr<std::vector<std::string>> RemoveAllBut(
-      const std::set<std::string>& files) const;
+      const std::set<std::string>& files, absl::string_view run_id) const;
 
  private:
   FragmentStore(std::string root, Options options)
       : root_(std::move(root)), options_(std::move(options)) {}
 
   std::string PathOf(absl::string_view file) const;
+  static bool BelongsTo(const std::string& path, absl::string_view run_id);
 
   std::string root_;
   Options options_;

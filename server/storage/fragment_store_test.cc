@@ -206,13 +206,14 @@ TEST_F(FragmentStoreTest, RemovesAllButTheNamedFiles) {
   const FragmentStore store = MakeStore();
   ASSERT_OK(store.WriteFragment(contents_));
   ASSERT_OK(store.WriteUpdate(update_));
-  ASSERT_OK(WriteFileAtomically(PathOf("fragments/a.tmp-1"), {"torn"}));
   ASSERT_OK_AND_ASSIGN(
       const StoredFragment stored,
       store.OpenFragment(kFragmentFile, "run-1", contents_.head));
-  EXPECT_THAT(store.RemoveAllBut({kFragmentFile}),
-              IsOkAndHolds(ElementsAre("fragments/a.tmp-1", kUpdateFile)));
-  EXPECT_THAT(store.RemoveAllBut({}), IsOkAndHolds(ElementsAre(kFragmentFile)));
+  EXPECT_THAT(store.RemoveAllBut({kFragmentFile}, "run-1"),
+              IsOkAndHolds(ElementsAre(kUpdateFile)));
+  EXPECT_THAT(store.RemoveAllBut({}, "run-2"), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(store.RemoveAllBut({}, "run-1"),
+              IsOkAndHolds(ElementsAre(kFragmentFile)));
   // What is mapped stays readable.
   EXPECT_EQ(stored.contents().theta[0], 1.5f);
   EXPECT_THAT(store.OpenFragment(kFragmentFile, "run-1", contents_.head),

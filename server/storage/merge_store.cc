@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
@@ -113,18 +112,6 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
         absl::StrCat(path, ": ", std::string(status.message())));
   }
   return stored;
-}
-
-absl::Status MergeStore::RemoveRemains() const {
-  const absl::StatusOr<std::vector<std::string>> names =
-      ListDirectory(Directory(root_));
-  if (absl::IsNotFound(names.status())) return absl::OkStatus();
-  RETURN_IF_ERROR(names.status());
-  for (const std::string& name : *names) {
-    if (!absl::StrContains(name, AtomicFileWriter::kTemporaryMarker)) continue;
-    RETURN_IF_ERROR(RemoveFile(absl::StrCat(Directory(root_), "/", name)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace causeway

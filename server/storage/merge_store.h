@@ -65,9 +65,6 @@ class MergeStore {
   // Encodings are verified by their digests, which the record holds.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
 
-  // Removes what a crash left in the middle of a Write. Not beside one.
-  absl::Status RemoveRemains() const;
-
  private:
   std::string root_;
 };

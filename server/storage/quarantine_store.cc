@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/quarantine_store.h"
 
-#include <vector>
-
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
 #include "common/status_macros.h"
@@ -28,19 +25,6 @@ absl::StatusOr<std::string> QuarantineStore::Read(uint64_t id) const {
 absl::Status QuarantineStore::Remove(uint64_t id) const {
   const absl::Status removed = RemoveFile(File(id));
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
-}
-
-absl::Status QuarantineStore::RemoveAllBut(
-    const std::set<uint64_t>& ids) const {
-  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(path_);
-  if (absl::IsNotFound(names.status())) return absl::OkStatus();
-  RETURN_IF_ERROR(names.status());
-  for (const std::string& name : *names) {
-    uint64_t id = 0;
-    if (absl::SimpleAtoi(name, &id) && ids.contains(id)) continue;
-    RETURN_IF_ERROR(RemoveFile(absl::StrCat(path_, "/", name)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace causeway

@@ -10,7 +10,6 @@
 #define SERVER_STORAGE_QUARANTINE_STORE_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -30,8 +29,6 @@ class QuarantineStore {
   absl::StatusOr<std::string> Read(uint64_t id) const;
   // Does nothing if there is none.
   absl::Status Remove(uint64_t id) const;
-  // Removes what belongs to none of `ids`, among it what a crash left.
-  absl::Status RemoveAllBut(const std::set<uint64_t>& ids) const;
 
  private:
   std::string File(uint64_t id) const;

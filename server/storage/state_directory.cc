@@ -3,11 +3,18 @@
 #include "server/storage/state_directory.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
@@ -18,6 +25,8 @@ namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr char kLogName[] = "run.sqlite3";
+constexpr const char* kFolders[] = {"fragments", "updates", "merges",
+                                    "quarantine"};
 
 std::string LogPath(const std::string& directory) {
   return absl::StrCat(directory, "/", kLogName);
@@ -28,8 +37,8 @@ std::string LogPath(const std::string& directory) {
 absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
-    return name == kLockName || name == "fragments" || name == "updates" ||
-           name == "merges" || absl::StartsWith(name, kLogName) ||
+    return name == kLockName || absl::c_linear_search(kFolders, name) ||
+           absl::StartsWith(name, kLogName) ||
            // The root of a file system of its own.
            name == "lost+found";
   };
@@ -41,6 +50,95 @@ absl::Status CheckUsable(const std::string& path) {
       "$0 is not a state directory and not empty (it has \"$1\"): name a "
       "directory that is empty or does not exist",
       path, *foreign));
+}
+
+bool IsMissingOrEmpty(const std::string& path) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error || bytes == 0;
+}
+
+bool IsTemporary(absl::string_view name) {
+  return absl::StrContains(name, AtomicFileWriter::kTemporaryMarker);
+}
+
+// Calls `visit` with the path, relative to `root`, of each file in the folders
+// of a run.
+absl::Status VisitRunFiles(
+    const std::string& root,
+    absl::FunctionRef<absl::Status(const std::string&)> visit) {
+  for (const char* folder : kFolders) {
+    const absl::StatusOr<std::vector<std::string>> names =
+        ListDirectory(absl::StrCat(root, "/", folder));
+    if (absl::IsNotFound(names.status())) continue;
+    RETURN_IF_ERROR(names.status());
+    for (const std::string& name : *names) {
+      RETURN_IF_ERROR(visit(absl::StrCat(folder, "/", name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Nothing may be in the directory that a run has left, as there is no log that
+// says what it is.
+absl::Status CheckNoRunIsLost(const std::string& root) {
+  std::vector<std::string> found;
+  RETURN_IF_ERROR(VisitRunFiles(root, [&](const std::string& file) {
+    found.push_back(file);
+    return absl::OkStatus();
+  }));
+  // SQLite would remove a write-ahead log whose database is gone.
+  const std::string wal = absl::StrCat(kLogName, "-wal");
+  if (IsMissingOrEmpty(LogPath(root)) &&
+      !IsMissingOrEmpty(absl::StrCat(root, "/", wal))) {
+    found.push_back(wal);
+  }
+  if (found.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::Substitute(
+      "$0 has files of a run ($1$2), but $3, which says what they are, is "
+      "missing or has no run. Restore $3, and $4 if there was one, from the "
+      "backup that the files are from, or name another state directory to "
+      "begin a new run. Nothing was changed",
+      root, found[0],
+      found.size() == 1 ? "" : absl::StrCat(" and ", found.size() - 1, " more"),
+      kLogName, wal));
+}
+
+// The fragment and version of a file named like
+// fragments/fragment-0003-v00000012.safetensors; none if it is named otherwise.
+std::optional<v1::FragmentHead> HeadInName(absl::string_view file) {
+  std::vector<absl::string_view> parts =
+      absl::StrSplit(absl::StripSuffix(file, ".safetensors"), '-');
+  uint32_t fragment = 0;
+  uint64_t version = 0;
+  if (parts.size() != 3 || !absl::ConsumePrefix(&parts[2], "v") ||
+      !absl::SimpleAtoi(parts[1], &fragment) ||
+      !absl::SimpleAtoi(parts[2], &version)) {
+    return std::nullopt;
+  }
+  v1::FragmentHead head;
+  head.set_fragment(fragment);
+  head.set_version(version);
+  return head;
+}
+
+// A crash leaves files of a fragment's next version at most. Later ones show
+// that the log is older than they are.
+absl::Status CheckLogIsNewest(const std::string& root,
+                              absl::Span<const CommitRecord> heads) {
+  return VisitRunFiles(root, [&](const std::string& file) -> absl::Status {
+    const std::optional<v1::FragmentHead> found = HeadInName(file);
+    if (!found.has_value() || found->fragment() >= heads.size()) {
+      return absl::OkStatus();
+    }
+    const uint64_t committed = heads[found->fragment()].head.version();
+    if (found->version() <= committed + 1) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::Substitute(
+        "$0 has $1, but its $2 knows fragment $3 up to version $4 only: it is "
+        "older than the files. Restore the $2 that belongs to them, or move "
+        "the later files away to go back to that version. Nothing was changed",
+        root, file, kLogName, found->fragment(), committed));
+  });
 }
 
 }  // namespace
@@ -60,11 +158,20 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
                          path, holder));
   }
   RETURN_IF_ERROR(lock.status());
-  ASSIGN_OR_RETURN(FragmentStore fragments,
-                   FragmentStore::Create(path, std::move(options.fragments)));
+  if (IsMissingOrEmpty(LogPath(path))) RETURN_IF_ERROR(CheckNoRunIsLost(path));
   ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
                    CommitLog::Open(LogPath(path)));
-  RETURN_IF_ERROR(MergeStore(path).RemoveRemains());
+  if (absl::IsNotFound(log->LoadRun().status())) {
+    RETURN_IF_ERROR(CheckNoRunIsLost(path));
+  }
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log->Heads());
+  RETURN_IF_ERROR(CheckLogIsNewest(path, heads));
+  RETURN_IF_ERROR(VisitRunFiles(path, [&](const std::string& file) {
+    return IsTemporary(file) ? RemoveFile(absl::StrCat(path, "/", file))
+                             : absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(FragmentStore fragments,
+                   FragmentStore::Create(path, std::move(options.fragments)));
   return std::unique_ptr<StateDirectory>(new StateDirectory(
       path, *std::move(lock), std::move(log), std::move(fragments)));
 }
@@ -129,7 +236,7 @@ absl::Status StateDirectory::RecordMerge(
 }
 
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
-    uint64_t versions_kept, uint64_t updates_kept) {
+    absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept) {
   CHECK_GE(versions_kept, 1) << "the committed version must stay";
   std::set<std::string> kept;
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log_->Heads());
@@ -142,7 +249,7 @@ absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
       if (age < updates_kept) kept.insert(history[age].update_file);
     }
   }
-  return fragments_.RemoveAllBut(kept);
+  return fragments_.RemoveAllBut(kept, run_id);
 }
 
 }  // namespace causeway

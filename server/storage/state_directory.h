@@ -8,10 +8,15 @@
 //   fragments/    parameters, by fragment and version
 //   updates/      encoded updates, by fragment and version
 //   merges/       recorded merges, if the run records them
+//   quarantine/   contributions that wait for an operator's decision
 //
 // Order of a commit: files first, each durable under its name; then the
 // transaction that names them. A crash in between leaves files that nothing
 // names; RemoveUnreferenced clears them away.
+//
+// Nothing is removed or overwritten but what the log proves to be garbage of
+// its own run. A directory whose log is missing, empty or older than its files,
+// as after a partial restore, is refused as it is.
 //
 // Tools open the directory read-only, also while a coordinator runs. A file
 // they are about to open may then be removed because newer versions have come:
@@ -47,7 +52,8 @@ class StateDirectory {
 
   // For the coordinator.
   //   FAILED_PRECONDITION  another coordinator has it open; or it holds files
-  //                        that are not a run's, which stay untouched.
+  //                        that are not a run's, or those of a run whose log is
+  //                        missing or older than they are. All stay untouched.
   //   NOT_FOUND            there is none and `create` is false.
   // And the errors of CommitLog::Open.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
@@ -77,11 +83,11 @@ class StateDirectory {
       absl::Span<const absl::string_view> encodings) const;
 
   // Keeps the files of the newest `versions_kept` versions and the newest
-  // `updates_kept` updates of every fragment, and removes all others, among
-  // them what a crash left. Returns the removed paths. To be called when a
-  // coordinator starts and after commits, not beside a write.
+  // `updates_kept` updates of every fragment, and removes the run's others,
+  // among them what a crash left. Returns the removed paths. To be called when
+  // a coordinator starts and after commits, not beside a write.
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
-      uint64_t versions_kept, uint64_t updates_kept);
+      absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
  private:
   StateDirectory(std::string path, std::optional<FileLock> lock,

@@ -7,6 +7,8 @@
 
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -60,9 +62,10 @@ class StateDirectoryTest : public testing::Test {
     commit.head = fragment.head;
     LogBatch batch;
     if (version == 0) {
+      RETURN_IF_ERROR(state.log().CreateRun(
+          {.run_id = kRunId, .created_at = absl::UnixEpoch()}));
       batch.commits = {commit};
-      return state.log().CreateRun(
-          {.run_id = kRunId, .created_at = absl::UnixEpoch()}, batch);
+      return state.log().Apply(batch);
     }
     UpdateContents update{
         .run_id = kRunId, .head = fragment.head, .encoding = "update"};
@@ -118,7 +121,7 @@ TEST_F(StateDirectoryTest, ToolsReadBesideTheCoordinator) {
   ASSERT_OK_AND_ASSIGN(const auto tool, StateDirectory::OpenReadOnly(path_));
   for (uint64_t version = 1; version < 5; ++version) {
     ASSERT_OK(Commit(*state, version));
-    ASSERT_OK(state->RemoveUnreferenced(1, 1));
+    ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1));
     EXPECT_EQ(NewestVersion(*tool), version);
   }
 }
@@ -141,7 +144,7 @@ TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
   for (uint64_t version = 0; version <= 6; ++version) {
     ASSERT_OK(Commit(*state, version));
   }
-  ASSERT_OK(state->RemoveUnreferenced(2, 3).status());
+  ASSERT_OK(state->RemoveUnreferenced(kRunId, 2, 3).status());
   EXPECT_THAT(ListDirectory(path_ + "/fragments"),
               IsOkAndHolds(ElementsAre("fragment-0000-v00000005.safetensors",
                                        "fragment-0000-v00000006.safetensors")));
@@ -149,7 +152,7 @@ TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
               IsOkAndHolds(ElementsAre("update-0000-v00000004.safetensors",
                                        "update-0000-v00000005.safetensors",
                                        "update-0000-v00000006.safetensors")));
-  EXPECT_THAT(state->RemoveUnreferenced(2, 3), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(state->RemoveUnreferenced(kRunId, 2, 3), IsOkAndHolds(IsEmpty()));
   EXPECT_EQ(NewestVersion(*state), 6);
 }
 
@@ -163,6 +166,103 @@ TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
       file, {absl::string_view(content).substr(0, content.size() - 4)}));
   EXPECT_THAT(state->ReadHead(kRunId, 0),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+}
+
+// The checksum of every file below a directory.
+std::map<std::string, uint32_t> Snapshot(const std::string& directory) {
+  std::map<std::string, uint32_t> files;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(directory)) {
+    // The lock names the process that has it.
+    if (!entry.is_regular_file() || entry.path().filename() == "lock") continue;
+    files[entry.path()] = Crc32c(ReadFile(entry.path()).value());
+  }
+  return files;
+}
+
+class PartialRestoreTest : public StateDirectoryTest {
+ protected:
+  // A run of three versions, whose log is of version `log_version`.
+  void MakeRun(uint64_t log_version) {
+    for (uint64_t version = 0; version <= 3; ++version) {
+      {
+        ASSERT_OK_AND_ASSIGN(const auto state, Open());
+        ASSERT_OK(Commit(*state, version));
+      }
+      if (version == log_version) older_log_ = *ReadFile(Log());
+    }
+    newest_log_ = *ReadFile(Log());
+    ASSERT_OK(WriteFileAtomically(Log(), {older_log_}));
+  }
+  std::string Log() const { return path_ + "/run.sqlite3"; }
+
+  // Opening fails with this message and changes nothing; with the newest log
+  // the run goes on.
+  void ExpectRefused(const std::string& message) {
+    const auto before = Snapshot(path_);
+    EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr(message)));
+    EXPECT_EQ(Snapshot(path_), before);
+    ASSERT_OK(WriteFileAtomically(Log(), {newest_log_}));
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    EXPECT_EQ(NewestVersion(*state), 3);
+  }
+
+ private:
+  std::string older_log_;
+  std::string newest_log_;
+};
+
+TEST_F(PartialRestoreTest, FilesWithoutALogAreNotANewRun) {
+  MakeRun(3);
+  ASSERT_OK(RemoveFile(Log()));
+  ExpectRefused("(fragments/fragment-0000-v00000000.safetensors and 6 more)");
+}
+
+TEST_F(PartialRestoreTest, FilesWithAnEmptyLogAreNotANewRun) {
+  MakeRun(3);
+  ASSERT_OK(WriteFileAtomically(Log(), {""}));
+  ExpectRefused("run.sqlite3, which says what they are");
+}
+
+TEST_F(PartialRestoreTest, FilesWithALogThatHasNoRunAreNotANewRun) {
+  MakeRun(3);
+  ASSERT_OK(RemoveFile(Log()));
+  ASSERT_OK(CommitLog::Open(Log()).status());
+  ExpectRefused("is missing or has no run");
+}
+
+TEST_F(PartialRestoreTest, AWriteAheadLogWithoutItsDatabaseIsKept) {
+  ASSERT_OK(CreateDirectory(path_));
+  ASSERT_OK(WriteFileAtomically(Log() + "-wal", {"commits"}));
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("(run.sqlite3-wal)")));
+  EXPECT_THAT(ReadFile(Log() + "-wal"), IsOkAndHolds("commits"));
+}
+
+TEST_F(PartialRestoreTest, FilesThatAreNewerThanTheLogAreKept) {
+  MakeRun(1);
+  ExpectRefused("knows fragment 0 up to version 1 only");
+}
+
+// A file that lies where the run's files are, but is not one of them, stays.
+TEST_F(StateDirectoryTest, RemovesOnlyFilesOfItsOwnRun) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  for (uint64_t version = 0; version <= 2; ++version) {
+    ASSERT_OK(Commit(*state, version));
+  }
+  const std::vector<float> theta = ThetaOf(9);
+  FragmentContents other{.run_id = "run-2", .theta = theta};
+  ASSERT_OK(state->fragments().WriteFragment(other));
+  ASSERT_OK(WriteFileAtomically(path_ + "/updates/notes.txt", {"mine"}));
+  EXPECT_THAT(
+      state->RemoveUnreferenced(kRunId, 1, 1),
+      IsOkAndHolds(ElementsAre("fragments/fragment-0000-v00000001.safetensors",
+                               "updates/update-0000-v00000001.safetensors")));
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"),
+              IsOkAndHolds(ElementsAre("fragment-0000-v00000000.safetensors",
+                                       "fragment-0000-v00000002.safetensors")));
+  EXPECT_THAT(ReadFile(path_ + "/updates/notes.txt"), IsOkAndHolds("mine"));
 }
 
 // A child commits version 1 and is killed at one stage of writing one of its
@@ -199,11 +299,7 @@ TEST_P(CrashTest, KeepsTheCommittedVersion) {
 
   ASSERT_OK_AND_ASSIGN(const auto state, StateDirectory::Open(path_, {}));
   EXPECT_EQ(NewestVersion(*state), 0);
-  // The fragment's file, and the update's if the crash was that late; under
-  // the final or the temporary name.
-  EXPECT_THAT(state->RemoveUnreferenced(2, 2),
-              IsOkAndHolds(
-                  SizeIs(absl::string_view(file_kind) == "fragment-" ? 1 : 2)));
+  EXPECT_OK(state->RemoveUnreferenced(kRunId, 2, 2));
   EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
   EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(IsEmpty()));
   EXPECT_OK(Commit(*state, 1));
