@@ -3,6 +3,7 @@
 //
 // How an Engine takes up a run: makes it, or reads what was committed.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,11 +117,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   std::vector<Coordinator::FragmentState> heads;
   for (const CommitRecord& commit : commits) {
     // Damage is to be found now, not in the middle of the next round.
-    RETURN_IF_ERROR(
-        state->ReadHead(run->run_id, commit.head.fragment()).status());
+    ASSIGN_OR_RETURN(const StoredFragment stored,
+                     state->ReadHead(run->run_id, commit.head.fragment()));
+    double squares = 0;
+    for (const float value : stored.contents().theta) {
+      squares += static_cast<double>(value) * value;
+    }
     heads.push_back({.head = commit.head,
                      .merged_norm = commit.merged_norm,
-                     .committed_at = commit.committed_at});
+                     .committed_at = commit.committed_at,
+                     .parameter_norm = std::sqrt(squares)});
   }
   const v1::StorageConfig& storage = options.config.storage();
   RETURN_IF_ERROR(state

@@ -94,7 +94,7 @@ class CoordinatorServiceTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
     ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(identity_, 0, 0));
     contribution_ = driver_.MakeContribution(identity_, 0, 0, anchor_,
-                                             Shifted(anchor_, 0.5f));
+                                             Shifted(anchor_, 0.05f));
     open_header_ = contribution_.header;
     *open_header_.mutable_object() = DescribeOpen({}, anchor_.size());
     ASSERT_OK_AND_ASSIGN(

@@ -15,6 +15,15 @@
 #include "quantization/encoded_object.h"
 
 namespace causeway {
+namespace {
+
+// The first contributions may change a parameter by so much more than by its
+// own size, in the root mean square, before outlier_factor is applied: some
+// fragments begin with zeros.
+constexpr double kLeastUsualChange = 0.1;
+
+}  // namespace
+
 Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
                          std::vector<Member> members, absl::Time now,
                          CoordinatorHistory history)
@@ -33,8 +42,12 @@ Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
   std::vector<uint64_t> versions;
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     rounds_.push_back(NewRound(fragment));
+    const auto size = static_cast<double>(
+        options_.plan.fragments(static_cast<int>(fragment)).size());
     guards_.emplace_back(options_.config.membership().outlier_factor(),
-                         options_.config.membership().max_islands());
+                         options_.config.membership().max_islands(),
+                         std::max(heads_[fragment].parameter_norm,
+                                  kLeastUsualChange * std::sqrt(size)));
     versions.push_back(heads_[fragment].head.version());
     flags_.started |= heads_[fragment].head.version() > 0;
   }
@@ -50,6 +63,11 @@ Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
   }
   for (const CoordinatorHistory::Settled& sum : history.settled) {
     ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens, sum.restored);
+    if (sum.fate == TokenLedger::Fate::kMerged ||
+        sum.fate == TokenLedger::Fate::kPartial) {
+      uint64_t& until = merged_until_[{sum.key.island_id, sum.fragment}];
+      until = std::max(until, sum.base_version + 1);
+    }
   }
   for (QuarantineEntry& entry : history.quarantine) {
     quarantine_.emplace(entry.id, std::move(entry));
@@ -169,6 +187,14 @@ absl::Status Coordinator::CheckHeader(
                      header.inner_steps(),
                      " inner steps has no weight; both must be above 0"));
   }
+  // Steps may be done again after a rebase or a restart.
+  const uint64_t most_steps = 2 * schedule().total_steps();
+  if (header.inner_steps() > most_steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a contribution cannot have ", header.inner_steps(),
+                     " inner steps; allowed: up to ", most_steps,
+                     ", twice the steps of the run"));
+  }
   if (header.restored_tokens() > header.tokens()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a contribution of ", header.tokens(), " tokens cannot have ",
@@ -253,8 +279,11 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
   ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(header, now));
   Round& round = rounds_[header.fragment()];
   if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+    ASSIGN_OR_RETURN(const Member* const member,
+                     membership_.Check(header.identity()));
     const std::string objection = guards_[header.fragment()].Objection(
-        {.norm = norm, .inner_steps = header.inner_steps()});
+        {.norm = norm, .inner_steps = header.inner_steps()},
+        RoundsSinceMerged(*member, header.fragment()));
     if (!objection.empty()) {
       Quarantine(header, norm, objection, std::isfinite(norm), now, effects);
       return Check(header.identity());

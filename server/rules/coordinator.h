@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -101,6 +102,9 @@ class Coordinator {
     v1::FragmentHead head;
     double merged_norm = 0;
     absl::Time committed_at = absl::InfinitePast();
+    // The parameters' Euclidean norm at the start; what the guard against
+    // outliers compares with in the first rounds.
+    double parameter_norm = 0;
   };
 
   // `heads` (one per fragment of the plan), `members` and `history` are what
@@ -233,6 +237,9 @@ class Coordinator {
   // The same of those who were told that the round was closed, if it cannot
   // close without them.
   void EndWhomItTurnedAway(uint32_t fragment, absl::Time now, Effects& effects);
+  // Rounds of the fragment since the island's last contribution was merged, or
+  // since it is expected there; at least 1.
+  uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
   // Fault injection: whether the contribution is to be left out.
   bool IsLeftOut(const v1::ContributionHeader& header);
   // When the round may close without those that are awaited.
@@ -259,6 +266,9 @@ class Coordinator {
   std::map<ContributionKey, uint64_t> admitted_;
   v1::Participation participation_;
   std::vector<v1::Participation> last_rounds_;
+  // By island and fragment: the version that follows the last one which a
+  // merged contribution of the island builds on.
+  std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
   // Of the last outer step.
   absl::Duration outer_step_;
   RunFlags flags_;

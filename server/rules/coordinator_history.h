@@ -34,6 +34,8 @@ struct CoordinatorHistory {
     uint64_t tokens = 0;
     // Of these, by an earlier process of the island.
     uint64_t restored = 0;
+    // The newest version that one of the contributions builds on.
+    uint64_t base_version = 0;
   };
   RunFlags flags;
   std::vector<AccountRecord> accounts;

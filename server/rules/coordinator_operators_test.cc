@@ -176,6 +176,80 @@ TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
                        HasSubstr("median of the last 40 merged, 30")));
 }
 
+// What a hostile island claims must not move the limit.
+TEST(CoordinatorQuarantine, ClaimsOfStepsAreBoundedByWhatTheCoordinatorKnows) {
+  CoordinatorDriver run({.min_islands = 2, .rounds = 9});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  for (const uint64_t version : {0, 1}) {
+    ASSERT_OK(run.Contribute(Contribution(a, version)));
+    ASSERT_OK(run.Contribute(Contribution(b, version)));
+    run.Commit();
+  }
+  v1::ContributionHeader claim = Contribution(b, 2);
+  claim.set_inner_steps(uint64_t{1} << 63);
+  EXPECT_THAT(run.Contribute(claim, 1e17),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("allowed: up to 180")));
+  claim.set_inner_steps(180);
+  EXPECT_THAT(run.Contribute(claim, 11),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("more than 10 times the median")));
+}
+
+// The island was merged into version 2. At version 4 its window may have three
+// rounds, also for a coordinator that was started again meanwhile.
+TEST(CoordinatorQuarantine, AnIslandThatMissedRoundsMayHaveTrainedSoLong) {
+  CoordinatorDriver::Options options{.max_islands = 2, .rounds = 9};
+  CoordinatorDriver run(options);
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  CoordinatorHistory history;
+  history.merged_norms.resize(1);
+  for (const uint64_t version : {0, 1, 2, 3}) {
+    ASSERT_OK(run.Contribute(Contribution(a, version)));
+    history.merged_norms[0].push_back({{1, CoordinatorDriver::kRoundSteps}});
+    if (version < 2) {
+      ASSERT_OK(run.Contribute(Contribution(b, version)));
+    } else {
+      run.Advance(CoordinatorDriver::kGrace);
+      ASSERT_OK(run.Heartbeat(a));
+      ASSERT_OK(run.Heartbeat(b));
+      run.Tick();
+    }
+    run.Commit();
+  }
+  history.settled.push_back(
+      {.key = {"b", b.incarnation()}, .tokens = 2000, .base_version = 1});
+  CoordinatorDriver restarted(options, run.core().heads(),
+                              {run.core().membership().members().at("a"),
+                               run.core().membership().members().at("b")},
+                              history);
+  v1::ContributionHeader header = Contribution(b, 4);
+  header.set_inner_steps(100);
+  for (CoordinatorDriver* each : {&run, &restarted}) {
+    EXPECT_THAT(each->Contribute(header, 30.5),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         HasSubstr("a window of 3.0 times the length")));
+  }
+}
+
+TEST(CoordinatorQuarantine, TheFirstOnesAreComparedWithTheParameters) {
+  CoordinatorDriver run({.parameter_norm = 3});
+  EXPECT_OK(run.Contribute(Contribution(run.Join("a"), 0), 30));
+  CoordinatorDriver other({.parameter_norm = 3});
+  EXPECT_THAT(other.Contribute(Contribution(other.Join("a"), 0), 1e30),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("more than 10 times that of the parameters")));
+  // Fragments that begin with zeros are compared with a change of 0.1 in each
+  // of their four values.
+  CoordinatorDriver zeros({.parameter_norm = 0});
+  EXPECT_OK(zeros.Contribute(Contribution(zeros.Join("a"), 0), 1.9));
+  CoordinatorDriver more({.parameter_norm = 0});
+  EXPECT_THAT(more.Contribute(Contribution(more.Join("a"), 0), 2.1),
+              StatusIs(absl::StatusCode::kOutOfRange));
+}
+
 TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   Rounds(4);
   const auto held = Contribution(b_, run_.version());

@@ -273,6 +273,7 @@ void Coordinator::Settle(const v1::ContributionHeader& header,
                                   : TokenLedger::Fate::kMerged,
                  header.tokens(), header.restored_tokens());
   effects.accounts.push_back(ledger_.Record(key));
+  merged_until_[{key.island_id, header.fragment()}] = header.base_version() + 1;
   const auto member =
       membership_.Check(header.identity());  // May have left since.
   if (!member.ok()) return;

@@ -63,6 +63,16 @@ std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
   return awaited;
 }
 
+uint64_t Coordinator::RoundsSinceMerged(const Member& member,
+                                        uint32_t fragment) const {
+  const auto until = merged_until_.find({member.island_id, fragment});
+  const uint64_t begin = until != merged_until_.end()
+                             ? until->second
+                             : member.first_contribution_version[fragment];
+  const uint64_t base = rounds_[fragment].base_version();
+  return base > begin ? base - begin + 1 : 1;
+}
+
 bool Coordinator::IsFinished() const {
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     if (heads_[fragment].head.version() < schedule().FinalVersion(fragment)) {

@@ -26,9 +26,16 @@ uint64_t NormGuard::Memory(uint64_t max_islands) {
   return std::max(kLately, max_islands);
 }
 
-std::string NormGuard::Objection(const Sample& sample) const {
+std::string NormGuard::Objection(const Sample& sample, uint64_t rounds) const {
   if (!std::isfinite(sample.norm)) return "a value of it is not finite";
-  if (factor_ == 0 || remembered_ < kLeast) return "";
+  if (factor_ == 0) return "";
+  if (remembered_ < kLeast) {
+    if (sample.norm <= factor_ * first_usual_) return "";
+    return absl::StrFormat(
+        "its norm, %.4g, is more than %g times that of the parameters, %.4g, "
+        "and only %d contributions were merged to compare with",
+        sample.norm, factor_, first_usual_, remembered_);
+  }
   std::vector<double> norms;
   std::vector<double> steps;
   for (auto round = rounds_.rbegin();
@@ -41,8 +48,10 @@ std::string NormGuard::Objection(const Sample& sample) const {
   }
   const size_t lately = norms.size();
   const double usual = Median(std::move(norms));
-  const double windows = std::max(
-      1.0, static_cast<double>(sample.inner_steps) / Median(std::move(steps)));
+  const double most = std::min(static_cast<double>(rounds), kMostWindows);
+  const double windows = std::clamp(
+      static_cast<double>(sample.inner_steps) / Median(std::move(steps)), 1.0,
+      std::max(1.0, most));
   if (sample.norm <= factor_ * windows * usual) return "";
   return absl::StrFormat(
       "its norm, %.4g, is more than %g times the median of the last %d merged, "

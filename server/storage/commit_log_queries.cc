@@ -295,7 +295,8 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
   ASSIGN_OR_RETURN(
       SqliteStatement sums,
       database_.Prepare("SELECT island_id, incarnation, fragment, fate,"
-                        " sum(tokens), sum(restored_tokens) FROM contributions"
+                        " sum(tokens), sum(restored_tokens), max(base_version)"
+                        " FROM contributions"
                         " WHERE fate <> 'late'"
                         " GROUP BY island_id, incarnation, fragment, fate"));
   while (true) {
@@ -308,7 +309,8 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
                      ? TokenLedger::Fate::kPartial
                      : TokenLedger::Fate::kMerged,
          .tokens = static_cast<uint64_t>(sums.Int(4)),
-         .restored = static_cast<uint64_t>(sums.Int(5))});
+         .restored = static_cast<uint64_t>(sums.Int(5)),
+         .base_version = static_cast<uint64_t>(sums.Int(6))});
   }
   // What was admitted is among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,8 @@ class CoordinatorDriver {
     uint32_t fragments = 1;
     // Versions that every fragment gets.
     uint64_t rounds = 3;
+    // At version 0. The default lets all first contributions pass.
+    double parameter_norm = std::numeric_limits<double>::max();
     // Changes the configuration further.
     std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
   };
@@ -223,6 +226,7 @@ class CoordinatorDriver {
     std::vector<Coordinator::FragmentState> heads(options.fragments);
     for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {
       heads[fragment].head.set_fragment(fragment);
+      heads[fragment].parameter_norm = options.parameter_norm;
     }
     return heads;
   }
