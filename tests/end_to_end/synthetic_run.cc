@@ -75,6 +75,8 @@ v1::RunConfig SyntheticConfig() {
                          lease_seconds: 1.5
                          heartbeat_seconds: 0.1
                          grace_seconds: 30
+                         # Targets are further away than training ever goes.
+                         outlier_factor: 0
                        }
                      )pb",
                      "synthetic");
