@@ -205,8 +205,11 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
     if (record.island_id != request.identity().island_id()) continue;
     if (record.digest != request.contribution_digest()) {
       absl::MutexLock lock(&mu_);
-      opened.includes_other |= !coordinator_.WasAdmitted(
-          {record.island_id, record.incarnation}, record.digest);
+      if (!coordinator_.WasAdmitted({record.island_id, record.incarnation},
+                                    record.digest)) {
+        opened.other_tokens += record.tokens;
+        opened.other_inner_steps += record.inner_steps;
+      }
       continue;
     }
     opened.includes_island = true;

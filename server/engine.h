@@ -58,7 +58,9 @@ struct OpenedUpdate {
   bool includes_island = false;
   // Of the named contribution in the merge; 0 if it is not part of it.
   double island_share = 0;
-  bool includes_other = false;
+  // Of a contribution of the island in the merge that is not the named one.
+  uint64_t other_tokens = 0;
+  uint64_t other_inner_steps = 0;
   absl::string_view bytes;
   std::shared_ptr<const void> owner;
 };

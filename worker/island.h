@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One island from join to leave: takes the run's configuration and parameters
-// from the coordinator, trains, and keeps the outer loop going.
+// from the coordinator, trains, and carries out what the outer loop
+// (worker/outer_loop/outer_loop.h) orders the trainer to do.
 //
 //   Island island(options, client);
 //   absl::Status status = island.Run();   // on this thread
@@ -11,7 +12,6 @@
 #ifndef WORKER_ISLAND_H_
 #define WORKER_ISLAND_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,9 +28,10 @@
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_checkpoint.h"
+#include "worker/replica/fragment_replica.h"
 #include "worker/sync/coordinator_client.h"
-#include "worker/sync/fragment_synchronizer.h"
-#include "worker/sync/island_session.h"
+#include "worker/sync/fragment_actor.h"
+#include "worker/sync/shared_outer_loop.h"
 #include "worker/training_progress.h"
 
 namespace causeway {
@@ -49,12 +50,12 @@ class Island {
     // tau of this island, instead of the run's overlap_steps: what its own link
     // needs. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
-    // Of this island; outlives it. Null for none.
+    // Where the island keeps its checkpoints; outlives it. Null for none.
     IslandCheckpointStore* checkpoints = nullptr;
     // Inner steps between two checkpoints; at least 1.
     uint64_t checkpoint_steps = 1;
     // What `checkpoints` has, if anything: the island goes on from it if the
-    // run has not left it too far behind, and empties it.
+    // run has not left it too far behind. Its values are moved away.
     std::shared_ptr<IslandState> resume;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
@@ -82,38 +83,41 @@ class Island {
   void Stop();
 
  private:
-  // What the island is to go on from; none if there is nothing, or the run has
-  // moved on too far. FAILED_PRECONDITION if it is not this island's of this
-  // run, or the run allows no checkpoints.
-  absl::StatusOr<std::optional<IslandState>> TakeResume(
-      const v1::JoinResponse& joined);
-  // Keeps a checkpoint of `step`, if it is time for one.
-  absl::Status MaybeSave(uint64_t step, const v1::JoinResponse& joined,
-                         const FragmentMap& map, InnerTrainer& trainer,
-                         const FragmentSynchronizer& synchronizer);
-  // The model at the joined heads: made from the seed, or downloaded.
-  absl::StatusOr<std::vector<float>> StartingParameters(
-      v1::JoinResponse& joined, const FragmentMap& map);
-  absl::Status Download(const v1::JoinResponse& joined, const FragmentMap& map,
-                        std::vector<float>& parameters);
-  // Until the coordinator says that the run goes.
-  absl::Status AwaitStart();
-  absl::Status Train(const v1::JoinResponse& joined, const FragmentMap& map,
-                     uint64_t first_step, InnerTrainer& trainer,
-                     FragmentSynchronizer& synchronizer);
-  // While the run is paused; OK if training is to go on.
-  absl::Status AwaitResumption();
-  // What Train returns when the island is to leave.
-  absl::Status HandIn(FragmentSynchronizer& synchronizer);
+  // Trains until the outer loop ends; returns its last word.
+  absl::Status Train();
+  // Each carries out an action and tells the loop what came of it; an error
+  // ends the island.
+  absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
+  absl::Status Do(const action::End&) { return absl::OkStatus(); }
+  absl::Status Do(const action::FetchParameters& fetch);
+  absl::Status Do(const action::Begin& begin);
+  absl::Status Do(const action::Train& train);
+  absl::Status Do(const action::TakeSnapshot& snapshot);
+  absl::Status Do(const action::Apply& apply);
+  absl::Status Do(const action::Save& save);
+
+  // Makes joined_ and map_, once the island has joined.
+  absl::Status TakeUpRun();
+  // Puts version 0 of the fragments that begin with it into parameters_.
+  absl::Status MakeInitialParameters(
+      const std::vector<v1::FragmentHead>& heads);
   void Leave(const absl::Status& status);
 
   const Options options_;
   CoordinatorClient* const client_;
+  SharedOuterLoop loop_;
   TrainingProgress progress_;
-  IslandSession session_;
-  std::atomic<bool> training_ = false;
-  // For the training thread: the step of the last checkpoint of this process.
-  std::optional<uint64_t> saved_step_;
+
+  // For the training thread. What the coordinator answered to the join, with
+  // the island's own overlap_steps.
+  std::optional<v1::JoinResponse> joined_;
+  std::optional<FragmentMap> map_;
+  // The whole model, until the trainer has it.
+  std::vector<float> parameters_;
+  ParametersDownload download_;
+  std::unique_ptr<InnerTrainer> trainer_;
+  std::vector<std::unique_ptr<FragmentReplica>> replica_;
+  std::vector<std::unique_ptr<FragmentActor>> actors_;
 };
 
 }  // namespace causeway

@@ -81,7 +81,13 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
   absl::Status status = file.status();
   IslandState state;
   if (status.ok()) status = Read(file->contents(), state);
-  if (status.ok()) status = SetLastProcess(state.position);
+  if (status.ok()) {
+    const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess();
+    status = last.status();
+    if (last.ok() && last->has_value()) {
+      state.position.set_instance_id(**last);
+    }
+  }
   if (!status.ok()) {
     return absl::DataLossError(
         absl::StrCat("the island's checkpoint ", FilePath(),
@@ -104,21 +110,6 @@ absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()
                      "checkpoint directory, or remove it"));
   }
   return last;
-}
-
-absl::Status IslandCheckpointStore::SetLastProcess(
-    v1::IslandCheckpoint& position) const {
-  ASSIGN_OR_RETURN(const std::optional<uint64_t> last, ReadProcess());
-  if (!last.has_value() || *last == position.instance_id()) {
-    return absl::OkStatus();
-  }
-  position.set_instance_id(*last);
-  for (v1::IslandCheckpoint::Fragment& fragment :
-       *position.mutable_fragments()) {
-    fragment.clear_sent_tokens();
-    fragment.clear_sent_inner_steps();
-  }
-  return absl::OkStatus();
 }
 
 absl::Status IslandCheckpointStore::SetProcess(uint64_t instance_id) const {

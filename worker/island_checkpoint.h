@@ -57,8 +57,8 @@ class IslandCheckpointStore {
   // Waits for a write under way.
   ~IslandCheckpointStore();
 
-  // What was saved last; none if nothing was. If another process was a member
-  // since, the instance_id is that one's, and what was in flight is not known.
+  // Returns what was saved last; none if nothing was. Its instance_id is that
+  // of the process that was a member last, which may not be the one that saved.
   // DATA_LOSS if it is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
 
@@ -84,7 +84,6 @@ class IslandCheckpointStore {
   absl::Status Save(const IslandState& state) const;
   // The process that was a member last; none if none was.
   absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
-  absl::Status SetLastProcess(v1::IslandCheckpoint& position) const;
 
   const std::string directory_;
   const FileLock lock_;

@@ -31,13 +31,37 @@ std::string RankReport(const InnerStepResult& result) {
   return report;
 }
 
+std::string NameOf(OuterLoop::Activity activity) {
+  switch (activity) {
+    case OuterLoop::Activity::kJoining:
+      return "joining";
+    case OuterLoop::Activity::kLoading:
+      return "loading parameters";
+    case OuterLoop::Activity::kWaitingForIslands:
+      return "waiting for islands";
+    case OuterLoop::Activity::kTraining:
+      return "training";
+    case OuterLoop::Activity::kSynchronizing:
+      return "synchronizing";
+    case OuterLoop::Activity::kPaused:
+      return "paused";
+    case OuterLoop::Activity::kLeaving:
+      return "leaving";
+  }
+  return "";
+}
+
 double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 
-TrainingProgress::TrainingProgress(CoordinatorClient* client, Clock now,
+TrainingProgress::TrainingProgress(CoordinatorClient* client,
+                                   const SharedOuterLoop* loop, Clock now,
                                    absl::Duration log_interval)
-    : client_(client), now_(std::move(now)), log_interval_(log_interval) {}
+    : client_(client),
+      loop_(loop),
+      now_(std::move(now)),
+      log_interval_(log_interval) {}
 
 v1::IslandProgress TrainingProgress::Report() {
   absl::MutexLock lock(&mu_);
@@ -50,30 +74,41 @@ v1::IslandProgress TrainingProgress::Report() {
   progress_.set_bytes_down(client_->bytes_down());
   client_->ReportLinks(progress_);
   progress_.set_memory_bytes(ResidentBytes());
-  UpdateWaits();
+  ReadLoop();
   return progress_;
 }
 
-void TrainingProgress::SetActivity(std::string activity) {
+void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
-  progress_.set_activity(std::move(activity));
+  progress_.set_overlap_steps(config.synchronization().overlap_steps());
+  total_steps_ = config.training().total_steps();
+  training_ = absl::StrCat("training (",
+                           v1::TrainingConfig::InnerAlgorithm_Name(
+                               config.training().inner_algorithm()),
+                           ")");
 }
 
-void TrainingProgress::SetOverlapSteps(uint32_t steps) {
-  absl::MutexLock lock(&mu_);
-  progress_.set_overlap_steps(steps);
+absl::Duration TrainingProgress::waited() const {
+  return loop_->Read(
+      [](const OuterLoop& core, absl::Time now) { return core.waited(now); });
 }
 
-void TrainingProgress::SetSynchronizer(
-    const FragmentSynchronizer* synchronizer) {
-  absl::MutexLock lock(&mu_);
-  UpdateWaits();
-  synchronizer_ = synchronizer;
-}
-
-void TrainingProgress::UpdateWaits() {
-  if (synchronizer_ == nullptr) return;
-  progress_.set_wait_seconds(absl::ToDoubleSeconds(synchronizer_->waited()));
+void TrainingProgress::ReadLoop() {
+  OuterLoop::Activity activity;
+  loop_->Read([&](const OuterLoop& core, absl::Time now) {
+    activity = core.activity();
+    progress_.set_wait_seconds(absl::ToDoubleSeconds(core.waited(now)));
+    progress_.set_late_updates(core.lateness().updates);
+    progress_.set_overrun_steps(core.lateness().steps);
+  });
+  progress_.set_activity(activity == OuterLoop::Activity::kTraining
+                             ? training_
+                             : NameOf(activity));
+  if (activity == OuterLoop::Activity::kTraining &&
+      progress_.has_rank_trouble()) {
+    absl::StrAppend(progress_.mutable_activity(), "; ",
+                    progress_.rank_trouble().text());
+  }
 }
 
 void TrainingProgress::RecordRanks(const InnerStepResult& result) {
@@ -119,28 +154,23 @@ void TrainingProgress::UpdateRate(uint64_t tokens, absl::Duration duration,
   rate_ = {.since = now};
 }
 
-void TrainingProgress::Record(uint64_t step, uint64_t total_steps,
-                              const InnerStepResult& result,
+void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
                               absl::Duration duration) {
   const absl::Time now = now_();
   absl::MutexLock lock(&mu_);
   progress_.set_run_step(step);
   progress_.set_tokens(progress_.tokens() + result.tokens);
-  UpdateWaits();
-  if (synchronizer_ != nullptr) {
-    progress_.set_late_updates(synchronizer_->lateness().updates);
-    progress_.set_overrun_steps(synchronizer_->lateness().steps);
-  }
+  ReadLoop();
   RecordRanks(result);
   loss_sum_ += result.loss;
   ++loss_count_;
   UpdateRate(result.tokens, duration, now);
-  if (now - logged_at_ < log_interval_ && step != total_steps) return;
+  if (now - logged_at_ < log_interval_ && step != total_steps_) return;
   logged_at_ = now;
   LOG(INFO) << absl::StrFormat(
       "step %d/%d  loss %.4f  gradient %.3f  lr %.2e  %.0f tokens/s  up %.1f "
       "MiB  down %.1f MiB  waited %.3f s%s",
-      step, total_steps, result.loss, result.gradient_norm,
+      step, total_steps_, result.loss, result.gradient_norm,
       result.learning_rate, progress_.tokens_per_second(),
       MiB(client_->bytes_up()), MiB(client_->bytes_down()),
       progress_.wait_seconds(), RankReport(result));

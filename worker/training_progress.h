@@ -17,30 +17,32 @@
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/sync/coordinator_client.h"
-#include "worker/sync/fragment_synchronizer.h"
+#include "worker/sync/shared_outer_loop.h"
 
 namespace causeway {
 
 // Report may come from any thread, the rest from the one that trains.
 class TrainingProgress {
  public:
-  // `client` outlives the object. A line is logged every `log_interval`.
-  TrainingProgress(CoordinatorClient* client, Clock now,
-                   absl::Duration log_interval);
+  // `client` and `loop` outlive the object. A line is logged every
+  // `log_interval`.
+  TrainingProgress(CoordinatorClient* client, const SharedOuterLoop* loop,
+                   Clock now, absl::Duration log_interval);
 
-  // For a heartbeat. The loss is the mean since the last one.
+  // Returns what the next heartbeat says. The loss is the mean since the last
+  // one.
   v1::IslandProgress Report();
 
-  // "training (DDP)" and the like.
-  void SetActivity(std::string activity);
-  void SetOverlapSteps(uint32_t steps);
-  // Whose waits Report adds up as they go on; null for nobody's.
-  void SetSynchronizer(const FragmentSynchronizer* synchronizer);
+  // The island takes part in this run, with its own overlap_steps.
+  void SetRun(const v1::RunConfig& config);
 
   // A step that took `duration` was made; logs if it is time, or if it is the
   // last one.
-  void Record(uint64_t step, uint64_t total_steps,
-              const InnerStepResult& result, absl::Duration duration);
+  void Record(uint64_t step, const InnerStepResult& result,
+              absl::Duration duration);
+
+  // Returns the time that training stood still for synchronization.
+  absl::Duration waited() const;
 
  private:
   // Steps and tokens of some time, and what the steps took of it.
@@ -51,19 +53,23 @@ class TrainingProgress {
     absl::Duration step_time = absl::ZeroDuration();
   };
 
-  void UpdateWaits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes over what the outer loop knows.
+  void ReadLoop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecordRanks(const InnerStepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void UpdateRate(uint64_t tokens, absl::Duration duration, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   CoordinatorClient* const client_;
+  const SharedOuterLoop* const loop_;
   const Clock now_;
   const absl::Duration log_interval_;
 
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
-  const FragmentSynchronizer* synchronizer_ ABSL_GUARDED_BY(mu_) = nullptr;
+  uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  // "training (DDP)" and the like.
+  std::string training_ ABSL_GUARDED_BY(mu_);
   // Since the last heartbeat.
   double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;

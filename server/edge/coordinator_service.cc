@@ -87,7 +87,8 @@ class CoordinatorService : public RawCoordinatorService {
           }
           response.set_includes_island(stored.includes_island);
           response.set_island_share(stored.island_share);
-          response.set_includes_other(stored.includes_other);
+          response.set_other_tokens(stored.other_tokens);
+          response.set_other_inner_steps(stored.other_inner_steps);
         });
   }
 

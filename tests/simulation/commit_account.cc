@@ -109,27 +109,26 @@ uint32_t CommitAccount::NewProcess(uint32_t island) {
   return static_cast<uint32_t>(island_of_.size() - 1);
 }
 
-void CommitAccount::Holds(uint32_t process, const v1::FragmentHead& head,
-                          const Contents& contents, uint64_t window,
-                          uint64_t trained,
-                          const std::vector<Interval>& restored) {
+std::vector<uint32_t> CommitAccount::ProcessesOf(uint32_t island) const {
+  std::vector<uint32_t> processes;
+  for (uint32_t process = 0; process < island_of_.size(); ++process) {
+    if (island_of_[process] == island) processes.push_back(process);
+  }
+  return processes;
+}
+
+void CommitAccount::Holds(uint32_t process, const Replica& replica) {
+  const v1::FragmentHead& head = replica.head();
   const Commit* const commit = Find(head);
   if (commit == nullptr) return;
-  if (contents != commit->contents) {
+  if (replica.anchor() != commit->contents) {
     violations_->Note("process ", process, " holds another ", NameOf(head),
                       " than was committed");
   }
-  const uint64_t merged = StepsOf(contents, process);
-  if (merged + window != trained) {
-    violations_->Note("process ", process, " has trained ", trained,
-                      " steps, but fragment ", head.fragment(), " contains ",
-                      merged, " of them and ", window,
-                      " are yet to be sent: some will ",
-                      merged + window < trained ? "be lost" : "count twice");
-  }
-  Contents after = restored.empty() ? Contents() : contents;
-  for (const Interval& interval : restored) {
-    uint64_t& steps = after[interval.process];
+  // What of each process is merged, and what follows it in the parameters.
+  Contents reached = replica.anchor();
+  for (const Interval& interval : replica.beyond()) {
+    uint64_t& steps = reached[interval.process];
     if (steps != interval.begin) {
       violations_->Note("process ", process, " is to send steps ",
                         interval.begin, " to ", interval.end, " of process ",
@@ -137,6 +136,31 @@ void CommitAccount::Holds(uint32_t process, const v1::FragmentHead& head,
                         " contains ", steps, " of them");
     }
     steps = interval.end;
+  }
+  if (StepsOf(reached, process) != replica.trained()) {
+    violations_->Note("process ", process, " has trained ", replica.trained(),
+                      " steps, but fragment ", head.fragment(),
+                      " and what is yet to be sent contain ",
+                      StepsOf(reached, process), " of them");
+  }
+  // What other processes of the island have had merged that this one did not
+  // know: the same training again may be given up for it.
+  uint64_t again = 0;
+  for (const auto& [earlier, steps] : reached) {
+    const uint64_t known = StepsOf(replica.at_start(), earlier);
+    if (steps < known) {
+      violations_->Note("process ", process, " has lost steps ", steps, " to ",
+                        known, " of process ", earlier, " of fragment ",
+                        head.fragment());
+    }
+    if (earlier < process && island_of_[earlier] == island_of_[process]) {
+      again += steps - known;
+    }
+  }
+  if (replica.given_up() > again) {
+    violations_->Note("process ", process, " has given up ", replica.given_up(),
+                      " steps of fragment ", head.fragment(), ", but only ",
+                      again, " were merged in their place");
   }
 }
 

@@ -14,6 +14,7 @@
 #include "proto/coordinator.pb.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/disk.h"
+#include "tests/simulation/replica.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/violations.h"
 
@@ -44,12 +45,11 @@ class CommitAccount {
 
   // A new process of `island`; its number.
   uint32_t NewProcess(uint32_t island);
+  // The processes of `island` so far, in the order of their starts.
+  std::vector<uint32_t> ProcessesOf(uint32_t island) const;
   void Trained(uint64_t tokens) { trained_tokens_ += tokens; }
-  // The process holds this anchor, and has trained `trained` steps of which
-  // `window` are not in it; nor are those of earlier processes, `restored`.
-  void Holds(uint32_t process, const v1::FragmentHead& head,
-             const Contents& contents, uint64_t window, uint64_t trained,
-             const std::vector<Interval>& restored);
+  // The process has this replica of a fragment.
+  void Holds(uint32_t process, const Replica& replica);
 
  private:
   // Null, and a violation, if there is none.

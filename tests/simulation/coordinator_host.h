@@ -32,13 +32,14 @@
 #include "tests/simulation/disk.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/virtual_time.h"
+#include "worker/outer_loop/fragment_window.h"
 
 namespace causeway::simulation {
 
 struct FetchedUpdate {
   v1::FragmentHead head;
   bool includes_island = false;
-  bool includes_other = false;
+  FragmentWindow::Training other;
   // Whether the change is there, too.
   bool kept = true;
   // new anchor - old anchor.

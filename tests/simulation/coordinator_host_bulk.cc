@@ -114,10 +114,11 @@ void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
       const std::string& digest = header.object().digest();
       if (digest == request.contribution_digest()) {
         update.includes_island = true;
-      } else {
-        update.includes_other |= !core_->WasAdmitted(
-            {header.identity().island_id(), header.identity().incarnation()},
-            digest);
+      } else if (!core_->WasAdmitted({header.identity().island_id(),
+                                      header.identity().incarnation()},
+                                     digest)) {
+        update.other.tokens += header.tokens();
+        update.other.inner_steps += header.inner_steps();
       }
     }
     reply(update);

@@ -177,7 +177,7 @@ class History {
         break;
       case kIslandLeave:
         if (running == nullptr) return;
-        running->Leave();
+        running->RequestLeave();
         break;
       case kCoordinatorKill:
         if (host_.up()) StopCoordinator();

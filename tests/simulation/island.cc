@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
-
-#include "outer_optimizer/step_share.h"
-#include "worker/sync/island_session.h"
+#include <variant>
 
 namespace causeway::simulation {
 namespace {
@@ -23,344 +21,235 @@ Island::Island(const Parts& parts, uint32_t island,
       checkpoint_(checkpoint),
       schedule_(
           *SyncSchedule::Create(parts.scenario->config, parts.scenario->plan)),
-      session_(
-          &process_, /*instance=*/process_.number + 1,
-          /*replaces=*/checkpoint != nullptr && checkpoint->has_value()
-              ? (*checkpoint)->instance
-              : 0,
-          {.wake = [this] { Wake(); },
-           .fail = [this](const absl::Status& status) { Fail(status); },
-           .progress =
-               [this] {
-                 v1::IslandProgress progress;
-                 progress.set_run_step(step_);
-                 progress.set_tokens(trained_ * TokensPerStep());
-                 if (trained_ > 0) {
-                   progress.set_step_seconds(absl::ToDoubleSeconds(
-                       process_.parts.scenario->step_time[process_.island]));
-                 }
-                 return progress;
-               }}),
-      load_backoff_({}, process_.number) {
+      resumed_(checkpoint == nullptr ? std::nullopt : *checkpoint),
+      loop_(&process_, LoopOptions()),
+      session_(&loop_, [this] { return Progress(); }),
+      fetched_(static_cast<size_t>(parts.scenario->plan.fragments_size())) {
   parts.world->Trace("island ", IslandName(island), "   process ",
                      process_.number, " starts");
-  session_.Join([this](const v1::JoinResponse& joined) {
-    session_.Start();
-    const std::optional<Checkpoint> restored = TakeCheckpoint(joined);
-    if (restored.has_value()) return Restore(*restored, joined);
-    Load(joined);
-  });
+  loop_.Add([this] { return Step(); });
+  loop_.Wake();
+}
+
+OuterLoop::Options Island::LoopOptions() const {
+  OuterLoop::Options options{.leave_timeout = kLeaveTimeout,
+                             .seed = process_.number};
+  options.join.set_island_id(IslandName(process_.island));
+  options.join.set_instance_id(instance());
+  if (checkpoint_ != nullptr) options.checkpoint_steps = 1;
+  if (!resumed_.has_value()) return options;
+  options.join.set_replaces_instance_id(resumed_->last_process);
+  // Contributions here take the training of so many processes, this one
+  // included.
+  if (std::all_of(resumed_->fragments.begin(), resumed_->fragments.end(),
+                  [](const Checkpoint::Fragment& fragment) {
+                    return fragment.beyond.size() < kMostIntervals;
+                  })) {
+    options.resume = resumed_->position;
+  }
+  return options;
 }
 
 uint64_t Island::TokensPerStep() const {
   return process_.parts.scenario->tokens_per_step[process_.island];
 }
 
-void Island::Load(const v1::JoinResponse& joined) {
-  joined_ = joined;
-  anchors_.clear();
-  FetchNext();
+v1::IslandProgress Island::Progress() const {
+  v1::IslandProgress progress;
+  progress.set_run_step(loop_.core().step());
+  progress.set_tokens(trained_ * TokensPerStep());
+  if (trained_ > 0) {
+    progress.set_step_seconds(absl::ToDoubleSeconds(
+        process_.parts.scenario->step_time[process_.island]));
+  }
+  return progress;
 }
 
-void Island::FetchNext() {
-  // Version 0 is made from the run's seed.
-  while (anchors_.size() < static_cast<size_t>(joined_.heads_size()) &&
-         joined_.heads(static_cast<int>(anchors_.size())).version() == 0) {
-    anchors_.emplace_back();
+absl::Time Island::Step() {
+  if (loop_.core().membership().must_leave()) {
+    asked_to_leave_ = std::min(asked_to_leave_, process_.now());
   }
-  if (anchors_.size() == static_cast<size_t>(joined_.heads_size())) {
-    return MakeLinks(nullptr);
-  }
-  v1::FetchParametersRequest request;
-  *request.mutable_identity() = session_.identity();
-  request.set_fragment(static_cast<uint32_t>(anchors_.size()));
-  request.set_version(
-      joined_.heads(static_cast<int>(anchors_.size())).version());
+  if (busy_) return absl::InfiniteFuture();
+  const TrainerAction next = loop_.core().NextForTrainer(process_.now());
+  if (const auto* wait = std::get_if<action::Wait>(&next)) return wait->until;
+  busy_ = true;
+  std::visit([this](const auto& action) { Do(action); }, next);
+  return absl::InfiniteFuture();
+}
+
+void Island::Soon(EventLoop::Action action) {
+  Chance& chance = process_.parts.world->chance;
+  if (!chance.OneIn(4)) return action();
+  process_.After(chance.Between(absl::ZeroDuration(), absl::Milliseconds(300)),
+                 std::move(action));
+}
+
+void Island::Do(const action::FetchParameters& fetch) {
   process_.Call<FetchedParameters>(
-      [host = process_.parts.host,
-       request](CoordinatorHost::Reply<FetchedParameters> reply) {
+      [host = process_.parts.host, request = fetch.request](
+          CoordinatorHost::Reply<FetchedParameters> reply) {
         host->FetchParameters(request, std::move(reply));
       },
-      [this](const absl::StatusOr<FetchedParameters>& fetched) {
-        if (fetched.ok()) {
-          anchors_.push_back(fetched->contents);
-          FetchNext();
-        } else if (absl::IsNotFound(fetched.status())) {
-          session_.Join(
-              [this](const v1::JoinResponse& joined) { Load(joined); });
-        } else if (IsRetryable(fetched.status())) {
-          process_.After(load_backoff_.Next(), [this] { FetchNext(); });
+      [this](const absl::StatusOr<FetchedParameters>& answer) {
+        absl::StatusOr<v1::FragmentHead> head = v1::FragmentHead();
+        if (answer.ok()) {
+          head = answer->head;
+          fetched_[head->fragment()] = answer->contents;
         } else {
-          Fail(fetched.status());
+          head = answer.status();
         }
+        Done([&](OuterLoop& core, absl::Time now) {
+          core.ParametersAnswered(head, now);
+        });
       });
 }
 
-void Island::MakeLinks(const Checkpoint* restored) {
-  step_ = joined_.run_step();
-  for (uint32_t id = 0; id < anchors_.size(); ++id) {
-    const uint64_t others_until = Newest(id) + 1;
-    fragments_.push_back(
-        {.link = std::make_unique<Link>(
-             &process_, &session_, joined_.heads(static_cast<int>(id)),
-             anchors_[id], restored == nullptr ? 0 : others_until,
-             Link::Callbacks{
-                 .wake = [this] { Continue(); },
-                 .fail =
-                     [this](const absl::Status& status) { Fail(status); }})});
-    fragments_[id].others_until = others_until;
-    if (restored != nullptr) SplitWindow(restored->fragments[id], id);
+void Island::Do(const action::Begin& begin) {
+  const std::vector<uint32_t> processes =
+      process_.parts.checker->commits().ProcessesOf(process_.island);
+  for (uint32_t id = 0; id < begin.heads.size(); ++id) {
+    Checkpoint::Fragment from{.head = begin.heads[id], .anchor = fetched_[id]};
+    if (begin.from_checkpoint) from = resumed_->fragments[id];
+    replicas_.push_back(std::make_unique<Replica>(processes, from.head,
+                                                  from.anchor, from.beyond));
+  }
+  sent_at_.resize(replicas_.size());
+  // Whoever comes after this process must know of it before it contributes.
+  if (checkpoint_ != nullptr && checkpoint_->has_value()) {
+    (*checkpoint_)->last_process = instance();
+  }
+  loop_.core().Begun();
+  for (uint32_t id = 0; id < replicas_.size(); ++id) {
+    transfers_.push_back(
+        std::make_unique<Transfers>(&loop_, replicas_[id].get()));
     Check(id);
   }
-  AwaitStart();
+  Done([](OuterLoop&, absl::Time) {});
 }
 
-void Island::AwaitStart() {
-  if (started_ || fragments_.empty() ||
-      session_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
-    return;
+void Island::CheckMayTrain(uint64_t step) {
+  Checker& checker = *process_.parts.checker;
+  const IslandMembership& membership = loop_.core().membership();
+  if (membership.state().run_state() == v1::PAUSED) {
+    checker.Fail("process ", process_.number, " trains in a pause");
   }
-  started_ = true;
-  if (!catching_up_) return TrainStep();
-  synchronizing_ = true;
-  Continue();
-}
-
-void Island::TrainStep() {
-  ++step_;
-  const uint64_t share = session_.state().inner_steps_per_round();
-  const uint64_t round =
-      process_.parts.scenario->config.synchronization().inner_steps_per_round();
-  if (!IsTrained(step_, share, round) && !MustTrain()) {
-    process_.After(absl::ZeroDuration(), [this] { AfterStep(0); });
-    return;
+  if (membership.must_leave()) {
+    checker.Fail("process ", process_.number, " trains, but is to leave");
   }
-  process_.After(process_.parts.scenario->step_time[process_.island],
-                 [this] { AfterStep(1); });
-}
-
-bool Island::MustTrain() const {
-  for (const SyncSchedule::Send& send : schedule_.SendsAt(step_)) {
-    const Fragment& fragment = fragments_[send.fragment];
-    if (fragment.window == fragment.sent &&
-        fragment.restored.size() == fragment.restored_sent) {
-      return true;
+  const v1::SynchronizationConfig& sync =
+      process_.parts.scenario->config.synchronization();
+  for (uint32_t id = 0; id < replicas_.size(); ++id) {
+    if (loop_.core().exchange(id).in_flight() &&
+        step > sent_at_[id] + sync.overlap_steps() + sync.max_overlap_steps() +
+                   1) {
+      checker.Fail("process ", process_.number, " trains step ", step,
+                   " without the update of fragment ", id,
+                   ", which it sent at step ", sent_at_[id]);
     }
   }
-  return false;
 }
 
-void Island::AfterStep(uint64_t trained) {
-  trained_ += trained;
-  process_.parts.checker->commits().Trained(trained * TokensPerStep());
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    Fragment& fragment = fragments_[id];
-    fragment.window += trained;
-    fragment.trained += trained;
-    if (fragment.link->ready() &&
-        (!fragment.link->in_flight() || step_ >= fragment.apply_step)) {
-      Apply(id);
+void Island::Do(const action::Train& train) {
+  CheckMayTrain(train.step);
+  process_.After(process_.parts.scenario->step_time[process_.island], [this] {
+    ++trained_;
+    process_.parts.checker->commits().Trained(TokensPerStep());
+    for (const auto& replica : replicas_) replica->Train();
+    Done(
+        [this](OuterLoop& core, absl::Time) { core.Stepped(TokensPerStep()); });
+  });
+}
+
+void Island::Do(const action::TakeSnapshot& snapshot) {
+  Soon([this, fragment = snapshot.fragment] {
+    replicas_[fragment]->TakeSnapshot();
+    sent_at_[fragment] = loop_.core().step();
+    Done([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
+  });
+}
+
+void Island::Do(const action::Apply& apply) {
+  Soon([this, apply] {
+    Replica& replica = *replicas_[apply.fragment];
+    replica.Apply(apply.use);
+    // What earlier processes have handed in beyond the checkpoint is the same
+    // training again.
+    if (apply.use.includes_island) {
+      const uint64_t booked =
+          loop_.core().window(apply.fragment).training().tokens;
+      replica.GiveUpTo(booked / TokensPerStep());
     }
-  }
-  synchronizing_ = true;
-  sends_ = schedule_.SendsAt(step_);
-  next_send_ = 0;
-  Continue();
+    Check(apply.fragment);
+    Done([](OuterLoop& core, absl::Time) { core.Applied(); });
+  });
 }
 
-void Island::Continue() {
-  if (leaving_) return HandIn();
-  if (!synchronizing_ || finished_ || process_.dead()) return;
-  if (catching_up_ && !CatchUp()) return;
-  if (step_ >= schedule_.total_steps()) return Finish();
-  for (; next_send_ < sends_.size(); ++next_send_) {
-    const SyncSchedule::Send& send = sends_[next_send_];
-    Fragment& fragment = fragments_[send.fragment];
-    // A contribution builds on the newest version: catch up first.
-    const Awaited awaited = TryNewest(send.fragment);
-    if (awaited == Awaited::kNothingYet) return;
-    if (awaited == Awaited::kNothingToCome) return Leave();
-    if (fragment.link->version() >= send.version) continue;
-    // Or there is nothing left to send, and the step comes again.
-    if (Window(send.fragment).empty()) continue;
-    fragment.apply_step = schedule_.ApplyStep(step_);
-    Send(send.fragment);
-  }
-  const uint64_t further =
-      process_.parts.scenario->config.synchronization().max_overlap_steps();
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    const Fragment& fragment = fragments_[id];
-    if (!fragment.link->in_flight() || step_ < fragment.apply_step + further) {
-      continue;
-    }
-    const Awaited awaited = TryApply(id);
-    if (awaited == Awaited::kNothingYet) return;
-    if (awaited == Awaited::kNothingToCome) return Leave();
-  }
-  if (std::exchange(rebased_, false)) {
-    std::vector<uint64_t> versions;
-    for (const Fragment& fragment : fragments_) {
-      versions.push_back(fragment.link->version());
-    }
-    step_ = schedule_.ClampToVersions(step_, versions);
-  }
-  if (RunIsOver()) return Leave();
-  if (session_.state().drain()) {
-    leaving_ = true;
-    process_.After(kLeaveTimeout, [this] { Leave(); });
-    return HandIn();
-  }
-  if (session_.state().run_state() == v1::PAUSED) return;
-  Save();
-  synchronizing_ = false;
-  TrainStep();
+void Island::Do(const action::Save& save) {
+  // Often a write is still under way; and what is written while the process is
+  // killed is not there.
+  const bool saves = process_.parts.world->chance.OneIn(4);
+  if (saves) SaveState(save.position);
+  Done([saves](OuterLoop& core, absl::Time) { core.Saved(saves); });
 }
 
-Island::Awaited Island::TryNewest(uint32_t id) {
-  const Link& link = *fragments_[id].link;
-  while (link.in_flight() || Newest(id) > link.version()) {
-    const Awaited awaited = TryApply(id);
-    if (awaited != Awaited::kApplied) return awaited;
+void Island::SaveState(const v1::IslandCheckpoint& position) {
+  Checkpoint saved{.position = position, .last_process = instance()};
+  for (uint32_t id = 0; id < replicas_.size(); ++id) {
+    const Replica& replica = *replicas_[id];
+    saved.position.mutable_fragments(static_cast<int>(id))
+        ->mutable_anchor()
+        ->set_digest(replica.head().digest());
+    saved.fragments.push_back({.head = replica.head(),
+                               .anchor = replica.anchor(),
+                               .beyond = replica.beyond()});
   }
-  return Awaited::kApplied;
-}
-
-bool Island::CatchUp() {
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    const Awaited awaited = TryNewest(id);
-    if (awaited == Awaited::kNothingToCome) Leave();
-    if (awaited != Awaited::kApplied) return false;
-  }
-  catching_up_ = false;
-  return true;
-}
-
-void Island::HandIn() {
-  if (process_.dead()) return;
-  bool done = true;
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    done &= HandInFragment(id);
-    if (process_.dead()) return;
-  }
-  if (done || RunIsOver()) Leave();
-}
-
-bool Island::HandInFragment(uint32_t id) {
-  Fragment& fragment = fragments_[id];
-  if (fragment.link->ready()) Apply(id);
-  if (fragment.link->version() >= schedule_.FinalVersion(id)) return true;
-  if (!fragment.link->in_flight()) {
-    if (Window(id).empty()) return true;
-    // A contribution builds on the newest version.
-    if (Newest(id) > fragment.link->version()) return false;
-    Send(id, /*partial=*/true);
-  }
-  return fragment.link->accepted() && fragment.window == fragment.sent &&
-         fragment.restored.size() == fragment.restored_sent;
-}
-
-void Island::Finish() {
-  for (bool settled = false; !settled;) {
-    for (uint32_t id = 0; id < fragments_.size(); ++id) {
-      const Link& link = *fragments_[id].link;
-      if (link.in_flight() || link.version() >= schedule_.FinalVersion(id)) {
-        continue;
-      }
-      if (!Window(id).empty()) {
-        fragments_[id].apply_step = 0;
-        Send(id);
-      } else if (Newest(id) <= link.version()) {
-        // Its update was an earlier process's: the step is done again.
-        step_ = schedule_.total_steps() - 1;
-        synchronizing_ = false;
-        return TrainStep();
-      }
-    }
-    settled = true;
-    for (uint32_t id = 0; id < fragments_.size(); ++id) {
-      if (fragments_[id].link->version() >= schedule_.FinalVersion(id)) {
-        continue;
-      }
-      settled = false;
-      const Awaited awaited = TryApply(id);
-      if (awaited == Awaited::kNothingYet) return;
-      if (awaited == Awaited::kNothingToCome) break;
-    }
-  }
-  Leave();
-}
-
-void Island::Send(uint32_t id, bool partial) {
-  Fragment& fragment = fragments_[id];
-  fragment.sent = fragment.window;
-  fragment.restored_sent = fragment.restored.size();
-  fragment.link->Send(Window(id), StepsIn(fragment.restored) * TokensPerStep(),
-                      partial);
-}
-
-Island::Awaited Island::TryApply(uint32_t id) {
-  const Link& link = *fragments_[id].link;
-  if (link.ready()) {
-    Apply(id);
-    return Awaited::kApplied;
-  }
-  const bool over = session_.state().run_state() == v1::FINISHED &&
-                    Newest(id) <= link.version();
-  return over ? Awaited::kNothingToCome : Awaited::kNothingYet;
-}
-
-void Island::Apply(uint32_t id) {
-  Fragment& fragment = fragments_[id];
-  const Link::Taken taken = fragment.link->Take();
-  Settle(taken, fragment);
-  rebased_ |= !taken.includes_island;
-  Check(id);
-  fragment.link->Step();
+  *checkpoint_ = std::move(saved);
 }
 
 void Island::Check(uint32_t id) {
-  const Fragment& fragment = fragments_[id];
-  process_.parts.checker->commits().Holds(
-      process_.number, fragment.link->head(), fragment.link->anchor(),
-      fragment.window, fragment.trained, fragment.restored);
+  const Replica& replica = *replicas_[id];
+  process_.parts.checker->commits().Holds(process_.number, replica);
+  const uint64_t tokens = StepsIn(replica.beyond()) * TokensPerStep();
+  const uint64_t booked = loop_.core().window(id).training().tokens;
+  if (tokens == booked) return;
+  process_.parts.checker->Fail("process ", process_.number, " has ", tokens,
+                               " tokens beyond the anchor of fragment ", id,
+                               ", but its books say ", booked);
 }
 
-uint64_t Island::Newest(uint32_t id) const {
-  return session_.state().heads(static_cast<int>(id)).version();
-}
-
-bool Island::RunIsOver() const {
-  if (session_.state().run_state() != v1::FINISHED) return false;
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    if (fragments_[id].link->version() < Newest(id)) return false;
+void Island::CheckHandedIn() {
+  const OuterLoop& core = loop_.core();
+  if (core.membership().stopping() ||
+      core.membership().state().run_state() == v1::FINISHED ||
+      process_.now() >= asked_to_leave_ + kLeaveTimeout) {
+    return;
   }
-  return true;
+  for (uint32_t id = 0; id < replicas_.size(); ++id) {
+    const Replica& replica = *replicas_[id];
+    // After its last version a fragment takes nothing.
+    if (replica.head().version() >= schedule_.FinalVersion(id)) continue;
+    if (replica.beyond().empty() || transfers_[id]->HasHandedIn()) continue;
+    process_.parts.checker->Fail(
+        "process ", process_.number, " leaves with ", StepsIn(replica.beyond()),
+        " steps of fragment ", id, " that it has not handed in");
+  }
 }
 
-void Island::Wake() {
-  AwaitStart();
-  for (Fragment& fragment : fragments_) fragment.link->Step();
-  Continue();
+void Island::RequestLeave() {
+  const bool at_once = process_.parts.world->chance.OneIn(2);
+  loop_.Tell([at_once](OuterLoop& core, absl::Time) {
+    if (at_once) {
+      core.RequestStop();
+    } else {
+      core.RequestLeave("told to");
+    }
+  });
 }
 
-void Island::Leave() {
-  finished_ = session_.state().run_state() == v1::FINISHED;
-  process_.parts.world->Trace("island ", IslandName(process_.island),
-                              "   process ", process_.number,
-                              finished_ ? " is finished" : " leaves");
-  v1::LeaveRequest request;
-  *request.mutable_identity() = session_.identity();
-  request.set_reason(finished_ ? "finished" : "told to");
-  process_.Call<v1::LeaveResponse>(
-      [host = process_.parts.host,
-       request](CoordinatorHost::Reply<v1::LeaveResponse> reply) {
-        host->Leave(request, std::move(reply));
-      },
-      [](const absl::StatusOr<v1::LeaveResponse>&) {});
-  process_.Die();
-}
-
-void Island::Fail(const absl::Status& status) {
+void Island::Do(const action::End& end) {
+  const absl::Status& status = end.status;
+  if (absl::IsCancelled(status)) CheckHandedIn();
+  if (status.ok() || absl::IsCancelled(status)) return Leave(status);
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());
@@ -382,6 +271,23 @@ void Island::Fail(const absl::Status& status) {
                                  IslandName(process_.island),
                                  ", cannot go on: ", status.ToString());
   }
+  process_.Die();
+}
+
+void Island::Leave(const absl::Status& status) {
+  finished_ = status.ok();
+  process_.parts.world->Trace("island ", IslandName(process_.island),
+                              "   process ", process_.number,
+                              finished_ ? " is finished" : " leaves");
+  v1::LeaveRequest request;
+  *request.mutable_identity() = loop_.core().membership().identity();
+  request.set_reason(finished_ ? "finished" : std::string(status.message()));
+  process_.Call<v1::LeaveResponse>(
+      [host = process_.parts.host,
+       request](CoordinatorHost::Reply<v1::LeaveResponse> reply) {
+        host->Leave(request, std::move(reply));
+      },
+      [](const absl::StatusOr<v1::LeaveResponse>&) {});
   process_.Die();
 }
 

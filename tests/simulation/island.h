@@ -1,43 +1,44 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process of an island that follows the protocol: worker/island.h and
-// worker/sync/fragment_synchronizer.h in virtual time. Joins, loads its
-// parameters, trains, and sends and applies by the run's schedule. Training is
-// counting steps (tests/simulation/contents.h).
+// The process of an island that follows the protocol: the real outer loop
+// (worker/outer_loop/outer_loop.h), with worker/island.h and worker/sync around
+// it in virtual time. It decides nothing itself. Training is counting steps
+// (tests/simulation/contents.h).
 #ifndef TESTS_SIMULATION_ISLAND_H_
 #define TESTS_SIMULATION_ISLAND_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/backoff.h"
+#include "absl/time/time.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
+#include "proto/island.pb.h"
+#include "tests/simulation/actor_loop.h"
 #include "tests/simulation/contents.h"
-#include "tests/simulation/link.h"
 #include "tests/simulation/process.h"
+#include "tests/simulation/replica.h"
 #include "tests/simulation/session.h"
+#include "tests/simulation/transfers.h"
 
 namespace causeway::simulation {
 
-// What an island's process has left on its disk.
+// What an island's processes have left on its disk.
 struct Checkpoint {
   struct Fragment {
     v1::FragmentHead head;
     Contents anchor;
-    // What the anchor does not contain; of it, what was in flight.
-    std::vector<Interval> window;
-    std::vector<Interval> sent;
+    // What the parameters contain beyond the anchor.
+    std::vector<Interval> beyond;
   };
-  // Of the process that made it.
-  uint64_t instance = 0;
-  uint64_t step = 0;
+  v1::IslandCheckpoint position;
   std::vector<Fragment> fragments;
+  // The process that was a member last.
+  uint64_t last_process = 0;
 };
 
 class Island {
@@ -53,99 +54,65 @@ class Island {
   Process& process() { return process_; }
   // Whether it has seen the run's end.
   bool finished() const { return finished_; }
-  // Leaves the run and ends.
-  void Leave();
+  // Asks it to leave: at once, or with what it has trained handed in.
+  void RequestLeave();
 
  private:
-  struct Fragment {
-    std::unique_ptr<Link> link;
-    // Steps that the anchor does not contain; of them, those in flight.
-    uint64_t window = 0;
-    uint64_t sent = 0;
-    uint64_t apply_step = 0;
-    // Own steps, but for those that were given up.
-    uint64_t trained = 0;
-    // Before the window: steps of earlier processes, out of the checkpoint; how
-    // many of the intervals are in flight, and how many were in flight when the
-    // checkpoint was made.
-    std::vector<Interval> restored;
-    size_t restored_sent = 0;
-    size_t forgotten = 0;
-    // Updates up to this version may contain what earlier processes handed in,
-    uint64_t others_until = 0;
-    // and that may be in `restored`.
-    bool may_have_forgotten = false;
-  };
-  // What came of waiting for an update.
-  enum class Awaited { kNothingYet, kApplied, kNothingToCome };
-
+  OuterLoop::Options LoopOptions() const;
+  uint64_t instance() const { return process_.number + 1; }
   uint64_t TokensPerStep() const;
-  // Whether the island can go on from the checkpoint.
-  bool CheckpointFits(const v1::JoinResponse& joined) const;
-  // The checkpoint, if it can; and leaves word of this process.
-  std::optional<Checkpoint> TakeCheckpoint(const v1::JoinResponse& joined);
-  void Restore(const Checkpoint& saved, const v1::JoinResponse& joined);
-  void Save();
-  // All that the fragment's anchor does not contain.
-  std::vector<Interval> Window(uint32_t id) const;
-  // Hands in what was trained, as far as it goes, and leaves.
-  void HandIn();
-  // HandIn for one fragment; true once it is done.
-  bool HandInFragment(uint32_t id);
-  void Load(const v1::JoinResponse& joined);
-  // Fetches fragments from anchors_.size() on.
-  void FetchNext();
-  // With the windows of the checkpoint, if there is one.
-  void MakeLinks(const Checkpoint* restored);
-  void SplitWindow(const Checkpoint::Fragment& saved, uint32_t id);
-  void AwaitStart();
-  void TrainStep();
-  // Whether a fragment that is sent after this step has no training in it yet.
-  bool MustTrain() const;
-  // `trained` is 0 if the step was passed over.
-  void AfterStep(uint64_t trained);
-  // Goes on with what follows a step, as far as it can without waiting.
-  void Continue();
-  // Whether there is nothing left to catch up with.
-  bool CatchUp();
-  void Finish();
-  void Send(uint32_t id, bool partial = false);
-  Awaited TryApply(uint32_t id);
-  // The same until nothing is in flight and the fragment is at its newest
-  // version.
-  Awaited TryNewest(uint32_t id);
-  void Apply(uint32_t id);
-  // Takes what an update contains of the fragment's window out of it.
-  static void Settle(const Link::Taken& taken, Fragment& fragment);
-  void Check(uint32_t id);
-  uint64_t Newest(uint32_t id) const;
-  bool RunIsOver() const;
-  void Wake();
-  void Fail(const absl::Status& status);
+  v1::IslandProgress Progress() const;
+
+  absl::Time Step();
+  void Do(const action::Wait&) {}
+  void Do(const action::End& end);
+  void Do(const action::FetchParameters& fetch);
+  void Do(const action::Begin& begin);
+  void Do(const action::Train& train);
+  void Do(const action::TakeSnapshot& snapshot);
+  void Do(const action::Apply& apply);
+  void Do(const action::Save& save);
+
+  // Tells the core that the action under way is done.
+  template <typename Event>
+  void Done(Event event) {
+    busy_ = false;
+    loop_.Tell(event);
+  }
+  // Runs `action` at once, or a little later: others may act meanwhile.
+  void Soon(EventLoop::Action action);
+  void SaveState(const v1::IslandCheckpoint& position);
+  // Compares what the replica contains with what the core knows, and both with
+  // what was committed.
+  void Check(uint32_t fragment);
+  // Nobody trains in a pause, when it is to leave, or further ahead of an
+  // update than the schedule allows.
+  void CheckMayTrain(uint64_t step);
+  // Whoever leaves in good order has handed in what it has trained, or had no
+  // time to.
+  void CheckHandedIn();
+  void Leave(const absl::Status& status);
 
   Process process_;
   std::optional<Checkpoint>* const checkpoint_;
+  // For checks.
   const SyncSchedule schedule_;
+  // With which the process began, if it did.
+  std::optional<Checkpoint> resumed_;
+  ActorLoop loop_;
   Session session_;
-  Backoff load_backoff_;
-
-  v1::JoinResponse joined_;
-  std::vector<Contents> anchors_;
-  std::vector<Fragment> fragments_;
-  bool started_ = false;
-  // It began with a checkpoint, and has not applied all that it has missed.
-  bool catching_up_ = false;
+  bool busy_ = false;
   bool finished_ = false;
-  // It hands in what it has trained.
-  bool leaving_ = false;
-  // On the run's schedule, and of this process.
-  uint64_t step_ = 0;
+  // When the core was first asked to leave.
+  absl::Time asked_to_leave_ = absl::InfiniteFuture();
+  // Of this process.
   uint64_t trained_ = 0;
-  // After a step, until the next one begins: what was sent so far.
-  bool synchronizing_ = false;
-  std::vector<SyncSchedule::Send> sends_;
-  size_t next_send_ = 0;
-  bool rebased_ = false;
+  // By fragment: the step at which its contribution in flight was sent.
+  std::vector<uint64_t> sent_at_;
+  // By fragment, until there are replicas.
+  std::vector<Contents> fetched_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::unique_ptr<Transfers>> transfers_;
 };
 
 }  // namespace causeway::simulation

@@ -39,8 +39,11 @@ ABSL_FLAG(bool, trace, false, "With --seed: print what happens in it.");
 ABSL_FLAG(std::string, json, "", "Write the figures to this file.");
 ABSL_FLAG(int, threads, 0, "Histories at a time; 0 means one per CPU.");
 ABSL_FLAG(std::vector<std::string>, planted, {},
-          "Programs with planted bugs, in this program's directory.");
-ABSL_FLAG(uint64_t, planted_seeds, 2000,
+          "Programs with bugs planted in the coordinator, in this program's "
+          "directory.");
+ABSL_FLAG(std::vector<std::string>, planted_island, {},
+          "Programs with bugs planted in islands.");
+ABSL_FLAG(uint64_t, planted_seeds, 4000,
           "Histories in which a planted bug must show.");
 ABSL_FLAG(bool, until_violation, false, "Stop at the first violation.");
 ABSL_FLAG(uint32_t, islands, 5, "At most so many islands.");
@@ -138,6 +141,18 @@ std::string RunPlanted(const std::string& program) {
   return "";
 }
 
+// Runs programs with planted bugs; returns how many of them found theirs.
+uint64_t CountFound(const std::vector<std::string>& programs) {
+  uint64_t found = 0;
+  for (const std::string& program : programs) {
+    const std::string noticed = RunPlanted(program);
+    found += !noticed.empty();
+    std::cout << program << ": " << (noticed.empty() ? "NOT FOUND" : noticed)
+              << std::endl;
+  }
+  return found;
+}
+
 int Main() {
   Limits limits{.max_islands = absl::GetFlag(FLAGS_islands),
                 .max_fragments = absl::GetFlag(FLAGS_fragments),
@@ -179,19 +194,19 @@ int Main() {
   Explain(totals, limits);
 
   const std::vector<std::string> planted = absl::GetFlag(FLAGS_planted);
-  uint64_t found = 0;
-  for (const std::string& program : planted) {
-    const std::string noticed = RunPlanted(program);
-    found += !noticed.empty();
-    std::cout << program << ": " << (noticed.empty() ? "NOT FOUND" : noticed)
-              << std::endl;
-  }
+  const std::vector<std::string> planted_island =
+      absl::GetFlag(FLAGS_planted_island);
+  const uint64_t found = CountFound(planted);
+  const uint64_t found_island = CountFound(planted_island);
   if (const std::string path = absl::GetFlag(FLAGS_json); !path.empty()) {
     std::ofstream file(path);
     file << nlohmann::json{{"histories", totals.histories},
                            {"violations", totals.violations.size()},
-                           {"planted_found", found},
-                           {"planted_total", planted.size()},
+                           {"planted_found", found + found_island},
+                           {"planted_total",
+                            planted.size() + planted_island.size()},
+                           {"planted_found_island", found_island},
+                           {"planted_total_island", planted_island.size()},
                            {"seconds", seconds},
                            {"events", totals.events},
                            {"commits", totals.commits},
@@ -205,7 +220,10 @@ int Main() {
       return 1;
     }
   }
-  return totals.violations.empty() && found == planted.size() ? 0 : 1;
+  return totals.violations.empty() && found == planted.size() &&
+                 found_island == planted_island.size()
+             ? 0
+             : 1;
 }
 
 }  // namespace

@@ -33,5 +33,7 @@ def planted_bugs(bugs):
             deps = [
                 ":main",
                 "//server/rules:coordinator",
+                "//worker/outer_loop",
+                "//worker/outer_loop:fragment_window",
             ],
         )

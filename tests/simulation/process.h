@@ -83,6 +83,12 @@ class Process {
         [this, action = std::move(action)] { Deliver(action); });
   }
 
+  // The process's own clock.
+  absl::Time now() const {
+    return absl::UnixEpoch() +
+           (parts.world->loop.now() - absl::UnixEpoch()) / clock_rate_;
+  }
+
   // A unary call: `serve` is run where the request arrives, perhaps twice.
   // `done` is called once.
   template <typename Answer>

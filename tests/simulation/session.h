@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a simulated island stays a member: worker/sync/island_session.h in
-// virtual time. Joins, sends heartbeats, holds the newest view, reconnects, and
-// joins again when it was fenced off.
+// The session of a simulated island: worker/sync/session_actor.h in virtual
+// time.
 #ifndef TESTS_SIMULATION_SESSION_H_
 #define TESTS_SIMULATION_SESSION_H_
 
@@ -12,63 +11,36 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/backoff.h"
 #include "proto/coordinator.pb.h"
+#include "tests/simulation/actor_loop.h"
 #include "tests/simulation/network.h"
-#include "tests/simulation/process.h"
 
 namespace causeway::simulation {
 
 class Session {
  public:
-  struct Callbacks {
-    // Something below has changed.
-    std::function<void()> wake;
-    // The island cannot be part of the run any more.
-    std::function<void(const absl::Status&)> fail;
-    std::function<v1::IslandProgress()> progress;
-  };
-
-  // `process` outlives the session. It takes the place of the process of
-  // instance `replaces`, which is known to be dead; 0 is none.
-  Session(Process* process, uint64_t instance, uint64_t replaces,
-          Callbacks callbacks);
-
-  // Joins, trying for as long as it makes sense.
-  void Join(std::function<void(const v1::JoinResponse&)> done);
-  // Starts heartbeats; after Join.
-  void Start() { OpenStream(); }
-
-  const v1::IslandIdentity& identity() const { return identity_; }
-  const v1::SessionResponse& state() const { return state_; }
-  // Rises with each new stream.
-  uint64_t connection() const { return connection_; }
-  bool connected() const { return connected_; }
+  // `loop` outlives the session.
+  Session(ActorLoop* loop, std::function<v1::IslandProgress()> progress);
 
  private:
+  absl::Time Step();
+  void Join(const v1::JoinRequest& request);
   void OpenStream();
-  void Beat(uint64_t stream, const std::shared_ptr<Lane>& up,
-            const std::shared_ptr<uint64_t>& id);
-  void Watch(uint64_t stream);
+  void SendHeartbeat(const v1::IslandIdentity& identity);
   void Hear(uint64_t stream, const absl::StatusOr<v1::SessionResponse>& view);
-  void End(const absl::Status& status);
 
+  ActorLoop* const loop_;
   Process* const process_;
-  const uint64_t instance_;
-  const uint64_t replaces_;
-  const Callbacks callbacks_;
-  const absl::Duration heartbeat_;
-  Backoff join_backoff_;
-  Backoff stream_backoff_;
-
-  v1::IslandIdentity identity_;
-  v1::SessionResponse state_;
-  uint64_t connection_ = 0;
-  bool connected_ = false;
-  // The stream that is listened to, and when it was last heard.
+  const std::function<v1::IslandProgress()> progress_;
+  bool joining_ = false;
+  // Of the stream that is open: its number, its way up, the coordinator's
+  // number of it, and how it ended.
   uint64_t stream_ = 0;
-  absl::Time heard_;
+  std::shared_ptr<Lane> up_;
+  std::shared_ptr<uint64_t> id_;
+  absl::Status ended_;
 };
 
 }  // namespace causeway::simulation

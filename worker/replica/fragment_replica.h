@@ -6,7 +6,7 @@
 // loop never sees is their values.
 //
 // The training thread takes snapshots and applies updates; the fragment's link
-// (worker/sync/fragment_link.h) does the rest beside it.
+// (worker/sync/fragment_actor.h) does the rest beside it.
 #ifndef WORKER_REPLICA_FRAGMENT_REPLICA_H_
 #define WORKER_REPLICA_FRAGMENT_REPLICA_H_
 

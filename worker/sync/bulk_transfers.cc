@@ -384,7 +384,8 @@ absl::Status BulkTransfers::ReceiveUpdate(
         download.head = response.head();
         download.includes_island = response.includes_island();
         download.island_share = response.island_share();
-        download.includes_other = response.includes_other();
+        download.other_tokens = response.other_tokens();
+        download.other_inner_steps = response.other_inner_steps();
         if (!response.has_object()) {
           return absl::NotFoundError(absl::StrCat(
               "the coordinator no longer keeps the update to version ",

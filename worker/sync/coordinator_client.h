@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator as an island sees it: one blocking try per call, no retries
-// (those are the caller's: worker/sync/island_session.h and fragment_link.h).
+// (those are the caller's: worker/outer_loop).
 //
 // Errors are those documented in proto/coordinator.proto, and UNAVAILABLE or
 // DEADLINE_EXCEEDED when the coordinator cannot be reached. Thread-safe.
@@ -30,8 +30,9 @@ struct UpdateDownload {
   bool includes_island = false;
   // Of the island's contribution in the merge.
   double island_share = 0;
-  // Another contribution of this island than the named one is part of it.
-  bool includes_other = false;
+  // The tokens and inner steps of another contribution of this island in it.
+  uint64_t other_tokens = 0;
+  uint64_t other_inner_steps = 0;
   IncomingBytes encoded;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A link and a real coordinator, over a client that breaks where the test says.
-#include "worker/sync/fragment_link.h"
+// A fragment's actor and a real coordinator, over a client that breaks where
+// the test says. The test is the trainer.
+#include "worker/sync/fragment_actor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,12 +12,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "common/status_matchers.h"
@@ -30,7 +33,8 @@
 #include "worker/replica/fragment_replica.h"
 #include "worker/replica/host_replica.h"
 #include "worker/sync/grpc_coordinator_client.h"
-#include "worker/sync/island_session.h"
+#include "worker/sync/session_actor.h"
+#include "worker/sync/shared_outer_loop.h"
 
 namespace causeway {
 namespace {
@@ -178,7 +182,7 @@ absl::Status BreakingUpdateStream::Receive(
   return fetched;
 }
 
-class FragmentLinkTest : public testing::Test {
+class FragmentActorTest : public testing::Test {
  protected:
   // One fragment of several strips and chunks.
   void SetUp() override {
@@ -191,14 +195,23 @@ class FragmentLinkTest : public testing::Test {
         server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
     client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
         {.address = absl::StrCat("127.0.0.1:", server_->port())}));
-    v1::JoinRequest join;
-    join.set_island_id("a");
-    join.set_instance_id(1);
-    session_ = std::make_unique<IslandSession>(
-        IslandSession::Options{.join = join}, client_.get(),
-        [] { return v1::IslandProgress(); });
-    ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, session_->Join());
-    ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(joined.identity(), 0, 0));
+  }
+  // Joins, and begins with the run's parameters or with a checkpoint of them.
+  void Begin(std::optional<v1::IslandCheckpoint> checkpoint = std::nullopt) {
+    OuterLoop::Options options{.resume = std::move(checkpoint)};
+    options.join.set_island_id("a");
+    options.join.set_instance_id(1);
+    loop_ = std::make_unique<SharedOuterLoop>(options, SteadyWallClock());
+    session_ = std::make_unique<SessionActor>(
+        client_.get(), loop_.get(), [] { return v1::IslandProgress(); });
+    Next<action::Begin>();
+    const v1::JoinResponse joined =
+        loop_->Read([](const OuterLoop& core, absl::Time) {
+          return *core.membership().joined();
+        });
+    if (anchor_.empty()) {
+      ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(joined.identity(), 0, 0));
+    }
     ASSERT_GT(anchor_.size(), 4 * kStripValues);
     ASSERT_OK_AND_ASSIGN(
         const FragmentMap map,
@@ -209,181 +222,195 @@ class FragmentLinkTest : public testing::Test {
                          HostReplica::Create(map, MakeReplicaOptions(joined),
                                              absl::MakeSpan(parameters_)));
     fragment_ = std::move(replica_->Fragments()[0]);
-    head_ = joined.heads(0);
-    StartLink({});
-    session_->Start();
+    loop_->Tell([](OuterLoop& core, absl::Time) { core.Begun(); });
+    actor_ = std::make_unique<FragmentActor>(
+        FragmentActor::Options{}, fragment_.get(), client_.get(), loop_.get());
   }
   void TearDown() override {
-    session_->RequestStop();
+    loop_->Tell([](OuterLoop& core, absl::Time) { core.RequestStop(); });
     client_->Shutdown();
-    link_.reset();
+    actor_.reset();
     session_.reset();
     server_.reset();
   }
 
-  void StartLink(const FragmentLink::Options& options) {
-    link_ = std::make_unique<FragmentLink>(options, head_, fragment_.get(),
-                                           client_.get(), session_.get());
+  // The trainer's next action, which is expected to be of this kind. The test
+  // has trained what there is to train.
+  template <typename Action>
+  Action Next() {
+    while (true) {
+      const TrainerAction next = loop_->AwaitTrainerAction();
+      if (std::holds_alternative<action::Train>(next)) {
+        loop_->Tell([](OuterLoop& core, absl::Time) { core.Stepped(10); });
+      } else if (const auto* action = std::get_if<Action>(&next)) {
+        return *action;
+      } else {
+        ADD_FAILURE() << "action " << next.index();
+        return {};
+      }
+    }
   }
+
   void RemoveUpdates() {
     for (const auto& file : std::filesystem::directory_iterator(
              absl::StrCat(driver_.state_dir(), "/updates"))) {
       std::filesystem::remove(file);
     }
   }
-  // What another process might have trained makes the next version.
-  void Contribute(const v1::IslandIdentity& identity) {
-    const uint64_t version = driver_.Head(0).version();
-    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                         driver_.Fetch(identity, 0, version));
-    ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
-        identity, 0, version, anchor, Shifted(anchor, 0.1f))));
-    ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
-  }
 
+  // Trains a round, as if it had changed every parameter, and hands it over.
   void Send() {
     // They stay where they are.
-    const std::vector<float> trained = Shifted(anchor_, 0.5f);
+    const std::vector<float> trained = Shifted(anchor_, 0.05f);
     std::copy(trained.begin(), trained.end(), parameters_.begin());
-    ASSERT_OK(fragment_->TakeSnapshot(/*eager=*/false));
-    link_->Send({.training = {.tokens = 100, .inner_steps = 10}});
+    ASSERT_OK(fragment_->TakeSnapshot(Next<action::TakeSnapshot>().eager));
+    loop_->Tell([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
   }
 
-  // The update that comes of it, checked against the coordinator's values.
-  FragmentUpdate Receive() {
-    EXPECT_TRUE(link_->AwaitReady(absl::Seconds(30))) << link_->status();
-    FragmentUpdate update = link_->update();
-    EXPECT_EQ(update.head.version(), 1u);
-    EXPECT_OK(fragment_->Apply({.includes_island = update.includes_island}));
-    link_->Advance();
-    EXPECT_EQ(link_->version(), 1u);
+  // Applies the update that comes of it, which is checked against the
+  // coordinator's values.
+  void ExpectMixed() {
+    const action::Apply apply = Next<action::Apply>();
+    EXPECT_TRUE(apply.use.includes_island);
+    EXPECT_TRUE(apply.use.is_next);
+    EXPECT_OK(fragment_->Apply(apply.use));
+    loop_->Tell([](OuterLoop& core, absl::Time) { core.Applied(); });
     std::vector<float> moved(anchor_.size());
     EXPECT_OK(fragment_->ReadAnchor(absl::MakeSpan(moved)));
     EXPECT_EQ(Digest128(absl::MakeConstSpan(moved)), driver_.Head(0).digest());
     EXPECT_NE(moved, anchor_);
     // alpha is 0.
     EXPECT_EQ(parameters_, moved);
-    return update;
   }
 
   EngineDriver driver_;
   std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<BreakingClient> client_;
-  std::unique_ptr<IslandSession> session_;
+  std::unique_ptr<SharedOuterLoop> loop_;
+  std::unique_ptr<SessionActor> session_;
   std::vector<float> anchor_;
   std::vector<float> parameters_;
   std::unique_ptr<HostReplica> replica_;
   std::unique_ptr<FragmentReplica> fragment_;
-  v1::FragmentHead head_;
-  std::unique_ptr<FragmentLink> link_;
+  std::unique_ptr<FragmentActor> actor_;
 };
 
-TEST_F(FragmentLinkTest, SendsWhileItEncodesAndMixesWhatComesBack) {
+TEST_F(FragmentActorTest, SendsWhileItEncodesAndMixesWhatComesBack) {
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_EQ(client_->complete_offers, std::vector<bool>({false}));
   EXPECT_EQ(client_->bytes_up(), anchor_.size() * sizeof(float));
   EXPECT_EQ(client_->parameter_fetches, 0);
 }
 
-TEST_F(FragmentLinkTest, TheMemoryOfASnapshotIsUsedForTheNext) {
+TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
+  Begin();
   std::vector<float> memory(anchor_.size());
   const float* const place = memory.data();
   replica_->snapshots().Return(std::move(memory));
   Send();
   // It took what was there, and gives it back.
   EXPECT_NE(replica_->snapshots().Take(0).data(), place);
-  Receive();
+  ExpectMixed();
   EXPECT_EQ(replica_->snapshots().Take(anchor_.size()).data(), place);
 }
 
-TEST_F(FragmentLinkTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
+TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
   client_->break_contribute = true;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_EQ(client_->complete_offers, std::vector<bool>({false, true}));
   // The update is waited for, by the digest of the whole encoding.
   EXPECT_THAT(client_->updates_asked_for,
               ElementsAre(Pair(true, SizeIs(kDigestBytes))));
 }
 
-TEST_F(FragmentLinkTest, NothingIsOfferedOnAViewOfWhoIsFencedOff) {
+TEST_F(FragmentActorTest, NothingIsOfferedOnAViewOfWhoIsFencedOff) {
   client_->fenced_views = 3;
-  IslandView view = session_->view();
-  while (client_->fenced_views > 0) {
-    view = session_->AwaitChange(view.generation, absl::Seconds(1));
-  }
-  client_->fenced_views = 2;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
+  EXPECT_EQ(client_->fenced_views, 0);
+  EXPECT_THAT(client_->complete_offers, SizeIs(1));
 }
 
-TEST_F(FragmentLinkTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
+TEST_F(FragmentActorTest, AnUpdateThatBrokeIsDecodedFromWhereItWas) {
   client_->break_update = true;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_THAT(client_->updates_asked_for,
               ElementsAre(Pair(true, _), Pair(false, _)));
   EXPECT_EQ(client_->bytes_down(), anchor_.size() * sizeof(float));
 }
 
-TEST_F(FragmentLinkTest, AfterAWaitInVainTheSessionTellsOfTheUpdate) {
+TEST_F(FragmentActorTest, AfterAWaitInVainTheSessionTellsOfTheUpdate) {
   client_->lose_waits = true;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_THAT(client_->updates_asked_for,
               ElementsAre(Pair(true, _), Pair(false, SizeIs(kDigestBytes))));
 }
 
-TEST_F(FragmentLinkTest, WhoseVerdictIsLostOffersAgainAndIsCountedOnce) {
+TEST_F(FragmentActorTest, WhoseVerdictIsLostOffersAgainAndIsCountedOnce) {
   client_->lose_verdict = true;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_EQ(client_->bytes_up(), anchor_.size() * sizeof(float));
 }
 
-TEST_F(FragmentLinkTest, AnAnchorThatDiffersIsFetched) {
+TEST_F(FragmentActorTest, AnAnchorThatDiffersIsFetched) {
   client_->damage_head = true;
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_EQ(client_->parameter_fetches, 1);
 }
 
-TEST_F(FragmentLinkTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
+TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
   client_->lose_waits = true;
   client_->before_update = [&] { RemoveUpdates(); };
+  Begin();
   Send();
-  EXPECT_TRUE(Receive().includes_island);
+  ExpectMixed();
   EXPECT_EQ(client_->parameter_fetches, 1);
 }
 
-TEST_F(FragmentLinkTest, WhoWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
-  link_.reset();
-  const v1::IslandIdentity a = session_->view().identity;
-  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, driver_.Join("b"));
-  // b, which joined when a was there, is expected from version 1 on.
-  for (const v1::IslandIdentity& island : {a, b, a}) {
-    ASSERT_NO_FATAL_FAILURE(Contribute(island));
+// An earlier process of the island has handed in 1000 tokens for each of the
+// updates, which are no longer kept; other islands were merged into the third.
+TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity dead, driver_.Join("a", 7));
+  v1::IslandCheckpoint checkpoint;
+  checkpoint.set_run_id(dead.run_id());
+  checkpoint.set_island_id("a");
+  v1::IslandCheckpoint::Fragment& saved = *checkpoint.add_fragments();
+  *saved.mutable_anchor() = driver_.Head(0);
+  saved.set_tokens(2500);
+  saved.set_inner_steps(25);
+  ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(dead, 0, 0));
+  for (uint64_t version = 0; version < 2; ++version) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         driver_.Fetch(dead, 0, version));
+    ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+        dead, 0, version, anchor, Shifted(anchor, 0.01f))));
+    ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
   }
+  ASSERT_OK(driver_.Leave(dead));
   RemoveUpdates();
-  IslandView view = session_->view();
-  while (view.state.heads(0).version() < 3) {
-    view = session_->AwaitChange(view.generation, absl::Seconds(1));
-  }
-  for (const uint64_t earlier_until : {0, 2, 5}) {
-    SCOPED_TRACE(earlier_until);
-    client_->updates_asked_for.clear();
-    StartLink({.earlier_until = earlier_until});
-    ASSERT_TRUE(link_->AwaitReady(absl::Seconds(30))) << link_->status();
-    const FragmentUpdate update = link_->update();
-    link_.reset();
-    EXPECT_EQ(update.head.version(), 3);
-    EXPECT_TRUE(update.includes_other);
-    // The last one is of version 3, and version 2 is another's.
-    EXPECT_EQ(update.skipped_include_other, earlier_until >= 3);
-    EXPECT_THAT(client_->updates_asked_for,
-                SizeIs(std::clamp<uint64_t>(earlier_until, 1, 3)));
-  }
+  Begin(checkpoint);
+  const action::Apply apply = Next<action::Apply>();
+  EXPECT_TRUE(apply.use.includes_island);
+  EXPECT_FALSE(apply.use.is_next);
+  loop_->Read([](const OuterLoop& core, absl::Time) {
+    EXPECT_EQ(core.window(0).training().restored_tokens, 500);
+    EXPECT_EQ(core.exchange(0).update().head.version(), 2);
+  });
+  // The one that leads to version 1, and that to version 2.
+  EXPECT_THAT(client_->updates_asked_for, SizeIs(2));
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_OUTER_LOOP_CHECKPOINT_RULES_H_
+#define WORKER_OUTER_LOOP_CHECKPOINT_RULES_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/coordinator.pb.h"
+#include "proto/island.pb.h"
+
+namespace causeway {
+
+// FAILED_PRECONDITION: islands of this run cannot keep checkpoints.
+absl::Status CheckKeepsCheckpoints(const v1::RunConfig& config);
+
+// Returns whether an island that has just joined can go on from a checkpoint.
+// It cannot if the coordinator keeps too few updates to lead from it to the
+// run's newest versions, or has gone back behind it.
+// FAILED_PRECONDITION: the checkpoint is another run's or another island's.
+absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
+                               const v1::JoinResponse& joined);
+
+}  // namespace causeway
+
+#endif  // WORKER_OUTER_LOOP_CHECKPOINT_RULES_H_

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/outer_loop/fragment_window.h"
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using Training = FragmentWindow::Training;
+
+FragmentUpdate Update(uint64_t from_version) {
+  FragmentUpdate update{.from_version = from_version};
+  update.head.set_version(from_version + 1);
+  return update;
+}
+FragmentUpdate Own(uint64_t from_version) {
+  FragmentUpdate update = Update(from_version);
+  update.includes_island = true;
+  return update;
+}
+// With training of an earlier process, ten tokens in each step.
+FragmentUpdate Other(uint64_t from_version, uint64_t tokens) {
+  FragmentUpdate update = Update(from_version);
+  update.other = {.tokens = tokens, .inner_steps = tokens / 10};
+  return update;
+}
+
+// The window of a process that begins with 100 tokens in 10 steps, and joined
+// at version 6.
+FragmentWindow Restored() {
+  v1::IslandCheckpoint::Fragment saved;
+  saved.set_tokens(100);
+  saved.set_inner_steps(10);
+  return FragmentWindow(saved, 6);
+}
+
+TEST(FragmentWindow, WhatIsMergedLeavesTheWindow) {
+  FragmentWindow window;
+  EXPECT_TRUE(window.empty());
+  window.Add(10);
+  window.Add(0);
+  window.Add(10);
+  window.Send();
+  EXPECT_TRUE(window.all_sent());
+  window.Add(10);
+  EXPECT_FALSE(window.all_sent());
+  EXPECT_TRUE(window.Settle(Own(4)));
+  EXPECT_EQ(window.training(), (Training{.tokens = 10, .inner_steps = 1}));
+}
+
+TEST(FragmentWindow, WhatIsLateStays) {
+  FragmentWindow window;
+  window.Add(10);
+  window.Send();
+  window.Add(10);
+  EXPECT_FALSE(window.Settle(Update(4)));
+  EXPECT_EQ(window.training(), (Training{.tokens = 20, .inner_steps = 2}));
+  EXPECT_FALSE(window.all_sent());
+}
+
+TEST(FragmentWindow, WhoBeganWithTheRunsParametersHasHandedInNothingBefore) {
+  FragmentWindow window;
+  window.Add(10);
+  EXPECT_FALSE(window.Settle(Other(4, 10)));
+  EXPECT_EQ(window.training().tokens, 10);
+  EXPECT_EQ(window.earlier_until(), 0);
+}
+
+TEST(FragmentWindow, WhatEarlierProcessesHandedInLeavesTheWindow) {
+  FragmentWindow window = Restored();
+  EXPECT_EQ(window.earlier_until(), 7);
+  window.Add(10);
+  EXPECT_EQ(
+      window.training(),
+      (Training{.tokens = 110, .restored_tokens = 100, .inner_steps = 11}));
+  // Part of the checkpoint's window was in flight when it was made.
+  EXPECT_TRUE(window.Settle(Other(4, 40)));
+  EXPECT_EQ(window.training(),
+            (Training{.tokens = 70, .restored_tokens = 60, .inner_steps = 7}));
+  EXPECT_FALSE(window.Settle(Update(5)));
+  // The rest was handed in with 30 tokens that were trained after it. Of those,
+  // 10 have been trained again.
+  EXPECT_TRUE(window.Settle(Other(6, 90)));
+  EXPECT_EQ(window.training(), Training());
+}
+
+TEST(FragmentWindow, WhatWasTrainedBeyondAnEarlierContributionStays) {
+  FragmentWindow window = Restored();
+  for (int i = 0; i < 5; ++i) window.Add(10);
+  EXPECT_TRUE(window.Settle(Other(6, 120)));
+  EXPECT_EQ(window.training(), (Training{.tokens = 30, .inner_steps = 3}));
+}
+
+TEST(FragmentWindow, NobodyElseIsMergedAfterTheRoundThatWasOpenAtTheJoin) {
+  FragmentWindow window = Restored();
+  EXPECT_FALSE(window.Settle(Other(7, 40)));
+  EXPECT_EQ(window.training().restored_tokens, 100);
+  window.Send();
+  EXPECT_TRUE(window.Settle(Own(12)));
+  EXPECT_TRUE(window.empty());
+}
+
+TEST(FragmentWindow, ACheckpointHasAllThatIsNotMerged) {
+  FragmentWindow window = Restored();
+  window.Add(10);
+  window.Send();
+  window.Add(10);
+  v1::IslandCheckpoint::Fragment saved;
+  window.Save(saved);
+  EXPECT_EQ(saved.tokens(), 120);
+  EXPECT_EQ(saved.inner_steps(), 12);
+}
+
+}  // namespace
+}  // namespace causeway

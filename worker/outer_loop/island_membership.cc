@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/outer_loop/island_membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/outer_loop/retry.h"
+
+namespace causeway {
+
+IslandMembership::IslandMembership(v1::JoinRequest join, uint64_t seed)
+    : join_(std::move(join)),
+      join_backoff_({}, seed),
+      stream_backoff_({}, seed + 1) {}
+
+SessionAction IslandMembership::Next(absl::Time now) const {
+  if (phase_ == Phase::kStream) {
+    // Every heartbeat is answered by a view. A stream that is silent for half
+    // of a lease is dead; in the other half another one can save the
+    // membership.
+    const v1::MembershipConfig& config = joined_->config().membership();
+    const absl::Time silent_at =
+        heard_ + absl::Seconds(config.lease_seconds()) / 2;
+    if (broken_) return action::CloseStream{};
+    if (stopping_ || now >= silent_at) {
+      return action::CloseStream{.cancel = true};
+    }
+    if (now >= next_heartbeat_) return action::Heartbeat{.identity = identity_};
+    return action::Wait{.until = std::min(next_heartbeat_, silent_at)};
+  }
+  if (stopping_ || phase_ == Phase::kFailed) return action::End{};
+  if (now < not_before_) return action::Wait{.until = not_before_};
+  if (phase_ == Phase::kConnecting) return action::OpenStream{};
+  action::Join join{.request = join_};
+  // A run that the island was part of is the only one it may come back to.
+  join.request.set_expected_run_id(identity_.run_id());
+  return join;
+}
+
+void IslandMembership::JoinAnswered(
+    const absl::StatusOr<v1::JoinResponse>& response, absl::Time now) {
+  if (!response.ok()) {
+    if (!IsRetryable(response.status())) return Fail(response.status());
+    not_before_ = now + join_backoff_.Next();
+    return;
+  }
+  join_backoff_.Reset();
+  if (!joined_.has_value()) joined_ = *response;
+  identity_ = response->identity();
+  *state_.mutable_heads() = response->heads();
+  *state_.mutable_first_contribution_version() =
+      response->first_contribution_version();
+  state_.set_run_state(response->run_state());
+  state_.set_run_step(response->run_step());
+  phase_ = Phase::kConnecting;
+  not_before_ = now;
+}
+
+void IslandMembership::StreamOpened(absl::Time now) {
+  phase_ = Phase::kStream;
+  broken_ = false;
+  next_heartbeat_ = now;
+  heard_ = now;
+}
+
+void IslandMembership::HeartbeatSent(absl::Time now) {
+  next_heartbeat_ =
+      now + absl::Seconds(joined_->config().membership().heartbeat_seconds());
+}
+
+void IslandMembership::ViewArrived(v1::SessionResponse view, absl::Time now) {
+  state_ = std::move(view);
+  heard_ = now;
+  if (connected_) return;
+  connected_ = true;
+  ++connection_;
+  stream_backoff_.Reset();
+}
+
+void IslandMembership::StreamBroke() {
+  broken_ = true;
+  connected_ = false;
+}
+
+void IslandMembership::StreamEnded(const absl::Status& status, absl::Time now) {
+  connected_ = false;
+  if (absl::IsAborted(status)) {
+    phase_ = Phase::kJoining;
+    not_before_ = now;
+  } else if (status.ok() || IsRetryable(status)) {
+    phase_ = Phase::kConnecting;
+    not_before_ = now + stream_backoff_.Next();
+  } else {
+    Fail(status);
+  }
+}
+
+void IslandMembership::RequestLeave(absl::string_view reason) {
+  leaving_ = true;
+  leave_reason_ = std::string(reason);
+}
+
+void IslandMembership::Fail(const absl::Status& status) {
+  phase_ = Phase::kFailed;
+  failure_ = status;
+}
+
+}  // namespace causeway

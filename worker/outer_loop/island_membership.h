@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an island stays a member of a run: it joins, trying for as long as it
+// makes sense; sends heartbeats; holds the newest state that the coordinator
+// published; reconnects when the stream breaks; and joins again, as a new
+// incarnation, when it was fenced off.
+//
+//   JOINING --joined--> CONNECTING --opened--> CONNECTED
+//      ^                    ^                     |
+//      |                    +--stream ended-------+
+//      +------------stream ended: ABORTED---------+
+//
+// Pure rules: no thread, socket or clock. Not thread-safe.
+#ifndef WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
+#define WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/backoff.h"
+#include "proto/coordinator.pb.h"
+#include "worker/outer_loop/actions.h"
+
+namespace causeway {
+
+class IslandMembership {
+ public:
+  // `join` names the island and its process; `seed` seeds the jitter of the
+  // back-off.
+  IslandMembership(v1::JoinRequest join, uint64_t seed);
+
+  // Returns what the session is to do now. Changes nothing.
+  SessionAction Next(absl::Time now) const;
+
+  // --- Events of the session. ---
+
+  void JoinAnswered(const absl::StatusOr<v1::JoinResponse>& response,
+                    absl::Time now);
+  void StreamOpened(absl::Time now);
+  void HeartbeatSent(absl::Time now);
+  void ViewArrived(v1::SessionResponse view, absl::Time now);
+  // The stream brings and takes nothing any more.
+  void StreamBroke();
+  // The stream was closed, and this was its status.
+  void StreamEnded(const absl::Status& status, absl::Time now);
+
+  // --- Events from outside. ---
+
+  // Asks the island to hand in what it has trained, and to leave.
+  void RequestLeave(absl::string_view reason);
+  // Ends everything at once.
+  void RequestStop() { stopping_ = true; }
+
+  // --- Views. ---
+
+  // The answer to the first Join; none before it.
+  const std::optional<v1::JoinResponse>& joined() const { return joined_; }
+  // Who the island is now.
+  const v1::IslandIdentity& identity() const { return identity_; }
+  // The newest state that the coordinator published.
+  const v1::SessionResponse& state() const { return state_; }
+  // The newest committed version of a fragment; 0 if the state lacks it.
+  uint64_t newest_version(uint32_t fragment) const {
+    const int index = static_cast<int>(fragment);
+    return index < state_.heads_size() ? state_.heads(index).version() : 0;
+  }
+  // Rises with each stream that brings a view: what was said on an older one
+  // may be lost.
+  uint64_t connection() const { return connection_; }
+  // Whether the stream is up.
+  bool connected() const { return connected_; }
+  // Why the island cannot be part of the run any more; OK while it can.
+  const absl::Status& failure() const { return failure_; }
+  bool stopping() const { return stopping_; }
+  // Whether the island was asked to leave, here or by an operator, and why.
+  bool must_leave() const { return leaving_ || state_.drain(); }
+  std::string leave_reason() const {
+    return leaving_ ? leave_reason_ : "drained";
+  }
+
+ private:
+  enum class Phase { kJoining, kConnecting, kStream, kFailed };
+
+  void Fail(const absl::Status& status);
+
+  const v1::JoinRequest join_;
+  Backoff join_backoff_;
+  Backoff stream_backoff_;
+  Phase phase_ = Phase::kJoining;
+  // Of the next try to join or to connect.
+  absl::Time not_before_ = absl::InfinitePast();
+
+  std::optional<v1::JoinResponse> joined_;
+  v1::IslandIdentity identity_;
+  v1::SessionResponse state_;
+  uint64_t connection_ = 0;
+  bool connected_ = false;
+  // Of the stream that is open: it brings nothing any more; when the next
+  // heartbeat is due; and when a view came last.
+  bool broken_ = false;
+  absl::Time next_heartbeat_ = absl::InfinitePast();
+  absl::Time heard_ = absl::InfinitePast();
+
+  absl::Status failure_;
+  bool stopping_ = false;
+  bool leaving_ = false;
+  std::string leave_reason_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_

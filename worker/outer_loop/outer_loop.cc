@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/outer_loop/outer_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/outer_loop/checkpoint_rules.h"
+#include "worker/outer_loop/retry.h"
+
+namespace causeway {
+
+OuterLoop::OuterLoop(Options options)
+    : options_(std::move(options)),
+      membership_(options_.join, options_.seed),
+      load_backoff_({}, options_.seed) {}
+
+TrainerAction OuterLoop::NextForTrainer(absl::Time now) {
+  if (end_.has_value()) return *end_;
+  if (ordered_.has_value()) return *ordered_;
+  TrainerAction action = Decide(now);
+  BookWait(action, now);
+  if (!std::holds_alternative<action::Wait>(action) && !end_.has_value()) {
+    ordered_ = action;
+  }
+  return action;
+}
+
+FragmentAction OuterLoop::NextForFragment(uint32_t fragment,
+                                          absl::Time now) const {
+  if (membership_.stopping() || !membership_.failure().ok()) {
+    return action::End{};
+  }
+  return fragments_[fragment].exchange.Next(membership_, now);
+}
+
+absl::Status OuterLoop::Failure() const {
+  RETURN_IF_ERROR(failure_);
+  RETURN_IF_ERROR(membership_.failure());
+  for (const Fragment& fragment : fragments_) {
+    RETURN_IF_ERROR(fragment.exchange.failure());
+  }
+  return absl::OkStatus();
+}
+
+TrainerAction OuterLoop::Decide(absl::Time now) {
+  if (membership_.stopping()) return End(absl::CancelledError("stopped"));
+  if (absl::Status failure = Failure(); !failure.ok()) {
+    return End(std::move(failure));
+  }
+  if (membership_.must_leave() && phase_ < Phase::kTraining) {
+    // There is nothing to hand in.
+    return End(absl::CancelledError(membership_.leave_reason()));
+  }
+  if (phase_ == Phase::kJoining) {
+    if (!membership_.joined().has_value()) return action::Wait{};
+    if (absl::Status started = StartLoading(); !started.ok()) {
+      return End(std::move(started));
+    }
+  }
+  if (phase_ == Phase::kLoading) return Load(now);
+  if (phase_ == Phase::kStarting) {
+    if (membership_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
+      LOG_IF(INFO, activity_ != Activity::kWaitingForIslands)
+          << "waiting for the other islands to join";
+      activity_ = Activity::kWaitingForIslands;
+      return action::Wait{};
+    }
+    phase_ = Phase::kTraining;
+  }
+  if (phase_ == Phase::kTraining && membership_.must_leave()) {
+    LOG(INFO) << "leaving the run (" << membership_.leave_reason()
+              << "): handing in what is trained";
+    phase_ = Phase::kLeaving;
+    leave_deadline_ = now + options_.leave_timeout;
+  }
+  return phase_ == Phase::kLeaving ? LeaveInGoodOrder(now)
+                                   : TrainAndSynchronize();
+}
+
+absl::Status OuterLoop::StartLoading() {
+  const v1::JoinResponse& joined = *membership_.joined();
+  config_ = joined.config();
+  if (options_.overlap_steps.has_value()) {
+    config_.mutable_synchronization()->set_overlap_steps(
+        *options_.overlap_steps);
+  }
+  ASSIGN_OR_RETURN(schedule_, SyncSchedule::Create(config_, joined.plan()));
+  if (options_.checkpoint_steps > 0) {
+    RETURN_IF_ERROR(CheckKeepsCheckpoints(config_));
+  }
+  if (options_.resume.has_value()) {
+    ASSIGN_OR_RETURN(resumes_, CanResume(*options_.resume, joined));
+  }
+  if (resumes_) {
+    for (const auto& fragment : options_.resume->fragments()) {
+      heads_.push_back(fragment.anchor());
+    }
+    loaded_ = static_cast<uint32_t>(heads_.size());
+    step_ = options_.resume->run_step();
+    LOG(INFO) << "going on from the checkpoint of step " << step_;
+  } else {
+    heads_.assign(joined.heads().begin(), joined.heads().end());
+    step_ = joined.run_step();
+  }
+  phase_ = Phase::kLoading;
+  return absl::OkStatus();
+}
+
+TrainerAction OuterLoop::Load(absl::Time now) {
+  activity_ = Activity::kLoading;
+  // Version 0 is made from the run's seed.
+  while (loaded_ < heads_.size() && heads_[loaded_].version() == 0) ++loaded_;
+  if (loaded_ == heads_.size()) {
+    return action::Begin{.from_checkpoint = resumes_, .heads = heads_};
+  }
+  if (now < load_not_before_) return action::Wait{.until = load_not_before_};
+  action::FetchParameters fetch;
+  *fetch.request.mutable_identity() = membership_.identity();
+  fetch.request.set_fragment(loaded_);
+  fetch.request.set_version(heads_[loaded_].version());
+  return fetch;
+}
+
+void OuterLoop::ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
+                                   absl::Time now) {
+  ordered_.reset();
+  if (head.ok()) {
+    load_backoff_.Reset();
+    heads_[loaded_++] = *head;
+    return;
+  }
+  v1::FragmentHead& wanted = heads_[loaded_];
+  const uint64_t newest = membership_.newest_version(loaded_);
+  if (absl::IsNotFound(head.status()) && newest > wanted.version()) {
+    // The run has moved on and dropped what we were to start from.
+    wanted = membership_.state().heads(static_cast<int>(loaded_));
+  } else if (absl::IsNotFound(head.status()) || IsRetryable(head.status())) {
+    const absl::Duration pause = load_backoff_.Next();
+    LOG(WARNING) << "fetching fragment " << loaded_ << ": "
+                 << head.status().message() << "; next try in "
+                 << absl::FormatDuration(pause);
+    load_not_before_ = now + pause;
+  } else {
+    failure_ = head.status();
+  }
+}
+
+void OuterLoop::Begun() {
+  ordered_.reset();
+  for (uint32_t id = 0; id < heads_.size(); ++id) {
+    FragmentWindow window;
+    if (resumes_) {
+      window = FragmentWindow(options_.resume->fragments(static_cast<int>(id)),
+                              membership_.newest_version(id));
+    }
+    FragmentExchange exchange({.fragment = id,
+                               .earlier_until = window.earlier_until(),
+                               .seed = options_.seed},
+                              heads_[id].version());
+    fragments_.push_back(
+        {.exchange = std::move(exchange), .window = std::move(window)});
+  }
+  rebased_ = resumes_;
+  phase_ = Phase::kStarting;
+}
+
+void OuterLoop::Failed(const absl::Status& status) {
+  ordered_.reset();
+  failure_ = status;
+}
+
+TrainerAction OuterLoop::LeaveInGoodOrder(absl::Time now) {
+  activity_ = Activity::kLeaving;
+  bool done = true;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const std::optional<TrainerAction> action = HandIn(id);
+    if (!action.has_value()) continue;
+    if (!std::holds_alternative<action::Wait>(*action)) return *action;
+    done = false;
+  }
+  const bool late = now >= leave_deadline_;
+  if (!done && !late && !RunIsOver()) {
+    return action::Wait{.until = leave_deadline_};
+  }
+  LOG_IF(WARNING, !done && late)
+      << "not everything trained could be handed in in time";
+  return End(absl::CancelledError(membership_.leave_reason()));
+}
+
+std::optional<TrainerAction> OuterLoop::HandIn(uint32_t id) {
+  const Fragment& fragment = fragments_[id];
+  const FragmentExchange& exchange = fragment.exchange;
+  if (exchange.ready()) return ApplyUpdate(id);
+  if (exchange.version() >= schedule_->FinalVersion(id)) return std::nullopt;
+  if (exchange.in_flight()) {
+    if (exchange.accepted() && fragment.window.all_sent()) return std::nullopt;
+    return action::Wait{};
+  }
+  if (fragment.window.empty()) return std::nullopt;
+  // A contribution builds on the newest version.
+  if (membership_.newest_version(id) > exchange.version()) {
+    return action::Wait{};
+  }
+  return Send(id, /*partial=*/true, /*apply_step=*/0);
+}
+
+TrainerAction OuterLoop::End(absl::Status status) {
+  end_ = action::End{std::move(status)};
+  return *end_;
+}
+
+void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
+  const bool waits = std::holds_alternative<action::Wait>(action) &&
+                     activity_ == Activity::kSynchronizing;
+  if (waits) {
+    waiting_since_ = std::min(waiting_since_, now);
+  } else if (waiting_since_ <= now) {
+    waited_ += now - waiting_since_;
+    waiting_since_ = absl::InfiniteFuture();
+  }
+}
+
+absl::Duration OuterLoop::waited(absl::Time now) const {
+  return waited_ + std::max(absl::ZeroDuration(), now - waiting_since_);
+}
+
+}  // namespace causeway

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that an island decides about the outer loop, from its join to its
+// leave, as a deterministic state machine: events in, actions out, time passed
+// in. Threads, sockets and the parameters themselves live around it
+// (worker/sync/outer_loop_host.h), so that the same rules run on real islands,
+// in simulations, and under other trainers.
+//
+// A host has three kinds of actors (worker/outer_loop/actions.h). Each asks
+// what it is to do next, does it, and tells what came of it by an event; then
+// it asks again. An actor that is told to wait asks again after every event of
+// any actor, and at the time that it was told. This is the trainer's part:
+//
+//   while (true) {
+//     TrainerAction action = loop.NextForTrainer(now);
+//     if (auto* train = std::get_if<action::Train>(&action)) {
+//       loop.Stepped(TrainOneStep(train->step));
+//     } else if (auto* apply = std::get_if<action::Apply>(&action)) {
+//       ... change the parameters ...
+//       loop.Applied();
+//     } else ...
+//   }
+//
+// What happens after an inner step, in this order:
+//   * updates that none of our contributions waits for are applied, as a
+//   rebase,
+//     at once; the update of a contribution is applied tau steps after the
+//     send, so that what training sees does not depend on the link's speed;
+//   * the fragments that are due are sent, each after it has caught up with the
+//     newest version;
+//   * training waits for what is late by more than max_overlap_steps.
+// The rules of the schedule are in outer_optimizer/sync_schedule.h, the books
+// by which each token counts once in worker/outer_loop/fragment_window.h.
+//
+// Not thread-safe.
+#ifndef WORKER_OUTER_LOOP_OUTER_LOOP_H_
+#define WORKER_OUTER_LOOP_OUTER_LOOP_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/backoff.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "proto/coordinator.pb.h"
+#include "proto/island.pb.h"
+#include "proto/run_config.pb.h"
+#include "worker/outer_loop/actions.h"
+#include "worker/outer_loop/fragment_exchange.h"
+#include "worker/outer_loop/fragment_window.h"
+#include "worker/outer_loop/island_membership.h"
+
+namespace causeway {
+
+class OuterLoop {
+ public:
+  struct Options {
+    // Names the island and its process.
+    v1::JoinRequest join;
+    // tau of this island, instead of the run's overlap_steps: what its own link
+    // needs. Less than the run's inner_steps_per_round.
+    std::optional<uint32_t> overlap_steps;
+    // Inner steps between two checkpoints; 0: the island keeps none.
+    uint64_t checkpoint_steps = 0;
+    // The checkpoint that is there, if any: the island goes on from it if the
+    // run has not left it too far behind.
+    std::optional<v1::IslandCheckpoint> resume;
+    // What an island that leaves takes at most to hand in what it has trained.
+    absl::Duration leave_timeout = absl::Seconds(30);
+    // Seeds the jitter of the back-off.
+    uint64_t seed = 0;
+  };
+
+  explicit OuterLoop(Options options);
+
+  // --- What to do now. ---
+
+  // Asked again before the event that answers the last action, the trainer gets
+  // that action again.
+  TrainerAction NextForTrainer(absl::Time now);
+  SessionAction NextForSession(absl::Time now) const {
+    return membership_.Next(now);
+  }
+  // There are fragments once Begun was told.
+  FragmentAction NextForFragment(uint32_t fragment, absl::Time now) const;
+
+  // --- Events. Those of the session and of fragments go to their parts. ---
+
+  IslandMembership& membership() { return membership_; }
+  FragmentExchange& exchange(uint32_t fragment) {
+    return fragments_[fragment].exchange;
+  }
+
+  // Of the trainer: its last action was carried out.
+  void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
+                          absl::Time now);
+  void Begun();
+  // A step has trained so many tokens.
+  void Stepped(uint64_t tokens);
+  void SnapshotTaken();
+  void Applied();
+  // `saved` is false if it could not be: the next step may do better.
+  void Saved(bool saved);
+
+  // The replica or the trainer has failed: the island ends with this status.
+  void Failed(const absl::Status& status);
+  // Asks the island to hand in what it has trained, and to leave.
+  void RequestLeave(absl::string_view reason) {
+    membership_.RequestLeave(reason);
+  }
+  // Ends everything at once; nothing is handed in.
+  void RequestStop() { membership_.RequestStop(); }
+
+  // --- Views. ---
+
+  const IslandMembership& membership() const { return membership_; }
+  // The run's configuration, with the island's own overlap_steps. Once Begin
+  // was ordered.
+  const v1::RunConfig& config() const { return config_; }
+  // The inner step of the run that is complete.
+  uint64_t step() const { return step_; }
+  uint32_t fragments() const {
+    return static_cast<uint32_t>(fragments_.size());
+  }
+  const FragmentExchange& exchange(uint32_t fragment) const {
+    return fragments_[fragment].exchange;
+  }
+  const FragmentWindow& window(uint32_t fragment) const {
+    return fragments_[fragment].window;
+  }
+
+  // What the island is doing, for people.
+  enum class Activity {
+    kJoining,
+    kLoading,
+    kWaitingForIslands,
+    kTraining,
+    kSynchronizing,
+    kPaused,
+    kLeaving,
+  };
+  Activity activity() const { return activity_; }
+
+  // Of updates of own contributions, up to now.
+  struct Lateness {
+    // That had not come at the step at which they were meant to be applied.
+    uint64_t updates = 0;
+    // Inner steps trained beyond that step.
+    uint64_t steps = 0;
+  };
+  const Lateness& lateness() const { return lateness_; }
+  // Time that training stood still for synchronization, a wait that is under
+  // way included.
+  absl::Duration waited(absl::Time now) const;
+
+ private:
+  enum class Phase { kJoining, kLoading, kStarting, kTraining, kLeaving };
+  struct Fragment {
+    FragmentExchange exchange;
+    FragmentWindow window;
+    // When its update is to be applied.
+    uint64_t apply_step = 0;
+    // That step has come, and the update had not.
+    bool late = false;
+  };
+  // A snapshot that was ordered.
+  struct Snapshot {
+    uint32_t fragment = 0;
+    bool partial = false;
+    uint64_t apply_step = 0;
+  };
+
+  // --- outer_loop.cc: from the join to the first step, and the end. ---
+
+  TrainerAction Decide(absl::Time now);
+  absl::Status Failure() const;
+  // Decides with what the island begins.
+  absl::Status StartLoading();
+  TrainerAction Load(absl::Time now);
+  TrainerAction LeaveInGoodOrder(absl::Time now);
+  // The next action that hands in a fragment; Wait if it is to be waited for,
+  // none once it is done.
+  std::optional<TrainerAction> HandIn(uint32_t fragment);
+  TrainerAction End(absl::Status status);
+  void BookWait(const TrainerAction& action, absl::Time now);
+
+  // --- outer_loop_training.cc: training. ---
+
+  TrainerAction TrainAndSynchronize();
+  void StartSynchronizing();
+  // The next action of what follows a step; none once training may go on.
+  std::optional<TrainerAction> Synchronize();
+  // The same until nothing of the fragment is in flight and it is at its newest
+  // version.
+  std::optional<TrainerAction> ReachNewest(uint32_t fragment);
+  // At the last step: until every fragment has its last version, or one that is
+  // to be sent has no training in it, so that the step is to be done again.
+  std::optional<TrainerAction> Finish();
+  TrainerAction ApplyOrWait(uint32_t fragment);
+  TrainerAction ApplyUpdate(uint32_t fragment);
+  TrainerAction Send(uint32_t fragment, bool partial, uint64_t apply_step);
+  // Books updates that are late after this step.
+  void BookLateness();
+  bool IsDue(const Fragment& fragment) const;
+  // Whether a fragment that is sent at `step` has no training in it yet.
+  bool MustTrain(uint64_t step) const;
+  bool SaveIsDue() const;
+  v1::IslandCheckpoint Position() const;
+  // Whether the run is finished, and the fragment has nothing more to come.
+  bool IsOver(uint32_t fragment) const;
+  bool RunIsOver() const;
+
+  const Options options_;
+  IslandMembership membership_;
+  Phase phase_ = Phase::kJoining;
+  Activity activity_ = Activity::kJoining;
+  absl::Status failure_;
+  std::optional<action::End> end_;
+  // What was ordered and not answered yet.
+  std::optional<TrainerAction> ordered_;
+  std::optional<Snapshot> snapshot_;
+
+  v1::RunConfig config_;
+  std::optional<SyncSchedule> schedule_;
+  // What the island begins with, and how many fragments of it are there.
+  bool resumes_ = false;
+  std::vector<v1::FragmentHead> heads_;
+  uint32_t loaded_ = 0;
+  Backoff load_backoff_;
+  absl::Time load_not_before_ = absl::InfinitePast();
+
+  std::vector<Fragment> fragments_;
+  uint64_t step_ = 0;
+  // What follows a step is under way: which of the sends is next, and whether
+  // lateness is booked.
+  bool synchronizing_ = false;
+  std::vector<SyncSchedule::Send> sends_;
+  size_t next_send_ = 0;
+  bool lateness_booked_ = false;
+  // An update was applied as a rebase: the step to go on from may be another
+  // one. So it may be after a checkpoint: what was in flight when it was made,
+  // and not accepted, is to be sent again.
+  bool rebased_ = false;
+  // Of the last checkpoint of this process, and of the last that was ordered.
+  std::optional<uint64_t> saved_step_;
+  std::optional<uint64_t> save_ordered_step_;
+  absl::Time leave_deadline_;
+
+  Lateness lateness_;
+  absl::Duration waited_;
+  // Of the wait under way.
+  absl::Time waiting_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_OUTER_LOOP_OUTER_LOOP_H_

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an OuterLoop decides between the first step and the last.
+#include <utility>
+
+#include "outer_optimizer/step_share.h"
+#include "worker/outer_loop/outer_loop.h"
+
+namespace causeway {
+
+TrainerAction OuterLoop::TrainAndSynchronize() {
+  while (true) {
+    if (synchronizing_) {
+      activity_ = Activity::kSynchronizing;
+      std::optional<TrainerAction> action = Synchronize();
+      if (action.has_value()) return *std::move(action);
+      synchronizing_ = false;
+    }
+    if (RunIsOver()) return End(absl::OkStatus());
+    if (SaveIsDue()) {
+      save_ordered_step_ = step_;
+      return action::Save{Position()};
+    }
+    if (membership_.state().run_state() == v1::PAUSED) {
+      activity_ = Activity::kPaused;
+      return action::Wait{};
+    }
+    const uint64_t step = step_ + 1;
+    if (IsTrained(step, membership_.state().inner_steps_per_round(),
+                  config_.synchronization().inner_steps_per_round()) ||
+        MustTrain(step)) {
+      activity_ = Activity::kTraining;
+      return action::Train{.step = step};
+    }
+    // The island passes over this step, so that it arrives with the others.
+    step_ = step;
+    StartSynchronizing();
+  }
+}
+
+void OuterLoop::Stepped(uint64_t tokens) {
+  ordered_.reset();
+  ++step_;
+  for (Fragment& fragment : fragments_) fragment.window.Add(tokens);
+  StartSynchronizing();
+}
+
+void OuterLoop::StartSynchronizing() {
+  synchronizing_ = true;
+  sends_ = schedule_->SendsAt(step_);
+  next_send_ = 0;
+  lateness_booked_ = false;
+}
+
+std::optional<TrainerAction> OuterLoop::Synchronize() {
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    if (fragment.exchange.ready() &&
+        (!fragment.exchange.in_flight() || IsDue(fragment))) {
+      return ApplyUpdate(id);
+    }
+  }
+  if (step_ >= schedule_->total_steps()) return Finish();
+  for (; next_send_ < sends_.size(); ++next_send_) {
+    const SyncSchedule::Send& send = sends_[next_send_];
+    const Fragment& fragment = fragments_[send.fragment];
+    // A contribution builds on the newest version: catch up first.
+    auto action = ReachNewest(send.fragment);
+    if (action.has_value()) return action;
+    // What was caught up with may have been this very round.
+    if (fragment.exchange.version() >= send.version) continue;
+    // Or it has left nothing to send: as after every rebase to a version before
+    // this send's, the step comes again.
+    if (fragment.window.empty()) continue;
+    ++next_send_;
+    return Send(send.fragment, /*partial=*/false, schedule_->ApplyStep(step_));
+  }
+  BookLateness();
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    if (fragment.exchange.in_flight() &&
+        step_ >= fragment.apply_step +
+                     config_.synchronization().max_overlap_steps()) {
+      return ApplyOrWait(id);
+    }
+  }
+  if (std::exchange(rebased_, false)) {
+    std::vector<uint64_t> versions;
+    for (const Fragment& fragment : fragments_) {
+      versions.push_back(fragment.exchange.version());
+    }
+    step_ = schedule_->ClampToVersions(step_, versions);
+  }
+  return std::nullopt;
+}
+
+std::optional<TrainerAction> OuterLoop::ReachNewest(uint32_t id) {
+  const FragmentExchange& exchange = fragments_[id].exchange;
+  if (!exchange.in_flight() &&
+      membership_.newest_version(id) <= exchange.version()) {
+    return std::nullopt;
+  }
+  return ApplyOrWait(id);
+}
+
+std::optional<TrainerAction> OuterLoop::Finish() {
+  // All are sent at once, so that the last rounds of all fragments overlap.
+  bool settled = true;
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    const FragmentExchange& exchange = fragment.exchange;
+    if (exchange.version() >= schedule_->FinalVersion(id)) continue;
+    settled = false;
+    if (exchange.in_flight()) continue;
+    if (!fragment.window.empty()) {
+      return Send(id, /*partial=*/false, /*apply_step=*/0);
+    }
+    if (membership_.newest_version(id) <= exchange.version()) {
+      // Its update was an earlier process's, and others may wait for it: the
+      // last step is done again.
+      step_ = schedule_->total_steps() - 1;
+      return std::nullopt;
+    }
+  }
+  if (settled || RunIsOver()) return End(absl::OkStatus());
+  return action::Wait{};
+}
+
+TrainerAction OuterLoop::ApplyOrWait(uint32_t id) {
+  if (fragments_[id].exchange.ready()) return ApplyUpdate(id);
+  if (IsOver(id)) return End(absl::OkStatus());
+  return action::Wait{};
+}
+
+TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
+  Fragment& fragment = fragments_[id];
+  const FragmentUpdate& update = fragment.exchange.update();
+  return action::Apply{
+      .fragment = id,
+      .use = {.includes_island = fragment.window.Settle(update),
+              .is_next = update.head.version() == update.from_version + 1,
+              .island_share = update.island_share}};
+}
+
+void OuterLoop::Applied() {
+  FragmentExchange& exchange =
+      fragments_[std::get<action::Apply>(*ordered_).fragment].exchange;
+  ordered_.reset();
+  rebased_ |= !exchange.update().includes_island;
+  exchange.Advance();
+}
+
+TrainerAction OuterLoop::Send(uint32_t id, bool partial, uint64_t apply_step) {
+  snapshot_ = {.fragment = id, .partial = partial, .apply_step = apply_step};
+  // What is handed in at the end makes no step that training goes on from.
+  return action::TakeSnapshot{.fragment = id, .eager = apply_step > 0};
+}
+
+void OuterLoop::SnapshotTaken() {
+  ordered_.reset();
+  Fragment& fragment = fragments_[snapshot_->fragment];
+  fragment.window.Send();
+  fragment.apply_step = snapshot_->apply_step;
+  fragment.late = false;
+  fragment.exchange.Send(fragment.window.training(), snapshot_->partial);
+}
+
+bool OuterLoop::IsDue(const Fragment& fragment) const {
+  return step_ >= fragment.apply_step;
+}
+
+void OuterLoop::BookLateness() {
+  if (std::exchange(lateness_booked_, true)) return;
+  for (Fragment& fragment : fragments_) {
+    if (!fragment.exchange.in_flight() || fragment.exchange.ready() ||
+        !IsDue(fragment)) {
+      continue;
+    }
+    if (!std::exchange(fragment.late, true)) ++lateness_.updates;
+    if (step_ > fragment.apply_step) ++lateness_.steps;
+  }
+}
+
+bool OuterLoop::MustTrain(uint64_t step) const {
+  for (const SyncSchedule::Send& send : schedule_->SendsAt(step)) {
+    if (fragments_[send.fragment].window.all_sent()) return true;
+  }
+  return false;
+}
+
+bool OuterLoop::SaveIsDue() const {
+  if (options_.checkpoint_steps == 0 || save_ordered_step_ == step_) {
+    return false;
+  }
+  // The first one is due soon: it tells a successor whose place it takes.
+  return !saved_step_.has_value() ||
+         step_ >= *saved_step_ + options_.checkpoint_steps;
+}
+
+void OuterLoop::Saved(bool saved) {
+  ordered_.reset();
+  if (saved) saved_step_ = step_;
+}
+
+v1::IslandCheckpoint OuterLoop::Position() const {
+  v1::IslandCheckpoint position;
+  position.set_run_id(membership_.identity().run_id());
+  position.set_island_id(membership_.identity().island_id());
+  position.set_instance_id(options_.join.instance_id());
+  position.set_shard(membership_.joined()->shard());
+  position.set_run_step(step_);
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    const Fragment& fragment = fragments_[id];
+    v1::IslandCheckpoint::Fragment& saved = *position.add_fragments();
+    saved.mutable_anchor()->set_fragment(id);
+    saved.mutable_anchor()->set_version(fragment.exchange.version());
+    fragment.window.Save(saved);
+  }
+  return position;
+}
+
+bool OuterLoop::IsOver(uint32_t id) const {
+  return membership_.state().run_state() == v1::FINISHED &&
+         membership_.newest_version(id) <= fragments_[id].exchange.version();
+}
+
+bool OuterLoop::RunIsOver() const {
+  for (uint32_t id = 0; id < fragments_.size(); ++id) {
+    if (!IsOver(id)) return false;
+  }
+  return true;
+}
+
+}  // namespace causeway

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_OUTER_LOOP_RETRY_H_
+#define WORKER_OUTER_LOOP_RETRY_H_
+
+#include "absl/status/status.h"
+
+namespace causeway {
+
+// Returns whether a later try of the same call to the coordinator may succeed.
+inline bool IsRetryable(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kCancelled:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace causeway
+
+#endif  // WORKER_OUTER_LOOP_RETRY_H_

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_SYNC_FRAGMENT_ACTOR_H_
+#define WORKER_SYNC_FRAGMENT_ACTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/coordinator.pb.h"
+#include "quantization/codec.h"
+#include "worker/replica/fragment_replica.h"
+#include "worker/sync/coordinator_client.h"
+#include "worker/sync/shared_outer_loop.h"
+#include "worker/sync/streamed_encoding.h"
+
+namespace causeway {
+
+// Moves one fragment's bulk data, on a thread of its own, so that training goes
+// on beside it and several fragments can be in flight: carries out what the
+// outer loop (worker/outer_loop/fragment_exchange.h) orders the fragment to do.
+//
+// It works on data while they move: it sends the beginning of a contribution
+// while the rest is encoded, and decodes an update while it comes in. Its
+// thread has a low priority, so that it takes what training leaves.
+class FragmentActor {
+ public:
+  struct Options {
+    uint32_t fragment = 0;
+    // Those of the replica.
+    CodecSpec uplink;
+    CodecSpec downlink;
+  };
+
+  // `replica`, `client` and `loop` outlive the actor.
+  FragmentActor(const Options& options, FragmentReplica* replica,
+                CoordinatorClient* client, SharedOuterLoop* loop);
+  // Waits for the thread, which ends once the loop was told to stop and the
+  // client is shut down.
+  ~FragmentActor();
+
+ private:
+  void Run();
+  // Each carries out an action and tells the loop what came of it. Errors are
+  // those of the replica, after which there is no other try.
+  absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
+  absl::Status Do(const action::End&) { return absl::OkStatus(); }
+  absl::Status Do(const action::Contribute& contribute);
+  absl::Status Do(const action::ReceiveUpdate& receive);
+  absl::Status Do(const action::FetchParameters& fetch);
+  absl::Status Do(const action::AskWhatIsMerged& ask);
+  absl::Status Do(const action::EndContribution& end);
+
+  std::unique_ptr<UpdateStream> FetchUpdate(
+      const v1::FetchUpdateRequest& request, UpdateDownload& download);
+  // Decodes what has come of the update since the last call.
+  absl::Status DecodeUpdate();
+  // Passes on an error of the replica, after it has noted it.
+  absl::Status Replica(absl::Status status);
+
+  const Options options_;
+  FragmentReplica* const replica_;
+  CoordinatorClient* const client_;
+  SharedOuterLoop* const loop_;
+
+  std::optional<StreamedEncoding> encoding_;
+  // The update that the contribution will be part of: asked for as soon as the
+  // contribution was sent.
+  std::unique_ptr<UpdateStream> expected_;
+  UpdateDownload update_;
+  // Whether the description of update_ has been checked.
+  bool described_ = false;
+  ParametersDownload parameters_;
+  absl::Status replica_failure_;
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_FRAGMENT_ACTOR_H_

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An OuterLoop for actors on threads of their own: one mutex, and waiting for
+// something to do.
+//
+//   while (true) {
+//     SessionAction action = loop.AwaitSessionAction();
+//     if (std::holds_alternative<action::End>(action)) return;
+//     ... carry it out, without the lock ...
+//     loop.Tell([&](OuterLoop& core, absl::Time now) {
+//       core.membership().StreamOpened(now);
+//     });
+//   }
+#ifndef WORKER_SYNC_SHARED_OUTER_LOOP_H_
+#define WORKER_SYNC_SHARED_OUTER_LOOP_H_
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "worker/outer_loop/outer_loop.h"
+
+namespace causeway {
+
+// Thread-safe.
+class SharedOuterLoop {
+ public:
+  SharedOuterLoop(OuterLoop::Options options, Clock now)
+      : now_(std::move(now)), core_(std::move(options)) {}
+
+  // Each blocks until its actor has something to do, and never returns Wait.
+  TrainerAction AwaitTrainerAction() {
+    return Await<TrainerAction>([this](absl::Time now) {
+      mu_.AssertHeld();
+      return core_.NextForTrainer(now);
+    });
+  }
+  SessionAction AwaitSessionAction() {
+    return Await<SessionAction>([this](absl::Time now) {
+      mu_.AssertHeld();
+      return core_.NextForSession(now);
+    });
+  }
+  FragmentAction AwaitFragmentAction(uint32_t fragment) {
+    return Await<FragmentAction>([this, fragment](absl::Time now) {
+      mu_.AssertHeld();
+      return core_.NextForFragment(fragment, now);
+    });
+  }
+
+  // Runs `event`, which takes the core and the time, and wakes all actors.
+  template <typename Event>
+  auto Tell(Event event) {
+    absl::MutexLock lock(&mu_);
+    ++events_;
+    return event(core_, now_());
+  }
+  // Runs `view`, which takes the core and the time and changes nothing.
+  template <typename View>
+  auto Read(View view) const {
+    absl::MutexLock lock(&mu_);
+    return view(core_, now_());
+  }
+
+ private:
+  template <typename Action, typename Next>
+  Action Await(Next next) {
+    absl::MutexLock lock(&mu_);
+    while (true) {
+      const absl::Time now = now_();
+      Action action = next(now);
+      const auto* const wait = std::get_if<action::Wait>(&action);
+      if (wait == nullptr) return action;
+      const auto told = [this, seen = events_] {
+        mu_.AssertReaderHeld();
+        return events_ != seen;
+      };
+      mu_.AwaitWithTimeout(absl::Condition(&told), wait->until - now);
+    }
+  }
+
+  const Clock now_;
+  mutable absl::Mutex mu_;
+  OuterLoop core_ ABSL_GUARDED_BY(mu_);
+  // How many events there were.
+  uint64_t events_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_SHARED_OUTER_LOOP_H_
