@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an engine that takes up a run checks and remembers.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+class EngineStartTest : public testing::Test {
+ protected:
+  // A run that has stopped after `rounds` rounds of two islands.
+  void RunRounds(uint64_t rounds) {
+    ASSERT_OK(run_.Start(config_));
+    for (const char* island : {"a", "b"}) ASSERT_OK(run_.Join(island));
+    for (uint64_t version = 0; version < rounds; ++version) {
+      for (const char* island : {"a", "b"}) {
+        ASSERT_OK(Contribute(island, version, 0.01f));
+      }
+      ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    }
+    run_.Stop();
+  }
+
+  // The same process of an island may join as often as it likes.
+  absl::Status Contribute(const std::string& island, uint64_t version,
+                          float amount) {
+    const v1::IslandIdentity identity = run_.Join(island).value();
+    const std::vector<float> anchor = run_.Fetch(identity, 0, version).value();
+    return run_
+        .Contribute(run_.MakeContribution(identity, 0, version, anchor,
+                                          Shifted(anchor, amount)))
+        .status();
+  }
+
+  std::string HeadFile(uint32_t fragment, uint64_t version) const {
+    return absl::StrCat(run_.state_dir(), "/fragments/fragment-000", fragment,
+                        "-v0000000", version, ".safetensors");
+  }
+
+  const v1::RunConfig config_ = TestRunConfig("training { total_steps: 80 }");
+  EngineDriver run_;
+};
+
+TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
+  RunRounds(1);
+  for (const std::string& file : {HeadFile(0, 1), HeadFile(1, 0)}) {
+    ASSERT_OK_AND_ASSIGN(const std::string sound, ReadFile(file));
+    // In the last tensor, and in the first.
+    for (const size_t at : {sound.size() - 1, sound.size() / 2}) {
+      std::string damaged = sound;
+      damaged[at] = static_cast<char>(damaged[at] ^ 1);
+      ASSERT_OK(WriteFileAtomically(file, {absl::string_view(damaged)}));
+      EXPECT_THAT(run_.TryStart(config_).status(),
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+    }
+    ASSERT_OK(WriteFileAtomically(file, {absl::string_view(sound)}));
+  }
+  EXPECT_OK(run_.TryStart(config_).status());
+}
+
+TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
+  RunRounds(1);
+  ASSERT_OK(RemoveFile(HeadFile(0, 1)));
+  EXPECT_THAT(run_.TryStart(config_).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(HeadFile(0, 1))));
+}
+
+// Neither round alone is enough to know.
+TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
+  RunRounds(2);
+  ASSERT_OK(run_.Start(config_));
+  EXPECT_THAT(Contribute("a", 2, 1),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("median of the last 4 merged")));
+}
+
+}  // namespace
+}  // namespace causeway
