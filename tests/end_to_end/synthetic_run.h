@@ -17,13 +17,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_runner.h"
+#include "worker/replica/fragment_replica.h"
 #include "worker/replica/host_replica.h"
 
 namespace causeway {
@@ -84,6 +87,13 @@ class IslandUnderTest {
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
+    // The island's clock.
+    Clock now = [] { return absl::Now(); };
+    // Puts something of the test's between the outer loop and the replica of a
+    // fragment.
+    std::function<std::unique_ptr<FragmentReplica>(
+        uint32_t fragment, std::unique_ptr<FragmentReplica> replica)>
+        wrap_replica;
     // Whether a step, by its number, leaves values that are not finite.
     std::function<bool(uint64_t)> poison = [](uint64_t) { return false; };
   };
