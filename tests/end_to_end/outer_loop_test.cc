@@ -15,17 +15,12 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/status_matchers.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/storage/state_directory.h"
 #include "tests/end_to_end/synthetic_run.h"
 
 namespace causeway {
 namespace {
-
-using testing::Contains;
-using testing::Each;
-using testing::Field;
 
 // What replicas were told.
 struct Told {
@@ -237,23 +232,16 @@ TEST_F(OuterLoopTest, OnlyWaitsForUpdatesCountAsWaits) {
                           if (step == 5) east_waits.WaitForNotification();
                           return absl::OkStatus();
                         }});
-  const auto await = [&](uint64_t step, bool waited) {
-    while (true) {
-      const v1::ListIslandsResponse islands =
-          coordinator->engine().ListIslands(true);
-      if (islands.islands_size() > 0) {
-        const v1::IslandProgress& progress = islands.islands(0).progress();
-        if (progress.run_step() == step &&
-            (progress.wait_seconds() > 0) == waited) {
-          return progress.wait_seconds();
-        }
-      }
-      absl::SleepFor(absl::Milliseconds(10));
-    }
-  };
-  await(10, true);
+  coordinator->AwaitProgress([](const v1::IslandProgress& progress) {
+    return progress.run_step() == 10 && progress.wait_seconds() > 0;
+  });
   east_waits.Notify();
-  EXPECT_LT(await(14, true), kStandstill);
+  const v1::IslandProgress after =
+      coordinator->AwaitProgress([](const v1::IslandProgress& progress) {
+        return progress.run_step() == 14;
+      });
+  EXPECT_GT(after.wait_seconds(), 0);
+  EXPECT_LT(after.wait_seconds(), kStandstill);
   reported.Notify();
   EXPECT_OK(east.Join());
   EXPECT_OK(west.Join());

@@ -157,6 +157,17 @@ absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
   return parameters;
 }
 
+v1::IslandProgress CoordinatorUnderTest::AwaitProgress(
+    const std::function<bool(const v1::IslandProgress&)>& reached) {
+  while (true) {
+    const v1::ListIslandsResponse islands = engine_->ListIslands(true);
+    if (islands.islands_size() > 0 && reached(islands.islands(0).progress())) {
+      return islands.islands(0).progress();
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
 IslandUnderTest::IslandUnderTest(Options options) {
   Island::Options island{.overlap_steps = options.overlap_steps,
                          .seed = options.instance_id,

@@ -67,6 +67,10 @@ class CoordinatorUnderTest {
   Engine& engine() { return *engine_; }
   // The whole model, gathered from the committed fragments.
   absl::StatusOr<std::vector<float>> Parameters();
+  // What the first island, in order of name, reports of itself once it is what
+  // `reached` looks for.
+  v1::IslandProgress AwaitProgress(
+      const std::function<bool(const v1::IslandProgress&)>& reached);
 
  private:
   v1::RunConfig config_;

@@ -41,7 +41,7 @@ only=()
 seconds=900
 work="${HOME}/.cache/causeway-mutation"
 bazel_options=(--symlink_prefix=/ --curses=no --color=no --noshow_progress
-  --test_output=errors --test_timeout=120)
+  --build_tests_only --test_output=errors --test_timeout=120)
 while (($#)); do
   case "$1" in
     --json | --only | --seconds | --work | --jobs)
