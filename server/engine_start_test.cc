@@ -78,6 +78,23 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(HeadFile(0, 1))));
 }
 
+TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
+  // Every contribution is left out that the round can do without: a's.
+  const v1::RunConfig config = TestRunConfig(
+      "training { total_steps: 80 } membership { drop_contributions: 1 }");
+  ASSERT_OK(run_.Start(config));
+  for (const char* island : {"a", "b"}) ASSERT_OK(run_.Join(island));
+  for (const char* island : {"a", "b"}) {
+    ASSERT_OK(Contribute(island, 0, 0.01f));
+  }
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  ASSERT_EQ(run_.engine().ListFragments().fragments(0).ledger().merged(), 1000);
+  const uint64_t merged = run_.engine().GetRun().tokens_merged();
+  EXPECT_GT(merged, 0);
+  ASSERT_OK(run_.Start(config));
+  EXPECT_EQ(run_.engine().GetRun().tokens_merged(), merged);
+}
+
 // Neither round alone is enough to know.
 TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);

@@ -278,6 +278,17 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kAdmitted);
 }
 
+TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
+  Rounds(4);
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 100).ok());
+  Rounds(90 - static_cast<int>(run_.version()));
+  ASSERT_EQ(run_.core().run_state(), v1::FINISHED);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has its last version, 90")));
+  EXPECT_OK(run_.core().Drop(1, run_.effects()));
+}
+
 TEST_F(QuarantineTest, DroppedOnesAreRefused) {
   ASSERT_FALSE(run_.Contribute(Contribution(b_, 1), kNaN).ok());
   ASSERT_OK(run_.core().Drop(1, run_.effects()));

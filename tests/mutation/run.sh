@@ -95,13 +95,13 @@ copy_tree() {
   fi
 }
 
-# run_tests SECONDS LOG TARGET...: `bazel test` in the copy, in limited time.
+# run_tests SECONDS LOG ARGUMENT...: `bazel test` in the copy, in limited time.
 # Bazel's server must not inherit the lock.
 run_tests() {
   local limit="$1" log="$2"
   shift 2
   (cd "${TREE}" && exec timeout --kill-after=30 "${limit}" "${BAZEL[@]}" \
-    test "${bazel_options[@]}" --notest_keep_going "$@") &>"${log}" 9>&-
+    test "${bazel_options[@]}" "$@") &>"${log}" 9>&-
 }
 
 targets_of() { head -n 1 "${HERE}/mutants/$1.patch"; }
@@ -119,7 +119,7 @@ try_mutant() {
     return
   fi
   read -ra targets < <(targets_of "${name}")
-  run_tests "${seconds}" "${log}" "${targets[@]}" || code=$?
+  run_tests "${seconds}" "${log}" --notest_keep_going "${targets[@]}" || code=$?
   (cd "${TREE}" && patch -p1 --reverse --no-backup-if-mismatch <"${patch}") \
     >/dev/null
   # What Bazel's test command exits with.

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an engine tells people of the run and its islands.
+#include <cstdint>
+#include <string>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+class EngineStatusTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(run_.Start(TestRunConfig())); }
+
+  // An island that has joined and reported this.
+  v1::IslandIdentity Join(const std::string& island, double loss,
+                          double tokens_per_second) {
+    const v1::IslandIdentity identity = run_.Join(island).value();
+    v1::SessionRequest request;
+    *request.mutable_identity() = identity;
+    request.mutable_progress()->set_loss(loss);
+    request.mutable_progress()->set_tokens_per_second(tokens_per_second);
+    EXPECT_OK(run_.engine().Heartbeat(request));
+    return identity;
+  }
+
+  EngineDriver run_;
+};
+
+TEST_F(EngineStatusTest, TheLossIsTheMeanOfThoseWhoReportOne) {
+  EXPECT_EQ(run_.engine().GetRun().loss(), 0);
+  Join("a", 2, 100);
+  Join("b", 0, 0);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 2);
+  Join("c", 3, 50);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 2.5);
+  EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 150);
+}
+
+TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
+  const v1::IslandIdentity a = Join("a", 2, 100);
+  Join("b", 3, 50);
+  ASSERT_OK(run_.Leave(a));
+  EXPECT_EQ(run_.engine().GetRun().live_islands(), 1);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 3);
+  EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 50);
+  const v1::ListIslandsResponse live = run_.engine().ListIslands(false);
+  ASSERT_EQ(live.islands_size(), 1);
+  EXPECT_EQ(live.islands(0).island_id(), "b");
+  const v1::ListIslandsResponse all = run_.engine().ListIslands(true);
+  ASSERT_EQ(all.islands_size(), 2);
+  EXPECT_EQ(all.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(all.islands(1).state(), v1::IslandStatus::LIVE);
+}
+
+}  // namespace
+}  // namespace causeway
