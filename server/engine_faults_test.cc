@@ -147,7 +147,9 @@ TEST_F(EngineFaultsTest, QuarantinedBytesThatAreDamagedAreNotMerged) {
   ASSERT_OK(Contribute(b_));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().GetRun().ledger().merged(), 1000);
-  EXPECT_OK(run_.engine().Drop(1));
+  ASSERT_OK(run_.engine().Drop(1));
+  // Nobody needs them any more.
+  EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
 }
 
 // The round closes without an island that is in the middle of an upload. Its

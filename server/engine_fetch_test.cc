@@ -145,6 +145,30 @@ TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
   }
 }
 
+TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {
+  StartRun();
+  const uint64_t last =
+      run_.engine().ListFragments().fragments(0).final_version();
+  const auto is_awaited = [&](uint64_t from_version, bool wait) {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = a_;
+    request.set_from_version(from_version);
+    request.set_wait(wait);
+    return run_.engine().IsAwaited(request);
+  };
+  for (uint64_t version = 0; version < last; ++version) {
+    EXPECT_THAT(is_awaited(version, true), IsOkAndHolds(true)) << version;
+    EXPECT_THAT(is_awaited(version, false), IsOkAndHolds(false));
+    EXPECT_THAT(is_awaited(version + 1, true), IsOkAndHolds(false));
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    EXPECT_THAT(is_awaited(version, true), IsOkAndHolds(false)) << "it is made";
+  }
+  EXPECT_THAT(is_awaited(last, true), IsOkAndHolds(false))
+      << "none follows the last version";
+}
+
 // The files of a commit that fails are there when it is made again, with what
 // has come meanwhile.
 TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {

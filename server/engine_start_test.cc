@@ -95,6 +95,41 @@ TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
   EXPECT_EQ(run_.engine().GetRun().tokens_merged(), merged);
 }
 
+TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
+  ASSERT_OK(run_.Start(config_));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  ASSERT_OK(run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(a, 0, 0));
+  TestContribution partial =
+      run_.MakeContribution(a, 0, 0, anchor, Shifted(anchor, 0.01f), 300);
+  partial.header.set_partial(true);
+  ASSERT_OK(run_.Contribute(partial));
+  ASSERT_OK(Contribute("b", 0, 0.01f));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  for (const bool restarted : {false, true}) {
+    const v1::TokenLedger ledger =
+        run_.engine().ListFragments().fragments(0).ledger();
+    EXPECT_EQ(ledger.partial_merged(), 300) << restarted;
+    EXPECT_EQ(ledger.merged(), 1000) << restarted;
+    ASSERT_OK(run_.Start(config_));
+  }
+}
+
+TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
+  RunRounds(1);
+  v1::RunConfig changed = config_;
+  changed.mutable_membership()->set_lease_seconds(2);
+  ASSERT_OK(run_.Start(changed));
+  EXPECT_EQ(run_.engine().GetRun().config().membership().lease_seconds(), 2);
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
+                       run_.engine().EventsAfter(0, 1000));
+  EXPECT_THAT(events.back().text(), HasSubstr("lease_seconds: 10 -> 2"));
+  EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
+  run_.AdvanceSeconds(3);
+  EXPECT_TRUE(run_.Await(
+      [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
+}
+
 // Neither round alone is enough to know.
 TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);

@@ -4,6 +4,7 @@
 // What an engine tells people of the run and its islands.
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
@@ -57,6 +58,24 @@ TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
   ASSERT_EQ(all.islands_size(), 2);
   EXPECT_EQ(all.islands(0).state(), v1::IslandStatus::LEFT);
   EXPECT_EQ(all.islands(1).state(), v1::IslandStatus::LIVE);
+}
+
+TEST_F(EngineStatusTest, BytesAddUp) {
+  run_.engine().CountSent(10);
+  run_.engine().CountSent(20);
+  EXPECT_EQ(run_.engine().GetRun().bytes_sent(), 30);
+  Join("a", 0, 0);
+  const v1::IslandIdentity b = Join("b", 0, 0);
+  uint64_t received = 0;
+  for (const uint32_t fragment : {0, 1}) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         run_.Fetch(b, fragment, 0));
+    const TestContribution contribution =
+        run_.MakeContribution(b, fragment, 0, anchor, Shifted(anchor, 0.01f));
+    ASSERT_OK(run_.Contribute(contribution));
+    received += contribution.bytes.size();
+  }
+  EXPECT_EQ(run_.engine().GetRun().bytes_received(), received);
 }
 
 }  // namespace
