@@ -243,7 +243,7 @@ class FragmentLinkTest : public testing::Test {
 
   void Send() {
     // They stay where they are.
-    const std::vector<float> trained = Shifted(anchor_, 0.5f);
+    const std::vector<float> trained = Shifted(anchor_, 0.1f);
     std::copy(trained.begin(), trained.end(), parameters_.begin());
     ASSERT_OK(fragment_->TakeSnapshot(/*eager=*/false));
     link_->Send({.training = {.tokens = 100, .inner_steps = 10}});
