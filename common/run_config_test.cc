@@ -186,7 +186,7 @@ TEST(RunConfigTest, IdentityIgnoresWhatMayChange) {
               HasSubstr("model.layers: 2 -> 3"));
 }
 
-// Of each of these the state directory of a run depends.
+// The state directory of a run depends on each of these.
 TEST(RunConfigTest, IdentityIsWhatStoredStateDependsOn) {
   const auto difference = [](auto change) {
     const v1::RunConfig original = ParseRunConfig(kGood, "f").value();

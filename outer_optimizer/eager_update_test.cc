@@ -175,8 +175,8 @@ TEST_P(EagerUpdateTest, AMergeWithoutTheIslandIsARebase) {
   }
 }
 
-// All of a merge without the island is the others', who have the rest of the
-// weight the next time.
+// A merge without the island is made of the others alone, who have the rest of
+// the weight the next time.
 TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
   EagerUpdate eager(outer_, 0, kSize);
   const std::vector<float> other = Wave(kSize, 3);

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine that does not know whether a write to its commit log has happened.
+// Tests an engine that does not know whether a write to its commit log has
+// happened.
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -77,7 +78,7 @@ class EngineOutcomeTest : public testing::Test {
     DoubtAndFind();
     ASSERT_OK(Contribute(b_, version));
     ASSERT_THAT(AwaitReconciled(doubt), HasSubstr("is there"));
-    // At once: nothing is to be made again.
+    // It counts at once: nothing is to be made again.
     ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
   }
   void CommitAndLose(uint64_t version, size_t doubt) {
@@ -92,7 +93,7 @@ class EngineOutcomeTest : public testing::Test {
                 StatusIs(absl::StatusCode::kNotFound));
     ASSERT_TRUE(AwaitRetried(version + 1));
   }
-  // Each contribution was merged once, and a restart finds all of it.
+  // Expects that each contribution was merged once and that a restart finds it.
   void ExpectMerged(uint64_t version) {
     EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
     EXPECT_EQ(run_.engine().ListFragments().fragments(0).ledger().merged(),
@@ -146,7 +147,8 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
 
 // What became of one doubtful write says nothing about the next.
 TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
-  // The outcome of the doubt number `doubt`, that of a membership.
+  // Returns the outcome of the doubt number `doubt`, which is about a
+  // membership.
   const auto join_in_doubt = [&](const std::string& island, size_t doubt) {
     EXPECT_THAT(run_.Join(island).status(),
                 StatusIs(absl::StatusCode::kUnavailable,

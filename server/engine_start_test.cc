@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an engine that takes up a run checks and remembers.
+// Tests what an engine checks and remembers when it takes up a run.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 class EngineStartTest : public testing::Test {
  protected:
-  // A run that has stopped after `rounds` rounds of two islands.
+  // Runs `rounds` rounds of two islands and stops the engine.
   void RunRounds(uint64_t rounds) {
     ASSERT_OK(run_.Start(config_));
     for (const char* island : {"a", "b"}) ASSERT_OK(run_.Join(island));
@@ -58,7 +58,7 @@ TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
   RunRounds(1);
   for (const std::string& file : {HeadFile(0, 1), HeadFile(1, 0)}) {
     ASSERT_OK_AND_ASSIGN(const std::string sound, ReadFile(file));
-    // In the last tensor, and in the first.
+    // One damage is in the last tensor, one in the first.
     for (const size_t at : {sound.size() - 1, sound.size() / 2}) {
       std::string damaged = sound;
       damaged[at] = static_cast<char>(damaged[at] ^ 1);
@@ -79,7 +79,7 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
 }
 
 TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
-  // Every contribution is left out that the round can do without: a's.
+  // The round leaves out every contribution that it can do without: that of a.
   const v1::RunConfig config = TestRunConfig(
       "training { total_steps: 80 } membership { drop_contributions: 1 }");
   ASSERT_OK(run_.Start(config));

@@ -152,7 +152,7 @@ TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
   const std::string path = absl::StrCat(
       driver_.state_dir(), "/merges/merge-0000-v00000001.safetensors");
   ASSERT_OK_AND_ASSIGN(std::string record, ReadFile(path));
-  // The length and the text of the run's name.
+  // This is the length and the text of the run's name.
   const size_t name = record.rfind("\x04test");
   ASSERT_NE(name, std::string::npos);
   record[name + 1] = 'b';

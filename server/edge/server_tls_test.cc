@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may call a coordinator that wants clients' certificates. gRPC's client
-// hears only with its first call that TLS 1.3 refused it, so these are calls.
+// Tests who may call a coordinator that wants clients' certificates. gRPC's
+// client hears only with its first call that TLS 1.3 refused it, so these are
+// calls.
 #include <memory>
 #include <string>
 
@@ -43,8 +44,8 @@ class ServerTlsTest : public testing::Test {
     return absl::StrCat(testing::TempDir(), "/", name);
   }
 
-  // Joins as an island, and asks for the run's status, with certificates of
-  // these files. Both calls fare alike.
+  // Joins as an island and asks for the run's status, with certificates of
+  // these files. Expects that both calls fare alike.
   absl::Status Call(const ClientTlsFiles& files) {
     const auto credentials = MakeChannelCredentials(files, now_);
     if (!credentials.ok()) return credentials.status();

@@ -436,7 +436,8 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
 }
 
-// What is usual is known from two rounds together, of the fragment alone.
+// The guard learns what is usual from two rounds together, those of the
+// fragment alone.
 TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2, .rounds = 90});
   const v1::IslandIdentity a = run.Join("a");
@@ -450,7 +451,7 @@ TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
     run.Commit();
   };
   round(0, 1);
-  // Half of what it takes to know what is usual.
+  // This is half of what it takes to know what is usual.
   ASSERT_THAT(run.Contribute(Contribution(a, 1), 100),
               IsOkAndHolds(Verdict::ACCEPTED));
   ASSERT_OK(run.Contribute(Contribution(b, 1), 1));

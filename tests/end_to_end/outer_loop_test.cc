@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an island's outer loop tells its replica and its operators, against what
-// the coordinator's log says.
+// Compares what an island's outer loop tells its replica and its operators with
+// what the coordinator's log says.
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -22,11 +22,12 @@
 namespace causeway {
 namespace {
 
-// What replicas were told.
+// Holds what the replicas of an island were told.
 struct Told {
-  // Whether the contribution against a version was merged.
+  // Says for each fragment and base version whether the contribution was
+  // merged.
   std::map<std::pair<uint32_t, uint64_t>, bool> merged;
-  // By fragment, in order.
+  // Lists the updates of each fragment in the order they were applied.
   std::map<uint32_t, std::vector<UpdateUse>> applied;
 };
 
@@ -90,7 +91,7 @@ class RecordingReplica : public FragmentReplica {
 
 class OuterLoopTest : public testing::Test {
  protected:
-  // For the island's replicas to tell what they are told.
+  // Makes the island's replicas write down what they are told.
   auto Record(Told* told) {
     return [this, told](uint32_t fragment,
                         std::unique_ptr<FragmentReplica> replica) {
@@ -99,8 +100,8 @@ class OuterLoopTest : public testing::Test {
     };
   }
 
-  // The share of an island in the round from `version`, by the log; 0 if it has
-  // none.
+  // Returns the share that the log gives an island in the round from `version`;
+  // 0 if it has none.
   double ShareOf(const std::string& island, uint32_t fragment,
                  uint64_t version) const {
     const auto state = StateDirectory::OpenReadOnly(state_dir_);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which checkpoints an island goes on from: those that the run's updates lead
-// on from. A real coordinator over gRPC.
+// An island goes on from a checkpoint if the run still has the updates that
+// lead on from it. These tests use a real coordinator over gRPC.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -54,7 +54,7 @@ class ResumeTest : public testing::Test {
   }
   void TearDown() override { server_.reset(); }
 
-  // A checkpoint with the anchors of these versions of the two fragments.
+  // Returns a checkpoint whose anchors are these versions of the two fragments.
   IslandState Checkpoint(uint64_t version_0, uint64_t version_1) {
     IslandState state;
     state.position.set_run_id(run_.engine().run_id());
@@ -66,7 +66,7 @@ class ResumeTest : public testing::Test {
           *state.position.add_fragments()->mutable_anchor();
       anchor.set_fragment(fragment);
       anchor.set_version(versions[fragment]);
-      // Later ones are of a future that the run does not know.
+      // The run does not know later versions.
       anchor.set_digest(versions[fragment] < digests_[fragment].size()
                             ? digests_[fragment][versions[fragment]]
                             : std::string(16, 'x'));
@@ -76,7 +76,7 @@ class ResumeTest : public testing::Test {
     return state;
   }
 
-  // Whether an island that has the checkpoint trains on with its parameters.
+  // Returns whether an island trains on with the checkpoint's parameters.
   absl::StatusOr<bool> GoesOnFrom(IslandState checkpoint) {
     const auto client = NewGrpcCoordinatorClient(
         {.address = absl::StrCat("127.0.0.1:", server_->port())});

@@ -67,8 +67,8 @@ class CoordinatorUnderTest {
   Engine& engine() { return *engine_; }
   // The whole model, gathered from the committed fragments.
   absl::StatusOr<std::vector<float>> Parameters();
-  // What the first island, in order of name, reports of itself once it is what
-  // `reached` looks for.
+  // Waits until `reached` holds for what the first island, in order of name,
+  // reports of itself, and returns the report.
   v1::IslandProgress AwaitProgress(
       const std::function<bool(const v1::IslandProgress&)>& reached);
 
@@ -91,7 +91,7 @@ class IslandUnderTest {
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
-    // The island's clock.
+    // The island reads this clock.
     Clock now = [] { return absl::Now(); };
     // Puts something of the test's between the outer loop and the replica of a
     // fragment.

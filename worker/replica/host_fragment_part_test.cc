@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of contributions and updates on one rank that has the whole
-// fragment, against the equations. (replica_rank_test.cc compares several ranks
-// with one.)
+// Compares contributions and updates of one rank that has the whole fragment
+// with the equations. (replica_rank_test.cc compares several ranks with one.)
 #include "worker/replica/host_fragment_part.h"
 
 #include <cmath>
@@ -44,8 +43,8 @@ std::vector<float> Sum(std::vector<float> a, const std::vector<float>& b,
   return a;
 }
 
-// A replica of one fragment, which begins as zeros: its pseudo-gradient is the
-// negative of its parameters.
+// Holds one fragment, which begins as zeros, so that the pseudo-gradient is the
+// negative of the parameters.
 class Replica {
  public:
   explicit Replica(const ReplicaOptions& options)
@@ -68,8 +67,8 @@ class Replica {
   void Send(bool eager = false) {
     EXPECT_OK(part_->TakeSnapshot(eager, master_.data()));
   }
-  // Encodes the contribution of the last Send as far as `bytes` want; what
-  // there is of it.
+  // Encodes the contribution of the last Send until `bytes` bytes are final,
+  // and returns what is final.
   std::string Encode(uint64_t bytes) {
     buffer_.resize(MaxEncodedBytes(options_.uplink, kSize));
     const auto encoded =
@@ -77,7 +76,7 @@ class Replica {
     EXPECT_OK(encoded);
     return buffer_.substr(0, encoded.value().ready);
   }
-  // The encoding of the pseudo-gradient `values`.
+  // Contributes the pseudo-gradient `values` and returns its encoding.
   std::string Contribute(const std::vector<float>& values, bool merged) {
     master_ = Sum(std::vector<float>(kSize), values, -1);
     Send();
@@ -110,7 +109,7 @@ ReplicaOptions WithErrorFeedback(float decay) {
           .downlink = {.format = v1::FP32}};
 }
 
-// decay * (values - what a receiver of their encoding decodes).
+// Returns decay * (values - what a receiver of their encoding decodes).
 std::vector<float> ErrorOf(const ReplicaOptions& options,
                            const std::vector<float>& values) {
   std::vector<float> decoded(kSize);
@@ -167,7 +166,8 @@ v1::OuterOptimizerConfig Outer() {
 
 class HostFragmentPartEagerTest : public testing::Test {
  protected:
-  // What an island that knows nothing of the others expects of its first send.
+  // Returns what an island that knows nothing of the others expects of its
+  // first send.
   std::vector<float> FreshExpectation(Replica& replica) const {
     EagerUpdate fresh(Outer(), kMixing, kSize);
     std::vector<float> model = replica.master();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Downloads from a coordinator that sends other bytes than it announces. Each
-// chunk is sound: only the digest of the whole tells.
+// Tests downloads from a coordinator that sends other bytes than it announces.
+// Each chunk is sound: only the digest of the whole tells.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -58,7 +58,7 @@ class FalseCoordinator : public v1::Coordinator::Service {
   }
 
  private:
-  // The rest from `offset` on.
+  // Returns the rest from `offset` on.
   v1::Chunk ChunkFrom(uint64_t offset) const {
     v1::Chunk chunk;
     chunk.set_offset(offset);
@@ -96,7 +96,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("do not match their digest")));
-  // Nothing of them is kept: the next try begins anew.
+  // The client keeps nothing of them: the next try begins anew.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
   EXPECT_OK(client_->FetchParameters({}, kBytes, download));

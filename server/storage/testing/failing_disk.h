@@ -14,10 +14,10 @@
 namespace causeway {
 
 struct FailingDisk {
-  // The error that syncs and writes return, or 0.
+  // Syncs and writes fail with these errors, unless they are 0.
   std::atomic<int> sync_error = 0;
   std::atomic<int> write_error = 0;
-  // How many syncs fail before they work again; below 0, all do.
+  // So many syncs fail before they work again; if it is negative, all do.
   std::atomic<int> failing_syncs = -1;
 
   void Repair() {
@@ -26,7 +26,7 @@ struct FailingDisk {
   }
 };
 
-// The disk of this process.
+// Returns the disk of this process.
 FailingDisk& TheFailingDisk();
 
 }  // namespace causeway
