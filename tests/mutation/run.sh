@@ -96,12 +96,17 @@ copy_tree() {
 }
 
 # run_tests SECONDS LOG ARGUMENT...: `bazel test` in the copy, in limited time.
-# Bazel's server must not inherit the lock.
+# In the background, so that a signal to this script reaches it. Bazel's server
+# must not inherit the lock.
 run_tests() {
-  local limit="$1" log="$2"
+  local limit="$1" log="$2" code=0
   shift 2
   (cd "${TREE}" && exec timeout --kill-after=30 "${limit}" "${BAZEL[@]}" \
-    test "${bazel_options[@]}" "$@") &>"${log}" 9>&-
+    test "${bazel_options[@]}" "$@") &>"${log}" 9>&- &
+  tests_pid=$!
+  wait "${tests_pid}" || code=$?
+  tests_pid=
+  return "${code}"
 }
 
 targets_of() { head -n 1 "${HERE}/mutants/$1.patch"; }
@@ -166,6 +171,11 @@ write_json() {
 finish() {
   local code=$?
   trap - EXIT
+  trap '' INT TERM
+  if [[ -n "${tests_pid}" ]]; then
+    kill -TERM "${tests_pid}" 2>/dev/null || true
+    wait "${tests_pid}" || true
+  fi
   if [[ "${server_stays}" == false ]] && bazel_server_is_up "${TREE}"; then
     (cd "${TREE}" && "${BAZEL[@]}" shutdown) &>/dev/null || true
   fi
@@ -198,6 +208,10 @@ copy_tree
 results="${work}/results-$(tree_files | xargs -0 sha256sum | sha256sum |
   head -c 16)"
 mkdir -p "${results}"
+# What is known of other trees is of no more use.
+find "${work}" -maxdepth 1 -name 'results-*' -not -path "${results}" \
+  -exec rm -rf {} +
+tests_pid=
 server_stays=false
 if bazel_server_is_up "${TREE}"; then server_stays=true; fi
 trap finish EXIT
