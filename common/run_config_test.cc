@@ -186,5 +186,46 @@ TEST(RunConfigTest, IdentityIgnoresWhatMayChange) {
               HasSubstr("model.layers: 2 -> 3"));
 }
 
+// The state directory of a run depends on each of these.
+TEST(RunConfigTest, IdentityIsWhatStoredStateDependsOn) {
+  const auto difference = [](auto change) {
+    const v1::RunConfig original = ParseRunConfig(kGood, "f").value();
+    v1::RunConfig proposed = original;
+    change(proposed);
+    return IdentityDifference(original, proposed);
+  };
+  using Config = v1::RunConfig;
+  EXPECT_THAT(difference([](Config& c) { c.set_name("other"); }),
+              HasSubstr("name: "));
+  EXPECT_THAT(difference([](Config& c) { c.set_seed(c.seed() + 1); }),
+              HasSubstr("seed: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
+              }),
+              HasSubstr("data.tokenizer: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_synchronization()->set_inner_steps_per_round(7);
+              }),
+              HasSubstr("synchronization.inner_steps_per_round: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_synchronization()->set_fragments(2);
+              }),
+              HasSubstr("synchronization.fragments: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_synchronization()->set_pattern(
+                    v1::SynchronizationConfig::BALANCED);
+              }),
+              HasSubstr("synchronization.pattern: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_synchronization()->set_downlink_format(v1::INT8);
+              }),
+              HasSubstr("synchronization.downlink_format: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_outer_optimizer()->set_algorithm(
+                    v1::OuterOptimizerConfig::SGD);
+              }),
+              HasSubstr("outer_optimizer.algorithm: "));
+}
+
 }  // namespace
 }  // namespace causeway

@@ -175,6 +175,31 @@ TEST_P(EagerUpdateTest, AMergeWithoutTheIslandIsARebase) {
   }
 }
 
+// A merge without the island is made of the others alone, who have the rest of
+// the weight the next time.
+TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
+  EagerUpdate eager(outer_, 0, kSize);
+  const std::vector<float> other = Wave(kSize, 3);
+  for (const bool included : {true, false, false, true}) {
+    const std::vector<float> anchor = state_.theta;
+    const std::vector<float> own = Wave(kSize, 1);
+    std::vector<float> model = Scattered(Sum(anchor, own, -1));
+    eager.Begin(anchor, kSegments, absl::MakeSpan(model));
+    const std::vector<float> update =
+        included ? Merge({own, other}, {0.25, 0.75}) : Merge({other}, {1});
+    const double share = included ? 0.25 : 0;
+    eager.Correct(update, share, kSegments, absl::MakeSpan(model));
+    eager.Observe(update, share);
+  }
+  eager.Observe(Merge({other}, {1}), 0);
+  const std::vector<float> own = Wave(kSize, 5);
+  const std::vector<float> anchor = state_.theta;
+  std::vector<float> model = Scattered(Sum(anchor, own, -1));
+  eager.Begin(anchor, kSegments, absl::MakeSpan(model));
+  Merge({own, other}, {0.25, 0.75});
+  EXPECT_THAT(Gathered(model), Pointwise(FloatNear(1e-5f), state_.theta));
+}
+
 // How far an island that joins late is from what comes, round after round.
 TEST_P(EagerUpdateTest, AJoinerLearnsTheMomentum) {
   const std::vector<float> same = Wave(kSize, 1);

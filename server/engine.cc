@@ -165,13 +165,11 @@ absl::StatusOr<OpenedParameters> Engine::OpenParameters(
   ASSIGN_OR_RETURN(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.version()));
-  // With the digest: a version whose commit failed may have been made again.
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const StoredFragment> owner,
-      open_fragments_.Get(absl::StrCat(commit.file, commit.head.digest()), [&] {
-        return state_->fragments().OpenFragment(commit.file, run_id_,
-                                                commit.head);
-      }));
+  ASSIGN_OR_RETURN(std::shared_ptr<const StoredFragment> owner,
+                   open_fragments_.Get(commit.file, commit.head.digest(), [&] {
+                     return state_->fragments().OpenFragment(
+                         commit.file, run_id_, commit.head);
+                   }));
   return OpenedParameters{
       .head = commit.head, .bytes = owner->theta_bytes(), .owner = owner};
 }
@@ -186,11 +184,10 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.from_version() + 1));
   absl::StatusOr<std::shared_ptr<const StoredUpdate>> stored =
-      open_updates_.Get(absl::StrCat(commit.update_file, commit.head.digest()),
-                        [&] {
-                          return state_->fragments().OpenUpdate(
-                              commit.update_file, run_id_, commit.head);
-                        });
+      open_updates_.Get(commit.update_file, commit.head.digest(), [&] {
+        return state_->fragments().OpenUpdate(commit.update_file, run_id_,
+                                              commit.head);
+      });
   // Who was merged stays known when the update is no longer kept. An island
   // that has begun to download has heard it.
   if (!stored.ok() &&

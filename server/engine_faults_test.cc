@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "common/file.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -128,6 +130,46 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
                          run_.engine().OpenUpdate(request));
     EXPECT_EQ(update.other_tokens > 0, from_version == 1);
   }
+}
+
+TEST_F(EngineFaultsTest, QuarantinedBytesThatAreDamagedAreNotMerged) {
+  StartRun(TestRunConfig());
+  ASSERT_THAT(run_.Contribute(run_.MakeContribution(a_, 0, 0, anchor_,
+                                                    Shifted(anchor_, 1000))),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  const std::string file = run_.state_dir() + "/quarantine/1";
+  ASSERT_OK_AND_ASSIGN(std::string bytes, ReadFile(file));
+  bytes[bytes.size() / 2] ^= 1;
+  ASSERT_OK(WriteFileAtomically(file, {absl::string_view(bytes)}));
+  EXPECT_THAT(run_.engine().Admit(1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the file is damaged")));
+  ASSERT_OK(Contribute(b_));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_EQ(run_.engine().GetRun().ledger().merged(), 1000);
+  ASSERT_OK(run_.engine().Drop(1));
+  // Nobody needs them any more.
+  EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
+}
+
+// The round closes without an island that is in the middle of an upload. Its
+// memory is needed for the next.
+TEST_F(EngineFaultsTest, AnUploadThatComesTooLateGivesItsMemoryBack) {
+  StartRun(TestRunConfig("membership { grace_seconds: 0 }"));
+  const TestContribution late =
+      run_.MakeContribution(b_, 0, 0, anchor_, Shifted(anchor_, 0.02f));
+  ASSERT_OK(run_.engine().Offer(late.header));
+  ASSERT_OK(
+      run_.engine().Append(KeyOf(late.header), CutChunk(late.bytes, 0, 100)));
+  ASSERT_OK(Contribute(a_));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_TRUE(run_.Await([&] {
+    const absl::Status status =
+        run_.engine()
+            .Append(KeyOf(late.header), CutChunk(late.bytes, 0, 100))
+            .status();
+    return absl::StrContains(status.message(), "no upload of island b");
+  }));
 }
 
 TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {

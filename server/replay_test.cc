@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -142,6 +143,22 @@ TEST_F(ReplayTest, ADamagedRecordIsNamed) {
       driver_.state_dir(), "/merges/merge-0000-v00000001.safetensors");
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   EXPECT_THAT(Replay().status().ToString(), HasSubstr("merge-0000-v00000001"));
+}
+
+// The configuration in a record is no part of the digests that are compared.
+TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
+  MakeRun(TestRunConfig(kRecording), 1);
+  driver_.Stop();
+  const std::string path = absl::StrCat(
+      driver_.state_dir(), "/merges/merge-0000-v00000001.safetensors");
+  ASSERT_OK_AND_ASSIGN(std::string record, ReadFile(path));
+  // This is the length and the text of the run's name.
+  const size_t name = record.rfind("\x04test");
+  ASSERT_NE(name, std::string::npos);
+  record[name + 1] = 'b';
+  ASSERT_OK(WriteFileAtomically(path, {absl::string_view(record)}));
+  EXPECT_THAT(Replay().status(), StatusIs(absl::StatusCode::kDataLoss,
+                                          HasSubstr("\"config\" is damaged")));
 }
 
 TEST_F(ReplayTest, ARunThatWasRecordedLateIsReplayedFromAKeptVersion) {

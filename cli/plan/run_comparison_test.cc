@@ -122,6 +122,18 @@ TEST(MeasureTest, TimesAnIslandFromWhenItCouldTrain) {
   EXPECT_NEAR(run->merge_rate, 2000, kExact);
 }
 
+// With two islands that the run waits for, training begins with the second.
+TEST(MeasureTest, TimesTheFirstIslandFromTheStartOfTheRun) {
+  StatusSnapshot status = Status();
+  status.islands.mutable_islands(1)->mutable_progress()->set_tokens(1280);
+  const absl::StatusOr<MeasuredRun> run =
+      Measure(status, absl::FromUnixSeconds(220));
+  ASSERT_OK(run);
+  ASSERT_EQ(run->islands.size(), 3);
+  EXPECT_EQ(run->islands[1].name, "north");
+  EXPECT_NEAR(run->islands[1].seconds, 110, kExact);
+}
+
 TEST(MeasureTest, ASavedStatusEndsWithTheNewestCommit) {
   const absl::StatusOr<MeasuredRun> run = Measure(Status(), std::nullopt);
   ASSERT_OK(run);

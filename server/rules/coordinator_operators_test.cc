@@ -24,8 +24,9 @@ using testing::IsEmpty;
 using Verdict = v1::ContributeResponse;
 
 v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version) {
-  return CoordinatorDriver::Contribution(identity, base_version);
+                                    uint64_t base_version,
+                                    uint32_t fragment = 0) {
+  return CoordinatorDriver::Contribution(identity, base_version, fragment);
 }
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -277,6 +278,17 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kAdmitted);
 }
 
+TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
+  Rounds(4);
+  ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 100).ok());
+  Rounds(90 - static_cast<int>(run_.version()));
+  ASSERT_EQ(run_.core().run_state(), v1::FINISHED);
+  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has its last version, 90")));
+  EXPECT_OK(run_.core().Drop(1, run_.effects()));
+}
+
 TEST_F(QuarantineTest, DroppedOnesAreRefused) {
   ASSERT_FALSE(run_.Contribute(Contribution(b_, 1), kNaN).ok());
   ASSERT_OK(run_.core().Drop(1, run_.effects()));
@@ -397,6 +409,60 @@ TEST(CoordinatorQuarantine,
               IsOkAndHolds(Verdict::ACCEPTED));
   run.Commit();
   EXPECT_EQ(run.version(), 1);
+}
+
+TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
+  CoordinatorDriver run({.min_islands = 4, .quorum = 2});
+  std::vector<v1::IslandIdentity> islands;
+  for (const char* name : {"a", "b", "c", "late"}) {
+    islands.push_back(run.Join(name));
+  }
+  ASSERT_OK(run.Contribute(Contribution(islands[0], 0)));
+  ASSERT_OK(run.Contribute(Contribution(islands[1], 0)));
+  ASSERT_OK(run.Contribute(Contribution(islands[2], 0), 3e38));
+  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
+       waited += CoordinatorDriver::kLease / 2) {
+    run.Advance(CoordinatorDriver::kLease / 2);
+    for (const v1::IslandIdentity& island : islands) {
+      ASSERT_OK(run.Heartbeat(island));
+    }
+    run.Tick();
+  }
+  ASSERT_THAT(run.Contribute(Contribution(islands[3], 0)),
+              IsOkAndHolds(Verdict::LATE));
+  run.Fail(absl::OutOfRangeError("the result is not finite"));
+  EXPECT_OK(run.core().Check(islands[3])) << "the round closes without it";
+  ASSERT_EQ(run.orders().size(), 1);
+  EXPECT_EQ(run.orders()[0].contributions.size(), 2);
+}
+
+// The guard learns what is usual from two rounds together, those of the
+// fragment alone.
+TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
+  CoordinatorDriver run({.min_islands = 2, .fragments = 2, .rounds = 90});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const auto round = [&](uint32_t fragment, double norm) {
+    const uint64_t version = run.version(fragment);
+    for (const v1::IslandIdentity& island : {a, b}) {
+      ASSERT_THAT(run.Contribute(Contribution(island, version, fragment), norm),
+                  IsOkAndHolds(Verdict::ACCEPTED));
+    }
+    run.Commit();
+  };
+  round(0, 1);
+  // This is half of what it takes to know what is usual.
+  ASSERT_THAT(run.Contribute(Contribution(a, 1), 100),
+              IsOkAndHolds(Verdict::ACCEPTED));
+  ASSERT_OK(run.Contribute(Contribution(b, 1), 1));
+  run.Commit();
+  round(1, 1);
+  EXPECT_THAT(run.Contribute(Contribution(a, 1, 1), 100),
+              IsOkAndHolds(Verdict::ACCEPTED))
+      << "another fragment";
+  EXPECT_THAT(run.Contribute(Contribution(a, 2), 10.5),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("median of the last 4 merged, 1")));
 }
 
 TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {

@@ -191,6 +191,22 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   }
 }
 
+// An island's heartbeats may wait behind its upload.
+TEST(CoordinatorTest, AnOfferKeepsTheLease) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  run.Join("b");
+  run.Advance(kLease);
+  ASSERT_OK(run.Offer(Contribution(a, 0)));
+  run.Advance(kLease);
+  run.Tick();
+  EXPECT_OK(run.core().Check(a));
+  EXPECT_EQ(run.CountEvents("island_evicted"), 1);
+  run.Advance(absl::Milliseconds(1));
+  run.Tick();
+  EXPECT_EQ(run.CountEvents("island_evicted"), 2);
+}
+
 TEST(CoordinatorTest, WhoLeavesIsNotWaitedForButItsContributionStays) {
   CoordinatorDriver run({.min_islands = 3});
   const v1::IslandIdentity a = run.Join("a");

@@ -213,6 +213,13 @@ TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
   EXPECT_EQ(Join("b", 5).shard, 1);
 }
 
+TEST_F(MembershipTest, WhoIsGoneReadsNoShard) {
+  Member& first = Join("a", 1);
+  ASSERT_EQ(first.shard, 0);
+  members_.End(first, MemberState::kEvicted, "its lease ended", kStart);
+  EXPECT_EQ(Join("b", 2).shard, 0);
+}
+
 TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
   members_.Restore({.island_id = "oslo",
                     .incarnation = 5,

@@ -144,6 +144,30 @@ TEST(RoundTest, AFailedMergeIsTriedAgainAfterThePause) {
   EXPECT_EQ(round.contributions().size(), 2);
 }
 
+TEST(RoundTest, ARemovalThatLeavesTheQuorumKeepsTheGraceWindow) {
+  Round round = NewRound(2);
+  for (const char* island : {"a", "b", "c"}) {
+    round.Add(Contribution(island, 1), kNorm, kStart);
+  }
+  round.Remove(KeyOf(Contribution("b", 1)));
+  EXPECT_FALSE(round.MayClose(1, kStart + kGrace - absl::Nanoseconds(1)));
+  EXPECT_TRUE(round.MayClose(1, kStart + kGrace));
+}
+
+TEST(RoundTest, ARemovalBelowTheQuorumEndsTheGraceWindow) {
+  Round round = NewRound(2);
+  round.Add(Contribution("a", 1), kNorm, kStart);
+  round.Add(Contribution("b", 1), kNorm, kStart);
+  round.Remove(KeyOf(Contribution("b", 1)));
+  EXPECT_EQ(round.quorum_at(), absl::InfiniteFuture());
+  EXPECT_FALSE(round.MayClose(0, absl::InfiniteFuture()));
+  // It begins again with the next quorum.
+  const absl::Time quorum_at = kStart + kGrace;
+  round.Add(Contribution("c", 1), kNorm, quorum_at);
+  EXPECT_FALSE(round.MayClose(1, quorum_at));
+  EXPECT_TRUE(round.MayClose(1, quorum_at + kGrace));
+}
+
 TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   Round round = NewRound(1);
   round.Add(Contribution("a", 1), kNorm, kStart);

@@ -3,6 +3,7 @@
 #include "server/rules/token_ledger.h"
 
 #include <random>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -176,6 +177,26 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   again.Settle(restored, 0, Fate::kMerged, 45, 25);
   again.Settle(dead, 0, Fate::kMerged, 40);
   EXPECT_EQ(again.Account(dead, 0, false, {}).expired(), 35);
+}
+
+TEST(TokenLedger, WhatIsRestoredComesFromTheNewestDeadProcessFirst) {
+  const IncarnationKey first{"east", 1};
+  const IncarnationKey second{"east", 2};
+  const IncarnationKey third{"east", 3};
+  for (const auto& [restored, left_of_first, left_of_second] :
+       {std::tuple(30, 100, 20), {50, 100, 0}, {70, 80, 0}, {150, 0, 0}}) {
+    SCOPED_TRACE(restored);
+    TokenLedger ledger(1);
+    ledger.Open(first, /*process=*/5);
+    ledger.Report(first, 100);
+    ledger.Open(second, /*process=*/6);
+    ledger.Report(second, 50);
+    ledger.Open(third, /*process=*/7);
+    ledger.Settle(third, 0, Fate::kMerged, restored, restored);
+    EXPECT_EQ(ledger.Account(first, 0, false, {}).expired(), left_of_first);
+    EXPECT_EQ(ledger.Account(second, 0, false, {}).expired(), left_of_second);
+    EXPECT_EQ(ledger.Account(third, 0, true, {}).reported(), restored);
+  }
 }
 
 TEST(TokenLedger, WhatAProcessHadItselfIsNotOfItsCheckpoint) {

@@ -3,10 +3,6 @@
 //
 // A commit log whose disk fails: what is known of a write that failed, and how
 // the log goes on.
-#include <sys/syscall.h>
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -19,36 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/storage/commit_log.h"
-
-namespace {
-
-// The error that the disk answers with, or 0. SQLite makes a transaction
-// durable by fdatasync(2) and writes it by pwrite64(2); the definitions below
-// take the place of the C library's for this whole process.
-int sync_error = 0;
-int write_error = 0;
-// So many syncs fail before the error is over; below 0, all do.
-int failing_syncs = -1;
-
-}  // namespace
-
-extern "C" int fdatasync(int descriptor) {
-  if (sync_error != 0 && failing_syncs != 0) {
-    if (failing_syncs > 0) --failing_syncs;
-    errno = sync_error;
-    return -1;
-  }
-  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
-}
-
-extern "C" ssize_t pwrite64(int descriptor, const void* data, size_t size,
-                            off64_t offset) {
-  if (write_error != 0) {
-    errno = write_error;
-    return -1;
-  }
-  return syscall(SYS_pwrite64, descriptor, data, size, offset);
-}
+#include "server/storage/testing/failing_disk.h"
 
 namespace causeway {
 namespace {
@@ -68,10 +35,7 @@ class CommitLogDiskTest : public testing::Test {
             testing::UnitTest::GetInstance()->current_test_info()->name())) {
     EXPECT_OK(CreateDirectory(directory_));
   }
-  ~CommitLogDiskTest() override {
-    sync_error = write_error = 0;
-    failing_syncs = -1;
-  }
+  ~CommitLogDiskTest() override { disk_.Repair(); }
 
   std::unique_ptr<CommitLog> Open() {
     absl::StatusOr<std::unique_ptr<CommitLog>> log =
@@ -109,15 +73,16 @@ class CommitLogDiskTest : public testing::Test {
   }
 
   const std::string directory_;
+  FailingDisk& disk_ = TheFailingDisk();
 };
 
 TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
   {
     const std::unique_ptr<CommitLog> log = OpenWithRun();
-    sync_error = EIO;
+    disk_.sync_error = EIO;
     EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown,
                                                  HasSubstr("outcome unknown")));
-    sync_error = 0;
+    disk_.sync_error = 0;
     // The disk is well again, but what it holds is not known.
     EXPECT_TRUE(log->InDoubt());
     EXPECT_THAT(CommitVersion(*log, 1),
@@ -140,8 +105,8 @@ TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
   // the transaction in its log, or has done without it.
   for (int failing = 1; failing <= 4; ++failing) {
     const uint64_t version = NewestVersion(*log);
-    sync_error = EIO;
-    failing_syncs = failing;
+    disk_.sync_error = EIO;
+    disk_.failing_syncs = failing;
     const absl::Status committed = CommitVersion(*log, version + 1);
     if (committed.ok()) continue;
     ASSERT_THAT(committed, StatusIs(absl::StatusCode::kUnknown));
@@ -150,8 +115,7 @@ TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
       EXPECT_TRUE(log->InDoubt()) << found.status();
       found = log->Reconcile();
     }
-    sync_error = 0;
-    failing_syncs = -1;
+    disk_.Repair();
     ASSERT_OK(found);
     seen.insert(*found);
     EXPECT_FALSE(log->InDoubt());
@@ -166,9 +130,9 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   LogBatch batch{.events = {{.time = kStart, .kind = "island_joined"},
                             {.time = kStart, .kind = "island_left"}}};
-  sync_error = EIO;
+  disk_.sync_error = EIO;
   EXPECT_THAT(log->Apply(batch), StatusIs(absl::StatusCode::kUnknown));
-  sync_error = 0;
+  disk_.sync_error = 0;
   ASSERT_OK_AND_ASSIGN(const bool found, log->Reconcile());
   EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(SizeIs(found ? 2 : 0)));
   EXPECT_OK(log->Apply(batch));
@@ -176,24 +140,24 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
 
 TEST_F(CommitLogDiskTest, ADiskThatTakesNothingLeavesTheDoubtAndIsRead) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
-  sync_error = EIO;
+  disk_.sync_error = EIO;
   EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown));
   EXPECT_THAT(log->Reconcile(), Not(IsOk()));
   EXPECT_TRUE(log->InDoubt());
   EXPECT_OK(log->Heads());
-  sync_error = 0;
+  disk_.sync_error = 0;
   EXPECT_OK(log->Reconcile());
   EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
 }
 
 TEST_F(CommitLogDiskTest, AFullDiskFailsTheCommitAndNothingElse) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
-  write_error = ENOSPC;
+  disk_.write_error = ENOSPC;
   EXPECT_THAT(
       CommitVersion(*log, 1),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
   EXPECT_EQ(NewestVersion(*log), 0);
-  write_error = 0;
+  disk_.write_error = 0;
   EXPECT_OK(CommitVersion(*log, 1));
   EXPECT_EQ(NewestVersion(*Open()), 1);
 }

@@ -276,6 +276,27 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   EXPECT_EQ(b.tokens_merged, 0);
 }
 
+TEST_F(CommitLogTest, WhatChangesOfAMemberIsWrittenAgain) {
+  {
+    const std::unique_ptr<CommitLog> log = OpenWithRun();
+    Member member{.island_id = "a",
+                  .incarnation = 1,
+                  .joined_at = kStart,
+                  .first_contribution_version = {4, 5}};
+    LogBatch joined{.members = {member}};
+    ASSERT_OK(log->Apply(joined));
+    member.first_contribution_version = {3, 5};
+    member.draining = true;
+    LogBatch changed{.members = {member}};
+    ASSERT_OK(log->Apply(changed));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::vector<Member> members, Open()->Members());
+  ASSERT_THAT(members, SizeIs(1));
+  EXPECT_THAT(members[0].first_contribution_version, ElementsAre(3, 5));
+  EXPECT_TRUE(members[0].draining);
+  EXPECT_EQ(members[0].state, MemberState::kLive);
+}
+
 TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   for (int i = 0; i < 3; ++i) {

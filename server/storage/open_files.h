@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stored files that somebody reads, by name: whoever asks for one that is open
-// shares it. When a round has closed, all islands fetch the same update, and
-// islands that join together the same parameters; it is mapped and verified
-// once, not once for each.
+// Stored files that somebody reads: whoever asks for one that is open shares
+// it. When a round has closed, all islands fetch the same update, and islands
+// that join together the same parameters; it is mapped and verified once, not
+// once for each.
 //
 //   OpenFiles<StoredUpdate> updates;
 //   ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> update,
-//                    updates.Get(name, [&] { return store.OpenUpdate(...); }));
+//                    updates.Get(name, digest,
+//                                [&] { return store.OpenUpdate(...); }));
 //
 // A file is closed when the last reader has let it go. Thread-safe.
 #ifndef SERVER_STORAGE_OPEN_FILES_H_
@@ -30,14 +31,15 @@ namespace causeway {
 template <typename Stored>
 class OpenFiles {
  public:
-  // The file called `name`, whose contents never change under this name; `open`
-  // is called, and its error returned, if nobody has it open. Others who want a
-  // file wait meanwhile: most of them want the same one.
+  // The file called `name` that holds the version with `digest`: a version
+  // whose commit failed is made again, with other contents and under the same
+  // name. Calls `open`, and returns its error, if nobody has that file open.
+  // Others who want a file wait meanwhile: most of them want the same one.
   absl::StatusOr<std::shared_ptr<const Stored>> Get(
-      const std::string& name,
+      const std::string& name, const std::string& digest,
       absl::FunctionRef<absl::StatusOr<Stored>()> open) {
     absl::MutexLock lock(&mu_);
-    const auto found = files_.find(name);
+    const auto found = files_.find({name, digest});
     if (found != files_.end()) {
       if (std::shared_ptr<const Stored> file = found->second.lock()) {
         return file;
@@ -47,14 +49,14 @@ class OpenFiles {
     auto file = std::make_shared<const Stored>(std::move(opened));
     std::erase_if(files_,
                   [](const auto& entry) { return entry.second.expired(); });
-    files_[name] = file;
+    files_[{name, digest}] = file;
     return file;
   }
 
  private:
   absl::Mutex mu_;
-  std::map<std::string, std::weak_ptr<const Stored>> files_
-      ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<const Stored>>
+      files_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

@@ -24,12 +24,13 @@ TEST(OpenFilesTest, IsOpenedOnceForAllWhoReadItTogether) {
   std::vector<std::shared_ptr<const std::string>> read(16);
   std::vector<std::thread> readers;
   for (std::shared_ptr<const std::string>& file : read) {
-    readers.emplace_back([&] { file = files.Get("a", open).value(); });
+    readers.emplace_back(
+        [&] { file = files.Get("a", "digest", open).value(); });
   }
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(opened, 1);
   for (const auto& file : read) EXPECT_EQ(file, read[0]);
-  ASSERT_OK(files.Get("b", open));
+  ASSERT_OK(files.Get("b", "digest", open));
   EXPECT_EQ(opened, 2);
 }
 
@@ -40,18 +41,33 @@ TEST(OpenFilesTest, IsClosedWithItsLastReader) {
     return contents;
   };
   for (int times = 0; times < 2; ++times) {
-    ASSERT_OK_AND_ASSIGN(const auto file, files.Get("a", open));
+    ASSERT_OK_AND_ASSIGN(const auto file, files.Get("a", "digest", open));
     EXPECT_EQ(contents.use_count(), 2);
   }
   EXPECT_EQ(contents.use_count(), 1);
 }
 
+// A version whose commit failed is made again while somebody reads the first.
+TEST(OpenFilesTest, IsOpenedAnewForOtherContents) {
+  OpenFiles<std::string> files;
+  ASSERT_OK_AND_ASSIGN(const auto before, files.Get("a", "1", [] {
+    return absl::StatusOr<std::string>("old");
+  }));
+  ASSERT_OK_AND_ASSIGN(const auto after, files.Get("a", "2", [] {
+    return absl::StatusOr<std::string>("new");
+  }));
+  EXPECT_EQ(*before, "old");
+  EXPECT_EQ(*after, "new");
+}
+
 TEST(OpenFilesTest, AFailureIsNotKept) {
   OpenFiles<int> files;
-  EXPECT_THAT(files.Get("a", [] { return absl::DataLossError("torn"); }),
-              StatusIs(absl::StatusCode::kDataLoss));
-  ASSERT_OK_AND_ASSIGN(const auto file,
-                       files.Get("a", [] { return absl::StatusOr<int>(3); }));
+  EXPECT_THAT(
+      files.Get("a", "digest", [] { return absl::DataLossError("torn"); }),
+      StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(const auto file, files.Get("a", "digest", [] {
+    return absl::StatusOr<int>(3);
+  }));
   EXPECT_EQ(*file, 3);
 }
 

@@ -156,6 +156,31 @@ TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
   EXPECT_EQ(NewestVersion(*state), 6);
 }
 
+// The counts of versions and of updates are apart, whichever is larger.
+TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  for (uint64_t version = 0; version <= 4; ++version) {
+    ASSERT_OK(Commit(*state, version));
+  }
+  ASSERT_OK_AND_ASSIGN(const StoredFragment open, state->ReadHead(kRunId, 0));
+  ASSERT_OK(state->RemoveUnreferenced(kRunId, 3, 1).status());
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"),
+              IsOkAndHolds(ElementsAre("fragment-0000-v00000002.safetensors",
+                                       "fragment-0000-v00000003.safetensors",
+                                       "fragment-0000-v00000004.safetensors")));
+  EXPECT_THAT(ListDirectory(path_ + "/updates"),
+              IsOkAndHolds(ElementsAre("update-0000-v00000004.safetensors")));
+  ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1).status());
+  EXPECT_EQ(NewestVersion(*state), 4);
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
+  EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(SizeIs(1)));
+  // Whoever reads a version reads on while it is removed.
+  ASSERT_OK(Commit(*state, 5));
+  ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1).status());
+  EXPECT_EQ(NewestVersion(*state), 5);
+  EXPECT_THAT(open.contents().theta, testing::ElementsAreArray(ThetaOf(4)));
+}
+
 TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   ASSERT_OK(Commit(*state, 0));

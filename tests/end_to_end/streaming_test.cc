@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "common/model_layout.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
@@ -132,20 +131,6 @@ TEST(StreamingTest, AnOverlapOfAWholeRoundIsRefused) {
                                       HasSubstr("overlap_steps is 10")));
 }
 
-// What the first island reports of itself, once it is what `reached` looks for.
-template <typename Reached>
-v1::IslandProgress AwaitProgress(CoordinatorUnderTest& coordinator,
-                                 Reached reached) {
-  while (true) {
-    const v1::ListIslandsResponse islands =
-        coordinator.engine().ListIslands(true);
-    if (islands.islands_size() > 0 && reached(islands.islands(0).progress())) {
-      return islands.islands(0).progress();
-    }
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-}
-
 // West does not come to its first send. East sends at step 10, is to have the
 // update at 13, and trains on without it up to step 17, where it waits.
 TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
@@ -174,12 +159,11 @@ TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
                           if (step == 10) released.WaitForNotification();
                           return absl::OkStatus();
                         }});
-  AwaitProgress(*coordinator, [](const v1::IslandProgress& east) {
+  coordinator->AwaitProgress([](const v1::IslandProgress& east) {
     return east.run_step() == 17 && east.wait_seconds() > 0;
   });
   released.Notify();
-  const v1::IslandProgress late = AwaitProgress(
-      *coordinator,
+  const v1::IslandProgress late = coordinator->AwaitProgress(
       [](const v1::IslandProgress& east) { return east.run_step() == 19; });
   reported.Notify();
   EXPECT_EQ(late.late_updates(), 1u);

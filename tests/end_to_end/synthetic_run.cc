@@ -29,10 +29,20 @@ class ObservedTrainer : public QuadraticTrainer {
                   std::vector<float>* last)
       : QuadraticTrainer(std::move(parameters), options.target,
                          options.before_step),
+        wrap_replica_(options.wrap_replica),
         poison_(options.poison),
         last_(last) {}
   ~ObservedTrainer() override {
     last_->assign(parameters().begin(), parameters().end());
+  }
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override {
+    ASSIGN_OR_RETURN(auto replica, QuadraticTrainer::MakeReplica(joined));
+    if (wrap_replica_ == nullptr) return replica;
+    for (uint32_t fragment = 0; fragment < replica.size(); ++fragment) {
+      replica[fragment] = wrap_replica_(fragment, std::move(replica[fragment]));
+    }
+    return replica;
   }
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     ASSIGN_OR_RETURN(InnerStepResult result, QuadraticTrainer::Step(run_step));
@@ -45,6 +55,7 @@ class ObservedTrainer : public QuadraticTrainer {
   }
 
  private:
+  const decltype(IslandUnderTest::Options::wrap_replica) wrap_replica_;
   const std::function<bool(uint64_t)> poison_;
   std::vector<float>* const last_;
 };
@@ -146,10 +157,21 @@ absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
   return parameters;
 }
 
+v1::IslandProgress CoordinatorUnderTest::AwaitProgress(
+    const std::function<bool(const v1::IslandProgress&)>& reached) {
+  while (true) {
+    const v1::ListIslandsResponse islands = engine_->ListIslands(true);
+    if (islands.islands_size() > 0 && reached(islands.islands(0).progress())) {
+      return islands.islands(0).progress();
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
 IslandUnderTest::IslandUnderTest(Options options) {
   Island::Options island{.overlap_steps = options.overlap_steps,
                          .seed = options.instance_id,
-                         .now = [] { return absl::Now(); }};
+                         .now = options.now};
   island.join.set_island_id(options.name);
   island.join.set_instance_id(options.instance_id);
   island.join.set_description("test");

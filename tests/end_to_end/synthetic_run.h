@@ -17,13 +17,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_runner.h"
+#include "worker/replica/fragment_replica.h"
 #include "worker/replica/host_replica.h"
 
 namespace causeway {
@@ -64,6 +67,10 @@ class CoordinatorUnderTest {
   Engine& engine() { return *engine_; }
   // The whole model, gathered from the committed fragments.
   absl::StatusOr<std::vector<float>> Parameters();
+  // Waits until `reached` holds for what the first island, in order of name,
+  // reports of itself, and returns the report.
+  v1::IslandProgress AwaitProgress(
+      const std::function<bool(const v1::IslandProgress&)>& reached);
 
  private:
   v1::RunConfig config_;
@@ -84,6 +91,13 @@ class IslandUnderTest {
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
+    // The island reads this clock.
+    Clock now = [] { return absl::Now(); };
+    // Puts something of the test's between the outer loop and the replica of a
+    // fragment.
+    std::function<std::unique_ptr<FragmentReplica>(
+        uint32_t fragment, std::unique_ptr<FragmentReplica> replica)>
+        wrap_replica;
     // Whether a step, by its number, leaves values that are not finite.
     std::function<bool(uint64_t)> poison = [](uint64_t) { return false; };
   };

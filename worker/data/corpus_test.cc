@@ -53,6 +53,17 @@ TEST(CorpusTest, FilesOfIdsAreJoinedDirectly) {
   EXPECT_EQ(corpus.vocabulary(), 10);
 }
 
+TEST(CorpusTest, NothingIsPutBetweenTextAndIds) {
+  ASSERT_OK_AND_ASSIGN(
+      const Corpus corpus,
+      Corpus::Open(v1::DataConfig::BYTES,
+                   {WriteTestFile("a", "ab"),
+                    WriteTestFile("llmc.bin", LlmcHeader(20240520, 1, 1) +
+                                                  BytesOf<uint16_t>({9})),
+                    WriteTestFile("c", "c")}));
+  EXPECT_THAT(Tokens(corpus), ElementsAre('a', 'b', 9, 'c'));
+}
+
 TEST(CorpusTest, CopiesAnyRangeAcrossFiles) {
   ASSERT_OK_AND_ASSIGN(
       const Corpus corpus,

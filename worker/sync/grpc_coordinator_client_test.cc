@@ -46,7 +46,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(identity_, 0, 0));
     ASSERT_GT(anchor_.size(), 4 * kStripValues);
     contribution_ = driver_.MakeContribution(identity_, 0, 0, anchor_,
-                                             Shifted(anchor_, 0.5f));
+                                             Shifted(anchor_, 0.1f));
     ASSERT_GT(contribution_.bytes.size(), 2 * kMaxChunkBytes);
     Listen({}, {});
   }
@@ -89,7 +89,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
 
   StreamedEncoding Encoding() const {
     std::vector<float> pseudo_gradient(anchor_.size());
-    PseudoGradient(anchor_, Shifted(anchor_, 0.5f),
+    PseudoGradient(anchor_, Shifted(anchor_, 0.1f),
                    absl::MakeSpan(pseudo_gradient));
     return StreamValues({}, std::move(pseudo_gradient));
   }

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what the commands of operators ask of a coordinator.
+#include "cli/control_commands.h"
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/control.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Keeps the last request of each kind, and knows no island "stranger".
+class FakeControl : public v1::Control::Service {
+ public:
+  grpc::Status PauseRun(grpc::ServerContext*,
+                        const v1::PauseRunRequest* request,
+                        v1::PauseRunResponse*) override {
+    pause = *request;
+    return grpc::Status::OK;
+  }
+  grpc::Status ResumeRun(grpc::ServerContext*, const v1::ResumeRunRequest*,
+                         v1::ResumeRunResponse*) override {
+    ++resumed;
+    return grpc::Status::OK;
+  }
+  grpc::Status DrainIsland(grpc::ServerContext*,
+                           const v1::DrainIslandRequest* request,
+                           v1::DrainIslandResponse*) override {
+    drain = *request;
+    return request->island_id() == "stranger"
+               ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no live island")
+               : grpc::Status::OK;
+  }
+  grpc::Status EvictIsland(grpc::ServerContext*,
+                           const v1::EvictIslandRequest* request,
+                           v1::EvictIslandResponse*) override {
+    evict = *request;
+    return grpc::Status::OK;
+  }
+  grpc::Status ListQuarantine(grpc::ServerContext*,
+                              const v1::ListQuarantineRequest* request,
+                              v1::ListQuarantineResponse* response) override {
+    response->add_contributions()->set_island_id("held-island");
+    if (request->include_decided()) {
+      response->add_contributions()->set_island_id("decided-island");
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status AdmitContribution(grpc::ServerContext*,
+                                 const v1::AdmitContributionRequest* request,
+                                 v1::AdmitContributionResponse*) override {
+    admitted = request->id();
+    return grpc::Status::OK;
+  }
+  grpc::Status DropContribution(grpc::ServerContext*,
+                                const v1::DropContributionRequest* request,
+                                v1::DropContributionResponse*) override {
+    dropped = request->id();
+    return grpc::Status::OK;
+  }
+
+  v1::PauseRunRequest pause;
+  v1::DrainIslandRequest drain;
+  v1::EvictIslandRequest evict;
+  int resumed = 0;
+  uint64_t admitted = 0;
+  uint64_t dropped = 0;
+};
+
+class ControlCommandsTest : public testing::Test {
+ protected:
+  ControlCommandsTest() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+
+  int Run(std::vector<std::string> words) {
+    out_.str("");
+    err_.str("");
+    words.push_back(absl::StrCat("--coordinator=127.0.0.1:", port_));
+    return RunCommandLine("causeway", "", ControlCommands([] {
+                            return absl::FromUnixSeconds(1700000000);
+                          }),
+                          words, out_, err_);
+  }
+
+  FakeControl service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(ControlCommandsTest, TheReasonIsSent) {
+  ASSERT_EQ(Run({"pause", "--reason=a new disk"}), 0);
+  EXPECT_EQ(service_.pause.reason(), "a new disk");
+  ASSERT_EQ(Run({"drain", "east", "--reason=pre-emption"}), 0);
+  EXPECT_EQ(service_.drain.island_id(), "east");
+  EXPECT_EQ(service_.drain.reason(), "pre-emption");
+  ASSERT_EQ(Run({"evict", "west", "--reason=it hangs"}), 0);
+  EXPECT_EQ(service_.evict.island_id(), "west");
+  EXPECT_EQ(service_.evict.reason(), "it hangs");
+  ASSERT_EQ(Run({"resume"}), 0);
+  EXPECT_EQ(service_.resumed, 1);
+}
+
+TEST_F(ControlCommandsTest, ARefusalIsToldAndIsAFailure) {
+  EXPECT_EQ(Run({"drain", "stranger"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("no live island"));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(ControlCommandsTest, WhatWasDecidedIsListedOnDemand) {
+  for (const char* form : {"--json=false", "--json"}) {
+    ASSERT_EQ(Run({"quarantine", "list", form}), 0);
+    EXPECT_THAT(out_.str(), AllOf(HasSubstr("held-island"),
+                                  Not(HasSubstr("decided-island"))));
+    ASSERT_EQ(Run({"quarantine", "list", "--all", form}), 0);
+    EXPECT_THAT(out_.str(),
+                AllOf(HasSubstr("held-island"), HasSubstr("decided-island")));
+  }
+}
+
+TEST_F(ControlCommandsTest, AContributionIsNamedByItsNumber) {
+  ASSERT_EQ(Run({"quarantine", "admit", "7"}), 0);
+  EXPECT_EQ(service_.admitted, 7);
+  ASSERT_EQ(Run({"quarantine", "drop", "8"}), 0);
+  EXPECT_EQ(service_.dropped, 8);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"quarantine", "admit"},
+        {"quarantine", "admit", "seven"},
+        {"quarantine", "drop", "8", "9"},
+        {"quarantine", "keep", "8"}}) {
+    EXPECT_EQ(Run(words), 1);
+    EXPECT_THAT(err_.str(), HasSubstr("`admit ID`"));
+  }
+  EXPECT_EQ(service_.admitted, 7);
+  EXPECT_EQ(service_.dropped, 8);
+}
+
+}  // namespace
+}  // namespace causeway

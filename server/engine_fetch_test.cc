@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what an engine tells islands of committed versions, and whom it tells.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/checksum.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quantization/codec.h"
+#include "quantization/encoded_object.h"
+#include "server/engine.h"
+#include "server/storage/sqlite.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+class EngineFetchTest : public testing::Test {
+ protected:
+  void StartRun(const std::string& more = "") {
+    ASSERT_OK(
+        run_.Start(TestRunConfig("training { total_steps: 80 } "
+                                 "outer_optimizer { algorithm: SGD } " +
+                                 more)));
+    ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(b_, run_.Join("b"));
+  }
+
+  // Hands in what an island trained from `version` of fragment 0, and returns
+  // the contribution's digest.
+  std::string Contribute(const v1::IslandIdentity& island, uint64_t version,
+                         float amount = 0.01f, uint64_t tokens = 1000) {
+    const std::vector<float> anchor = run_.Fetch(island, 0, version).value();
+    const TestContribution contribution = run_.MakeContribution(
+        island, 0, version, anchor, Shifted(anchor, amount), tokens);
+    EXPECT_OK(run_.Contribute(contribution));
+    return contribution.header.object().digest();
+  }
+
+  absl::StatusOr<OpenedUpdate> OpenUpdate(const v1::IslandIdentity& island,
+                                          uint64_t from_version,
+                                          const std::string& digest = "") {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = island;
+    request.set_from_version(from_version);
+    request.set_contribution_digest(digest);
+    return run_.engine().OpenUpdate(request);
+  }
+
+  EngineDriver run_;
+  v1::IslandIdentity a_;
+  v1::IslandIdentity b_;
+};
+
+TEST_F(EngineFetchTest, AnIslandsShareIsItsPartOfTheTokens) {
+  StartRun();
+  const std::string from_a = Contribute(a_, 0, 0.01f, /*tokens=*/1000);
+  const std::string from_b = Contribute(b_, 0, 0.02f, /*tokens=*/3000);
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 0, from_a));
+  EXPECT_EQ(of_a.island_share, 0.25);
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_b, OpenUpdate(b_, 0, from_b));
+  EXPECT_EQ(of_b.island_share, 0.75);
+}
+
+TEST_F(EngineFetchTest, AnIncarnationThatIsFencedOffGetsNothing) {
+  StartRun();
+  Contribute(a_, 0);
+  Contribute(b_, 0);
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  ASSERT_OK(run_.Leave(b_));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity successor, run_.Join("b", 2));
+  v1::IslandIdentity foreign = a_;
+  foreign.set_run_id("another");
+  const auto expect = [&](const v1::IslandIdentity& island,
+                          absl::StatusCode code) {
+    EXPECT_THAT(run_.Fetch(island, 0, 1).status(), StatusIs(code));
+    EXPECT_THAT(OpenUpdate(island, 0).status(), StatusIs(code));
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = island;
+    EXPECT_THAT(run_.engine().IsAwaited(request).status(), StatusIs(code));
+  };
+  expect(b_, absl::StatusCode::kAborted);
+  expect(foreign, absl::StatusCode::kFailedPrecondition);
+  expect(successor, absl::StatusCode::kOk);
+}
+
+// Only what was not admitted may be part of what a process still has.
+TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
+  StartRun();
+  for (const uint64_t version : {0, 1}) {
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(b_, 0, 2));
+  ASSERT_THAT(run_.Contribute(run_.MakeContribution(b_, 0, 2, anchor,
+                                                    Shifted(anchor, 1)))
+                  .status(),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity second, run_.Join("b", 2));
+  Contribute(a_, 2);
+  ASSERT_TRUE(run_.AwaitVersion(0, 3));
+  // The next round has both.
+  const std::string from_second = Contribute(second, 3);
+  ASSERT_OK(run_.engine().Admit(1));
+  const std::string from_a = Contribute(a_, 3);
+  ASSERT_TRUE(run_.AwaitVersion(0, 4));
+  ASSERT_EQ(run_.engine().ListFragments().fragments(0).ledger().merged(), 8000);
+
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate own,
+                       OpenUpdate(second, 3, from_second));
+  EXPECT_TRUE(own.includes_island);
+  EXPECT_FLOAT_EQ(own.island_share, 1.0f / 3);
+  EXPECT_FALSE(own.includes_other);
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate other, OpenUpdate(second, 3));
+  EXPECT_FALSE(other.includes_island);
+  EXPECT_TRUE(other.includes_other);
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 3, from_a));
+  EXPECT_TRUE(of_a.includes_island);
+  EXPECT_FALSE(of_a.includes_other);
+}
+
+TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
+  const std::string storage = "storage { versions_kept: 2 update_history: 3 }";
+  StartRun(storage);
+  for (uint64_t version = 0; version < 5; ++version) {
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+  }
+  for (const bool restarted : {false, true}) {
+    SCOPED_TRACE(restarted ? "restarted" : "running");
+    for (uint64_t version = 0; version <= 5; ++version) {
+      EXPECT_EQ(run_.Fetch(a_, 0, version).ok(), version >= 4) << version;
+      if (version == 0) continue;
+      ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
+                           OpenUpdate(a_, version - 1));
+      EXPECT_EQ(update.object.has_value(), version >= 3) << version;
+    }
+    if (!restarted) StartRun(storage);
+  }
+}
+
+TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {
+  StartRun();
+  const uint64_t last =
+      run_.engine().ListFragments().fragments(0).final_version();
+  const auto is_awaited = [&](uint64_t from_version, bool wait) {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = a_;
+    request.set_from_version(from_version);
+    request.set_wait(wait);
+    return run_.engine().IsAwaited(request);
+  };
+  for (uint64_t version = 0; version < last; ++version) {
+    EXPECT_THAT(is_awaited(version, true), IsOkAndHolds(true)) << version;
+    EXPECT_THAT(is_awaited(version, false), IsOkAndHolds(false));
+    EXPECT_THAT(is_awaited(version + 1, true), IsOkAndHolds(false));
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    EXPECT_THAT(is_awaited(version, true), IsOkAndHolds(false)) << "it is made";
+  }
+  EXPECT_THAT(is_awaited(last, true), IsOkAndHolds(false))
+      << "none follows the last version";
+}
+
+// The files of a commit that fails are there when it is made again, with what
+// has come meanwhile.
+TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
+  StartRun("membership { min_islands: 3 quorum: 2 grace_seconds: 0 }");
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity c, run_.Join("c"));
+  ASSERT_OK_AND_ASSIGN(std::vector<float> theta, run_.Fetch(a_, 0, 0));
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase log,
+      SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
+                           SqliteDatabase::Mode::kReadWriteCreate));
+  ASSERT_OK(
+      log.Execute("CREATE TRIGGER refuse BEFORE INSERT ON commits"
+                  " BEGIN SELECT RAISE(ABORT, 'no space left'); END"));
+  Contribute(a_, 0, 0.01f);
+  Contribute(b_, 0, 0.01f);
+  ASSERT_TRUE(
+      run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
+  Contribute(c, 0, 0.05f);
+  ASSERT_OK(log.Execute("DROP TRIGGER refuse"));
+  run_.AdvanceSeconds(5);
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> fetched, run_.Fetch(a_, 0, 1));
+  EXPECT_EQ(Digest128(fetched), run_.Head(0).digest());
+  // It has all three contributions, at the outer learning rate of 0.7.
+  EXPECT_NEAR(fetched[0] - theta[0], 0.7 * (0.01 + 0.01 + 0.05) / 3, 1e-5);
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate update, OpenUpdate(a_, 0));
+  ASSERT_OK(DecodeAccumulate(SpecOf(*update.object), update.bytes, 1.0f,
+                             absl::MakeSpan(theta)));
+  EXPECT_EQ(theta, fetched);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what an engine checks and remembers when it takes up a run.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+class EngineStartTest : public testing::Test {
+ protected:
+  // Runs `rounds` rounds of two islands and stops the engine.
+  void RunRounds(uint64_t rounds) {
+    ASSERT_OK(run_.Start(config_));
+    for (const char* island : {"a", "b"}) ASSERT_OK(run_.Join(island));
+    for (uint64_t version = 0; version < rounds; ++version) {
+      for (const char* island : {"a", "b"}) {
+        ASSERT_OK(Contribute(island, version, 0.01f));
+      }
+      ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    }
+    run_.Stop();
+  }
+
+  // The same process of an island may join as often as it likes.
+  absl::Status Contribute(const std::string& island, uint64_t version,
+                          float amount) {
+    const v1::IslandIdentity identity = run_.Join(island).value();
+    const std::vector<float> anchor = run_.Fetch(identity, 0, version).value();
+    return run_
+        .Contribute(run_.MakeContribution(identity, 0, version, anchor,
+                                          Shifted(anchor, amount)))
+        .status();
+  }
+
+  std::string HeadFile(uint32_t fragment, uint64_t version) const {
+    return absl::StrCat(run_.state_dir(), "/fragments/fragment-000", fragment,
+                        "-v0000000", version, ".safetensors");
+  }
+
+  const v1::RunConfig config_ = TestRunConfig("training { total_steps: 80 }");
+  EngineDriver run_;
+};
+
+TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
+  RunRounds(1);
+  for (const std::string& file : {HeadFile(0, 1), HeadFile(1, 0)}) {
+    ASSERT_OK_AND_ASSIGN(const std::string sound, ReadFile(file));
+    // One damage is in the last tensor, one in the first.
+    for (const size_t at : {sound.size() - 1, sound.size() / 2}) {
+      std::string damaged = sound;
+      damaged[at] = static_cast<char>(damaged[at] ^ 1);
+      ASSERT_OK(WriteFileAtomically(file, {absl::string_view(damaged)}));
+      EXPECT_THAT(run_.TryStart(config_).status(),
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+    }
+    ASSERT_OK(WriteFileAtomically(file, {absl::string_view(sound)}));
+  }
+  EXPECT_OK(run_.TryStart(config_).status());
+}
+
+TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
+  RunRounds(1);
+  ASSERT_OK(RemoveFile(HeadFile(0, 1)));
+  EXPECT_THAT(run_.TryStart(config_).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(HeadFile(0, 1))));
+}
+
+TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
+  // The round leaves out every contribution that it can do without: that of a.
+  const v1::RunConfig config = TestRunConfig(
+      "training { total_steps: 80 } membership { drop_contributions: 1 }");
+  ASSERT_OK(run_.Start(config));
+  for (const char* island : {"a", "b"}) ASSERT_OK(run_.Join(island));
+  for (const char* island : {"a", "b"}) {
+    ASSERT_OK(Contribute(island, 0, 0.01f));
+  }
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  ASSERT_EQ(run_.engine().ListFragments().fragments(0).ledger().merged(), 1000);
+  const uint64_t merged = run_.engine().GetRun().tokens_merged();
+  EXPECT_GT(merged, 0);
+  ASSERT_OK(run_.Start(config));
+  EXPECT_EQ(run_.engine().GetRun().tokens_merged(), merged);
+}
+
+TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
+  ASSERT_OK(run_.Start(config_));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  ASSERT_OK(run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(a, 0, 0));
+  TestContribution partial =
+      run_.MakeContribution(a, 0, 0, anchor, Shifted(anchor, 0.01f), 300);
+  partial.header.set_partial(true);
+  ASSERT_OK(run_.Contribute(partial));
+  ASSERT_OK(Contribute("b", 0, 0.01f));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  for (const bool restarted : {false, true}) {
+    const v1::TokenLedger ledger =
+        run_.engine().ListFragments().fragments(0).ledger();
+    EXPECT_EQ(ledger.partial_merged(), 300) << restarted;
+    EXPECT_EQ(ledger.merged(), 1000) << restarted;
+    ASSERT_OK(run_.Start(config_));
+  }
+}
+
+TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
+  RunRounds(1);
+  v1::RunConfig changed = config_;
+  changed.mutable_membership()->set_lease_seconds(2);
+  ASSERT_OK(run_.Start(changed));
+  EXPECT_EQ(run_.engine().GetRun().config().membership().lease_seconds(), 2);
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
+                       run_.engine().EventsAfter(0, 1000));
+  EXPECT_THAT(events.back().text(), HasSubstr("lease_seconds: 10 -> 2"));
+  EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
+  run_.AdvanceSeconds(3);
+  EXPECT_TRUE(run_.Await(
+      [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
+}
+
+// Neither round alone is enough to know.
+TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
+  RunRounds(2);
+  ASSERT_OK(run_.Start(config_));
+  EXPECT_THAT(Contribute("a", 2, 1),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("median of the last 4 merged")));
+}
+
+}  // namespace
+}  // namespace causeway

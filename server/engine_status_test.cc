@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what an engine tells people of the run and its islands.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+class EngineStatusTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(run_.Start(TestRunConfig())); }
+
+  // Lets an island join and report this.
+  v1::IslandIdentity Join(const std::string& island, double loss,
+                          double tokens_per_second) {
+    const v1::IslandIdentity identity = run_.Join(island).value();
+    v1::SessionRequest request;
+    *request.mutable_identity() = identity;
+    request.mutable_progress()->set_loss(loss);
+    request.mutable_progress()->set_tokens_per_second(tokens_per_second);
+    EXPECT_OK(run_.engine().Heartbeat(request));
+    return identity;
+  }
+
+  EngineDriver run_;
+};
+
+TEST_F(EngineStatusTest, TheLossIsTheMeanOfThoseWhoReportOne) {
+  EXPECT_EQ(run_.engine().GetRun().loss(), 0);
+  Join("a", 2, 100);
+  Join("b", 0, 0);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 2);
+  Join("c", 3, 50);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 2.5);
+  EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 150);
+}
+
+TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
+  const v1::IslandIdentity a = Join("a", 2, 100);
+  Join("b", 3, 50);
+  ASSERT_OK(run_.Leave(a));
+  EXPECT_EQ(run_.engine().GetRun().live_islands(), 1);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 3);
+  EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 50);
+  const v1::ListIslandsResponse live = run_.engine().ListIslands(false);
+  ASSERT_EQ(live.islands_size(), 1);
+  EXPECT_EQ(live.islands(0).island_id(), "b");
+  const v1::ListIslandsResponse all = run_.engine().ListIslands(true);
+  ASSERT_EQ(all.islands_size(), 2);
+  EXPECT_EQ(all.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(all.islands(1).state(), v1::IslandStatus::LIVE);
+}
+
+TEST_F(EngineStatusTest, BytesAddUp) {
+  run_.engine().CountSent(10);
+  run_.engine().CountSent(20);
+  EXPECT_EQ(run_.engine().GetRun().bytes_sent(), 30);
+  Join("a", 0, 0);
+  const v1::IslandIdentity b = Join("b", 0, 0);
+  uint64_t received = 0;
+  for (const uint32_t fragment : {0, 1}) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         run_.Fetch(b, fragment, 0));
+    const TestContribution contribution =
+        run_.MakeContribution(b, fragment, 0, anchor, Shifted(anchor, 0.01f));
+    ASSERT_OK(run_.Contribute(contribution));
+    received += contribution.bytes.size();
+  }
+  EXPECT_EQ(run_.engine().GetRun().bytes_received(), received);
+}
+
+}  // namespace
+}  // namespace causeway

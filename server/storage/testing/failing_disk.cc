@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/testing/failing_disk.h"
+
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace causeway {
+
+FailingDisk& TheFailingDisk() {
+  static FailingDisk disk;
+  return disk;
+}
+
+}  // namespace causeway
+
+extern "C" int fdatasync(int descriptor) {
+  causeway::FailingDisk& disk = causeway::TheFailingDisk();
+  const int error = disk.sync_error;
+  if (error != 0 && disk.failing_syncs != 0) {
+    if (disk.failing_syncs > 0) --disk.failing_syncs;
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
+}
+
+extern "C" ssize_t pwrite64(int descriptor, const void* data, size_t size,
+                            off64_t offset) {
+  const int error = causeway::TheFailingDisk().write_error;
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  return syscall(SYS_pwrite64, descriptor, data, size, offset);
+}

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A disk that fails when a test says so. SQLite makes a transaction durable by
+// fdatasync(2) and writes it by pwrite64(2); failing_disk.cc replaces both for
+// the whole process. Fragments and updates use other calls and never fail.
+//
+// Thread-safe.
+#ifndef SERVER_STORAGE_TESTING_FAILING_DISK_H_
+#define SERVER_STORAGE_TESTING_FAILING_DISK_H_
+
+#include <atomic>
+
+namespace causeway {
+
+struct FailingDisk {
+  // Syncs and writes fail with these errors, unless they are 0.
+  std::atomic<int> sync_error = 0;
+  std::atomic<int> write_error = 0;
+  // So many syncs fail before they work again; if it is negative, all do.
+  std::atomic<int> failing_syncs = -1;
+
+  void Repair() {
+    sync_error = write_error = 0;
+    failing_syncs = -1;
+  }
+};
+
+// Returns the disk of this process.
+FailingDisk& TheFailingDisk();
+
+}  // namespace causeway
+
+#endif  // SERVER_STORAGE_TESTING_FAILING_DISK_H_

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compares contributions and updates of one rank that has the whole fragment
+// with the equations. (replica_rank_test.cc compares several ranks with one.)
+#include "worker/replica/host_fragment_part.h"
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/eager_update.h"
+#include "quantization/codec.h"
+#include "quantization/strip_layout.h"
+
+namespace causeway {
+namespace {
+
+using testing::FloatNear;
+using testing::Not;
+using testing::Pointwise;
+
+constexpr int64_t kSize = 2 * kStripValues + 100;
+const FragmentMap::Segment kWhole = {.size = kSize};
+
+std::vector<float> Wave(double phase, float scale = 1) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < kSize; ++i) {
+    values.push_back(
+        scale * static_cast<float>(std::sin(phase + 0.1 * double(i % 1013))));
+  }
+  return values;
+}
+
+std::vector<float> Sum(std::vector<float> a, const std::vector<float>& b,
+                       float scale = 1) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] += scale * b[i];
+  return a;
+}
+
+// Holds one fragment, which begins as zeros, so that the pseudo-gradient is the
+// negative of the parameters.
+class Replica {
+ public:
+  explicit Replica(const ReplicaOptions& options)
+      : options_(options),
+        part_(MakeHostFragmentPart(/*fragment=*/0,
+                                   {.fragment_size = kSize,
+                                    .shard_size = kSize,
+                                    .held = {0, kSize},
+                                    .encoded = {0, kSize},
+                                    .segments = {kWhole}},
+                                   options, master_.data(), &snapshots_)) {}
+
+  std::vector<float>& master() { return master_; }
+  std::vector<float> Anchor() {
+    std::vector<float> anchor(kSize);
+    EXPECT_OK(part_->ReadAnchor(absl::MakeSpan(anchor)));
+    return anchor;
+  }
+
+  void Send(bool eager = false) {
+    EXPECT_OK(part_->TakeSnapshot(eager, master_.data()));
+  }
+  // Encodes the contribution of the last Send until `bytes` bytes are final,
+  // and returns what is final.
+  std::string Encode(uint64_t bytes) {
+    buffer_.resize(MaxEncodedBytes(options_.uplink, kSize));
+    const auto encoded =
+        part_->Encode(bytes, absl::MakeSpan(buffer_.data(), buffer_.size()));
+    EXPECT_OK(encoded);
+    return buffer_.substr(0, encoded.value().ready);
+  }
+  // Contributes the pseudo-gradient `values` and returns its encoding.
+  std::string Contribute(const std::vector<float>& values, bool merged) {
+    master_ = Sum(std::vector<float>(kSize), values, -1);
+    Send();
+    EXPECT_OK(part_->BeginContribution(version_++));
+    const std::string encoded = Encode(UINT64_MAX);
+    EXPECT_OK(part_->EndContribution(merged));
+    return encoded;
+  }
+  FragmentPart& part() { return *part_; }
+
+  void Apply(const std::vector<float>& update, const UpdateUse& use) {
+    EXPECT_OK(
+        part_->Decode(causeway::Encode(options_.downlink, update).value()));
+    EXPECT_OK(part_->FinishUpdate());
+    EXPECT_OK(part_->Apply(use, master_.data()));
+  }
+
+ private:
+  const ReplicaOptions options_;
+  std::vector<float> master_ = std::vector<float>(kSize);
+  SnapshotPool snapshots_;
+  std::string buffer_;
+  uint64_t version_ = 0;
+  const std::unique_ptr<FragmentPart> part_;
+};
+
+ReplicaOptions WithErrorFeedback(float decay) {
+  return {.uplink = {.format = v1::INT4, .block_size = 64},
+          .error_feedback = decay,
+          .downlink = {.format = v1::FP32}};
+}
+
+// Returns decay * (values - what a receiver of their encoding decodes).
+std::vector<float> ErrorOf(const ReplicaOptions& options,
+                           const std::vector<float>& values) {
+  std::vector<float> decoded(kSize);
+  EXPECT_OK(Decode(options.uplink, Encode(options.uplink, values).value(),
+                   absl::MakeSpan(decoded)));
+  std::vector<float> error = Sum(values, decoded, -1);
+  for (float& value : error) value *= options.error_feedback;
+  return error;
+}
+
+TEST(HostFragmentPartTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
+  for (const float decay : {1.0f, 0.5f}) {
+    const ReplicaOptions options = WithErrorFeedback(decay);
+    const auto encoding = [&](const std::vector<float>& values) {
+      return Encode(options.uplink, values).value();
+    };
+    Replica replica(options);
+    EXPECT_EQ(replica.Contribute(Wave(1), /*merged=*/false), encoding(Wave(1)));
+    EXPECT_EQ(replica.Contribute(Wave(2), /*merged=*/true), encoding(Wave(2)));
+    const std::vector<float> error = ErrorOf(options, Wave(2));
+    ASSERT_NE(encoding(Wave(3)), encoding(Sum(Wave(3), error)));
+    // The error stays until the next one is merged.
+    EXPECT_EQ(replica.Contribute(Wave(3), /*merged=*/false),
+              encoding(Sum(Wave(3), error)));
+    EXPECT_EQ(replica.Contribute(Wave(4), /*merged=*/true),
+              encoding(Sum(Wave(4), error)));
+    EXPECT_EQ(replica.Contribute(Wave(5), /*merged=*/true),
+              encoding(Sum(Wave(5), ErrorOf(options, Sum(Wave(4), error)))));
+  }
+}
+
+// The coordinator has it from elsewhere, and the island encodes no further.
+TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
+  const ReplicaOptions options = WithErrorFeedback(1);
+  Replica replica(options);
+  replica.master() = Wave(1);
+  replica.Send();
+  ASSERT_OK(replica.part().BeginContribution(0));
+  const std::string whole = Encode(options.uplink, Wave(1)).value();
+  ASSERT_LT(replica.Encode(1).size(), whole.size());
+  ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
+  EXPECT_EQ(replica.Contribute(Wave(2), /*merged=*/true),
+            Encode(options.uplink, Wave(2)).value());
+}
+
+v1::OuterOptimizerConfig Outer() {
+  v1::OuterOptimizerConfig outer;
+  outer.set_algorithm(v1::OuterOptimizerConfig::NESTEROV);
+  outer.set_merge(v1::OuterOptimizerConfig::MEAN);
+  outer.set_learning_rate(0.6);
+  outer.set_momentum(0.8);
+  return outer;
+}
+
+class HostFragmentPartEagerTest : public testing::Test {
+ protected:
+  // Returns what an island that knows nothing of the others expects of its
+  // first send.
+  std::vector<float> FreshExpectation(Replica& replica) const {
+    EagerUpdate fresh(Outer(), kMixing, kSize);
+    std::vector<float> model = replica.master();
+    fresh.Begin(replica.Anchor(), {&kWhole, 1}, absl::MakeSpan(model));
+    return model;
+  }
+
+  static constexpr float kMixing = 0.25f;
+  static constexpr float kExact = 1e-5f;
+  const ReplicaOptions options_ = {.uplink = {.format = v1::FP32},
+                                   .downlink = {.format = v1::FP32},
+                                   .mixing = kMixing,
+                                   .eager = Outer()};
+};
+
+TEST_F(HostFragmentPartEagerTest, AnUpdateWithoutTheIslandTakesTheStepBack) {
+  Replica replica(options_);
+  replica.master() = Wave(1);
+  const std::vector<float> sent = replica.master();
+  replica.Send(/*eager=*/true);
+  EXPECT_THAT(replica.master(), Not(Pointwise(FloatNear(kExact), sent)));
+  replica.Apply(Wave(2), {.includes_island = false, .is_next = true});
+  EXPECT_THAT(replica.master(),
+              Pointwise(FloatNear(kExact), Sum(sent, Wave(2))));
+}
+
+TEST_F(HostFragmentPartEagerTest, WhatAnUpdateTaughtIsExpectedOfTheNext) {
+  Replica replica(options_);
+  replica.master() = Wave(1);
+  replica.Send(/*eager=*/true);
+  replica.Apply(
+      Wave(2),
+      {.includes_island = true, .is_next = true, .island_share = 0.25});
+  const std::vector<float> fresh = FreshExpectation(replica);
+  replica.Send(/*eager=*/true);
+  EXPECT_THAT(replica.master(), Not(Pointwise(FloatNear(kExact), fresh)));
+}
+
+TEST_F(HostFragmentPartEagerTest, AfterASkippedVersionNothingIsExpected) {
+  for (const bool under_way : {true, false}) {
+    SCOPED_TRACE(under_way ? "a send under way" : "no send under way");
+    Replica replica(options_);
+    replica.master() = Wave(1);
+    replica.Send(/*eager=*/true);
+    replica.Apply(
+        Wave(2),
+        {.includes_island = true, .is_next = true, .island_share = 0.25});
+    if (under_way) replica.Send(/*eager=*/true);
+    const std::vector<float> anchor = Wave(3);
+    ASSERT_OK(replica.part().ReplaceAnchor(anchor));
+    ASSERT_OK(replica.part().Apply({.includes_island = false, .is_next = false},
+                                   replica.master().data()));
+    EXPECT_EQ(replica.Anchor(), anchor);
+    const std::vector<float> fresh = FreshExpectation(replica);
+    replica.Send(/*eager=*/true);
+    EXPECT_EQ(replica.master(), fresh);
+  }
+}
+
+}  // namespace
+}  // namespace causeway
