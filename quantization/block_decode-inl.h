@@ -38,20 +38,21 @@ HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
   hn::StoreU(values, floats, destination);
 }
 
-// A group of codes of `kBits` bits, at most 4; block(i) dequantizes values 64 i
-// to 64 i + 63 of it.
-template <size_t kBits, bool kAccumulate, class BlockDequantizer, class BlockAt>
-HWY_INLINE void DecodeGroup(const char* codes, const BlockAt& block,
-                            float* destination) {
-  constexpr size_t kRows = 32 / kBits;
+// A group of 4-bit codes. `low` and `high` belong to the blocks of the lower
+// and upper half of the group: the same block unless blocks have 64 values.
+template <bool kAccumulate, class BlockDequantizer>
+HWY_INLINE void DecodeNibbles(const char* codes, const BlockDequantizer& low,
+                              const BlockDequantizer& high,
+                              float* destination) {
+  constexpr size_t kRows = kNibbleGroup / kRow;
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
     for (size_t row = 0; row < kRows; ++row) {
-      Put<kAccumulate>(block(row * kRow / 64),
-                       UnpackedCodes<BlockDequantizer, kBits>(packed, row),
+      Put<kAccumulate>(row < kRows / 2 ? low : high,
+                       UnpackedCodes<BlockDequantizer>(packed, row),
                        destination + row * kRow + lane);
     }
   }
@@ -72,9 +73,7 @@ template <BlockFormat kFormat, bool kAccumulate, class BlockDequantizer>
 HWY_INLINE void DecodeUnitsBy(size_t block_size, size_t units,
                               const char* scales, const char* codes,
                               float weight, float* destination) {
-  constexpr size_t kPiece = CodeBits(kFormat) == 8   ? 64
-                            : CodeBits(kFormat) == 4 ? kNibbleGroup
-                                                     : kPairGroup;
+  constexpr size_t kPiece = CodeBits(kFormat) == 8 ? 64 : kNibbleGroup;
   const size_t count = units * kBlockUnit;
   const int block_bits = std::countr_zero(block_size);
   for (size_t i = 0; i < count; i += kPiece) {
@@ -91,24 +90,13 @@ HWY_INLINE void DecodeUnitsBy(size_t block_size, size_t units,
       return BlockDequantizer(
           LoadScale(scales + ((i + offset) >> block_bits) * 2), weight);
     };
-    const auto decode_group = [&](const auto& block) HWY_ATTR {
-      DecodeGroup<CodeBits(kFormat), kAccumulate, BlockDequantizer>(
-          piece, block, destination + i);
-    };
     const BlockDequantizer low = dequantizer(0);
     if constexpr (CodeBits(kFormat) == 8) {
       DecodeBytes<kAccumulate>(piece, kPiece, low, destination + i);
-    } else if constexpr (CodeBits(kFormat) == 2) {
-      const BlockDequantizer quarters[4] = {low, dequantizer(64),
-                                            dequantizer(128), dequantizer(192)};
-      decode_group([&](size_t at) -> const auto& { return quarters[at]; });
     } else if (block_size == 64) {
-      const BlockDequantizer high = dequantizer(64);
-      decode_group([&](size_t at) -> const auto& {
-        return at == 0 ? low : high;
-      });
+      DecodeNibbles<kAccumulate>(piece, low, dequantizer(64), destination + i);
     } else {
-      decode_group([&](size_t) -> const auto& { return low; });
+      DecodeNibbles<kAccumulate>(piece, low, low, destination + i);
     }
   }
 }

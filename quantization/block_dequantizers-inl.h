@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "quantization/block_format.h"
@@ -43,74 +44,89 @@ HWY_INLINE auto TableIndices(IntVec codes) {
   return hn::IndicesFromVec(Floats(), codes);
 }
 
-// Where in a lane codes of at most 4 bits are; the other bits do not count.
+// Where in a lane a code is; the other bits do not count.
 enum class CodesIn { kLowestBits, kHighestBits };
+
+// A level of E3M0, in the highest bits of a lane, times 2^-120: sign and code
+// of 2^(code - 7) become those and the exponent of 2^(code - 127), or zero.
+HWY_INLINE FloatVec SmallE3m0Level(IntVec codes) {
+  return hn::And(hn::BitCast(Floats(), hn::ShiftRight<5>(codes)),
+                 hn::BitCast(Floats(), hn::Set(Words(), 0x83800000u)));
+}
 
 // weight * (level(code) * scale) of the codes of one block; without kWeighted,
 // level(code) * scale.
-//
-// At most 4 bits: levels are looked up in a table that has been multiplied
-// already, which rounds as multiplying each value does.
 template <BlockFormat kFormat, bool kWeighted>
-class Dequantizer {
+class ScalarDequantizer {
  public:
-  static constexpr CodesIn kCodesIn = CodesIn::kLowestBits;
+  static constexpr CodesIn kCodesIn =
+      CodeBits(kFormat) == 8 ? CodesIn::kLowestBits : CodesIn::kHighestBits;
 
-  Dequantizer(float scale, float weight) {
-    const Floats floats;
-    for (size_t i = 0; i < kEntries; i += hn::Lanes(floats)) {
-      auto scaled = hn::Mul(hn::LoadU(floats, NibbleLevels(kFormat) + i),
-                            hn::Set(floats, scale));
-      if (kWeighted) scaled = hn::Mul(hn::Set(floats, weight), scaled);
-      hn::Store(scaled, floats, table_ + i);
-    }
-  }
+  ScalarDequantizer(float scale, float weight)
+      : scale_(scale), weight_(weight) {}
 
+  // 8-bit codes are -128 .. 127.
   HWY_INLINE FloatVec Values(IntVec codes) const {
     const Floats floats;
-    if constexpr (HWY_MAX_BYTES >= 64) {
-      return hn::TableLookupLanes(hn::Load(floats, table_),
-                                  TableIndices(codes));
-    } else if constexpr (HWY_MAX_BYTES == 32) {
-      const auto indices = TableIndices(codes);
-      const auto low = hn::TableLookupLanes(hn::Load(floats, table_), indices);
-      if constexpr (kFormat == BlockFormat::kInt2) return low;
-      const auto highest_bit = hn::BitCast(floats, hn::ShiftLeft<28>(codes));
-      if constexpr (kHasSignBit) {
-        return hn::Xor(low, hn::And(highest_bit, hn::Set(floats, -0.0f)));
-      } else {
-        const auto high =
-            hn::TableLookupLanes(hn::Load(floats, table_ + 8), indices);
-        return hn::IfNegativeThenElse(highest_bit, high, low);
-      }
-    } else {
-      return hn::GatherIndex(floats, table_,
-                             hn::And(codes, hn::Set(Ints(), 15)));
-    }
+    const auto value = hn::Mul(Level(codes), hn::Set(floats, scale_));
+    return kWeighted ? hn::Mul(hn::Set(floats, weight_), value) : value;
   }
 
  private:
-  // Whether the upper half of the levels are the lower half's negatives.
-  static constexpr bool kHasSignBit =
-      kFormat == BlockFormat::kE3m0 || kFormat == BlockFormat::kE2m1;
-  static constexpr size_t kEntries =
-      HWY_MAX_BYTES == 32 && (kHasSignBit || kFormat == BlockFormat::kInt2)
-          ? 8
-          : 16;
+  static HWY_INLINE FloatVec Level(IntVec codes) {
+    const Floats floats;
+    if constexpr (kFormat == BlockFormat::kInt8) {
+      return hn::ConvertTo(floats, codes);
+    } else if constexpr (kFormat == BlockFormat::kInt4) {
+      return hn::ConvertTo(floats, hn::ShiftRight<28>(codes));
+    } else {
+      return hn::Mul(SmallE3m0Level(codes), hn::Set(floats, 0x1p120f));
+    }
+  }
 
+  const float scale_;
+  const float weight_;
+};
+
+// The same for 4-bit codes where one vector holds a table of all values of the
+// block. Multiplying the table rounds as multiplying each value does.
+template <BlockFormat kFormat, bool kWeighted>
+class TableDequantizer {
+ public:
+  static constexpr CodesIn kCodesIn = CodesIn::kLowestBits;
+
+  TableDequantizer(float scale, float weight) {
+    const Floats floats;
+    auto scaled = hn::Mul(hn::LoadU(floats, NibbleLevels(kFormat)),
+                          hn::Set(floats, scale));
+    if (kWeighted) scaled = hn::Mul(hn::Set(floats, weight), scaled);
+    hn::Store(scaled, floats, table_);
+  }
+
+  HWY_INLINE FloatVec Values(IntVec codes) const {
+    return hn::TableLookupLanes(hn::Load(Floats(), table_),
+                                TableIndices(codes));
+  }
+
+ private:
   alignas(64) float table_[16];
 };
 
-// Whether ShiftDequantizer can take the place of a table: without a vector that
-// holds one.
+template <BlockFormat kFormat>
+constexpr bool kHasTable = HWY_MAX_BYTES >= 64 && CodeBits(kFormat) == 4;
+
+template <BlockFormat kFormat, bool kWeighted>
+using Dequantizer =
+    std::conditional_t<kHasTable<kFormat>, TableDequantizer<kFormat, kWeighted>,
+                       ScalarDequantizer<kFormat, kWeighted>>;
+
+// Whether ShiftDequantizer is faster than Dequantizer where it fits.
 template <BlockFormat kFormat>
 constexpr bool kHasShiftDequantizer =
-    kFormat == BlockFormat::kE3m0&& HWY_MAX_BYTES < 64;
+    kFormat == BlockFormat::kE3m0 && !kHasTable<kFormat>;
 
-// For kE3m0. Sign and code of a level 2^(code - 7) become those and the
-// exponent of 2^(code - 127), or zero for code 0, so that one factor makes the
-// value. As the product has no rounding, neither has what is added to a sum
-// with it.
+// For kE3m0: one factor makes the value. As the product has no rounding,
+// neither has what is added to a sum with it.
 class ShiftDequantizer {
  public:
   static constexpr CodesIn kCodesIn = CodesIn::kHighestBits;
@@ -126,95 +142,15 @@ class ShiftDequantizer {
       : factor_(weight * scale * 0x1p120f) {}
 
   HWY_INLINE FloatVec Values(IntVec codes) const {
-    return hn::Mul(Level(codes), hn::Set(Floats(), factor_));
+    return hn::Mul(SmallE3m0Level(codes), hn::Set(Floats(), factor_));
   }
 
   HWY_INLINE FloatVec AddTo(FloatVec sum, IntVec codes) const {
-    return hn::MulAdd(Level(codes), hn::Set(Floats(), factor_), sum);
+    return hn::MulAdd(SmallE3m0Level(codes), hn::Set(Floats(), factor_), sum);
   }
 
  private:
-  static HWY_INLINE FloatVec Level(IntVec codes) {
-    return hn::And(hn::BitCast(Floats(), hn::ShiftRight<5>(codes)),
-                   hn::BitCast(Floats(), hn::Set(Words(), 0x83800000u)));
-  }
-
   const float factor_;
-};
-
-template <bool kWeighted>
-class ScalarDequantizer {
- public:
-  static constexpr CodesIn kCodesIn = CodesIn::kLowestBits;
-
-  ScalarDequantizer(float scale, float weight)
-      : scale_(scale), weight_(weight) {}
-
- protected:
-  HWY_INLINE FloatVec Scaled(FloatVec level) const {
-    const auto value = hn::Mul(level, hn::Set(Floats(), scale_));
-    return kWeighted ? hn::Mul(hn::Set(Floats(), weight_), value) : value;
-  }
-
- private:
-  const float scale_;
-  const float weight_;
-};
-
-#if HWY_MAX_BYTES < 64
-// Less work than a table that takes more than one vector.
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kInt4, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  static constexpr CodesIn kCodesIn = CodesIn::kHighestBits;
-
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    return this->Scaled(hn::ConvertTo(Floats(), hn::ShiftRight<28>(codes)));
-  }
-};
-#endif
-
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kInt8, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  // `codes` are -128 .. 127.
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    return this->Scaled(hn::ConvertTo(Floats(), codes));
-  }
-};
-
-template <bool kWeighted>
-class Dequantizer<BlockFormat::kFp8E4m3, kWeighted>
-    : public ScalarDequantizer<kWeighted> {
- public:
-  using ScalarDequantizer<kWeighted>::ScalarDequantizer;
-
-  // `codes` may be sign-extended.
-  HWY_INLINE FloatVec Values(IntVec codes) const {
-    const Floats floats;
-    const Ints ints;
-    const auto magnitude = hn::And(codes, hn::Set(ints, 0x7f));
-    const auto sign = hn::ShiftLeft<24>(hn::And(codes, hn::Set(ints, 0x80)));
-    const auto normal = hn::BitCast(
-        floats,
-        hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(ints, (127 - 7) << 23)));
-    const auto denormal =
-        hn::Mul(hn::ConvertTo(floats, magnitude), hn::Set(floats, 0x1p-9f));
-    const auto is_denormal = hn::Lt(magnitude, hn::Set(ints, 8));
-    const auto is_nan = hn::Eq(magnitude, hn::Set(ints, 0x7f));
-    const auto finite =
-        hn::IfThenElse(hn::RebindMask(floats, is_denormal), denormal, normal);
-    const auto nan = hn::BitCast(floats, hn::Set(ints, 0x7fc00000));
-    const auto level =
-        hn::IfThenElse(hn::RebindMask(floats, is_nan), nan, finite);
-    return this->Scaled(hn::Or(level, hn::BitCast(floats, sign)));
-  }
 };
 
 // `sum` plus the values of codes.
@@ -228,16 +164,13 @@ HWY_INLINE FloatVec AddValues(const BlockDequantizer& block, IntVec codes,
   }
 }
 
-// The codes at position `position` of `packed`, which have `kBits` bits each,
-// for BlockDequantizer.
-template <class BlockDequantizer, size_t kBits>
+// The 4-bit codes at position `position` of `packed`, for BlockDequantizer.
+template <class BlockDequantizer>
 HWY_INLINE IntVec UnpackedCodes(hn::Vec<Words> packed, size_t position) {
-  const size_t right = kBits * position;
-  return hn::BitCast(
-      Ints(),
-      BlockDequantizer::kCodesIn == CodesIn::kHighestBits
-          ? hn::ShiftLeftSame(packed, static_cast<int>(32 - kBits - right))
-          : hn::ShiftRightSame(packed, static_cast<int>(right)));
+  const int right = static_cast<int>(4 * position);
+  return hn::BitCast(Ints(), BlockDequantizer::kCodesIn == CodesIn::kHighestBits
+                                 ? hn::ShiftLeftSame(packed, 28 - right)
+                                 : hn::ShiftRightSame(packed, right));
 }
 
 // Whether ShiftDequantizer fits all blocks with these scales.

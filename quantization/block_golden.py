@@ -5,8 +5,8 @@
 
 Written from the prose of docs/encodings.md, in exact rational arithmetic and
 without a look at the C++, so that it can disagree. Only the scale goes through
-binary32 and bfloat16, as the protocol says; so do stochastic rounding, whose
-arithmetic is that of binary32, and the scales that are root mean squares.
+binary32 and bfloat16, as the protocol says; so does stochastic rounding, whose
+arithmetic is that of binary32.
 """
 import math
 import struct
@@ -16,21 +16,6 @@ VALUES = [
     1.0, -0.5, 0.75, 0.74, 0.02, 0.0078125, 0.007, -0.001, 0.0, -0.3,
     0.3, 0.1, -0.1, -1.0, 0.6, -0.85, 0.42, -0.0234375, 0.25,
 ]
-
-NF4 = [
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
-    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
-    0.07958029955625534, 0.16093020141124725, 0.24611230194568634,
-    0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
-    0.7229568362236023, 1.0,
-]
-
-
-def e4m3(code):
-    exponent, fraction = code >> 3, code & 7
-    if exponent == 0:
-        return Fraction(fraction, 512)
-    return Fraction(8 + fraction) * Fraction(2) ** (exponent - 10)
 
 
 def signed(magnitudes, sign_bit):
@@ -43,30 +28,15 @@ def signed(magnitudes, sign_bit):
     return levels
 
 
-def even(magnitudes):
-    return [(level, code % 2 == 0) for code, level in enumerate(magnitudes)]
-
-
 def float32(x):
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
-INT2 = [float32(0.45278004), float32(1.5104176)]
-
 FORMATS = {  # name: (top level, levels, bits)
-    "FP8_E4M3": (448, signed(even(map(e4m3, range(127))), 128), 8),
     "INT8": (127, {i & 255: (i, i % 2 == 0) for i in range(-127, 128)}, 8),
     "INT4": (7, {i & 15: (i, i % 2 == 0) for i in range(-7, 8)}, 4),
-    "NF4": (1, {(i - 7) & 15: (Fraction(v), i >= 8)
-                for i, v in enumerate(NF4)}, 4),
-    "E2M1": (6, signed(even([0, Fraction(1, 2), 1, Fraction(3, 2),
-                             2, 3, 4, 6]), 8), 4),
     "E3M0": (1, signed([(0, False)] + [(Fraction(2) ** (c - 7), True)
                                        for c in range(1, 8)], 8), 4),
-    "INT2": (INT2[1], {0: (Fraction(INT2[0]), True),
-                       1: (Fraction(INT2[1]), True),
-                       2: (Fraction(-INT2[1]), False),
-                       3: (Fraction(-INT2[0]), False)}, 2),
 }
 
 
@@ -116,9 +86,6 @@ def encode(name, values):
     top, levels, bits = FORMATS[name]
     values = [float32(v) for v in values]
     scale = bfloat16(float32(max(map(abs, values)) / top))
-    if name == "INT2":
-        mean = sum_of_squares(values) / len(values)
-        scale = bfloat16(float32(math.sqrt(mean)))
     exact = Fraction(bfloat16_value(scale))
     codes = [nearest_code(levels, Fraction(v) / exact) for v in values]
     return struct.pack("<H", scale) + pack(codes, bits)
@@ -144,18 +111,11 @@ def stochastic_code(name, quotient, random):
     top, levels, bits = FORMATS[name]
     uniform = (random >> 8) / 2.0 ** 24
     quotient = max(-float(top), min(float(top), quotient))
-    if name in ("NF4", "INT2"):
-        order = sorted((level, code) for code, (level, _) in levels.items())
-        step = sum(
-            float32(quotient - float(low)) >
-            float32(uniform * float32(float(high) - float(low)))
-            for (low, _), (high, _) in zip(order, order[1:]))
-        return order[step][1]
     if name in ("INT8", "INT4"):
         below = math.floor(quotient)
         up = uniform < float32(quotient - below)
         return (below + up) & ((1 << bits) - 1)
-    # The levels around the magnitude, and how far it is from the lower one.
+    # E3M0: the levels around the magnitude.
     magnitude = abs(quotient)
     positive = sorted(float(level) for level, _ in levels.values()
                       if level >= 0)
@@ -163,21 +123,15 @@ def stochastic_code(name, quotient, random):
     high = min([level for level in positive if level > magnitude] or [low])
     if low == high:
         taken = low
-    elif low >= least_normal(name):
-        fraction_bits = {"FP8_E4M3": 3, "E2M1": 1, "E3M0": 0}[name]
-        beyond = 23 - fraction_bits
-        rest = int((magnitude - low) / (high - low) * 2 ** beyond)
-        taken = high if rest + (random >> (32 - beyond)) >= 2 ** beyond else low
+    elif low > 0:
+        rest = int((magnitude - low) / (high - low) * 2 ** 23)
+        taken = high if rest + (random >> 9) >= 2 ** 23 else low
     else:
-        taken = high if uniform < (magnitude - low) / (high - low) else low
+        taken = high if uniform < magnitude / high else low
     if taken == 0:
         return 0
     taken = math.copysign(taken, quotient)
     return next(code for code, (level, _) in levels.items() if level == taken)
-
-
-def least_normal(name):
-    return {"FP8_E4M3": 2.0 ** -6, "E2M1": 1.0, "E3M0": 2.0 ** -6}[name]
 
 
 def encode_stochastically(name, values, seed):

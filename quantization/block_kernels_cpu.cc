@@ -31,8 +31,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
-constexpr size_t kRowsOfPairGroup = kPairGroup / kRow;
-static_assert(kPairGroup == kBlockUnit);
 
 // Codes of a vector of values from `values + i` on. Only stochastic rounding
 // reads `random`.
@@ -96,26 +94,6 @@ HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
   }
 }
 
-// A group of 2-bit codes, whose quarters may be four blocks.
-template <typename BlockQuantizer>
-HWY_INLINE void EncodePairs(const float* values, const uint32_t* random,
-                            const BlockQuantizer quarters[4], char* codes) {
-  const Words words;
-  const size_t lanes = hn::Lanes(words);
-  for (size_t lane = 0; lane < kRow; lane += lanes) {
-    auto packed = hn::Zero(words);
-    for (size_t row = 0; row < kRowsOfPairGroup; ++row) {
-      if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
-      const auto code = hn::BitCast(
-          words, CodesAt(quarters[row / 4], values, random, row * kRow + lane));
-      packed =
-          hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(2 * row)),
-                    hn::Set(words, 3u << (2 * row)));
-    }
-    hn::StoreU(packed, words, reinterpret_cast<uint32_t*>(codes) + lane);
-  }
-}
-
 template <typename BlockQuantizer>
 HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
                             size_t count, const BlockQuantizer& quantizer,
@@ -130,7 +108,7 @@ HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
 
 // ScaleOfAbsmax() of the reference; without a call where nothing is special.
 template <BlockFormat kFormat, Rounding kRounding>
-HWY_INLINE uint16_t ScaleOfMagnitude(float absmax) {
+HWY_INLINE uint16_t ScaleOf(float absmax) {
   const uint32_t bits = std::bit_cast<uint32_t>(absmax / TopLevel(kFormat));
   const uint32_t round_up =
       kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
@@ -139,16 +117,6 @@ HWY_INLINE uint16_t ScaleOfMagnitude(float absmax) {
     return static_cast<uint16_t>(scale);
   }
   return ScaleOfAbsmax(kFormat, absmax, kRounding);
-}
-
-template <BlockFormat kFormat, Rounding kRounding>
-HWY_INLINE uint16_t ScaleOf(const float* block, size_t block_size) {
-  if constexpr (kFormat == BlockFormat::kInt2 &&
-                kRounding == Rounding::kNearest) {
-    return ScaleOfSquares(SquaresOf(block, block_size), block_size);
-  } else {
-    return ScaleOfMagnitude<kFormat, kRounding>(AbsMax(block, block_size));
-  }
 }
 
 // Whether values of a block with this scale can be encoded as they are.
@@ -177,13 +145,6 @@ template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
                            const float quarter_scales[4], char* codes,
                            float* decoded) {
-  if constexpr (CodeBits(kFormat) == 2) {
-    const BlockQuantizer quarters[4] = {
-        BlockQuantizer(quarter_scales[0]), BlockQuantizer(quarter_scales[1]),
-        BlockQuantizer(quarter_scales[2]), BlockQuantizer(quarter_scales[3])};
-    EncodePairs(values, random, quarters, codes);
-    return;
-  }
   for (size_t quarter = 0; quarter < 4; quarter += 2) {
     const BlockQuantizer low(quarter_scales[quarter]);
     const BlockQuantizer high(quarter_scales[quarter + 1]);
@@ -229,14 +190,6 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
     }
   }
   EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes, nullptr);
-  if constexpr (kFormat == BlockFormat::kInt2) {
-    // It has no level 0, so what was changed to 0 may have any code. Quarter q
-    // is byte q of each word.
-    for (size_t quarter = 0; quarter < 4; ++quarter) {
-      if (IsPositiveNumber(quarter_scales[quarter])) continue;
-      for (size_t word = 0; word < kRow; ++word) codes[4 * word + quarter] = 0;
-    }
-  }
 }
 
 template <BlockFormat kFormat, Rounding kRounding>
@@ -256,7 +209,7 @@ HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
     bool all_usable = true;
     for (size_t at = 0; at < kBlockUnit; at += block_size) {
       const uint16_t scale =
-          ScaleOf<kFormat, kRounding>(source + at, block_size);
+          ScaleOf<kFormat, kRounding>(AbsMax(source + at, block_size));
       std::memcpy(unit_scales + at / block_size * 2, &scale, sizeof(scale));
       all_usable &= UsableScale(kFormat, scale);
       for (size_t i = at; i < at + block_size; i += 64) {
@@ -308,34 +261,17 @@ void Decode(size_t block_size, size_t units, const char* scales,
 }
 
 template <BlockFormat kFormat>
-constexpr auto SquaresKernel() {
-  if constexpr (kHasIntegerLevels<kFormat>) {
-    return SumOfSquaresOfUnits<kFormat>;
-  } else {
-    return nullptr;
-  }
-}
-
-template <BlockFormat kFormat>
 constexpr BlockKernels kKernels = {
     Encode<kFormat>,   EncodeStochastically<kFormat>,
     Decode<kFormat>,   DecodeUnits<kFormat, true>,
-    SumUnits<kFormat>, SquaresKernel<kFormat>()};
+    SumUnits<kFormat>, SumOfSquaresOfUnits<kFormat>};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {
-    case BlockFormat::kFp8E4m3:
-      return &kKernels<BlockFormat::kFp8E4m3>;
     case BlockFormat::kInt8:
       return &kKernels<BlockFormat::kInt8>;
     case BlockFormat::kInt4:
       return &kKernels<BlockFormat::kInt4>;
-    case BlockFormat::kNf4:
-      return &kKernels<BlockFormat::kNf4>;
-    case BlockFormat::kE2m1:
-      return &kKernels<BlockFormat::kE2m1>;
-    case BlockFormat::kInt2:
-      return &kKernels<BlockFormat::kInt2>;
     case BlockFormat::kE3m0:
       break;
   }

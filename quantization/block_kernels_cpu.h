@@ -51,8 +51,7 @@ struct BlockKernels {
   void (*sum)(size_t block_size, size_t units, const BlockTerm* terms,
               size_t count, float* sum);
   // The sum of the values' squares in binary64: each block's by itself, without
-  // rounding, then those of the blocks in order. Null in formats whose levels
-  // are not integers but for a power of two.
+  // rounding, then those of the blocks in order.
   double (*sum_of_squares)(size_t block_size, size_t units, const char* scales,
                            const char* codes);
 };

@@ -56,28 +56,6 @@ HWY_INLINE float AbsMax(const float* values, size_t count) {
   return std::bit_cast<float>(hn::GetLane(largest));
 }
 
-// SumOfSquares() of quantization/block_reference.h; `count` is a multiple of
-// kRow.
-HWY_INLINE double SquaresOf(const float* values, size_t count) {
-  using Doubles = hn::CappedTag<double, kRow / 2>;
-  const Doubles doubles;
-  const hn::Rebind<float, Doubles> floats;
-  alignas(64) double sums[kRow];
-  for (size_t lane = 0; lane < kRow; lane += hn::Lanes(doubles)) {
-    auto sum = hn::Zero(doubles);
-    for (size_t i = lane; i < count; i += kRow) {
-      if (i % (2 * kRow) == 0) PrefetchAhead(values + i);
-      const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + i));
-      sum = hn::Add(sum, hn::Mul(value, value));
-    }
-    hn::Store(sum, doubles, sums + lane);
-  }
-  for (size_t half = kRow / 2; half > 0; half /= 2) {
-    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
-  }
-  return sums[0];
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace causeway
 HWY_AFTER_NAMESPACE();

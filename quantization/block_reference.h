@@ -25,11 +25,6 @@ namespace causeway {
 uint16_t ScaleOfAbsmax(BlockFormat format, float absmax,
                        Rounding rounding = Rounding::kNearest);
 
-// The scale of a block of kInt2 with nearest rounding, from the sum of the
-// squares of its `count` values: the root of their mean in binary64, rounded to
-// binary32, then as ScaleOfAbsmax rounds a quotient.
-uint16_t ScaleOfSquares(double sum, uint64_t count);
-
 // The sum of squares in a fixed order, so that all machines get the same bits:
 // partial sum j (0 <= j < 16) adds the squares of values j, 16 + j, 32 + j ...
 // one after the other in binary64, where squares are exact; then partial sums
@@ -38,10 +33,6 @@ double SumOfSquares(absl::Span<const float> block);
 
 // A NaN outweighs all.
 float LargestMagnitude(absl::Span<const float> block);
-
-// The scale of a block with these values.
-uint16_t ScaleOfBlock(BlockFormat format, absl::Span<const float> block,
-                      Rounding rounding = Rounding::kNearest);
 
 // The code of a value of a block that has this scale; 0 if the scale is 0 or
 // not finite. Exact for kE3m0. The others take the level nearest to the
@@ -55,15 +46,12 @@ uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value);
 // u = floor(random / 2^8) / 2^24:
 //
 //   kInt8, kInt4  the integer below, or the next if u is less than the rest
-//   kNf4, kInt2   as many steps up from the least level as there are levels L
-//                 but the greatest with quotient - L > u (next level - L), each
-//                 operation rounded to binary32
-//   others        in magnitude. Normal numbers: the f fraction bits beyond the
-//                 format's, plus the f highest bits of `random`, carry into
-//                 the format's. Below: as integers, of the least level.
+//   kE3m0         in magnitude, from the level 2^-6 on: the power of two below,
+//                 or the next if adding the highest 23 bits of `random` to the
+//                 fraction's 23 bits carries. Below: as integers, of the least
+//                 level.
 //
-// Zero stays zero in all formats that have one; a value that rounds to zero
-// loses its sign.
+// Zero stays zero; a value that rounds to zero loses its sign.
 uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
                                   float value, uint32_t random);
 

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long an encoded vector is, for quantization/block_kernels_cpu.cc, which
-// is the only file that includes it, once for each instruction set: without
-// decoding it, where the levels are integers but for a power of two. Then the
-// squares of a block's levels have an integer sum, and the sum of the squares
-// of its values, in binary64, has no rounding.
+// How long an encoded vector is, without decoding it; for
+// quantization/block_kernels_cpu.cc, which is the only file that includes it,
+// once for each instruction set. Levels are integers but for a power of two. So
+// the squares of a block's levels have an integer sum, and the sum of the
+// squares of its values, in binary64, has no rounding.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_BLOCK_SQUARES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,17 +28,9 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Whether there is a SumOfSquaresOfUnits().
-template <BlockFormat kFormat>
-constexpr bool kHasIntegerLevels =
-    kFormat == BlockFormat::kInt8 || kFormat == BlockFormat::kInt4 ||
-    kFormat == BlockFormat::kE2m1 || kFormat == BlockFormat::kE3m0;
-
 // The greatest power of two that all levels are multiples of.
 template <BlockFormat kFormat>
-constexpr double kLevelUnit = kFormat == BlockFormat::kE2m1   ? 0x1p-1
-                              : kFormat == BlockFormat::kE3m0 ? 0x1p-6
-                                                              : 1;
+constexpr double kLevelUnit = kFormat == BlockFormat::kE3m0 ? 0x1p-6 : 1;
 
 // By 4-bit code: the lower and the upper byte of (level / kLevelUnit)^2.
 template <BlockFormat kFormat>
@@ -121,12 +113,8 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
         const auto table = hn::LoadDup128(all, bytes_of_squares);
         const auto first = hn::TableLookupBytes(table, lower);
         const auto second = hn::TableLookupBytes(table, upper);
-        if constexpr (kFormat == BlockFormat::kE2m1) {
-          return hn::Add(hn::SumsOf8(first), hn::SumsOf8(second));
-        } else {
-          // No byte is above 64.
-          return hn::SumsOf8(hn::Add(first, second));
-        }
+        // No byte is above 64.
+        return hn::SumsOf8(hn::Add(first, second));
       };
       low = hn::Add(low, look_up(kSquaredLevels<kFormat>.low));
       if constexpr (kFormat == BlockFormat::kE3m0) {

@@ -93,127 +93,47 @@ HWY_INLINE IntVec IntegerBelowOrAbove(FloatVec quotient,
                  hn::VecFromMask(ints, hn::RebindMask(ints, goes_up)));
 }
 
+// The code of E3M0's level below or above, in magnitude.
+HWY_INLINE IntVec PowerBelowOrAbove(FloatVec quotient, hn::Vec<Words> random) {
+  const Floats floats;
+  const Ints ints;
+  const auto magnitude = hn::Abs(quotient);
+  const auto denormal =
+      IntegerBelowOrAbove(hn::Mul(magnitude, hn::Set(floats, 0x1p6f)), random);
+  // Random numbers carry into the exponent.
+  const auto carry = hn::BitCast(ints, hn::ShiftRight<9>(random));
+  const auto normal =
+      hn::Sub(hn::ShiftRight<23>(hn::Add(hn::BitCast(ints, magnitude), carry)),
+              hn::Set(ints, 127 - 7));
+  const auto is_denormal = hn::Lt(magnitude, hn::Set(floats, 0x1p-6f));
+  const auto code =
+      hn::IfThenElse(hn::RebindMask(ints, is_denormal), denormal, normal);
+  return hn::IfThenElseZero(hn::Gt(code, hn::Zero(ints)),
+                            WithSign(code, quotient));
+}
+
 // Codes of the values of one block, one in each 32-bit lane, as Quantizer. The
 // scale is usable, or the values were changed so that they are finite.
 template <BlockFormat kFormat>
-class StochasticQuantizerBase {
+class StochasticQuantizer {
  public:
-  explicit StochasticQuantizerBase(float scale) : reciprocal_(1.0f / scale) {}
+  explicit StochasticQuantizer(float scale) : reciprocal_(1.0f / scale) {}
 
- protected:
-  HWY_INLINE FloatVec Quotient(FloatVec value) const {
+  HWY_INLINE IntVec Codes(FloatVec value, hn::Vec<Words> random) const {
     const Floats floats;
     const auto top = hn::Set(floats, TopLevel(kFormat));
-    const auto quotient = hn::Mul(value, hn::Set(floats, reciprocal_));
-    return hn::Max(hn::Neg(top), hn::Min(quotient, top));
+    const auto quotient =
+        hn::Max(hn::Neg(top),
+                hn::Min(hn::Mul(value, hn::Set(floats, reciprocal_)), top));
+    if constexpr (kFormat == BlockFormat::kE3m0) {
+      return PowerBelowOrAbove(quotient, random);
+    } else {
+      return IntegerBelowOrAbove(quotient, random);
+    }
   }
 
  private:
   const float reciprocal_;
-};
-
-template <BlockFormat kFormat>
-class StochasticQuantizer;
-
-template <BlockFormat kFormat>
-class StochasticIntegerQuantizer : public StochasticQuantizerBase<kFormat> {
- public:
-  using StochasticQuantizerBase<kFormat>::StochasticQuantizerBase;
-
-  HWY_INLINE IntVec Codes(FloatVec value, hn::Vec<Words> random) const {
-    return IntegerBelowOrAbove(this->Quotient(value), random);
-  }
-};
-template <>
-class StochasticQuantizer<BlockFormat::kInt8>
-    : public StochasticIntegerQuantizer<BlockFormat::kInt8> {
-  using StochasticIntegerQuantizer::StochasticIntegerQuantizer;
-};
-template <>
-class StochasticQuantizer<BlockFormat::kInt4>
-    : public StochasticIntegerQuantizer<BlockFormat::kInt4> {
-  using StochasticIntegerQuantizer::StochasticIntegerQuantizer;
-};
-
-// Steps up from the least level, whose code is kLeast, modulo the levels.
-template <BlockFormat kFormat, int kLeast>
-class StochasticLevelQuantizer : public StochasticQuantizerBase<kFormat> {
- public:
-  using StochasticQuantizerBase<kFormat>::StochasticQuantizerBase;
-
-  HWY_INLINE IntVec Codes(FloatVec value, hn::Vec<Words> random) const {
-    constexpr int kLevels = 1 << CodeBits(kFormat);
-    const Floats floats;
-    const Ints ints;
-    const auto quotient = this->Quotient(value);
-    const auto uniform = Uniform(random);
-    auto code = hn::Set(ints, kLeast);
-    for (int i = 0; i + 1 < kLevels; ++i) {
-      const float low = NibbleLevels(kFormat)[(kLeast + i) & (kLevels - 1)];
-      const float high =
-          NibbleLevels(kFormat)[(kLeast + i + 1) & (kLevels - 1)];
-      const auto above = hn::Gt(hn::Sub(quotient, hn::Set(floats, low)),
-                                hn::Mul(uniform, hn::Set(floats, high - low)));
-      code = hn::Sub(code, hn::VecFromMask(ints, hn::RebindMask(ints, above)));
-    }
-    return code;
-  }
-};
-template <>
-class StochasticQuantizer<BlockFormat::kNf4>
-    : public StochasticLevelQuantizer<BlockFormat::kNf4, -7> {
-  using StochasticLevelQuantizer::StochasticLevelQuantizer;
-};
-template <>
-class StochasticQuantizer<BlockFormat::kInt2>
-    : public StochasticLevelQuantizer<BlockFormat::kInt2, -2> {
-  using StochasticLevelQuantizer::StochasticLevelQuantizer;
-};
-
-template <BlockFormat kFormat, int kExponentBias, int kFractionBits,
-          int kSignPosition>
-class StochasticMinifloatQuantizer : public StochasticQuantizerBase<kFormat> {
- public:
-  using StochasticQuantizerBase<kFormat>::StochasticQuantizerBase;
-
-  HWY_INLINE IntVec Codes(FloatVec value, hn::Vec<Words> random) const {
-    const Floats floats;
-    const Ints ints;
-    const auto quotient = this->Quotient(value);
-    const auto magnitude = hn::Abs(quotient);
-    const auto denormal = IntegerBelowOrAbove(
-        hn::Mul(magnitude, hn::Set(floats, kLeastLevelsPerUnit)), random);
-    const auto carry = hn::BitCast(ints, hn::ShiftRight<32 - kCut>(random));
-    const auto cut =
-        hn::ShiftRight<kCut>(hn::Add(hn::BitCast(ints, magnitude), carry));
-    const auto normal =
-        hn::Sub(cut, hn::Set(ints, (127 - kExponentBias) << kFractionBits));
-    const auto is_denormal = hn::Lt(magnitude, hn::Set(floats, kLeastNormal));
-    const auto code =
-        hn::IfThenElse(hn::RebindMask(ints, is_denormal), denormal, normal);
-    return WithSignUnlessZero<kSignPosition>(code, quotient);
-  }
-
- private:
-  static constexpr int kCut = 23 - kFractionBits;
-  static constexpr float kLeastNormal = PowerOfTwo(1 - kExponentBias);
-  static constexpr float kLeastLevelsPerUnit =
-      PowerOfTwo(kExponentBias + kFractionBits - 1);
-};
-template <>
-class StochasticQuantizer<BlockFormat::kE2m1>
-    : public StochasticMinifloatQuantizer<BlockFormat::kE2m1, 1, 1, 3> {
-  using StochasticMinifloatQuantizer::StochasticMinifloatQuantizer;
-};
-template <>
-class StochasticQuantizer<BlockFormat::kFp8E4m3>
-    : public StochasticMinifloatQuantizer<BlockFormat::kFp8E4m3, 7, 3, 7> {
-  using StochasticMinifloatQuantizer::StochasticMinifloatQuantizer;
-};
-template <>
-class StochasticQuantizer<BlockFormat::kE3m0>
-    : public StochasticMinifloatQuantizer<BlockFormat::kE3m0, 7, 0, 3> {
-  using StochasticMinifloatQuantizer::StochasticMinifloatQuantizer;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -32,6 +32,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Values whose sums are in registers at once: eight rows, or two blocks of the
 // smallest size.
 constexpr size_t kSumPiece = 8 * kRow;
+static_assert(kSumPiece == kNibbleGroup);
 
 // Terms that are read in turns. More streams than that are too many for the
 // hardware: with 32 in turns the sum took more than twice as long.
@@ -45,21 +46,16 @@ constexpr size_t kSumPrefetchBytes = 2048;
 template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
                              size_t lane) {
-  constexpr size_t kBits = CodeBits(kFormat);
-  if constexpr (kBits == 8) {
+  if constexpr (CodeBits(kFormat) == 8) {
     const auto* const at = reinterpret_cast<const int8_t*>(codes) + begin;
     return hn::PromoteTo(Ints(),
                          hn::LoadU(SignedBytes(), at + row * kRow + lane));
   } else {
     const Words words;
-    // Words hold a code of each row of a group; pieces are whole groups or
-    // parts of one.
-    constexpr size_t kGroup = kRow * 32 / kBits;
-    const size_t row_of_group = begin % kGroup / kRow + row;
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) +
-                             begin / kGroup * kRow + lane);
-    return UnpackedCodes<BlockDequantizer, kBits>(packed, row_of_group);
+                             begin / kSumPiece * kRow + lane);
+    return UnpackedCodes<BlockDequantizer>(packed, row);
   }
 }
 

@@ -14,20 +14,12 @@ namespace causeway {
 
 const char* BlockFormatName(BlockFormat format) {
   switch (format) {
-    case BlockFormat::kFp8E4m3:
-      return "Fp8E4m3";
     case BlockFormat::kInt8:
       return "Int8";
     case BlockFormat::kInt4:
       return "Int4";
-    case BlockFormat::kNf4:
-      return "Nf4";
-    case BlockFormat::kE2m1:
-      return "E2m1";
     case BlockFormat::kE3m0:
       return "E3m0";
-    case BlockFormat::kInt2:
-      return "Int2";
   }
   return "";
 }

@@ -16,9 +16,7 @@
 namespace causeway {
 
 inline constexpr BlockFormat kAllBlockFormats[] = {
-    BlockFormat::kFp8E4m3, BlockFormat::kInt8, BlockFormat::kInt4,
-    BlockFormat::kNf4,     BlockFormat::kE2m1, BlockFormat::kE3m0,
-    BlockFormat::kInt2};
+    BlockFormat::kInt8, BlockFormat::kInt4, BlockFormat::kE3m0};
 
 // For the names of tests.
 const char* BlockFormatName(BlockFormat format);

@@ -95,19 +95,15 @@ constexpr FormatEntry Ecq() {
 constexpr FormatEntry kFormats[] = {
     Dense<kFp32Bytes, NewFp32Encoder, NewFp32Decoder>(v1::FP32, true),
     Dense<kBf16Bytes, NewBf16Encoder, NewBf16Decoder>(v1::BF16, false),
-    Blocks<BlockFormat::kFp8E4m3>(v1::FP8_E4M3),
     Blocks<BlockFormat::kInt8>(v1::INT8),
     Blocks<BlockFormat::kInt4>(v1::INT4),
-    Blocks<BlockFormat::kNf4>(v1::NF4),
-    Blocks<BlockFormat::kE2m1>(v1::E2M1),
     Blocks<BlockFormat::kE3m0>(v1::E3M0),
-    Blocks<BlockFormat::kInt2>(v1::INT2),
     Ecq(),
 };
 
-// At least a scale of two bytes for every 256 values is in all formats. Beyond
-// this, bytes are not computed: `values` may be anything a peer says, and must
-// not overflow.
+// All formats have at least a scale of two bytes for every 256 values. Beyond
+// this, bytes are not computed: `values` may be anything that a peer says, and
+// must not overflow.
 constexpr uint64_t kMaxValuesPerByte = 128;
 
 // Null if there is no such format.

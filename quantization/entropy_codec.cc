@@ -22,7 +22,6 @@
 namespace causeway {
 namespace {
 
-// 2-bit codes are taken in pairs.
 SymbolWidth WidthOf(const StripPlanes& planes) {
   return planes.code_bits() == 8 ? SymbolWidth::kByte : SymbolWidth::kNibble;
 }

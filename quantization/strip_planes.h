@@ -32,7 +32,7 @@ class StripPlanes {
  public:
   virtual ~StripPlanes() = default;
 
-  // Bits of a code in the code plane: 8, 4 or 2.
+  // Bits of a code in the code plane: 8 or 4.
   virtual uint32_t code_bits() const = 0;
 
   // Bytes of each plane of `values` values.

@@ -39,8 +39,7 @@ TEST(StripSquaresTest, AreTheDecodersHoweverTheBytesCome) {
   for (uint64_t i = 0; i < kValues; ++i) {
     values[i] = static_cast<float>(i % 101) - 40;
   }
-  for (const v1::Format format : {v1::FP8_E4M3, v1::INT8, v1::INT4, v1::NF4,
-                                  v1::E2M1, v1::E3M0, v1::INT2}) {
+  for (const v1::Format format : {v1::INT8, v1::INT4, v1::E3M0}) {
     const CodecSpec spec = {.format = format, .block_size = 64};
     ASSERT_OK_AND_ASSIGN(const std::string strip, Encode(spec, values));
     ASSERT_OK_AND_ASSIGN(const auto decoder, OpenDecoder(spec, strip, kValues));

@@ -26,19 +26,16 @@ struct Format {
   static constexpr BlockFormat kFormat = kValue;
 };
 using AllFormats =
-    testing::Types<Format<BlockFormat::kFp8E4m3>, Format<BlockFormat::kInt8>,
-                   Format<BlockFormat::kInt4>, Format<BlockFormat::kNf4>,
-                   Format<BlockFormat::kE2m1>, Format<BlockFormat::kE3m0>,
-                   Format<BlockFormat::kInt2>>;
+    testing::Types<Format<BlockFormat::kInt8>, Format<BlockFormat::kInt4>,
+                   Format<BlockFormat::kE3m0>>;
 TYPED_TEST_SUITE(BlockArithmeticTest, AllFormats);
 
 template <BlockFormat kFormat>
 uint32_t CodeOf(uint16_t scale, float value) {
-  static constexpr auto kTable = EncodeTable<kFormat>::Make();
   if (!HasCodes(scale)) return 0;
   const float top = TopValue<kFormat>(scale);
   value = std::fmax(-top, std::fmin(value, top));
-  return BlockQuantizer<kFormat>(ScaleValue(scale), kTable).Code(value);
+  return BlockQuantizer<kFormat>(ScaleValue(scale)).Code(value);
 }
 
 template <BlockFormat kFormat>
@@ -68,20 +65,6 @@ TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
                 ScaleOfAbsmax(kFormat, absmax, Rounding::kStochastic))
           << absmax;
     }
-  }
-}
-
-TEST(Int2ScaleTest, RootsOfMeansOfAllMagnitudes) {
-  std::mt19937_64 random(2);
-  for (int i = 0; i < 20000; ++i) {
-    const double sum = std::ldexp(1 + std::ldexp(random() % 4096, -12),
-                                  static_cast<int>(random() % 600) - 300);
-    const uint32_t count = 1 + random() % 256;
-    ASSERT_EQ(Int2Scale(sum, count), ScaleOfSquares(sum, count))
-        << sum << ", " << count << " values";
-  }
-  for (const double sum : {0.0, double{INFINITY}, double{NAN}}) {
-    EXPECT_EQ(Int2Scale(sum, 7), ScaleOfSquares(sum, 7)) << sum;
   }
 }
 
@@ -171,12 +154,8 @@ TYPED_TEST(BlockArithmeticTest, LevelsOfAllCodes) {
   for (uint32_t code = 0; code < 1u << CodeBits(kFormat); ++code) {
     const float want = DecodeValue(kFormat, Bf16FromFloat(1), code);
     const float got = LevelOf<kFormat>(kTable, code);
-    if (std::isnan(want)) {
-      EXPECT_TRUE(std::isnan(got)) << code;
-    } else {
-      EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want))
-          << code;
-    }
+    EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want))
+        << code;
   }
 }
 

@@ -29,28 +29,13 @@ float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   return largest;
 }
 
-template <typename ThisLane>
-double SumOfSquares(const UnitQuads& quads, uint32_t lane, uint32_t block) {
-  const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
-  double sums[4][4] = {};
-  for (uint32_t i = first; i < first + ThisLane::kSharers; ++i) {
-    ThisLane::AddSquares(quads[i], block, sums[i % 4]);
-  }
-  double total[4];
-  for (uint32_t i = 0; i < 4; ++i) {
-    total[i] = (sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]);
-  }
-  return (total[0] + total[2]) + (total[1] + total[3]);
-}
-
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
           typename Source, typename Rounds, typename Losses>
 void EncodeUnit(const Source& source, const Rounds& rounding,
                 const Losses& losses, uint64_t values, uint64_t unit,
                 char* encoded) {
   using ThisLane = Lane<kFormat, kBlockSize>;
-  const auto table = EncodeTable<kFormat>::Make();
-  const auto decode_table = DecodeTable<kFormat>::Make();
+  const auto table = DecodeTable<kFormat>::Make();
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
   const uint64_t begin = unit * kLaneUnit;
   UnitQuads quads;
@@ -60,28 +45,20 @@ void EncodeUnit(const Source& source, const Rounds& rounding,
   uint16_t scales[kLanes][ThisLane::kBlocks];
   for (uint32_t i = 0; i < kLanes; ++i) {
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      if constexpr (kFormat == BlockFormat::kInt2 &&
-                    Rounds::kRounding == Rounding::kNearest) {
-        scales[i][block] =
-            Int2Scale(SumOfSquares<ThisLane>(quads, i, block),
-                      ThisLane(i).ValuesOfBlock(block, place.values));
-      } else {
-        scales[i][block] = BlockScale<kFormat, Rounds::kRounding>(
-            LargestMagnitude<ThisLane>(quads, i, block));
-      }
+      scales[i][block] = BlockScale<kFormat, Rounds::kRounding>(
+          LargestMagnitude<ThisLane>(quads, i, block));
     }
   }
   for (uint32_t i = 0; i < kLanes; ++i) {
     const ThisLane lane(i);
     uint32_t words[ThisLane::kWords] = {};
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      lane.Encode(rounding, table, begin, place.values, block, scales[i][block],
-                  quads[i], words);
+      lane.Encode(rounding, begin, block, scales[i][block], quads[i], words);
     }
     lane.template StoreScales<kWhole>(scales[i], place, encoded);
     lane.template StoreCodes<kWhole>(words, place, encoded);
-    StoreLosses<kWhole>(decode_table, lane, place, begin, quads[i], scales[i],
-                        words, losses);
+    StoreLosses<kWhole>(table, lane, place, begin, quads[i], scales[i], words,
+                        losses);
   }
 }
 

@@ -77,20 +77,12 @@ bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
     }
   };
   switch (spec.format) {
-    case BlockFormat::kFp8E4m3:
-      return with_format.template operator()<BlockFormat::kFp8E4m3>();
     case BlockFormat::kInt8:
       return with_format.template operator()<BlockFormat::kInt8>();
     case BlockFormat::kInt4:
       return with_format.template operator()<BlockFormat::kInt4>();
-    case BlockFormat::kNf4:
-      return with_format.template operator()<BlockFormat::kNf4>();
-    case BlockFormat::kE2m1:
-      return with_format.template operator()<BlockFormat::kE2m1>();
     case BlockFormat::kE3m0:
       return with_format.template operator()<BlockFormat::kE3m0>();
-    case BlockFormat::kInt2:
-      return with_format.template operator()<BlockFormat::kInt2>();
   }
   return false;
 }

@@ -4,8 +4,8 @@
 // What the kernels of the block formats have in common: how their threads go
 // over a vector's units, and how they are started.
 //
-// Bytes that a kernel moves for each value, c of them being codes (1, 0.5 or
-// 0.25) and 2 / block size the scale:
+// Bytes that a kernel moves for each value, c of them being codes (1 or 0.5)
+// and 2 / block size the scale:
 //
 //                  reads            writes
 //   encode         4                c + scale

@@ -107,10 +107,6 @@ class Benchmark {
     AddKernels(BlockFormat::kE3m0, "e3m0", {64, 128, 256});
     AddKernels(BlockFormat::kInt8, "int8", {64, 128, 256});
     AddKernels(BlockFormat::kInt4, "int4", {256});
-    AddKernels(BlockFormat::kNf4, "nf4", {256});
-    AddKernels(BlockFormat::kE2m1, "e2m1", {256});
-    AddKernels(BlockFormat::kFp8E4m3, "fp8_e4m3", {256});
-    AddKernels(BlockFormat::kInt2, "int2", {256});
     return TimeAll();
   }
 

@@ -27,6 +27,28 @@ HWY_INLINE uint16_t LoadScale(const char* scales, size_t block) {
   return scale;
 }
 
+// SumOfSquares() of quantization/block_reference.h; `count` is a multiple of
+// kRow.
+HWY_INLINE double SquaresOf(const float* values, size_t count) {
+  using Doubles = hn::CappedTag<double, kRow / 2>;
+  const Doubles doubles;
+  const hn::Rebind<float, Doubles> floats;
+  alignas(64) double sums[kRow];
+  for (size_t lane = 0; lane < kRow; lane += hn::Lanes(doubles)) {
+    auto sum = hn::Zero(doubles);
+    for (size_t i = lane; i < count; i += kRow) {
+      if (i % (2 * kRow) == 0) PrefetchAhead(values + i);
+      const auto value = hn::PromoteTo(doubles, hn::LoadU(floats, values + i));
+      sum = hn::Add(sum, hn::Mul(value, value));
+    }
+    hn::Store(sum, doubles, sums + lane);
+  }
+  for (size_t half = kRow / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  return sums[0];
+}
+
 void MeasureBlocks(size_t block_size, size_t blocks, const float* values,
                    double* squares, float* absmax) {
   for (size_t block = 0; block < blocks; ++block) {

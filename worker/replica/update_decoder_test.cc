@@ -57,7 +57,7 @@ TEST(UpdateDecoderTest, IsDecodeAndRebaseHoweverTheBytesCome) {
 }
 
 TEST(UpdateDecoderTest, DecodesAPartThatBeginsAndEndsWithinStrips) {
-  const CodecSpec spec{.format = v1::NF4, .entropy_coded = true};
+  const CodecSpec spec{.format = v1::INT4, .entropy_coded = true};
   constexpr size_t kCount = 4 * kStripValues + 100;
   const std::vector<float> anchor = Values(kCount, 0.3f);
   ASSERT_OK_AND_ASSIGN(const std::string encoded,

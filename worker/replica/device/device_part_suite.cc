@@ -306,12 +306,11 @@ std::vector<Scenario> Scenarios() {
   std::vector<Formats> formats = {{"E3m0", both(v1::E3M0)},
                                   {"Int4", both(v1::INT4, 128)},
                                   {"Int8", both(v1::INT8, 64)},
-                                  {"Int2", both(v1::INT2)},
                                   {"Fp32", both(v1::FP32)}};
-  Formats mixed = {"DenseDown", both(v1::NF4)};
+  Formats mixed = {"DenseDown", both(v1::INT4)};
   mixed.options.downlink.format = v1::BF16;
   formats.push_back(mixed);
-  Formats compressed = {"CompressedDown", both(v1::E2M1)};
+  Formats compressed = {"CompressedDown", both(v1::INT8)};
   compressed.options.downlink.entropy_coded = true;
   formats.push_back(compressed);
   Formats stochastic = {"Stochastic", both(v1::E3M0)};
