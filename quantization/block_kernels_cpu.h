@@ -18,17 +18,11 @@
 #include <cstdint>
 
 #include "quantization/block_format.h"
+#include "quantization/strip_planes.h"
 
 namespace causeway {
 
 inline constexpr size_t kBlockUnit = 256;
-
-// An encoding and what its values are multiplied by.
-struct BlockTerm {
-  const char* scales = nullptr;
-  const char* codes = nullptr;
-  float weight = 0;
-};
 
 struct BlockKernels {
   // `decoded`, if not null, receives what Decode() will make of the values; it
@@ -48,7 +42,7 @@ struct BlockKernels {
                             float* accumulator);
   // sum[i] = 0 + weight_0 * decoded_0[i] + ..., `count` terms in order, rounded
   // as Accumulate().
-  void (*sum)(size_t block_size, size_t units, const BlockTerm* terms,
+  void (*sum)(size_t block_size, size_t units, const WeightedPart* terms,
               size_t count, float* sum);
   // The sum of the values' squares in binary64: each block's by itself, without
   // rounding, then those of the blocks in order.

@@ -208,7 +208,7 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
 TEST_P(BlockKernelsTest, SumsAsTheReference) {
   const float weights[] = {0.3f, -1.7f, -0.0f, 1e-3f, 0.25f};
   std::vector<std::string> encoded;
-  std::vector<BlockTerm> terms;
+  std::vector<WeightedPart> terms;
   std::vector<float> want(kValues);
   for (size_t count = 0; count <= std::size(weights); ++count) {
     // Unaligned, and with room to see what is written beyond the end.
@@ -231,7 +231,7 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
     terms.clear();
     for (size_t i = 0; i <= count; ++i) {
       const char* const scales = encoded[i].data() + 1;
-      terms.push_back({scales, scales + ScaleBytes(), weights[i]});
+      terms.push_back({{scales, scales + ScaleBytes()}, weights[i]});
     }
   }
 }
@@ -260,7 +260,8 @@ TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
     kernels_->decode_accumulate(block_size_, kUnits, scales, codes, weight,
                                 accumulated.data());
     std::vector<float> sum(kValues);
-    const BlockTerm terms[] = {{scales, codes, weight}, {scales, codes, 0.3f}};
+    const ConstStripPart part = {.scales = scales, .codes = codes};
+    const WeightedPart terms[] = {{part, weight}, {part, 0.3f}};
     kernels_->sum(block_size_, kUnits, terms, 2, sum.data());
     std::vector<float> want_sum(kValues);
     for (size_t i = 0; i < kValues; ++i) {

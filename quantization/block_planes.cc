@@ -11,11 +11,15 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "quantization/block_kernels_cpu.h"
 #include "quantization/block_reference.h"
+#include "quantization/encode_options.h"
+#include "quantization/encoder.h"
 #include "quantization/reference.h"
 
 namespace causeway {
 
+static_assert(kPieceAlignment % kBlockUnit == 0);
 static_assert(std::endian::native == std::endian::little,
               "scales and groups of codes are copied as they lie in memory");
 
@@ -37,41 +41,99 @@ bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
   return most <= largest;
 }
 
-}  // namespace
+// Why block `begin` to `begin` + `count` - 1 of `size` values may not have this
+// scale.
+absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
+                      uint64_t count, uint64_t size) {
+  const uint64_t last = begin + count - 1;
+  const float value = FloatFromBf16(scale);
+  if (std::isfinite(value)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the block of value %d of %d (to value %d) has scale %g, but scales "
+        "are 0 to %g: the sender's encoder is at fault",
+        begin, size, last, value, FloatFromBf16(LargestScale(format))));
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "the block of value %d of %d (to value %d) has scale %g; only finite "
+      "values can be merged: the sender's training has diverged",
+      begin, size, last, value));
+}
 
-struct BlockPlanes::LastUnit {
+// What is left of a strip after its whole units, decoded as one more.
+struct LastUnit {
   float values[kBlockUnit];
   // Filled up with zeros.
   char scales[2 * kBlockUnit / 64] = {};
   char codes[kBlockUnit] = {};
 };
 
-BlockPlanes::BlockPlanes(BlockFormat format, uint32_t block_size,
-                         const EncodeOptions& options, uint64_t first_value)
-    : format_(format),
-      block_size_(block_size),
-      options_(options),
-      first_value_(first_value),
-      kernels_(CpuBlockKernels(format)) {}
+class BlockPlanes final : public StripPlanes {
+ public:
+  BlockPlanes(BlockFormat format, uint32_t block_size)
+      : format_(format),
+        block_size_(block_size),
+        kernels_(CpuBlockKernels(format)) {}
 
-uint8_t BlockPlanes::Encode(uint64_t begin, absl::Span<const float> values,
-                            StripPart part, absl::Span<float> decoded) const {
+  uint32_t code_bits() const override { return CodeBits(format_); }
+  uint64_t ScaleBytes(uint64_t values) const override {
+    return ScalePlaneBytes(values, block_size_);
+  }
+  uint64_t CodeBytes(uint64_t values) const override {
+    return CodePlaneBytes(format_, values);
+  }
+
+  // The strips have no parameter: it is 0.
+  uint8_t Encode(const EncodeOptions& options, uint64_t begin,
+                 absl::Span<const float> values, StripPart part,
+                 absl::Span<float> decoded) const override;
+  void Decode(ConstStripPart part, absl::Span<float> values) const override;
+  void DecodeAccumulate(ConstStripPart part, float weight,
+                        absl::Span<float> accumulator) const override;
+  void DecodeSum(absl::Span<const WeightedPart> terms,
+                 absl::Span<float> sum) const override;
+  double SumOfSquares(ConstStripPart part, uint64_t count) const override;
+  absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
+                           uint64_t size) const override {
+    return CheckBlockScales(format_, block_size_, part.scales, count, begin,
+                            size);
+  }
+
+ private:
+  // Decodes the last values of `part`, `count` of them after `whole` others.
+  void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
+                  LastUnit& last) const;
+
+  const BlockFormat format_;
+  const uint32_t block_size_;
+  const BlockKernels& kernels_;
+};
+
+// accumulator[i] += weight * value i of `last`.
+void AccumulateLast(const LastUnit& last, float weight,
+                    absl::Span<float> accumulator) {
+  for (size_t i = 0; i < accumulator.size(); ++i) {
+    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
+  }
+}
+
+uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
+                            absl::Span<const float> values, StripPart part,
+                            absl::Span<float> decoded) const {
   const uint64_t whole = values.size() / kBlockUnit * kBlockUnit;
   const absl::Span<const float> rest = values.subspan(whole);
   float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
   std::string last;
   // Before its values may be overwritten.
   if (!rest.empty()) {
-    last = EncodeBlocks(format_, block_size_, rest, options_,
-                        first_value_ + begin + whole);
+    last = EncodeBlocks(format_, block_size_, rest, options, begin + whole);
   }
-  if (options_.rounding == Rounding::kNearest) {
+  if (options.rounding == Rounding::kNearest) {
     kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
                     part.codes, whole_decoded);
   } else {
-    kernels_.encode_stochastically(
-        block_size_, whole / kBlockUnit, options_.seed, first_value_ + begin,
-        values.data(), part.scales, part.codes, whole_decoded);
+    kernels_.encode_stochastically(block_size_, whole / kBlockUnit,
+                                   options.seed, begin, values.data(),
+                                   part.scales, part.codes, whole_decoded);
   }
   if (rest.empty()) return 0;
   const uint64_t scale_bytes = ScaleBytes(rest.size());
@@ -109,7 +171,7 @@ void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
   AccumulateLast(last, weight, rest);
 }
 
-void BlockPlanes::DecodeSum(absl::Span<const BlockTerm> terms,
+void BlockPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
                             absl::Span<float> sum) const {
   const uint64_t units = sum.size() / kBlockUnit;
   kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
@@ -117,29 +179,14 @@ void BlockPlanes::DecodeSum(absl::Span<const BlockTerm> terms,
   const absl::Span<float> rest = sum.subspan(whole);
   if (rest.empty()) return;
   absl::c_fill(rest, 0.0f);
-  for (const BlockTerm& term : terms) {
+  for (const WeightedPart& term : terms) {
     LastUnit last;
-    DecodeLast({.scales = term.scales, .codes = term.codes}, whole, rest.size(),
-               last);
+    DecodeLast(term.part, whole, rest.size(), last);
     AccumulateLast(last, term.weight, rest);
   }
 }
 
-void BlockPlanes::AccumulateLast(const LastUnit& last, float weight,
-                                 absl::Span<float> accumulator) {
-  for (size_t i = 0; i < accumulator.size(); ++i) {
-    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
-  }
-}
-
-void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
-                             uint64_t count, LastUnit& last) const {
-  std::memcpy(last.scales, part.scales + ScaleBytes(whole), ScaleBytes(count));
-  std::memcpy(last.codes, part.codes + CodeBytes(whole), CodeBytes(count));
-  kernels_.decode(block_size_, 1, last.scales, last.codes, last.values);
-}
-
-double BlockPlanes::SumOfTile(ConstStripPart part, uint64_t count) const {
+double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
   const uint64_t units = count / kBlockUnit;
   double sum =
       kernels_.sum_of_squares(block_size_, units, part.scales, part.codes);
@@ -154,34 +201,49 @@ double BlockPlanes::SumOfTile(ConstStripPart part, uint64_t count) const {
   return sum;
 }
 
-absl::Status BlockPlanes::CheckFinite(ConstStripPart part, uint64_t count,
-                                      uint64_t begin, uint64_t size) const {
-  const uint16_t largest = LargestScale(format_);
-  if (!AreAtMost(largest, part.scales, ScaleBytes(count) / 2)) {
-    for (uint64_t at = 0; at < count; at += block_size_) {
-      uint16_t scale;
-      std::memcpy(&scale, part.scales + ScaleBytes(at), sizeof(scale));
-      // Also infinities, NaN and whatever has a sign.
-      if (scale > largest) return BadScale(scale, begin + at, size);
-    }
-  }
-  return absl::OkStatus();
+void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
+                             uint64_t count, LastUnit& last) const {
+  std::memcpy(last.scales, part.scales + ScaleBytes(whole), ScaleBytes(count));
+  std::memcpy(last.codes, part.codes + CodeBytes(whole), CodeBytes(count));
+  kernels_.decode(block_size_, 1, last.scales, last.codes, last.values);
 }
 
-absl::Status BlockPlanes::BadScale(uint16_t scale, uint64_t begin,
-                                   uint64_t size) const {
-  const uint64_t end = std::min<uint64_t>(begin + block_size_, size);
-  const float value = FloatFromBf16(scale);
-  if (std::isfinite(value)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the block of value %d of %d (to value %d) has scale %g, but scales "
-        "are 0 to %g: the sender's encoder is at fault",
-        begin, size, end - 1, value, FloatFromBf16(LargestScale(format_))));
+template <BlockFormat kFormat>
+const StripPlanes& PlanesOf(uint32_t block_size) {
+  static const BlockPlanes planes[] = {
+      {kFormat, 64}, {kFormat, 128}, {kFormat, 256}};
+  return planes[block_size / 128];
+}
+
+}  // namespace
+
+const StripPlanes& BlockPlanesOf(BlockFormat format, uint32_t block_size) {
+  switch (format) {
+    case BlockFormat::kInt8:
+      return PlanesOf<BlockFormat::kInt8>(block_size);
+    case BlockFormat::kInt4:
+      return PlanesOf<BlockFormat::kInt4>(block_size);
+    case BlockFormat::kE3m0:
+      break;
   }
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "the block of value %d of %d (to value %d) has scale %g; only finite "
-      "values can be merged: the sender's training has diverged",
-      begin, size, end - 1, value));
+  return PlanesOf<BlockFormat::kE3m0>(block_size);
+}
+
+absl::Status CheckBlockScales(BlockFormat format, uint32_t block_size,
+                              const char* scales, uint64_t count,
+                              uint64_t begin, uint64_t size) {
+  const uint16_t largest = LargestScale(format);
+  const uint64_t blocks = ScalePlaneBytes(count, block_size) / 2;
+  if (AreAtMost(largest, scales, blocks)) return absl::OkStatus();
+  uint64_t block = 0;
+  uint16_t scale = 0;
+  for (; scale <= largest; ++block) {
+    // Also infinities, NaN and whatever has a sign.
+    std::memcpy(&scale, scales + 2 * block, sizeof(scale));
+  }
+  const uint64_t at = (block - 1) * block_size;
+  return BadScale(format, scale, begin + at,
+                  std::min<uint64_t>(block_size, count - at), size);
 }
 
 }  // namespace causeway

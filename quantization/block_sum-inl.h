@@ -61,7 +61,7 @@ HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
 
 template <BlockFormat kFormat, class BlockDequantizer, bool kSmallBlocks>
 HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
-                         const BlockTerm* terms, size_t count, bool is_first,
+                         const WeightedPart* terms, size_t count, bool is_first,
                          float* sum) {
   const Floats floats;
   float* const at = sum + begin + lane;
@@ -77,20 +77,20 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
   auto sum6 = so_far(6);
   auto sum7 = so_far(7);
   for (size_t i = 0; i < count; ++i) {
-    const BlockTerm& term = terms[i];
+    const WeightedPart& term = terms[i];
     const auto dequantizer = [&](size_t value) HWY_ATTR {
       return BlockDequantizer(
-          LoadScale(term.scales + (value >> block_bits) * 2), term.weight);
+          LoadScale(term.part.scales + (value >> block_bits) * 2), term.weight);
     };
     const auto add = [&](const auto& block, size_t row, auto& sum) HWY_ATTR {
-      sum = AddValues(
-          block,
-          CodesOfRow<kFormat, BlockDequantizer>(term.codes, begin, row, lane),
-          sum);
+      sum = AddValues(block,
+                      CodesOfRow<kFormat, BlockDequantizer>(term.part.codes,
+                                                            begin, row, lane),
+                      sum);
     };
     constexpr size_t kCodeBytes = kSumPiece * CodeBits(kFormat) / 8;
     const char* const ahead =
-        term.codes + begin * CodeBits(kFormat) / 8 + kSumPrefetchBytes;
+        term.part.codes + begin * CodeBits(kFormat) / 8 + kSumPrefetchBytes;
     for (size_t byte = 0; byte < kCodeBytes; byte += 64) {
       hwy::Prefetch(ahead + byte);
     }
@@ -118,10 +118,10 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
 // Adds `count` terms to `sum`, or writes theirs if they are the first.
 template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE void SumTerms(size_t block_size, size_t units,
-                         const BlockTerm* terms, size_t count, bool is_first,
+                         const WeightedPart* terms, size_t count, bool is_first,
                          float* sum) {
   const int block_bits = std::countr_zero(block_size);
-  for (size_t i = 0; i < count; ++i) hwy::Prefetch(terms[i].scales + 64);
+  for (size_t i = 0; i < count; ++i) hwy::Prefetch(terms[i].part.scales + 64);
   for (size_t begin = 0; begin < units * kBlockUnit; begin += kSumPiece) {
     for (size_t lane = 0; lane < kRow; lane += hn::Lanes(Floats())) {
       if (block_size < kSumPiece) {
@@ -136,18 +136,18 @@ HWY_INLINE void SumTerms(size_t block_size, size_t units,
 }
 
 inline bool ShiftFitsTerms(size_t block_size, size_t units,
-                           const BlockTerm* terms, size_t count) {
+                           const WeightedPart* terms, size_t count) {
   const size_t blocks = units * kBlockUnit / block_size;
-  return std::all_of(terms, terms + count, [&](const BlockTerm& term) {
-    return ShiftFits(term.scales, blocks, term.weight);
+  return std::all_of(terms, terms + count, [&](const WeightedPart& term) {
+    return ShiftFits(term.part.scales, blocks, term.weight);
   });
 }
 
 template <BlockFormat kFormat>
-void SumUnits(size_t block_size, size_t units, const BlockTerm* terms,
+void SumUnits(size_t block_size, size_t units, const WeightedPart* terms,
               size_t count, float* sum) {
   for (size_t i = 0; i == 0 || i < count; i += kTermsAtOnce) {
-    const BlockTerm* const some = terms + i;
+    const WeightedPart* const some = terms + i;
     const size_t some_count = std::min(count - i, kTermsAtOnce);
     if constexpr (kHasShiftDequantizer<kFormat>) {
       if (HWY_LIKELY(ShiftFitsTerms(block_size, units, some, some_count))) {

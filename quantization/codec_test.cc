@@ -305,11 +305,11 @@ TEST_P(CodecTest, SumsPiecesInOrder) {
           decoders.emplace_back(),
           OpenDecoder(i == 1 ? second : spec_, encoded[i], size));
     }
-    const std::unique_ptr<SumCursor> cursor = NewSumCursor(decoders);
+    SumCursor cursor(decoders);
     for (const uint64_t begin : {uint64_t{0}, kStripValues - 512}) {
       for (const uint64_t count : {uint64_t{0}, uint64_t{19}, uint64_t{812}}) {
         std::vector<float> sum(count, 77);
-        cursor->Sum(begin, weights, absl::MakeSpan(sum));
+        cursor.Sum(begin, weights, absl::MakeSpan(sum));
         for (size_t i = 0; i < count; ++i) {
           ASSERT_EQ(sum[i], want[begin + i]) << begin << " " << i;
         }

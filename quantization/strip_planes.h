@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What formats with scales have in common: the values of a strip become a plane
-// of scales and a plane of codes. Codecs put the planes side by side, or
-// compress the codes; how values become codes is the format's.
+// What all formats have in common: the values of a strip become a plane of
+// scales and a plane of codes. A format without scales has codes only, its
+// values. Encoders put the planes side by side, or compress the codes; how
+// values become codes is the format's.
 #ifndef QUANTIZATION_STRIP_PLANES_H_
 #define QUANTIZATION_STRIP_PLANES_H_
 
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "quantization/encode_options.h"
 
 namespace causeway {
 
@@ -19,7 +21,7 @@ namespace causeway {
 struct ConstStripPart {
   const char* scales = nullptr;
   const char* codes = nullptr;
-  // Of the whole strip: StripHeader::parameter.
+  // StripHeader::parameter of the whole strip.
   uint8_t parameter = 0;
 };
 struct StripPart {
@@ -27,24 +29,40 @@ struct StripPart {
   char* codes = nullptr;
 };
 
-// Thread-safe.
+// A part, and the factor of its values in a sum.
+struct WeightedPart {
+  ConstStripPart part;
+  float weight = 0;
+};
+
+// The planes of one format and block size. Thread-safe.
 class StripPlanes {
  public:
-  virtual ~StripPlanes() = default;
-
-  // Bits of a code in the code plane: 8 or 4.
+  // Bits of a code in the code plane. Codes of 8 and 4 bits can be compressed.
   virtual uint32_t code_bits() const = 0;
 
-  // Bytes of each plane of `values` values.
+  // Bytes of each plane of `values` values, and of both.
   virtual uint64_t ScaleBytes(uint64_t values) const = 0;
   virtual uint64_t CodeBytes(uint64_t values) const = 0;
+  uint64_t Bytes(uint64_t values) const {
+    return ScaleBytes(values) + CodeBytes(values);
+  }
+
+  // The part of `part` from its value `value` on, a multiple of
+  // kPieceAlignment.
+  ConstStripPart PartFrom(ConstStripPart part, uint64_t value) const {
+    return {.scales = part.scales + ScaleBytes(value),
+            .codes = part.codes + CodeBytes(value),
+            .parameter = part.parameter};
+  }
 
   // Encodes values [begin, begin + values.size()) of the vector and returns the
   // strip's parameter. Formats that have one need the whole strip at once.
   // `decoded`, if it is not empty, has the size of `values`, may be the same
   // memory, and receives what Decode() will make of them.
-  virtual uint8_t Encode(uint64_t begin, absl::Span<const float> values,
-                         StripPart part, absl::Span<float> decoded) const = 0;
+  virtual uint8_t Encode(const EncodeOptions& options, uint64_t begin,
+                         absl::Span<const float> values, StripPart part,
+                         absl::Span<float> decoded) const = 0;
 
   virtual void Decode(ConstStripPart part, absl::Span<float> values) const = 0;
 
@@ -52,21 +70,27 @@ class StripPlanes {
   virtual void DecodeAccumulate(ConstStripPart part, float weight,
                                 absl::Span<float> accumulator) const = 0;
 
+  // sum[i] = 0 + the terms' weighted values i, in order, rounded as
+  // Accumulate().
+  virtual void DecodeSum(absl::Span<const WeightedPart> terms,
+                         absl::Span<float> sum) const;
+
   // Values whose squares have a sum of their own.
   static constexpr uint64_t kTileValues = 4096;
 
-  // The sum of the squares of `count` values in binary64: of each tile by
-  // itself, then those of the tiles in order.
-  double SumOfSquares(ConstStripPart part, uint64_t count) const;
-
-  // The same of at most kTileValues values, in an order that depends on nothing
-  // else. They are decoded unless a format knows better.
-  virtual double SumOfTile(ConstStripPart part, uint64_t count) const;
+  // The sum of the squares of at most kTileValues values in binary64, in an
+  // order that depends on their number only. Decodes them unless a format knows
+  // better.
+  virtual double SumOfSquares(ConstStripPart part, uint64_t count) const;
 
   // INVALID_ARGUMENT if one of `count` values does not decode to a finite
   // number. Messages call them values [begin, begin + count) of `size`.
   virtual absl::Status CheckFinite(ConstStripPart part, uint64_t count,
                                    uint64_t begin, uint64_t size) const = 0;
+
+ protected:
+  // Planes live as long as the program.
+  ~StripPlanes() = default;
 };
 
 }  // namespace causeway

@@ -7,12 +7,16 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "glog/logging.h"
 #include "quantization/block_format.h"
+#include "quantization/block_planes.h"
 #include "quantization/block_reference.h"
 #include "quantization/ecq/design.h"
 #include "quantization/ecq/kernels_cpu.h"
 #include "quantization/ecq/reference.h"
+#include "quantization/encode_options.h"
 #include "quantization/reference.h"
 #include "quantization/strip_layout.h"
 
@@ -68,20 +72,41 @@ Blocks::Blocks(uint32_t block_size, absl::Span<const float> values) {
   }
 }
 
-}  // namespace
+// Scales and codes lie as those of BlockFormat::kInt8.
+class EcqPlanes final : public StripPlanes {
+ public:
+  explicit EcqPlanes(uint32_t block_size) : block_size_(block_size) {}
 
-EcqPlanes::EcqPlanes(uint32_t block_size, const EncodeOptions& options)
-    : block_size_(block_size),
-      options_(options),
-      layout_(BlockFormat::kInt8, block_size, {}) {}
+  uint32_t code_bits() const override { return 8; }
+  uint64_t ScaleBytes(uint64_t values) const override {
+    return ScalePlaneBytes(values, block_size_);
+  }
+  uint64_t CodeBytes(uint64_t values) const override { return values; }
 
-uint8_t EcqPlanes::Encode(uint64_t begin, absl::Span<const float> values,
-                          StripPart part, absl::Span<float> decoded) const {
+  uint8_t Encode(const EncodeOptions& options, uint64_t begin,
+                 absl::Span<const float> values, StripPart part,
+                 absl::Span<float> decoded) const override;
+  void Decode(ConstStripPart part, absl::Span<float> values) const override;
+  void DecodeAccumulate(ConstStripPart part, float weight,
+                        absl::Span<float> accumulator) const override;
+  absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
+                           uint64_t size) const override {
+    return CheckBlockScales(BlockFormat::kInt8, block_size_, part.scales, count,
+                            begin, size);
+  }
+
+ private:
+  const uint32_t block_size_;
+};
+
+uint8_t EcqPlanes::Encode(const EncodeOptions& options, uint64_t begin,
+                          absl::Span<const float> values, StripPart part,
+                          absl::Span<float> decoded) const {
   CHECK_EQ(begin % kStripValues, 0u);
   CHECK_LE(values.size(), kStripValues);
   const Blocks blocks(block_size_, values);
   const EcqQuantizer quantizer = ChooseEcqQuantizer(
-      options_, block_size_, values,
+      options, block_size_, values,
       absl::MakeConstSpan(blocks.units.data(), blocks.count));
   uint16_t scale = 0;
   for (uint64_t block = 0; block < blocks.count; ++block) {
@@ -127,9 +152,12 @@ void EcqPlanes::DecodeAccumulate(ConstStripPart part, float weight,
   }
 }
 
-absl::Status EcqPlanes::CheckFinite(ConstStripPart part, uint64_t count,
-                                    uint64_t begin, uint64_t size) const {
-  return layout_.CheckFinite(part, count, begin, size);
+}  // namespace
+
+const StripPlanes& EcqPlanesOf(uint32_t block_size) {
+  static const EcqPlanes planes[] = {EcqPlanes(64), EcqPlanes(128),
+                                     EcqPlanes(256)};
+  return planes[block_size / 128];
 }
 
 }  // namespace causeway

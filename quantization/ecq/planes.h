@@ -8,41 +8,13 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "quantization/block_planes.h"
-#include "quantization/encode_options.h"
 #include "quantization/strip_planes.h"
 
 namespace causeway {
 
-class EcqPlanes final : public StripPlanes {
- public:
-  EcqPlanes(uint32_t block_size, const EncodeOptions& options);
-
-  uint32_t code_bits() const override { return layout_.code_bits(); }
-  uint64_t ScaleBytes(uint64_t values) const override {
-    return layout_.ScaleBytes(values);
-  }
-  uint64_t CodeBytes(uint64_t values) const override {
-    return layout_.CodeBytes(values);
-  }
-
-  // `values` is a whole strip. Returns its shift, in parts of 256.
-  uint8_t Encode(uint64_t begin, absl::Span<const float> values, StripPart part,
-                 absl::Span<float> decoded) const override;
-  void Decode(ConstStripPart part, absl::Span<float> values) const override;
-  void DecodeAccumulate(ConstStripPart part, float weight,
-                        absl::Span<float> accumulator) const override;
-  absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
-                           uint64_t size) const override;
-
- private:
-  const uint32_t block_size_;
-  const EncodeOptions options_;
-  // Of BlockFormat::kInt8, whose scales and codes lie as these.
-  const BlockPlanes layout_;
-};
+// `block_size` is 64, 128 or 256. Encoding takes a whole strip at once; its
+// parameter is the shift, in parts of 256.
+const StripPlanes& EcqPlanesOf(uint32_t block_size);
 
 }  // namespace causeway
 

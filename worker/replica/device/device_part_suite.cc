@@ -23,7 +23,6 @@
 #include "gtest/gtest.h"
 #include "quantization/codec.h"
 #include "quantization/strip_layout.h"
-#include "quantization/strip_scanner.h"
 #include "worker/replica/anchor_digest.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/host_fragment_part.h"
@@ -215,12 +214,12 @@ class DevicePartSuite : public testing::TestWithParam<Scenario> {
     const absl::StatusOr<std::string> encoded =
         Encode(options_.downlink, values);
     EXPECT_OK(encoded.status());
-    StripScanner scanner(options_.downlink, values.size());
-    EXPECT_OK(scanner.Scan(*encoded).status());
+    EncodingReader reader = NewEncodingReader(options_.downlink, values.size());
+    EXPECT_OK(reader.Read(*encoded));
     std::string strips;
     for (int64_t strip = share_.held.begin / kStrip;
          strip * kStrip < share_.held.end; ++strip) {
-      absl::StrAppend(&strips, scanner.Strip(*encoded, strip));
+      absl::StrAppend(&strips, reader.Strip(*encoded, strip));
     }
     return strips;
   }
