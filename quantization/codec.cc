@@ -150,10 +150,10 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                         v1::Format_Name(spec.format), encoded.size(), values));
   }
   if (!spec.entropy_coded && encoded.size() != MaxEncodedBytes(spec, values)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s encoding has %d bytes, but %d values take %d bytes",
-        v1::Format_Name(spec.format), encoded.size(), values,
-        MaxEncodedBytes(spec, values)));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s encoding has %d bytes, but %d values take %d bytes",
+                        v1::Format_Name(spec.format), encoded.size(), values,
+                        MaxEncodedBytes(spec, values)));
   }
   EncodingReader reader = NewEncodingReader(spec, values);
   RETURN_IF_ERROR(reader.Read(encoded));

@@ -115,30 +115,30 @@ void EncodingReader::MeasurePlain(absl::string_view bytes) {
   }
 }
 
-void EncodingReader::MeasureEntropyCoded() {
-  if (!finite_.ok()) return;
-  const absl::StatusOr<ConstStripPart> part =
-      OpenBytes(incoming_.kept, complete(), decompressed_);
-  if (!part.ok()) {
-    finite_ = part.status();
-    not_finite_ = complete();
-    return;
-  }
-  while (TileValues() > 0) {
-    MeasureTile(planes_->PartFrom(*part, incoming_.measured));
-  }
-}
-
 void EncodingReader::MeasureTile(ConstStripPart part) {
   const uint64_t count = TileValues();
   const uint64_t begin = complete() * kStripValues + incoming_.measured;
   incoming_.measured += count;
   if (!finite_.ok()) return;
+  checked_ = complete();
   finite_ = planes_->CheckFinite(part, count, begin, values_);
-  if (finite_.ok()) {
-    incoming_.squares += planes_->SumOfSquares(part, count);
-  } else {
-    not_finite_ = complete();
+  if (finite_.ok()) incoming_.squares += planes_->SumOfSquares(part, count);
+}
+
+void EncodingReader::MeasureEntropyCoded() {
+  if (!finite_.ok()) return;
+  checked_ = complete();
+  const uint64_t values = ValuesOfStrip(checked_, values_);
+  const absl::StatusOr<ConstStripPart> strip =
+      OpenBytes(incoming_.kept, checked_, decompressed_);
+  finite_ = strip.ok() ? planes_->CheckFinite(*strip, values,
+                                              checked_ * kStripValues, values_)
+                       : strip.status();
+  if (!finite_.ok()) return;
+  for (uint64_t at = 0; at < values; at += StripPlanes::kTileValues) {
+    incoming_.squares +=
+        planes_->SumOfSquares(planes_->PartFrom(*strip, at),
+                              std::min(StripPlanes::kTileValues, values - at));
   }
 }
 
@@ -151,7 +151,7 @@ void EncodingReader::GoBack(absl::string_view encoding) {
   while (EndOf(complete()) > encoding.size()) complete_.pop_back();
   incoming_ = {};
   layout_ = absl::OkStatus();
-  if (not_finite_ >= complete()) finite_ = absl::OkStatus();
+  if (checked_ >= complete()) finite_ = absl::OkStatus();
   Read(encoding.substr(EndOf(complete()))).IgnoreError();
 }
 

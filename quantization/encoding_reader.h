@@ -127,11 +127,11 @@ class EncodingReader {
   uint64_t ReadHeader(absl::string_view bytes);
   void EndStrip();
 
-  // Measures values as far as their codes are there: as they come in, or all at
-  // once. There is at most one tile in `part`.
+  // Measure the values of the strip that is coming in: as far as they are
+  // there, tile by tile, or all at once.
   void MeasurePlain(absl::string_view bytes);
-  void MeasureEntropyCoded();
   void MeasureTile(ConstStripPart part);
+  void MeasureEntropyCoded();
   // Values of the next tile.
   uint64_t TileValues() const;
 
@@ -149,9 +149,10 @@ class EncodingReader {
   std::vector<char> decompressed_;
   // What is wrong with the strips' lengths.
   absl::Status layout_;
-  // What is wrong with the first value that is not finite, and its strip.
+  // What is wrong with the first value that is not finite. After it no strip is
+  // checked; this is the last one that was.
   absl::Status finite_;
-  uint64_t not_finite_ = 0;
+  uint64_t checked_ = 0;
 };
 
 }  // namespace causeway
