@@ -10,7 +10,6 @@
 
 #include "gtest/gtest.h"
 #include "quantization/block_reference.h"
-#include "quantization/cuda/block_stochastic.h"
 #include "quantization/encode_options.h"
 #include "quantization/reference.h"
 

@@ -24,35 +24,13 @@ class BlockKernelsUnderTest {
  public:
   virtual ~BlockKernelsUnderTest() = default;
 
-  virtual void Encode(const BlockSpec& spec, const BlockRounding& rounding,
-                      const std::vector<float>& values, uint64_t count,
-                      std::string& encoded) = 0;
   virtual void EncodeDifference(const BlockSpec& spec,
                                 const BlockRounding& rounding,
                                 const std::vector<float>& anchor,
                                 const std::vector<float>& parameters,
                                 uint64_t count, std::string& encoded) = 0;
-  // There is no error yet if it is empty.
-  virtual void EncodeWithFeedback(const BlockSpec& spec,
-                                  const BlockRounding& rounding,
-                                  const std::vector<float>& anchor,
-                                  const std::vector<float>& parameters,
-                                  const std::vector<float>& error, float decay,
-                                  uint64_t count, std::string& encoded,
-                                  std::vector<float>& next_error) = 0;
-  virtual void Decode(const BlockSpec& spec, const std::string& encoded,
-                      uint64_t count, std::vector<float>& values) = 0;
-  virtual void DecodeAccumulate(const BlockSpec& spec,
-                                const std::string& encoded, uint64_t count,
-                                float weight,
-                                std::vector<float>& accumulator) = 0;
-  virtual void DecodeMix(const BlockSpec& spec, const std::string& encoded,
-                         uint64_t count, float mixing,
-                         std::vector<float>& anchor,
-                         std::vector<float>& parameters) = 0;
-  virtual void DecodeRebase(const BlockSpec& spec, const std::string& encoded,
-                            uint64_t count, std::vector<float>& anchor,
-                            std::vector<float>& parameters) = 0;
+  virtual void DecodeAdd(const BlockSpec& spec, const std::string& encoded,
+                         uint64_t count, std::vector<float>& values) = 0;
 };
 
 // Null where they cannot run: the tests are skipped then.

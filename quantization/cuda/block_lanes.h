@@ -31,7 +31,6 @@
 
 #include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
-#include "quantization/cuda/block_stochastic.h"
 #include "quantization/cuda/block_units.h"
 #include "quantization/philox.h"
 

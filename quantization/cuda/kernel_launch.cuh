@@ -7,13 +7,9 @@
 // Bytes that a kernel moves for each value, c of them being codes (1 or 0.5)
 // and 2 / block size the scale:
 //
-//                  reads            writes
-//   encode         4                c + scale
-//   ... difference 8                c + scale
-//   ... feedback   12               c + scale + 4
-//   decode         c + scale        4
-//   accumulate     c + scale + 4    4
-//   mix, rebase    c + scale + 8    8
+//            reads            writes
+//   encode   8                c + scale
+//   decode   c + scale + 4    4
 #ifndef QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
 #define QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
 
