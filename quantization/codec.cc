@@ -10,12 +10,12 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/block_planes.h"
-#include "quantization/dense_planes.h"
-#include "quantization/ecq/planes.h"
-#include "quantization/entropy_encoder.h"
-#include "quantization/plain_encoder.h"
-#include "quantization/strip_layout.h"
+#include "quantization/formats/block_planes.h"
+#include "quantization/formats/dense_planes.h"
+#include "quantization/formats/ecq/planes.h"
+#include "quantization/strips/entropy_encoder.h"
+#include "quantization/strips/layout.h"
+#include "quantization/strips/plain_encoder.h"
 
 namespace causeway {
 namespace {

@@ -18,7 +18,7 @@
 //     cursor->DecodeAccumulate(begin, weight, tile);
 //   }
 //
-// While the bytes come in: quantization/encoding_reader.h.
+// While the bytes come in: quantization/strips/encoding_reader.h.
 //
 // OpenDecoder and Decoder::CheckFinite, or an EncodingReader, say everything
 // that can be wrong with foreign bytes; what follows cannot fail. To add a
@@ -39,7 +39,7 @@
 #include "quantization/decoder.h"
 #include "quantization/encode_options.h"
 #include "quantization/encoder.h"
-#include "quantization/encoding_reader.h"
+#include "quantization/strips/encoding_reader.h"
 
 namespace causeway {
 

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The codecs against the speed of memory (quantization/codec_speed.h), on one
-// thread.
+// The codecs against the speed of memory (quantization/testing/codec_speed.h),
+// on one thread.
 //
 //   bazel run //quantization:codec_benchmark
 #include <chrono>  // NOLINT: for timing in a benchmark.
 #include <string>
 
 #include "benchmark/benchmark.h"
-#include "quantization/codec_speed.h"
+#include "quantization/testing/codec_speed.h"
 
 namespace causeway {
 namespace {

@@ -22,8 +22,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/encode_options.h"
-#include "quantization/reference.h"
-#include "quantization/strip_layout.h"
+#include "quantization/formats/dense_reference.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/encoder.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/encoding_reader.h"
-#include "quantization/strip_planes.h"
+#include "quantization/strips/encoding_reader.h"
+#include "quantization/strips/planes.h"
 
 namespace causeway {
 

@@ -24,8 +24,8 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
-#include "quantization/encoding_reader.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/encoding_reader.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

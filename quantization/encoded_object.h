@@ -10,7 +10,7 @@
 //            (common/transport/chunk.h) ...
 //            RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
 //
-// Whether the bytes can be merged, quantization/encoding_check.h says.
+// Whether the bytes can be merged, quantization/strips/encoding_reader.h says.
 //
 // A sender that still encodes sends an open description, which says how the
 // values are encoded, but lacks size in bytes and digest; the whole one follows

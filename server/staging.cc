@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
-#include "quantization/encoding_reader.h"
+#include "quantization/strips/encoding_reader.h"
 
 namespace causeway {
 namespace {

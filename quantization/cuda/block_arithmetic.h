@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of quantization/block_format.h as a GPU does it: one value per
-// call, without branches, for the device and the host. The CUDA kernels are
-// made of these functions, and block_arithmetic_test.cc shows on the CPU that
-// they equal quantization/block_reference.h bit for bit. Pure functions.
+// The arithmetic of quantization/formats/block_format.h as a GPU does it: one
+// value per call, without branches, for the device and the host. The CUDA
+// kernels are made of these functions, and block_arithmetic_test.cc shows on
+// the CPU that they equal quantization/formats/block_reference.h bit for bit.
+// Pure functions.
 //
 // Bit identity needs products and sums that are not fused, division as IEEE 754
 // rounds it and denormals: //:cuda.bzl and .bazelrc see to that.
@@ -19,8 +20,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "quantization/block_format.h"
 #include "quantization/encode_options.h"
+#include "quantization/formats/block_format.h"
 
 #ifdef __CUDACC__
 #define CAUSEWAY_HOST_DEVICE __host__ __device__
@@ -56,7 +57,7 @@ CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
 }
 
-// ScaleOfAbsmax() of quantization/block_reference.h.
+// ScaleOfAbsmax() of quantization/formats/block_reference.h.
 template <BlockFormat kFormat, Rounding kRounding>
 CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
   constexpr float kTop = TopLevel(kFormat);
@@ -133,8 +134,8 @@ class BlockQuantizer<BlockFormat::kE3m0> {
 };
 
 // Stochastic rounding: EncodeValueStochastically() of
-// quantization/block_reference.h, with random numbers of
-// quantization/philox.h.
+// quantization/formats/block_reference.h, with random numbers of
+// quantization/formats/philox.h.
 
 // A number in [0, 1).
 CAUSEWAY_HOST_DEVICE inline float UniformOf(uint32_t random) {

@@ -9,9 +9,9 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "quantization/block_reference.h"
 #include "quantization/encode_options.h"
-#include "quantization/reference.h"
+#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_reference.h"
 
 namespace causeway {
 namespace {

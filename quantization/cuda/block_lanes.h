@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a GPU's threads share the work of quantization/block_format.h: which
-// value goes to which thread, and where its bytes go. The CUDA kernels are
-// loops around these functions, and block_lanes_test.cc runs the same functions
-// on the CPU, so that a wrong index shows without a GPU.
+// How a GPU's threads share the work of quantization/formats/block_format.h:
+// which value goes to which thread, and where its bytes go. The CUDA kernels
+// are loops around these functions, and block_lanes_test.cc runs the same
+// functions on the CPU, so that a wrong index shows without a GPU.
 //
 // A unit of 256 values (kLaneUnit) is the work of eight neighbouring threads,
 // its lanes 0 .. 7, with 32 values each: eight quads of four consecutive
@@ -29,10 +29,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
 #include "quantization/cuda/block_units.h"
-#include "quantization/philox.h"
+#include "quantization/formats/block_format.h"
+#include "quantization/formats/philox.h"
 
 namespace causeway {
 
@@ -235,8 +235,8 @@ class Lane {
   }
 
  private:
-  // 64 values share their random numbers (quantization/philox.h). The lane has
-  // as many quads of them.
+  // 64 values share their random numbers (quantization/formats/philox.h). The
+  // lane has as many quads of them.
   static constexpr uint32_t kQuadsOfRandoms = 64 / kQuadStride;
 
   CAUSEWAY_HOST_DEVICE static void AddCode(uint32_t code, uint32_t quad,

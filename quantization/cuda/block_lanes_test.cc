@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CUDA kernels' parts on the CPU: the suite of
-// quantization/cuda/block_kernels_suite.h with a loop over lanes instead of
-// threads.
+// quantization/cuda/testing/block_kernels_suite.h with a loop over lanes
+// instead of threads.
 #include "quantization/cuda/block_lanes.h"
 
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "quantization/cuda/block_kernels_suite.h"
 #include "quantization/cuda/block_streams.h"
+#include "quantization/cuda/testing/block_kernels_suite.h"
 
 namespace causeway {
 namespace {

@@ -12,10 +12,10 @@
 
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
 #include "quantization/encode_options.h"
-#include "quantization/strip_layout.h"
+#include "quantization/formats/block_format.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 

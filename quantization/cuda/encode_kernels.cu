@@ -16,7 +16,7 @@
 #include "quantization/cuda/kernel_launch.cuh"
 #include "quantization/cuda/kernels_cuda.h"
 #include "quantization/encode_options.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

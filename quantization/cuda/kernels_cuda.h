@@ -1,20 +1,22 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantization/block_format.h on NVIDIA GPUs: an island's pseudo-gradient is
-// encoded where it is made, and updates are decoded where they are applied, so
-// that only encoded bytes cross to the host. Bit-identical to
-// quantization/block_reference.h; a NaN stays a NaN, but may have other bits.
+// quantization/formats/block_format.h on NVIDIA GPUs: an island's
+// pseudo-gradient is encoded where it is made, and updates are decoded where
+// they are applied, so that only encoded bytes cross to the host. Bit-identical
+// to quantization/formats/block_reference.h; a NaN stays a NaN, but may have
+// other bits.
 //
 //   cudaStream_t stream = ...;
 //   RETURN_IF_ERROR(EncodeDifferenceCuda(spec, anchor, parameters, values,
 //                                        encoded, stream));
 //   cudaMemcpyAsync(host, encoded, bytes, cudaMemcpyDeviceToHost, stream);
 //
-// All formats of quantization/block_format.h, with nearest or stochastic
-// rounding. There is no entropy coding, no ECQ and no error feedback on GPUs.
+// All formats of quantization/formats/block_format.h, with nearest or
+// stochastic rounding. There is no entropy coding, no ECQ and no error feedback
+// on GPUs.
 //
-// `encoded` is a whole encoding of strips (quantization/strip_layout.h), that
+// `encoded` is a whole encoding of strips (quantization/strips/layout.h), that
 // is codec.h's MaxEncodedBytes() bytes; a part of one, if it begins with a
 // strip and ends with a strip or the vector, is the encoding of its values. All
 // pointers are to memory of the current device (or to what it can reach: pinned

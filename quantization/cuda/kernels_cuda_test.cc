@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite of quantization/cuda/block_kernels_suite.h on the current device.
-// Skipped where there is none.
+// The suite of quantization/cuda/testing/block_kernels_suite.h on the current
+// device. Skipped where there is none.
 #include "quantization/cuda/kernels_cuda.h"
 
 #include "common/cuda_status.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/cuda/block_kernels_suite.h"
+#include "quantization/cuda/testing/block_kernels_suite.h"
 
 namespace causeway {
 namespace {

@@ -41,7 +41,7 @@
 #include "quantization/codec.h"
 #include "quantization/entropy/code_counts.h"
 #include "quantization/entropy/entropy_coder.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "zstd.h"
 
 ABSL_FLAG(std::string, file, "",

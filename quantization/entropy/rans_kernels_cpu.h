@@ -15,9 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/entropy/rans_reference.h"
 #include "quantization/entropy/rans_table.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 

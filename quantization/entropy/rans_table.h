@@ -42,7 +42,7 @@ namespace causeway {
 // What a plane is cut into; the value is the size of the alphabet.
 enum class SymbolWidth : uint32_t {
   // Groups of 64 bytes, 16 little-endian 32-bit words of 8 nibbles each
-  // (quantization/block_format.h): 4-bit codes.
+  // (quantization/formats/block_format.h): 4-bit codes.
   kNibble = 16,
   // One symbol a byte.
   kByte = 256,

@@ -36,7 +36,7 @@
 #include "quantization/encode_options.h"
 #include "quantization/entropy/entropy_coder.h"
 #include "quantization/entropy/rans_table.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 ABSL_FLAG(std::vector<std::string>, updates, {},
           "update files of a run with FP32 updates: real pseudo-gradients");

@@ -11,7 +11,7 @@
 #include "outer_optimizer/eager_update.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/error_feedback.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/update_decoder.h"
 
 namespace causeway {

@@ -12,7 +12,7 @@
 #include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/status_macros.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 

@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "quantization/codec.h"
-#include "quantization/encoding_reader.h"
+#include "quantization/strips/encoding_reader.h"
 #include "worker/replica/anchor_digest.h"
 
 namespace causeway {

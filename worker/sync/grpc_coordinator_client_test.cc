@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/encoded_object.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
 #include "worker/sync/test_encoding.h"

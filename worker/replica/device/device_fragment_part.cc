@@ -13,8 +13,8 @@
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
-#include "quantization/encoding_reader.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/encoding_reader.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/device/staged_fragment_part.h"
 
 namespace causeway {

@@ -22,7 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/anchor_digest.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/host_fragment_part.h"

@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "quantization/block_format.h"
 #include "quantization/codec.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 
