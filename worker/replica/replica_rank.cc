@@ -8,6 +8,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "common/thread_priority.h"
 #include "glog/logging.h"
@@ -15,15 +16,6 @@
 #include "quantization/strips/layout.h"
 
 namespace causeway {
-namespace {
-
-template <typename T>
-absl::Span<char> AsBytes(T& value) {
-  return absl::MakeSpan(reinterpret_cast<char*>(&value), sizeof(value));
-}
-
-}  // namespace
-
 // What rank 0 broadcasts.
 struct ReplicaRank::Order {
   enum class What : uint64_t {
@@ -259,7 +251,8 @@ absl::Status ReplicaRank::Lead(Order order,
   absl::MutexLock lock(&work_mu_);
   RETURN_IF_ERROR(failure_);
   absl::Status status =
-      options_.communicator->Broadcast(0, AsBytes(order)).Wait();
+      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
+          .Wait();
   if (status.ok()) status = work();
   failure_ = Explain(std::move(status));
   if (!failure_.ok()) options_.communicator->Abort(failure_);
@@ -281,7 +274,9 @@ void ReplicaRank::Serve() {
 
 absl::StatusOr<bool> ReplicaRank::ServeOne() {
   Order order;
-  RETURN_IF_ERROR(options_.communicator->Broadcast(0, AsBytes(order)).Wait());
+  RETURN_IF_ERROR(
+      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
+          .Wait());
   if (order.what == Order::What::kEnd) return false;
   Part& part = parts_[order.fragment];
   switch (order.what) {
