@@ -43,7 +43,7 @@
 
 namespace causeway {
 
-// What encoder and decoder must agree on.
+// The choices that encoder and decoder must agree on.
 struct CodecSpec {
   v1::Format format = v1::FP32;
   // Values that share one scale: 64, 128 or 256. Formats without scales carry
@@ -67,15 +67,15 @@ absl::Status CheckCodecSpec(const CodecSpec& spec);
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options);
 
-// Whether decoding gives back the same bits for every vector.
+// Returns whether decoding gives back the same bits for every vector.
 bool IsLossless(v1::Format format);
 
-// The most bytes that `values` values take; encodings that are not entropy
-// coded take exactly so many. `spec` must pass CheckCodecSpec.
+// Returns the most bytes that `values` values take; encodings that are not
+// entropy coded take exactly so many. `spec` must pass CheckCodecSpec.
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
 
-// What an encoder's pieces are cut at: kPieceAlignment, or kStripValues if the
-// encoding is entropy coded.
+// Returns the multiple that an encoder's pieces begin at: kPieceAlignment, or
+// kStripValues if the encoding is entropy coded.
 uint64_t PieceAlignment(const CodecSpec& spec);
 
 // Encodes `values` values by `spec` and `options`, which must pass the checks

@@ -49,8 +49,8 @@ absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,
                               uint64_t expected_values);
 
-// As CheckDescription, but the description may be open; then the encoding has
-// at most MaxEncodedBytes.
+// Checks what CheckDescription checks, but the description may be open; then
+// the encoding has at most MaxEncodedBytes.
 absl::Status CheckOffer(const v1::EncodedObject& object,
                         const CodecSpec& expected_spec,
                         uint64_t expected_values);

@@ -95,8 +95,8 @@ TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
 TYPED_TEST(BlockArithmeticTest, CodesAroundHalfWaysBetweenLevels) {
   constexpr BlockFormat kFormat = TypeParam::kFormat;
   constexpr uint32_t kCodes = 1u << CodeBits(kFormat);
-  // Of eight significant bits; some of them powers of two, where products are
-  // exact.
+  // Scales of eight significant bits, some of them powers of two, where
+  // products are exact.
   for (const float scale : {1.0f, 0.5f, 1.3046875f, 0x1.fep-12f, 0x1.01p40f}) {
     const uint16_t code = Bf16FromFloat(scale);
     const float top = TopLevel(kFormat) * FloatFromBf16(code);

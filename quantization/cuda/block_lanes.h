@@ -69,7 +69,7 @@ class Lane {
   // `lane` is less than kLanes.
   CAUSEWAY_HOST_DEVICE explicit Lane(uint32_t lane) : lane_(lane) {}
 
-  // From a quad's values to those of the next one.
+  // The distance of two quads' first values.
   static constexpr uint32_t kQuadStride = kBytes ? 32 : 16;
 
   // The place of a quad's first value in the unit.
@@ -78,7 +78,8 @@ class Lane {
            kQuadStride * quad;
   }
 
-  // How many of `values` values of a unit there are from a quad's first one on.
+  // Returns how many of a unit's `values` values lie from a quad's first one
+  // on.
   CAUSEWAY_HOST_DEVICE uint32_t LeftAt(uint32_t quad, uint32_t values) const {
     const uint32_t at = QuadAt(quad);
     return at < values ? values - at : 0;

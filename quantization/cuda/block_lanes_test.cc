@@ -17,7 +17,8 @@ namespace {
 
 using UnitQuads = Quad[kLanes][kQuads];
 
-// Of the block `block` of the lanes that share it with lane `lane`.
+// The largest magnitude of block `block` of the lanes that share it with lane
+// `lane`.
 template <typename ThisLane>
 float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;

@@ -30,16 +30,16 @@ struct BlockSpec {
   uint32_t block_size;
 };
 
-// What an encoder does with values between levels.
+// How an encoder rounds values between levels.
 struct BlockRounding {
   Rounding rounding = Rounding::kNearest;
-  // Of stochastic rounding: the seed, and the place in the vector of the first
+  // For stochastic rounding: the seed, and the place in the vector of the first
   // value that is encoded, a multiple of kStripValues.
   uint64_t seed = 0;
   uint64_t begin = 0;
 };
 
-// The same as types, which kernels are compiled for.
+// The two ways as types, which kernels are compiled for.
 struct NearestRounding {
   static constexpr Rounding kRounding = Rounding::kNearest;
 };
@@ -101,8 +101,8 @@ struct UnitPlace {
   uint64_t codes;
 };
 
-// Of unit `unit` of a vector of `values` values. Beyond the end there are units
-// of no values.
+// Returns the place of unit `unit` of a vector of `values` values. Units beyond
+// the end have no values.
 template <BlockFormat kFormat, uint32_t kBlockSize>
 CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
                                                   uint64_t unit) {
@@ -113,8 +113,8 @@ CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
   const uint64_t strip = begin / kStripValues;
   const uint64_t in_strip = begin % kStripValues;
   const uint64_t left = values - begin;
-  // Not by ValuesOfStrip(): std::min takes the address of a constant, which has
-  // none on the device, and nvcc then leaves out all that follows.
+  // ValuesOfStrip() cannot be used: std::min takes the address of a constant,
+  // which has none on the device, and nvcc then leaves out all that follows.
   const uint64_t left_in_strip = values - strip * kStripValues;
   const uint64_t strip_values =
       left_in_strip < kStripValues ? left_in_strip : kStripValues;

@@ -47,8 +47,8 @@ __device__ void CopyTable(const Table& from, Table& to) {
   }
 }
 
-// Where a thread begins, and how far it goes each time: the first unit of its
-// warp's four. The threads of a warp go round equally often, so that they can
+// A thread begins at FirstUnit(), the first of its warp's four, and goes on by
+// UnitStride(). The threads of a warp go round equally often, so that they can
 // exchange values; units beyond the last one have no values.
 __device__ inline uint64_t FirstUnit() {
   const uint64_t thread = uint64_t{blockIdx.x} * kThreads + threadIdx.x;

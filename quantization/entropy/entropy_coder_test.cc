@@ -31,7 +31,7 @@ class EntropyCoderTest
   const ScopedHighwayTarget target_{std::get<0>(GetParam())};
 
   bool nibbles() const { return width_ == SymbolWidth::kNibble; }
-  // Of one strip.
+  // The bytes of one strip.
   size_t LargestPlane() const { return nibbles() ? 1 << 15 : 1 << 16; }
 
   std::string Compress(const std::string& codes) const {

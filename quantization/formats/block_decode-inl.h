@@ -28,7 +28,7 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What is done with the values of codes.
+// Stores the values of codes, or adds them to what is there.
 template <bool kAccumulate, class BlockDequantizer>
 HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
                     float* destination) {

@@ -36,7 +36,7 @@ HWY_INLINE float LoadScale(const char* scale) {
   return FloatFromBf16(code);
 }
 
-// What table look-ups take, which ignore the bits above an index.
+// Indices of table look-ups, which ignore the bits above an index.
 HWY_INLINE auto TableIndices(IntVec codes) {
 #if HWY_IS_DEBUG_BUILD
   constexpr int kEntries = HWY_MAX_BYTES / sizeof(float) - 1;
@@ -45,7 +45,7 @@ HWY_INLINE auto TableIndices(IntVec codes) {
   return hn::IndicesFromVec(Floats(), codes);
 }
 
-// Where in a lane a code is; the other bits do not count.
+// The bits of a lane that a code is in; the others do not count.
 enum class CodesIn { kLowestBits, kHighestBits };
 
 // A level of E3M0, in the highest bits of a lane, times 2^-120: sign and code
@@ -89,8 +89,8 @@ class ScalarDequantizer {
   const float weight_;
 };
 
-// The same for 4-bit codes where one vector holds a table of all values of the
-// block. Multiplying the table rounds as multiplying each value does.
+// Does the same for 4-bit codes where one vector holds a table of all values of
+// the block. Multiplying the table rounds as multiplying each value does.
 template <BlockFormat kFormat, bool kWeighted>
 class TableDequantizer {
  public:

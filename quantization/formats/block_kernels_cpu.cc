@@ -124,7 +124,7 @@ HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
   return scale != 0 && scale < LargestScale(format);
 }
 
-// What decodes codes before they leave the registers.
+// Decodes codes before they leave the registers.
 template <BlockFormat kFormat>
 using EncodersDequantizer =
     std::conditional_t<kHasShiftDequantizer<kFormat>, ShiftDequantizer,
@@ -170,7 +170,7 @@ HWY_INLINE bool IsPositiveNumber(float scale) {
   return scale > 0 && scale - scale == 0;
 }
 
-// The same for scales that are not all usable.
+// Encodes a unit whose scales are not all usable.
 template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
                                           const uint32_t* random,

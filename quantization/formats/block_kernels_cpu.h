@@ -29,7 +29,7 @@ struct BlockKernels {
   // may be the same memory as `values`.
   void (*encode)(size_t block_size, size_t units, const float* values,
                  char* scales, char* codes, float* decoded);
-  // The same with stochastic rounding, by the random numbers of values
+  // Does the same with stochastic rounding, by the random numbers of values
   // `begin`, a multiple of 64, and on.
   void (*encode_stochastically)(size_t block_size, size_t units, uint64_t seed,
                                 uint64_t begin, const float* values,
@@ -50,7 +50,7 @@ struct BlockKernels {
                            const char* codes);
 };
 
-// Of the best instruction set that this machine has.
+// Returns the kernels of the best instruction set that this machine has.
 const BlockKernels& CpuBlockKernels(BlockFormat format);
 
 }  // namespace causeway

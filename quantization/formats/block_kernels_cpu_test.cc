@@ -49,7 +49,7 @@ class BlockKernelsTest : public testing::TestWithParam<
   // Expects the reference's bytes, and its decoded values from both the
   // encoder and the decoder.
   void ExpectAsReference(const std::vector<float>& values);
-  // Of stochastic rounding.
+  // Expects the same of stochastic rounding.
   void ExpectStochasticAsReference(const std::vector<float>& values);
 
   const BlockFormat format_ = std::get<1>(GetParam());

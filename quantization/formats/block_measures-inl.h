@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What encoders ask of a block before they quantize it. The kernels that
-// include this file do so once for each instruction set.
+// The measures of a block that encoders take before they quantize it. The
+// kernels that include this file do so once for each instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_MEASURES_INL_H_) == \

@@ -59,7 +59,7 @@ absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
       begin, size, last, value));
 }
 
-// What is left of a strip after its whole units, decoded as one more.
+// The rest of a strip after its whole units, decoded as one more.
 struct LastUnit {
   float values[kBlockUnit];
   // Filled up with zeros.

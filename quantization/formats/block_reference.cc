@@ -56,7 +56,7 @@ float Level(BlockFormat format, uint8_t code) {
   return NibbleLevels(format)[code];
 }
 
-// Where code `index` of a strip lies in the code plane.
+// The place of code `index` of a strip in the code plane.
 struct CodePlace {
   CodePlace(BlockFormat format, uint64_t index) {
     if (CodeBits(format) == 8) {

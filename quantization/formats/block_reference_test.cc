@@ -142,7 +142,7 @@ TEST(ScaleTest, ANanOutweighsInfinityAndInfinityAllNumbers) {
   }
 }
 
-// What the header says of each code, in double.
+// The level of each code, as the header says it, in double.
 double ExactLevel(BlockFormat format, int code) {
   switch (format) {
     case BlockFormat::kInt8:

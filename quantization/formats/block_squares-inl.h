@@ -33,7 +33,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <BlockFormat kFormat>
 constexpr double kLevelUnit = kFormat == BlockFormat::kE3m0 ? 0x1p-6 : 1;
 
-// By 4-bit code: the lower and the upper byte of (level / kLevelUnit)^2.
+// For each 4-bit code, the lower and the upper byte of (level / kLevelUnit)^2.
 template <BlockFormat kFormat>
 struct SquaredLevels {
   constexpr SquaredLevels() {
@@ -86,7 +86,7 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
   const hn::Repartition<int16_t, Bytes> signed_halves;
   const hn::Repartition<uint32_t, Bytes> words;
   const hn::Repartition<uint64_t, Bytes> sums;
-  // Of each byte's two codes, those that the mask leaves.
+  // The mask says which of each byte's two codes count.
   const auto counted = hn::BitCast(all, hn::Set(words, mask & 0x0f0f0f0f));
   auto low = hn::Zero(sums);
   auto high = hn::Zero(sums);
@@ -94,7 +94,7 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
     const auto read =
         hn::LoadU(all, reinterpret_cast<const uint8_t*>(codes) + i);
     if constexpr (CodeBits(kFormat) == 8) {
-      // Of the bytes at even and at odd places.
+      // Bytes at even and at odd places.
       const auto pairs = hn::BitCast(signed_halves, read);
       const auto odd = hn::ShiftRight<8>(pairs);
       const auto even = hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs));

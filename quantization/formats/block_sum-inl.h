@@ -39,8 +39,8 @@ static_assert(kSumPiece == kNibbleGroup);
 // hardware: with 32 in turns the sum took more than twice as long.
 constexpr size_t kTermsAtOnce = 4;
 
-// How far ahead of the reads codes are asked for: many terms are read in turns,
-// so that little of each is much together.
+// The distance ahead of the reads at which codes are asked for: many terms are
+// read in turns, so that little of each is much together.
 constexpr size_t kSumPrefetchBytes = 2048;
 
 // Codes of row `row` of the piece at value `begin`, from `lane` on.

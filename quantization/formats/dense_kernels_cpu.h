@@ -36,13 +36,13 @@ bool AllFiniteFp32(const char* encoded, size_t count);
 struct SquareSums {
   static constexpr size_t kCount = 32;
 
-  // In order of j.
+  // Adds the partial sums in order of j.
   double Total() const;
 
   alignas(64) double partial[kCount] = {};
 };
-// Of several calls with the same sums all but the last have a `count` that is a
-// multiple of SquareSums::kCount.
+// Adds the squares of `values`. In several calls with the same sums, `count` is
+// a multiple of SquareSums::kCount in all but the last.
 void AddSquares(const float* values, size_t count, SquareSums& sums);
 // The total of one call.
 double SumOfSquares(const float* values, size_t count);

@@ -17,7 +17,7 @@ namespace causeway {
 // No arrays: a device has none of the host's constants that have an address.
 inline constexpr uint32_t kPhiloxMultiplier0 = 0xd2511f53;
 inline constexpr uint32_t kPhiloxMultiplier1 = 0xcd9e8d57;
-// What is added to the key after each round.
+// The numbers added to the key after each round.
 inline constexpr uint32_t kPhiloxKeyStep0 = 0x9e3779b9;
 inline constexpr uint32_t kPhiloxKeyStep1 = 0xbb67ae85;
 inline constexpr int kPhiloxRounds = 10;

@@ -4,7 +4,8 @@
 // Reads an encoding while its bytes come in: finds its strips, and checks what
 // a stranger may have got wrong.
 //
-// Who decodes strips as they come, or hands them on, needs their places only:
+// A reader that only finds strips is for whoever decodes them as they come, or
+// hands them on:
 //
 //   EncodingReader reader = NewEncodingReader(spec, size);
 //   RETURN_IF_ERROR(reader.Read(bytes));  // the next ones, when some have come
@@ -13,8 +14,8 @@
 //   }
 //   RETURN_IF_ERROR(reader.CheckComplete());  // after the last byte
 //
-// Who keeps the bytes for later has the values checked, too, while they are in
-// the cache, and learns how long the vector is:
+// A reader that measures values is for whoever keeps the bytes for later. It
+// checks the values, too, while they are in the cache:
 //
 //   EncodingReader reader =
 //       NewEncodingReader(spec, size, EncodingReader::Task::kMeasureValues);
@@ -45,9 +46,9 @@ class EncodingReader {
  public:
   enum class Task { kFindStrips, kMeasureValues };
 
-  // Of an encoding of `values` values, in strips of `planes` side by side, or
-  // entropy coded (quantization/strips/entropy_strip.h). quantization/codec.h
-  // has NewEncodingReader(), which knows all formats.
+  // Reads an encoding of `values` values, in strips of `planes` side by side,
+  // or entropy coded (quantization/strips/entropy_strip.h).
+  // quantization/codec.h has NewEncodingReader(), which knows all formats.
   EncodingReader(const StripPlanes& planes, bool entropy_coded, uint64_t values,
                  Task task);
 
@@ -89,7 +90,8 @@ class EncodingReader {
   absl::Status DecodeStrip(absl::string_view encoding, uint64_t strip,
                            absl::Span<float> values) const;
 
-  // With kMeasureValues, after the last byte: the Euclidean norm of the values.
+  // Returns the Euclidean norm of the values. Call it after the last byte, with
+  // kMeasureValues.
   // Squares are summed in binary64, of each tile by itself
   // (StripPlanes::SumOfSquares), then of a strip's tiles and of the strips, in
   // order. The norm does not depend on how the bytes came.
@@ -99,7 +101,7 @@ class EncodingReader {
 
  private:
   struct CompleteStrip {
-    // Where it ends.
+    // The byte behind it.
     uint64_t end = 0;
     double squares = 0;
   };
@@ -147,9 +149,9 @@ class EncodingReader {
   IncomingStrip incoming_;
   // Codes of a strip that was compressed.
   std::vector<char> decompressed_;
-  // What is wrong with the strips' lengths.
+  // The error of the strips' lengths.
   absl::Status layout_;
-  // What is wrong with the first value that is not finite. After it no strip is
+  // The error of the first value that is not finite. After it no strip is
   // checked; this is the last one that was.
   absl::Status finite_;
   uint64_t checked_ = 0;

@@ -42,11 +42,11 @@ class EntropyEncoder final : public Encoder {
     uint64_t bytes = 0;
   };
 
-  // Where strip `strip` is written: where it stays if everything before it is
-  // there, otherwise where it would begin if nothing were compressed. That is
-  // never before its end, and never within another strip.
+  // Returns where strip `strip` is written: where it stays if everything before
+  // it is there, otherwise where it would begin if nothing were compressed.
+  // That is never before its end, and never within another strip.
   char* PlaceOf(uint64_t strip);
-  // Moves what can be moved to where it stays.
+  // Moves the strips that can be moved to where they stay.
   void Finished(uint64_t strip, const char* place, uint64_t bytes);
 
   const StripPlanes& planes_;

@@ -51,7 +51,7 @@ void ForEachStripPart(uint64_t begin, uint64_t count, const Visitor& visit) {
   }
 }
 
-// What an entropy-coded strip begins with.
+// The header of an entropy-coded strip.
 struct StripHeader {
   static constexpr uint64_t kBytes = 4;
 

@@ -29,7 +29,7 @@ class PlainEncoder final : public Encoder {
   uint64_t Finish() override;
 
  private:
-  // Where the planes of the values from `value` on lie.
+  // The place of the planes of the values from `value` on.
   StripPart PartAt(uint64_t value) const;
 
   const StripPlanes& planes_;

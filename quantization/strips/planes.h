@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all formats have in common: the values of a strip become a plane of
-// scales and a plane of codes. A format without scales has codes only, its
+// All formats turn the values of a strip into a plane of scales and a plane of
+// codes. A format without scales has codes only, its
 // values. Encoders put the planes side by side, or compress the codes; how
 // values become codes is the format's.
 #ifndef QUANTIZATION_STRIPS_PLANES_H_

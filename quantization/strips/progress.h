@@ -25,7 +25,7 @@ class StripProgress {
   // Values [begin, begin + count) are encoded. No value is added twice.
   void Add(uint64_t begin, uint64_t count);
 
-  // How many strips are finished, from the first one on without a gap.
+  // Returns how many strips are finished, from the first one on without a gap.
   uint64_t leading_strips() const { return leading_; }
   bool finished() const { return leading_ == strips_; }
 

@@ -21,7 +21,7 @@ struct CodecSpeed {
   uint64_t encoded_bytes = 0;
   double seconds = 0;
   double reference_seconds = 0;
-  // How near the codec comes to the reference; see the functions.
+  // The codec's speed beside the reference's; see the functions.
   double ratio = 0;
 };
 

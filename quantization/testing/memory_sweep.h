@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What benchmarks of the codecs are measured by: reading memory and nothing
-// else.
+// A measure for benchmarks of the codecs: reading memory and nothing else.
 #ifndef QUANTIZATION_TESTING_MEMORY_SWEEP_H_
 #define QUANTIZATION_TESTING_MEMORY_SWEEP_H_
 

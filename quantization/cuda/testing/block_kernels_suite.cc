@@ -19,7 +19,7 @@ namespace {
 
 // Whole units and a rest, less than a strip.
 constexpr uint64_t kValues = 20 * kLaneUnit + 77;
-// What lies behind arrays.
+// Bytes and values behind arrays that must stay as they are.
 constexpr size_t kGuardBytes = 64;
 constexpr size_t kGuardValues = 16;
 constexpr float kGuard = 12345;

@@ -38,9 +38,9 @@ constexpr double kScaleBits = 16;
 // Sums over the values below some magnitude.
 struct Sums {
   double count = 0;
-  // Of the squares of the values' units.
+  // The sum of the squares of the values' units.
   double weight = 0;
-  // Of those times the magnitude, in units; that is, of unit * |value|.
+  // The sum of those times the magnitude, in units: of unit * |value|.
   double moment = 0;
 
   Sums operator-(const Sums& other) const {
@@ -113,7 +113,7 @@ class Histogram {
     double weight = 0;
   };
   std::vector<Bin> bins_ = std::vector<Bin>(kBins);
-  // Of each bin's lower end, and of the last one's upper end.
+  // The sums below each bin's lower end, and below the last one's upper end.
   std::vector<Sums> below_;
   double power_ = 0;
 };
@@ -133,7 +133,7 @@ void Fill(uint32_t block_size, absl::Span<const float> values,
   histogram.Accumulate();
 }
 
-// What a quantizer costs and loses.
+// The cost and the loss of a quantizer.
 struct Outcome {
   // Bits per value, with everything.
   double rate = 0;
@@ -156,7 +156,7 @@ Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
   double weight_k2 = 0;
   Sums below = histogram.Below((1 - offset) * step);
   add_code(below.count);
-  // Not only to the top code: blocks with values beyond have larger scales.
+  // Goes on beyond the top code: blocks with such values have larger scales.
   for (int k = 1; (k - offset) * step < histogram.end(); ++k) {
     const Sums end = histogram.Below((k + 1 - offset) * step);
     const Sums cell = end - below;
@@ -191,8 +191,8 @@ Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
   return outcome;
 }
 
-// Where `holds` ceases to hold, which it does for small steps: base-2
-// logarithm.
+// Returns the base-2 logarithm of the largest step for which `holds` is true;
+// it is for small ones.
 template <typename Predicate>
 double LogOfLargestStep(const Predicate& holds) {
   double low = kLeastLogStep;

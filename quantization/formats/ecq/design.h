@@ -28,11 +28,11 @@
 namespace causeway {
 
 struct EcqQuantizer {
-  // In units of the blocks.
+  // The step, in units of the blocks.
   double step = 1;
-  // What is added before the quotient is cut to an integer.
+  // The number added before the quotient is cut to an integer.
   float offset = 0.5f;
-  // In parts of 256; less than 128.
+  // The shift in parts of 256; less than 128.
   uint8_t shift = 0;
 };
 

@@ -34,7 +34,7 @@ uint16_t ScaleAt(ConstStripPart part, uint64_t block) {
   return scale;
 }
 
-// What is known of the blocks of a strip before they are quantized.
+// Measures of the blocks of a strip, taken before they are quantized.
 struct Blocks {
   Blocks(uint32_t block_size, absl::Span<const float> values);
 
