@@ -106,6 +106,9 @@ class ErrorList : public google::protobuf::io::ErrorCollector {
 
   // Lines and columns count from 0, as protobuf's do; -1 is "unknown".
   void AddError(int line, int column, const std::string& message) override {
+    // Of a bad enum value the parser reports the token that follows.
+    const std::string value = QuotedAfter(message, "enumeration value of");
+    if (!value.empty()) FindBackwards(value, line, column);
     std::string error = file_;
     if (line >= 0) {
       absl::StrAppend(&error, ":", line + 1, ":", column + 1);
@@ -124,6 +127,19 @@ class ErrorList : public google::protobuf::io::ErrorCollector {
   }
 
  private:
+  // Moves the position to the last occurrence of `text` before it, if any.
+  void FindBackwards(const std::string& text, int& line, int& column) const {
+    for (int at = line; at >= 0; --at) {
+      const size_t end =
+          at == line ? static_cast<size_t>(column) : std::string::npos;
+      const size_t found = lines_[at].substr(0, end).rfind(text);
+      if (found == std::string::npos) continue;
+      line = at;
+      column = static_cast<int>(found);
+      return;
+    }
+  }
+
   const std::vector<std::string> lines_;
   const std::string file_;
   std::vector<std::string> errors_;

@@ -59,6 +59,23 @@ TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
                        AllOf(HasSubstr("f:6:"), HasSubstr("heads: \"four\""))));
 }
 
+// NF4 was a format once.
+TEST(RunConfigTest, AFormatThatWasRemovedIsRefusedLikeAnUnknownOne) {
+  for (const char* const format : {"NF4", "6"}) {
+    EXPECT_THAT(
+        ParseRunConfig(
+            Replaced(
+                "synchronization {",
+                absl::StrCat("synchronization {\nuplink_format: ", format, "\n")
+                    .c_str()),
+            "f"),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("f:11:16: "), HasSubstr("\"uplink_format\""),
+                       HasSubstr(absl::StrCat("uplink_format: ", format)),
+                       HasSubstr("FP32, BF16, INT8, INT4, E3M0, ECQ"))));
+  }
+}
+
 TEST(RunConfigTest, UnknownEnumValueListsTheChoices) {
   EXPECT_THAT(
       ParseRunConfig(absl::StrCat(kGood, "outer_optimizer { algorithm: ADAM }"),

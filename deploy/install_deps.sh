@@ -32,7 +32,7 @@ build       libsentencepiece-dev    SentencePiece tokenizer models
 build       libgtest-dev            unit tests
 build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
-build       libzstd-dev             zstd, which a benchmark compares with
+build       libzstd-dev             zstd, for exact values
 build       patchelf                lets programs of an archive find its libraries (deploy/bundle.sh)
 build       patch                   plants the bugs that tests/simulation must find
 test        clang-format|clang-format-14  checks the layout of C++ sources

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/testing/highway_targets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/aligned_allocator.h"
@@ -30,18 +31,11 @@ constexpr size_t kMost = 67;
 // Runs every test once for each instruction set that this machine has.
 class OuterKernelsTest : public testing::TestWithParam<int64_t> {
  protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  const ScopedHighwayTarget target_{GetParam()};
 };
 
 INSTANTIATE_TEST_SUITE_P(Targets, OuterKernelsTest,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         testing::ValuesIn(HighwayTargets()),
                          [](const testing::TestParamInfo<int64_t>& info) {
                            return std::string(hwy::TargetName(info.param));
                          });

@@ -17,7 +17,7 @@
 #include "outer_optimizer/outer_kernels.h"
 #include "outer_optimizer/radial_merge.h"
 #include "quantization/codec_config.h"
-#include "quantization/kernels_cpu.h"
+#include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "quantization/kernels_cpu.h"
+#include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
 namespace {

@@ -14,7 +14,7 @@ static_assert(kStripValues % WeightedMerge::kTileValues == 0);
 WeightedMerge::WeightedMerge(const Contributions& contributions,
                              const MergeWeights& weights)
     : weights_(weights),
-      sum_(NewSumCursor(contributions)),
+      sum_(contributions),
       decoded_(weights.tensors.empty() ? 0 : kTileValues) {
   CHECK_EQ(weights.shares.size(), contributions.size());
   CHECK_EQ(weights.tensor_weights.size(),
@@ -43,7 +43,7 @@ void WeightedMerge::Sum(uint64_t begin, absl::Span<float> merged) {
   CHECK_LE(merged.size(), kTileValues);
   const uint64_t end = begin + merged.size();
   if (const Run run = RunAt(begin); run.end >= end) {
-    sum_->Sum(begin, {run.weights, cursors_.size()}, merged);
+    sum_.Sum(begin, {run.weights, cursors_.size()}, merged);
     return;
   }
   std::fill(merged.begin(), merged.end(), 0.0f);

@@ -73,7 +73,7 @@ class WeightedMerge {
   Run RunAt(uint64_t begin) const;
 
   const MergeWeights& weights_;
-  const std::unique_ptr<SumCursor> sum_;
+  SumCursor sum_;
   // For tiles with several weights.
   std::vector<std::unique_ptr<DecodeCursor>> cursors_;
   // One contribution's values of such a tile.

@@ -3,135 +3,55 @@
 #include "quantization/codec.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/block_codec.h"
-#include "quantization/block_planes.h"
-#include "quantization/codec_planes.h"
-#include "quantization/dense_codec.h"
-#include "quantization/ecq/planes.h"
-#include "quantization/entropy_codec.h"
-#include "quantization/part_encoder.h"
+#include "quantization/formats/block_planes.h"
+#include "quantization/formats/dense_planes.h"
+#include "quantization/formats/ecq/planes.h"
+#include "quantization/strips/entropy_encoder.h"
+#include "quantization/strips/layout.h"
+#include "quantization/strips/plain_encoder.h"
 
 namespace causeway {
 namespace {
 
-// One row per format.
-struct FormatEntry {
-  v1::Format format;
-  bool lossless;
-  // Null if the format has no planes, and so no codes to compress.
-  std::unique_ptr<StripPlanes> (*new_planes)(const CodecSpec& spec,
-                                             const EncodeOptions& options,
-                                             uint64_t first_value);
-  // The rest is about encodings that are not entropy coded.
-  uint64_t (*encoded_bytes)(const CodecSpec& spec, uint64_t values);
-  std::unique_ptr<Encoder> (*new_encoder)(const CodecSpec& spec,
-                                          const EncodeOptions& options,
-                                          uint64_t first_value, uint64_t values,
-                                          absl::Span<char> buffer);
-  std::unique_ptr<Decoder> (*new_decoder)(const CodecSpec& spec,
-                                          uint64_t values,
-                                          absl::string_view encoded);
+constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8,
+                                   v1::INT4, v1::E3M0, v1::ECQ};
 
-  bool always_entropy_coded = false;
-};
-
-template <uint64_t kBytes,
-          std::unique_ptr<Encoder> (*kNewEncoder)(uint64_t, absl::Span<char>),
-          std::unique_ptr<Decoder> (*kNewDecoder)(uint64_t, absl::string_view)>
-constexpr FormatEntry Dense(v1::Format format, bool lossless) {
-  return {format,
-          lossless,
-          /*new_planes=*/nullptr,
-          [](const CodecSpec&, uint64_t values) { return kBytes * values; },
-          [](const CodecSpec&, const EncodeOptions&, uint64_t /*first_value*/,
-             uint64_t values,
-             absl::Span<char> buffer) { return kNewEncoder(values, buffer); },
-          [](const CodecSpec&, uint64_t values, absl::string_view encoded) {
-            return kNewDecoder(values, encoded);
-          }};
+// Formats with scales are those with codes to compress.
+bool HasScales(v1::Format format) {
+  return format != v1::FP32 && format != v1::BF16;
 }
 
-template <BlockFormat kFormat>
-constexpr FormatEntry Blocks(v1::Format format) {
-  return {
-      format,
-      /*lossless=*/false,
-      [](const CodecSpec& spec, const EncodeOptions& options,
-         uint64_t first_value) -> std::unique_ptr<StripPlanes> {
-        return std::make_unique<BlockPlanes>(kFormat, spec.block_size, options,
-                                             first_value);
-      },
-      [](const CodecSpec& spec, uint64_t values) {
-        return BlockEncodedBytes(kFormat, spec.block_size, values);
-      },
-      [](const CodecSpec& spec, const EncodeOptions& options,
-         uint64_t first_value, uint64_t values, absl::Span<char> buffer) {
-        return NewBlockEncoder(kFormat, spec.block_size, options, first_value,
-                               values, buffer);
-      },
-      [](const CodecSpec& spec, uint64_t values, absl::string_view encoded) {
-        return NewBlockDecoder(kFormat, spec.block_size, values, encoded);
-      }};
+// `spec` must pass CheckCodecSpec.
+const StripPlanes& PlanesOf(const CodecSpec& spec) {
+  switch (spec.format) {
+    case v1::FP32:
+      return Fp32Planes();
+    case v1::BF16:
+      return Bf16Planes();
+    case v1::INT8:
+      return BlockPlanesOf(BlockFormat::kInt8, spec.block_size);
+    case v1::INT4:
+      return BlockPlanesOf(BlockFormat::kInt4, spec.block_size);
+    case v1::E3M0:
+      return BlockPlanesOf(BlockFormat::kE3m0, spec.block_size);
+    case v1::ECQ:
+      return EcqPlanesOf(spec.block_size);
+    default:
+      LOG(FATAL) << "format " << spec.format << " was not checked";
+  }
 }
 
-constexpr FormatEntry Ecq() {
-  FormatEntry entry = Blocks<BlockFormat::kInt8>(v1::ECQ);
-  entry.always_entropy_coded = true;
-  entry.new_planes =
-      [](const CodecSpec& spec, const EncodeOptions& options,
-         uint64_t /*first_value*/) -> std::unique_ptr<StripPlanes> {
-    return std::make_unique<EcqPlanes>(spec.block_size, options);
-  };
-  return entry;
-}
-
-constexpr FormatEntry kFormats[] = {
-    Dense<kFp32Bytes, NewFp32Encoder, NewFp32Decoder>(v1::FP32, true),
-    Dense<kBf16Bytes, NewBf16Encoder, NewBf16Decoder>(v1::BF16, false),
-    Blocks<BlockFormat::kFp8E4m3>(v1::FP8_E4M3),
-    Blocks<BlockFormat::kInt8>(v1::INT8),
-    Blocks<BlockFormat::kInt4>(v1::INT4),
-    Blocks<BlockFormat::kNf4>(v1::NF4),
-    Blocks<BlockFormat::kE2m1>(v1::E2M1),
-    Blocks<BlockFormat::kE3m0>(v1::E3M0),
-    Blocks<BlockFormat::kInt2>(v1::INT2),
-    Ecq(),
-};
-
-// At least a scale of two bytes for every 256 values is in all formats. Beyond
-// this, bytes are not computed: `values` may be anything a peer says, and must
-// not overflow.
+// All formats have at least a scale of two bytes for every 256 values. Beyond
+// this, bytes are not computed: `values` may be anything that a peer says, and
+// must not overflow.
 constexpr uint64_t kMaxValuesPerByte = 128;
-
-// Null if there is no such format.
-const FormatEntry* FindFormat(v1::Format format) {
-  for (const FormatEntry& entry : kFormats) {
-    if (entry.format == format) return &entry;
-  }
-  return nullptr;
-}
-
-const FormatEntry& KnownFormat(v1::Format format) {
-  const FormatEntry* const entry = FindFormat(format);
-  CHECK(entry != nullptr) << "format " << format << " was not checked";
-  return *entry;
-}
-
-std::string FormatNames() {
-  std::string names;
-  for (const FormatEntry& entry : kFormats) {
-    absl::StrAppendFormat(&names, "%s%s", names.empty() ? "" : ", ",
-                          v1::Format_Name(entry.format));
-  }
-  return names;
-}
 
 absl::Status CheckEcqTarget(const EncodeOptions& options) {
   if (options.ecq_bits == 0) {
@@ -149,50 +69,29 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
       options.ecq_bits));
 }
 
-// Of encodings of any kinds.
-class OneByOneSumCursor final : public SumCursor {
- public:
-  explicit OneByOneSumCursor(
-      absl::Span<const std::unique_ptr<Decoder>> decoders) {
-    for (const std::unique_ptr<Decoder>& decoder : decoders) {
-      cursors_.push_back(decoder->NewCursor());
-    }
-  }
-
-  void Sum(uint64_t begin, absl::Span<const float> weights,
-           absl::Span<float> sum) override {
-    CHECK_EQ(weights.size(), cursors_.size());
-    absl::c_fill(sum, 0.0f);
-    for (size_t i = 0; i < cursors_.size(); ++i) {
-      cursors_[i]->DecodeAccumulate(begin, weights[i], sum);
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<DecodeCursor>> cursors_;
-};
-
 }  // namespace
 
 absl::Status CheckCodecSpec(const CodecSpec& spec) {
-  if (FindFormat(spec.format) == nullptr) {
+  if (!absl::c_linear_search(kFormats, spec.format)) {
     const std::string name = v1::Format_Name(spec.format);
     return absl::InvalidArgumentError(absl::StrFormat(
-        "format %d (%s) is not one this version knows: %s", spec.format,
-        name.empty() ? "no name" : name, FormatNames()));
+        "format %d (%s) is not one that this version knows: %s", spec.format,
+        name.empty() ? "no name" : name,
+        absl::StrJoin(kFormats, ", ", [](std::string* names, v1::Format known) {
+          names->append(v1::Format_Name(known));
+        })));
   }
   if (spec.block_size != 64 && spec.block_size != 128 &&
       spec.block_size != 256) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "block size %d is not one of 64, 128, 256", spec.block_size));
   }
-  if (spec.entropy_coded && KnownFormat(spec.format).new_planes == nullptr) {
+  if (spec.entropy_coded && !HasScales(spec.format)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "there is no entropy coder for %s", v1::Format_Name(spec.format)));
   }
-  if (!spec.entropy_coded && KnownFormat(spec.format).always_entropy_coded) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s is always entropy coded", v1::Format_Name(spec.format)));
+  if (!spec.entropy_coded && spec.format == v1::ECQ) {
+    return absl::InvalidArgumentError("ECQ is always entropy coded");
   }
   return absl::OkStatus();
 }
@@ -200,8 +99,7 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options) {
   if (options.rounding == Rounding::kStochastic &&
-      (KnownFormat(spec.format).new_planes == nullptr ||
-       spec.format == v1::ECQ)) {
+      (!HasScales(spec.format) || spec.format == v1::ECQ)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("there is no stochastic rounding for %s",
                         v1::Format_Name(spec.format)));
@@ -210,25 +108,12 @@ absl::Status CheckEncodeOptions(const CodecSpec& spec,
   return absl::OkStatus();
 }
 
-bool IsLossless(v1::Format format) { return KnownFormat(format).lossless; }
+bool IsLossless(v1::Format format) { return format == v1::FP32; }
 
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values) {
   const uint64_t headers =
       spec.entropy_coded ? StripCount(values) * StripHeader::kBytes : 0;
-  return headers + KnownFormat(spec.format).encoded_bytes(spec, values);
-}
-
-StripIndex NewStripIndex(const CodecSpec& spec, uint64_t values) {
-  const uint64_t last = values % kStripValues;
-  return StripIndex(values, spec.entropy_coded,
-                    MaxEncodedBytes(spec, kStripValues),
-                    MaxEncodedBytes(spec, last == 0 ? kStripValues : last));
-}
-
-std::unique_ptr<const StripPlanes> NewStripPlanes(const CodecSpec& spec) {
-  const FormatEntry& entry = KnownFormat(spec.format);
-  if (spec.entropy_coded || entry.new_planes == nullptr) return nullptr;
-  return entry.new_planes(spec, {}, /*first_value=*/0);
+  return headers + PlanesOf(spec).Bytes(values);
 }
 
 uint64_t PieceAlignment(const CodecSpec& spec) {
@@ -237,55 +122,43 @@ uint64_t PieceAlignment(const CodecSpec& spec) {
 
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
-                                    uint64_t values, absl::Span<char> buffer) {
-  return NewPartEncoder(spec, options, /*first_value=*/0, values, buffer);
+                                    uint64_t values, absl::Span<char> buffer,
+                                    uint64_t first_value) {
+  CHECK_EQ(first_value % kStripValues, 0u);
+  CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
+  const StripPlanes& planes = PlanesOf(spec);
+  if (spec.entropy_coded) {
+    return std::make_unique<EntropyEncoder>(planes, options, first_value,
+                                            values, buffer);
+  }
+  return std::make_unique<PlainEncoder>(planes, options, first_value, values,
+                                        buffer);
 }
 
-std::unique_ptr<Encoder> NewPartEncoder(const CodecSpec& spec,
-                                        const EncodeOptions& options,
-                                        uint64_t first_value, uint64_t values,
-                                        absl::Span<char> buffer) {
-  CHECK_EQ(first_value % kStripValues, 0u);
-  const FormatEntry& entry = KnownFormat(spec.format);
-  if (spec.entropy_coded) {
-    CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
-    return NewEntropyEncoder(entry.new_planes(spec, options, first_value),
-                             values, buffer);
-  }
-  return entry.new_encoder(spec, options, first_value, values, buffer);
+EncodingReader NewEncodingReader(const CodecSpec& spec, uint64_t values,
+                                 EncodingReader::Task task) {
+  return EncodingReader(PlanesOf(spec), spec.entropy_coded, values, task);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      absl::string_view encoded,
                                                      uint64_t values) {
   RETURN_IF_ERROR(CheckCodecSpec(spec));
-  const FormatEntry& entry = KnownFormat(spec.format);
   if (values / kMaxValuesPerByte > encoded.size()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s encoding has %d bytes, too few for %d values",
                         v1::Format_Name(spec.format), encoded.size(), values));
   }
-  if (spec.entropy_coded) {
-    StripIndex index = NewStripIndex(spec, values);
-    RETURN_IF_ERROR(index.Scan(encoded).status());
-    RETURN_IF_ERROR(index.CheckComplete());
-    return NewEntropyDecoder(entry.new_planes(spec, {}, 0), values,
-                             std::move(index), encoded);
+  if (!spec.entropy_coded && encoded.size() != MaxEncodedBytes(spec, values)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s encoding has %d bytes, but %d values take %d bytes",
+                        v1::Format_Name(spec.format), encoded.size(), values,
+                        MaxEncodedBytes(spec, values)));
   }
-  const uint64_t bytes = entry.encoded_bytes(spec, values);
-  if (encoded.size() != bytes) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s encoding has %d bytes, but %d values take %d bytes",
-        v1::Format_Name(spec.format), encoded.size(), values, bytes));
-  }
-  return entry.new_decoder(spec, values, encoded);
-}
-
-std::unique_ptr<SumCursor> NewSumCursor(
-    absl::Span<const std::unique_ptr<Decoder>> decoders) {
-  std::unique_ptr<SumCursor> cursor = NewBlockSumCursor(decoders);
-  if (cursor != nullptr) return cursor;
-  return std::make_unique<OneByOneSumCursor>(decoders);
+  EncodingReader reader = NewEncodingReader(spec, values);
+  RETURN_IF_ERROR(reader.Read(encoded));
+  RETURN_IF_ERROR(reader.CheckComplete());
+  return std::make_unique<Decoder>(std::move(reader), encoded);
 }
 
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,

@@ -24,8 +24,8 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
-#include "quantization/encoding_check.h"
-#include "quantization/strip_scanner.h"
+#include "quantization/strips/encoding_reader.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {
@@ -43,37 +43,41 @@ std::vector<float> DecodeInPieces(const Decoder& decoder, uint64_t values) {
   return decoded;
 }
 
-// Values by a scanner that gets `piece` more bytes at a time.
+// Values by a reader that gets `piece` more bytes at a time.
 absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
                                                 absl::string_view encoded,
                                                 uint64_t values, size_t piece) {
-  StripScanner scanner(spec, values);
+  EncodingReader reader = NewEncodingReader(spec, values);
   std::vector<float> decoded(values);
   uint64_t strip = 0;
-  for (size_t end = 0; end < encoded.size();) {
-    end = std::min(end + piece, encoded.size());
-    ASSIGN_OR_RETURN(const uint64_t complete,
-                     scanner.Scan(encoded.substr(0, end)));
-    CHECK_LE(complete, scanner.strips());
-    for (; strip < complete; ++strip) {
-      RETURN_IF_ERROR(scanner.DecodeStrip(
-          encoded.substr(0, end), strip,
+  for (size_t begin = 0; begin < encoded.size(); begin += piece) {
+    RETURN_IF_ERROR(reader.Read(encoded.substr(begin, piece)));
+    CHECK_LE(reader.complete(), reader.strips());
+    for (; strip < reader.complete(); ++strip) {
+      RETURN_IF_ERROR(reader.DecodeStrip(
+          encoded.substr(0, reader.bytes()), strip,
           absl::MakeSpan(decoded).subspan(strip * kStripValues, kStripValues)));
     }
   }
-  RETURN_IF_ERROR(scanner.CheckComplete());
+  RETURN_IF_ERROR(reader.CheckComplete());
   return decoded;
 }
 
-// The norm by a check that gets `piece` more bytes at a time.
+// The norm by a reader that gets `piece` more bytes at a time; in the middle it
+// gets some again, which were damaged.
 absl::StatusOr<double> NormOfStream(const CodecSpec& spec,
                                     absl::string_view encoded, uint64_t values,
                                     size_t piece) {
-  EncodingCheck check(spec, values);
+  EncodingReader reader =
+      NewEncodingReader(spec, values, EncodingReader::Task::kMeasureValues);
   for (size_t begin = 0; begin < encoded.size(); begin += piece) {
-    check.Look(encoded.substr(begin, piece));
+    if (begin <= encoded.size() / 2 && begin + piece > encoded.size() / 2) {
+      reader.Read(std::string(piece, '\xa5')).IgnoreError();
+      reader.GoBack(encoded.substr(0, begin));
+    }
+    reader.Read(encoded.substr(begin, piece)).IgnoreError();
   }
-  return check.Norm();
+  return reader.Norm();
 }
 
 bool SameBits(absl::Span<const float> left, absl::Span<const float> right) {

@@ -20,7 +20,7 @@ enum class Rounding {
 
 struct EncodeOptions {
   Rounding rounding = Rounding::kNearest;
-  // Of the random numbers of stochastic rounding. The same seed, values and
+  // Seeds the random numbers of stochastic rounding. The same seed, values and
   // spec give the same bytes.
   uint64_t seed = 0;
   // ECQ: the rate to aim at, in bits per value with everything that is sent;

@@ -13,9 +13,11 @@ namespace causeway {
 namespace {
 
 std::string Words(const CodecSpec& spec) {
-  return absl::StrFormat("%s in blocks of %d%s", v1::Format_Name(spec.format),
-                         spec.block_size,
-                         spec.entropy_coded ? ", entropy coded" : "");
+  const std::string name = v1::Format_Name(spec.format);
+  return absl::StrFormat(
+      "%s in blocks of %d%s",
+      name.empty() ? absl::StrCat("unknown format ", spec.format) : name,
+      spec.block_size, spec.entropy_coded ? ", entropy coded" : "");
 }
 
 }  // namespace

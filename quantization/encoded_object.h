@@ -10,7 +10,7 @@
 //            (common/transport/chunk.h) ...
 //            RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
 //
-// Whether the bytes can be merged, quantization/encoding_check.h says.
+// Whether the bytes can be merged, quantization/strips/encoding_reader.h says.
 //
 // A sender that still encodes sends an open description, which says how the
 // values are encoded, but lacks size in bytes and digest; the whole one follows
@@ -49,8 +49,8 @@ absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,
                               uint64_t expected_values);
 
-// As CheckDescription, but the description may be open; then the encoding has
-// at most MaxEncodedBytes.
+// Checks what CheckDescription checks, but the description may be open; then
+// the encoding has at most MaxEncodedBytes.
 absl::Status CheckOffer(const v1::EncodedObject& object,
                         const CodecSpec& expected_spec,
                         uint64_t expected_values);

@@ -26,7 +26,7 @@
 
 namespace causeway {
 
-// Of the contributions to one fragment. For one thread at a time.
+// The error of the contributions to one fragment. For one thread at a time.
 class ErrorFeedback {
  public:
   // `decay` is in (0, 1].

@@ -136,6 +136,29 @@ TEST_F(ReplayTest, ARecordThatIsNotOfTheCommitIsADifference) {
   EXPECT_THAT((*replays)[0].difference, HasSubstr("another contribution"));
 }
 
+TEST_F(ReplayTest, RecordsOfWhatIsNotEntropyCodedAreCompressed) {
+  for (const char* format : {"FP32", "BF16", "INT8"}) {
+    SCOPED_TRACE(format);
+    MakeRun(TestRunConfig(absl::StrCat(
+                kRecording, " synchronization { uplink_format: ", format,
+                " entropy_coding: false }")),
+            1);
+    driver_.Stop();
+    const auto stored = MergeStore(driver_.state_dir()).Open(0, 1);
+    ASSERT_OK(stored.status());
+    uint64_t bytes = 0;
+    for (const absl::string_view encoding : stored->encodings()) {
+      bytes += encoding.size();
+    }
+    EXPECT_LT(
+        std::filesystem::file_size(absl::StrCat(
+            driver_.state_dir(), "/merges/merge-0000-v00000001.safetensors")),
+        bytes);
+    EXPECT_OK(Replay());
+    TearDown();
+  }
+}
+
 TEST_F(ReplayTest, ADamagedRecordIsNamed) {
   MakeRun(TestRunConfig(kRecording), 1);
   driver_.Stop();

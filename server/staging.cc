@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "quantization/codec.h"
 #include "quantization/encoded_object.h"
-#include "quantization/encoding_check.h"
+#include "quantization/strips/encoding_reader.h"
 
 namespace causeway {
 namespace {
@@ -43,7 +44,8 @@ struct Staging::Upload {
       : buffer(std::move(memory)),
         object(described),
         assembler(buffer.bytes, UseOf(buffer.bytes.size())),
-        check(SpecOf(described), described.size()) {}
+        reader(NewEncodingReader(SpecOf(described), described.size(),
+                                 EncodingReader::Task::kMeasureValues)) {}
 
   const PooledBuffer buffer;
   // What used_ holds of it. Guarded by Staging::mu_.
@@ -52,8 +54,8 @@ struct Staging::Upload {
   absl::Mutex mu;
   v1::EncodedObject object ABSL_GUARDED_BY(mu);
   ChunkAssembler assembler ABSL_GUARDED_BY(mu);
-  // Of what the assembler has.
-  EncodingCheck check ABSL_GUARDED_BY(mu);
+  // Has read what the assembler has.
+  EncodingReader reader ABSL_GUARDED_BY(mu);
   bool verified ABSL_GUARDED_BY(mu) = false;
 
   // Whether an upload of `offered` may go on with these bytes; if so, they are
@@ -84,7 +86,7 @@ struct Staging::Upload {
           " has ", received, " of ", described.encoded_bytes(), " bytes"));
     }
     RETURN_IF_ERROR(CheckArrival(described, received, assembler.digest()));
-    ASSIGN_OR_RETURN(const double norm, check.Norm());
+    ASSIGN_OR_RETURN(const double norm, reader.Norm());
     object = described;
     verified = true;
     return norm;
@@ -147,12 +149,13 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
         "chunk of ", chunk.size(), " bytes at offset ", begin,
         " goes beyond the object's ", object.encoded_bytes(), " bytes"));
   }
-  EncodingCheck& check = upload->check;
-  const EncodingCheck::Mark mark = check.mark();
+  EncodingReader& reader = upload->reader;
+  // What is wrong with the encoding, Verify() says.
   const absl::Status added = upload->assembler.Add(
-      chunk, [&check](absl::string_view bytes) { check.Look(bytes); });
+      chunk,
+      [&reader](absl::string_view bytes) { reader.Read(bytes).IgnoreError(); });
   if (!added.ok()) {
-    check.GoBack(mark, absl::string_view(upload->buffer.bytes.data(), begin));
+    reader.GoBack(absl::string_view(upload->buffer.bytes.data(), begin));
     return added;
   }
   return !IsOpen(object) &&

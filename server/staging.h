@@ -70,7 +70,7 @@ class Staging {
   //   UNAVAILABLE          there is no such upload (any more): Begin again.
   //   FAILED_PRECONDITION  it is not complete.
   //   INVALID_ARGUMENT     `object` contradicts the open description.
-  //   else                 as CheckArrival and EncodingCheck::Norm.
+  //   else                 as CheckArrival and EncodingReader::Norm.
   absl::StatusOr<double> Verify(const ContributionKey& key,
                                 const v1::EncodedObject& object);
 

@@ -25,20 +25,12 @@ constexpr double kDataParallelBytesPerValue = 2;
 // distortion"). 0 for formats that it is not used with.
 double EntropyCodedBits(v1::Format format) {
   switch (format) {
-    case v1::FP8_E4M3:
-      return 6.54;
     case v1::INT8:
       return 7.57;
     case v1::INT4:
       return 3.41;
-    case v1::NF4:
-      return 3.85;
-    case v1::E2M1:
-      return 3.80;
     case v1::E3M0:
       return 3.54;
-    case v1::INT2:
-      return 2.00;
     default:
       return 0;
   }

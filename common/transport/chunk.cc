@@ -44,6 +44,12 @@ Chunk CutChunk(absl::string_view object, uint64_t offset, uint64_t max_bytes) {
 
 absl::Status ChunkAssembler::Add(
     const Chunk& chunk, absl::FunctionRef<void(absl::string_view)> look) {
+  if (chunk.compression != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "chunk at offset %d is compressed (%d), but only the parameters of "
+        "downloads may be",
+        chunk.offset, chunk.compression));
+  }
   const uint64_t bytes = chunk.size();
   if (bytes == 0 || bytes > kMaxChunkBytes) {
     return absl::InvalidArgumentError(

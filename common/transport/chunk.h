@@ -16,6 +16,9 @@
 //                assembler.digest() == expected) ...
 //
 // A transfer that broke off goes on from ChunkAssembler::next_offset().
+//
+// Chunks of exact values may be compressed
+// (common/transport/compressed_chunk.h).
 #ifndef COMMON_TRANSPORT_CHUNK_H_
 #define COMMON_TRANSPORT_CHUNK_H_
 
@@ -36,12 +39,16 @@ inline constexpr uint64_t kMaxChunkBytes = 1 << 20;
 
 // One chunk; its data lies elsewhere.
 struct Chunk {
-  // Position of the first byte in the object.
+  // Position of the first byte in the object, before compression.
   uint64_t offset = 0;
   // CRC-32C of the data, as the sender said.
   uint32_t crc32c = 0;
   // The data, in the pieces that the network delivered it in.
   std::vector<absl::string_view> pieces;
+  // v1::Chunk::Compression, as the sender said: any number. 0 is none.
+  uint32_t compression = 0;
+  // Bytes of the object, if it is compressed.
+  uint32_t raw_bytes = 0;
 
   // Bytes of data.
   uint64_t size() const;
@@ -73,8 +80,8 @@ class ChunkAssembler {
   // lies in the destination behind them is undefined. `look` is called with the
   // chunk's data in order, in pieces that are in the first-level cache, also if
   // the CRC will turn out to be wrong.
-  //   INVALID_ARGUMENT  empty or too large; not at next_offset(); beyond the
-  //                     destination's end.
+  //   INVALID_ARGUMENT  compressed; empty or too large; not at next_offset();
+  //                     beyond the destination's end.
   //   DATA_LOSS         the CRC is wrong.
   absl::Status Add(
       const Chunk& chunk, absl::FunctionRef<void(absl::string_view)> look =

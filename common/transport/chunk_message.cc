@@ -32,6 +32,10 @@ constexpr uint32_t kCrcTag =
     v1::Chunk::kCrc32CFieldNumber << 3 | Wire::WIRETYPE_FIXED32;
 constexpr uint32_t kDataTag =
     v1::Chunk::kDataFieldNumber << 3 | Wire::WIRETYPE_LENGTH_DELIMITED;
+constexpr uint32_t kCompressionTag =
+    v1::Chunk::kCompressionFieldNumber << 3 | Wire::WIRETYPE_VARINT;
+constexpr uint32_t kRawBytesTag =
+    v1::Chunk::kRawBytesFieldNumber << 3 | Wire::WIRETYPE_VARINT;
 
 uint32_t MessageTag(int field) {
   return static_cast<uint32_t>(field) << 3 | Wire::WIRETYPE_LENGTH_DELIMITED;
@@ -66,6 +70,23 @@ std::string ChunkHead(const Chunk& chunk) {
   return head;
 }
 
+// The fields after it.
+std::string ChunkTail(const Chunk& chunk) {
+  std::string tail;
+  StringOutputStream stream(&tail);
+  CodedOutputStream out(&stream);
+  if (chunk.compression != 0) {
+    out.WriteTag(kCompressionTag);
+    out.WriteVarint32(chunk.compression);
+  }
+  if (chunk.raw_bytes != 0) {
+    out.WriteTag(kRawBytesTag);
+    out.WriteVarint32(chunk.raw_bytes);
+  }
+  out.Trim();
+  return tail;
+}
+
 // Takes `bytes` bytes from `in` as pieces that point to where they lie.
 bool TakePieces(CodedInputStream& in, uint32_t bytes,
                 std::vector<absl::string_view>& pieces) {
@@ -93,6 +114,10 @@ bool ParseChunkField(CodedInputStream& in, uint32_t tag, Chunk& chunk) {
       return in.ReadVarint32(&length) &&
              length <= static_cast<uint32_t>(in.BytesUntilLimit()) &&
              TakePieces(in, length, chunk.pieces);
+    case kCompressionTag:
+      return in.ReadVarint32(&chunk.compression);
+    case kRawBytesTag:
+      return in.ReadVarint32(&chunk.raw_bytes);
     default:
       return Wire::SkipField(&in, tag);
   }
@@ -150,12 +175,13 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
                               int chunk_field, const Chunk& chunk,
                               std::shared_ptr<const void> owner) {
   const std::string chunk_head = ChunkHead(chunk);
+  const std::string chunk_tail = ChunkTail(chunk);
   std::string head = message.SerializeAsString();
   {
     StringOutputStream stream(&head);
     CodedOutputStream out(&stream);
     out.WriteTag(MessageTag(chunk_field));
-    out.WriteVarint64(chunk_head.size() + chunk.size());
+    out.WriteVarint64(chunk_head.size() + chunk.size() + chunk_tail.size());
     out.WriteString(chunk_head);
   }
   std::vector<grpc::Slice> slices = {grpc::Slice(head)};
@@ -163,6 +189,7 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
     slices.emplace_back(const_cast<char*>(piece.data()), piece.size(),
                         ReleaseOwner, new std::shared_ptr<const void>(owner));
   }
+  if (!chunk_tail.empty()) slices.emplace_back(chunk_tail);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 

@@ -69,6 +69,9 @@ v1::FetchUpdateResponse Whole(v1::FetchUpdateResponse response,
   response.mutable_chunk()->set_offset(chunk.offset);
   response.mutable_chunk()->set_crc32c(chunk.crc32c);
   response.mutable_chunk()->set_data(DataOf(chunk));
+  response.mutable_chunk()->set_compression(
+      static_cast<v1::Chunk::Compression>(chunk.compression));
+  response.mutable_chunk()->set_raw_bytes(chunk.raw_bytes);
   return response;
 }
 
@@ -76,7 +79,10 @@ TEST(ChunkMessageTest, BytesAreThoseOfProtobuf) {
   for (const size_t bytes : {1, 100, 127, 128, 20'000, 1 << 20}) {
     const std::string object = Data(bytes + 1000);
     for (const uint64_t offset : {0, 1, 1000}) {
-      const Chunk chunk = CutChunk(object, offset, bytes);
+      Chunk chunk = CutChunk(object, offset, bytes);
+      // Nobody is kept from sending numbers that are not known.
+      if (offset == 1000) chunk.compression = 77;
+      if (offset > 0) chunk.raw_bytes = 1 << 20;
       for (const v1::FetchUpdateResponse& fields :
            {Response(), v1::FetchUpdateResponse()}) {
         EXPECT_EQ(BytesOf(ToByteBuffer(fields, kChunkField, chunk, nullptr)),
@@ -88,7 +94,9 @@ TEST(ChunkMessageTest, BytesAreThoseOfProtobuf) {
 
 TEST(ChunkMessageTest, ReadsWhatProtobufWritesHoweverItIsSliced) {
   const std::string object = Data(5000);
-  const Chunk sent = CutChunk(object, 7, 4000);
+  Chunk sent = CutChunk(object, 7, 4000);
+  sent.compression = 1;
+  sent.raw_bytes = 5000;
   const std::string bytes = Whole(Response(), sent).SerializeAsString();
   for (const size_t slice_bytes : {1, 2, 3, 10, 23, 24, 100, 10'000}) {
     grpc::ByteBuffer buffer = BufferOf(bytes, slice_bytes);
@@ -99,6 +107,8 @@ TEST(ChunkMessageTest, ReadsWhatProtobufWritesHoweverItIsSliced) {
     EXPECT_EQ(fields.SerializeAsString(), Response().SerializeAsString());
     EXPECT_EQ(chunk.offset, 7u);
     EXPECT_EQ(chunk.crc32c, sent.crc32c);
+    EXPECT_EQ(chunk.compression, 1u);
+    EXPECT_EQ(chunk.raw_bytes, 5000u);
     EXPECT_EQ(DataOf(chunk), DataOf(sent));
   }
 }

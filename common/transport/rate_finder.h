@@ -48,6 +48,14 @@ class RateFinder {
     return kShare * *std::max_element(measured_.begin(), measured_.end());
   }
 
+  // The measured rate; 0 before there is one.
+  double Best() const {
+    absl::MutexLock lock(&mu_);
+    return measured_.empty()
+               ? 0
+               : *std::max_element(measured_.begin(), measured_.end());
+  }
+
   // A transfer that was not paced carried so much in so long.
   void Measured(uint64_t bytes, absl::Duration duration) {
     if (bytes < kLeastBytes || duration <= absl::ZeroDuration()) return;
@@ -60,7 +68,7 @@ class RateFinder {
   }
 
  private:
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   // Bytes per second, newest last.
   std::deque<double> measured_ ABSL_GUARDED_BY(mu_);
   uint64_t since_measured_ ABSL_GUARDED_BY(mu_) = 0;

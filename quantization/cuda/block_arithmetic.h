@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of quantization/block_format.h as a GPU does it: one value per
-// call, without branches, for the device and the host. The CUDA kernels are
-// made of these functions, and block_arithmetic_test.cc shows on the CPU that
-// they equal quantization/block_reference.h bit for bit. Pure functions.
+// The arithmetic of quantization/formats/block_format.h as a GPU does it: one
+// value per call, without branches, for the device and the host. The CUDA
+// kernels are made of these functions, and block_arithmetic_test.cc shows on
+// the CPU that they equal quantization/formats/block_reference.h bit for bit.
+// Pure functions.
 //
 // Bit identity needs products and sums that are not fused, division as IEEE 754
 // rounds it and denormals: //:cuda.bzl and .bazelrc see to that.
@@ -19,8 +20,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "quantization/block_format.h"
 #include "quantization/encode_options.h"
+#include "quantization/formats/block_format.h"
 
 #ifdef __CUDACC__
 #define CAUSEWAY_HOST_DEVICE __host__ __device__
@@ -56,38 +57,20 @@ CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
 }
 
-// The scale that `scale`, which is a number and not negative, is rounded to:
-// the nearest, ties to even, or up; within what encoders write.
+// ScaleOfAbsmax() of quantization/formats/block_reference.h.
 template <BlockFormat kFormat, Rounding kRounding>
-CAUSEWAY_HOST_DEVICE inline uint16_t RoundedScale(float scale) {
+CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
+  constexpr float kTop = TopLevel(kFormat);
   constexpr uint16_t kLargest = LargestScale(kFormat);
-  const uint32_t bits = std::bit_cast<uint32_t>(scale);
+  const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
+  if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
+  if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
+  const uint32_t bits = std::bit_cast<uint32_t>(absmax / kTop);
   const uint32_t round_up =
       kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
   const uint32_t rounded = (bits + round_up) >> 16;
   if (rounded < kSmallestScale) return 0;
   return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
-}
-
-// ScaleOfAbsmax() of quantization/block_reference.h.
-template <BlockFormat kFormat, Rounding kRounding>
-CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
-  constexpr float kTop = TopLevel(kFormat);
-  const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
-  if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
-  if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
-  return RoundedScale<kFormat, kRounding>(absmax / kTop);
-}
-
-// ScaleOfSquares() of quantization/block_reference.h.
-CAUSEWAY_HOST_DEVICE inline uint16_t Int2Scale(double sum_of_squares,
-                                               uint32_t count) {
-  if (sum_of_squares == 0) return 0;
-  const float infinity = std::bit_cast<float>(uint32_t{kInfiniteScale} << 16);
-  if (sum_of_squares == infinity) return kInfiniteScale;
-  if (sum_of_squares != sum_of_squares) return kNanScale;
-  return RoundedScale<BlockFormat::kInt2, Rounding::kNearest>(
-      static_cast<float>(sqrt(sum_of_squares / count)));
 }
 
 // Whether the values of a block with this scale have codes; otherwise, with no
@@ -106,54 +89,25 @@ CAUSEWAY_HOST_DEVICE inline float TopValue(uint16_t scale) {
                           : kTop * ScaleValue(scale);
 }
 
-// What quantizers look up, for the formats that need it; kernels keep it in
-// shared memory.
+// Codes, to the nearest level, of the values of one block whose scale
+// HasCodes(). For formats whose levels are integers: adding 1.5 * 2^23 rounds
+// to the nearest integer, ties to even, and leaves it in two's complement in
+// the lowest bits.
 template <BlockFormat kFormat>
-struct EncodeTable {
-  static constexpr EncodeTable Make() { return {}; }
-};
+class BlockQuantizer {
+ public:
+  CAUSEWAY_HOST_DEVICE explicit BlockQuantizer(float scale)
+      : reciprocal_(1.0f / scale) {}
 
-// Half-ways between levels of NF4 are further apart than 1 / 16. So among the
-// numbers that round to one multiple of that, which are a cell, there is at
-// most one of them.
-template <>
-struct EncodeTable<BlockFormat::kNf4> {
-  static constexpr int kSteps = 16;
-
-  struct Cell {
-    // Infinity if the cell has none.
-    float middle;
-    // The code below `middle`, or of the whole cell.
-    uint32_t code;
-  };
-
-  static constexpr EncodeTable Make() {
-    EncodeTable table = {};
-    for (int cell = -kSteps; cell <= kSteps; ++cell) {
-      const float begin = (static_cast<float>(cell) - 0.5f) / kSteps;
-      const float end = (static_cast<float>(cell) + 0.5f) / kSteps;
-      int level = -7;
-      while (level < 8 && Middle(level) <= begin) ++level;
-      const bool has_middle = level < 8 && Middle(level) < end;
-      table.cells[cell + kSteps] = {
-          has_middle ? Middle(level) : std::numeric_limits<float>::infinity(),
-          static_cast<uint32_t>(level) & 15};
-    }
-    return table;
+  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
+    constexpr uint32_t kMask = (1u << CodeBits(kFormat)) - 1;
+    const float quotient = value * reciprocal_;
+    return std::bit_cast<uint32_t>(quotient + 0x1.8p23f) & kMask;
   }
 
-  // Between a level, counted from -7 to 8, and the next one.
-  static constexpr float Middle(int level) {
-    return (kNf4Levels[level & 15] + kNf4Levels[(level + 1) & 15]) / 2;
-  }
-
-  Cell cells[2 * kSteps + 1];
+ private:
+  float reciprocal_;
 };
-
-// Codes of the values of one block whose scale HasCodes(), to the nearest
-// level.
-template <BlockFormat kFormat>
-class BlockQuantizer;
 
 // The nearest level 2^k * scale without a division: the exponents of magnitudes
 // and of the threshold 1.5 * 2^k * scale differ by k, and the significands
@@ -161,8 +115,7 @@ class BlockQuantizer;
 template <>
 class BlockQuantizer<BlockFormat::kE3m0> {
  public:
-  CAUSEWAY_HOST_DEVICE BlockQuantizer(float scale,
-                                      const EncodeTable<BlockFormat::kE3m0>&)
+  CAUSEWAY_HOST_DEVICE explicit BlockQuantizer(float scale)
       : code0_(std::bit_cast<int32_t>(0.75f * scale) - (7 << 23)),
         least_(0x1p-7f * scale) {}
 
@@ -180,127 +133,62 @@ class BlockQuantizer<BlockFormat::kE3m0> {
   float least_;
 };
 
-// Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it
-// in two's complement in the lowest bits.
+// Stochastic rounding: EncodeValueStochastically() of
+// quantization/formats/block_reference.h, with random numbers of
+// quantization/formats/philox.h.
+
+// A number in [0, 1).
+CAUSEWAY_HOST_DEVICE inline float UniformOf(uint32_t random) {
+  return static_cast<float>(random >> 8) * 0x1p-24f;
+}
+
+// The integer below, or the next with the probability of the rest.
+CAUSEWAY_HOST_DEVICE inline int32_t IntegerBelowOrAbove(float quotient,
+                                                        uint32_t random) {
+  const float below = floorf(quotient);
+  return static_cast<int32_t>(below) +
+         (UniformOf(random) < quotient - below ? 1 : 0);
+}
+
+// The code of E3M0's level below or above, in magnitude.
+CAUSEWAY_HOST_DEVICE inline uint32_t PowerBelowOrAbove(float quotient,
+                                                       uint32_t random) {
+  const uint32_t bits = std::bit_cast<uint32_t>(quotient);
+  const uint32_t magnitude_bits = bits & 0x7fffffff;
+  const float magnitude = std::bit_cast<float>(magnitude_bits);
+  const uint32_t denormal =
+      static_cast<uint32_t>(IntegerBelowOrAbove(magnitude * 0x1p6f, random));
+  // Random numbers carry into the exponent.
+  const uint32_t normal = ((magnitude_bits + (random >> 9)) >> 23) - (127 - 7);
+  const uint32_t code = magnitude < 0x1p-6f ? denormal : normal;
+  return code == 0 ? 0 : code | (bits >> 28 & 8);
+}
+
+// Codes of the values of one block whose scale HasCodes().
 template <BlockFormat kFormat>
-class IntegerBlockQuantizer {
+class StochasticBlockQuantizer {
  public:
-  CAUSEWAY_HOST_DEVICE IntegerBlockQuantizer(float scale,
-                                             const EncodeTable<kFormat>&)
+  CAUSEWAY_HOST_DEVICE explicit StochasticBlockQuantizer(float scale)
       : reciprocal_(1.0f / scale) {}
 
-  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
+  CAUSEWAY_HOST_DEVICE uint32_t Code(float value, uint32_t random) const {
+    constexpr float kTop = TopLevel(kFormat);
     constexpr uint32_t kMask = (1u << CodeBits(kFormat)) - 1;
-    const float quotient = value * reciprocal_;
-    return std::bit_cast<uint32_t>(quotient + 0x1.8p23f) & kMask;
-  }
-
- private:
-  float reciprocal_;
-};
-template <>
-class BlockQuantizer<BlockFormat::kInt8>
-    : public IntegerBlockQuantizer<BlockFormat::kInt8> {
-  using IntegerBlockQuantizer::IntegerBlockQuantizer;
-};
-template <>
-class BlockQuantizer<BlockFormat::kInt4>
-    : public IntegerBlockQuantizer<BlockFormat::kInt4> {
-  using IntegerBlockQuantizer::IntegerBlockQuantizer;
-};
-
-template <>
-class BlockQuantizer<BlockFormat::kNf4> {
- public:
-  using Table = EncodeTable<BlockFormat::kNf4>;
-
-  // `table` outlives the quantizer.
-  CAUSEWAY_HOST_DEVICE BlockQuantizer(float scale, const Table& table)
-      : reciprocal_(1.0f / scale), cells_(table.cells + Table::kSteps) {}
-
-  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
-    constexpr float kRounder = 0x1.8p23f;
-    const float quotient = value * reciprocal_;
-    const int32_t cell =
-        std::bit_cast<int32_t>(quotient * Table::kSteps + kRounder) -
-        std::bit_cast<int32_t>(kRounder);
-    const Table::Cell& found = cells_[cell];
-    return (found.code + (quotient >= found.middle ? 1 : 0)) & 15;
-  }
-
- private:
-  float reciprocal_;
-  const Table::Cell* cells_;
-};
-
-template <>
-class BlockQuantizer<BlockFormat::kInt2> {
- public:
-  CAUSEWAY_HOST_DEVICE BlockQuantizer(float scale,
-                                      const EncodeTable<BlockFormat::kInt2>&)
-      : reciprocal_(1.0f / scale) {}
-
-  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
-    constexpr float kMiddle = (kInt2Low + kInt2Top) / 2;
-    const float quotient = value * reciprocal_;
-    const uint32_t positive = quotient >= kMiddle ? 1 : 0;
-    const uint32_t negative = quotient >= -kMiddle ? 3 : 2;
-    return quotient >= 0 ? positive : negative;
+    const float quotient = fmaxf(-kTop, fminf(value * reciprocal_, kTop));
+    if constexpr (kFormat == BlockFormat::kE3m0) {
+      return PowerBelowOrAbove(quotient, random);
+    } else {
+      return static_cast<uint32_t>(IntegerBelowOrAbove(quotient, random)) &
+             kMask;
+    }
   }
 
  private:
   float reciprocal_;
 };
 
-// Floating-point numbers of few bits, ties to even.
-template <BlockFormat kFormat, int kExponentBias, int kFractionBits,
-          int kSignPosition>
-class MinifloatBlockQuantizer {
- public:
-  CAUSEWAY_HOST_DEVICE MinifloatBlockQuantizer(float scale,
-                                               const EncodeTable<kFormat>&)
-      : reciprocal_(1.0f / scale) {}
-
-  CAUSEWAY_HOST_DEVICE uint32_t Code(float value) const {
-    constexpr int kCut = 23 - kFractionBits;
-    constexpr float kLeastNormal = PowerOfTwo(1 - kExponentBias);
-    // Its last bit is the least denormal, so that adding it rounds to one.
-    constexpr float kRounder = PowerOfTwo(1 - kExponentBias + kCut);
-    const uint32_t bits = std::bit_cast<uint32_t>(value * reciprocal_);
-    const uint32_t magnitude_bits = bits & 0x7fffffff;
-    const float magnitude = std::bit_cast<float>(magnitude_bits);
-    const uint32_t denormal = std::bit_cast<uint32_t>(magnitude + kRounder) -
-                              std::bit_cast<uint32_t>(kRounder);
-    // Cut the fraction, to nearest even, and change the bias.
-    const uint32_t odd = magnitude_bits >> kCut & 1;
-    const uint32_t rounded =
-        (magnitude_bits + (1u << (kCut - 1)) - 1 + odd) >> kCut;
-    const uint32_t normal = rounded - ((127 - kExponentBias) << kFractionBits);
-    const uint32_t code = magnitude < kLeastNormal ? denormal : normal;
-    const uint32_t sign = bits >> (31 - kSignPosition) & (1u << kSignPosition);
-    return code == 0 ? 0 : code | sign;
-  }
-
- private:
-  static constexpr float PowerOfTwo(int exponent) {
-    return std::bit_cast<float>((127 + exponent) << 23);
-  }
-
-  float reciprocal_;
-};
-template <>
-class BlockQuantizer<BlockFormat::kE2m1>
-    : public MinifloatBlockQuantizer<BlockFormat::kE2m1, 1, 1, 3> {
-  using MinifloatBlockQuantizer::MinifloatBlockQuantizer;
-};
-template <>
-class BlockQuantizer<BlockFormat::kFp8E4m3>
-    : public MinifloatBlockQuantizer<BlockFormat::kFp8E4m3, 7, 3, 7> {
-  using MinifloatBlockQuantizer::MinifloatBlockQuantizer;
-};
-
-// The levels of the formats that look them up; kernels keep it in shared
-// memory, where 16 words lie in 16 banks.
+// The levels of formats of 4 bits, which look them up. Kernels keep the table
+// in shared memory, where 16 words lie in 16 banks.
 template <BlockFormat kFormat>
 struct DecodeTable {
   static constexpr DecodeTable Make() {
@@ -316,10 +204,6 @@ template <>
 struct DecodeTable<BlockFormat::kInt8> {
   static constexpr DecodeTable Make() { return {}; }
 };
-template <>
-struct DecodeTable<BlockFormat::kFp8E4m3> {
-  static constexpr DecodeTable Make() { return {}; }
-};
 
 // The level of `code`, which has no more bits than the format's codes.
 template <BlockFormat kFormat>
@@ -327,15 +211,6 @@ CAUSEWAY_HOST_DEVICE inline float LevelOf(const DecodeTable<kFormat>& table,
                                           uint32_t code) {
   if constexpr (kFormat == BlockFormat::kInt8) {
     return static_cast<int8_t>(code);
-  } else if constexpr (kFormat == BlockFormat::kFp8E4m3) {
-    // As a binary32 with the same exponent and fraction fields, which is too
-    // small by the difference of the biases; denormals are no exception.
-    const float magnitude =
-        std::bit_cast<float>((code & 0x7f) << 20) * 0x1p120f;
-    const uint32_t bits = (code & 0x7f) == 0x7f
-                              ? 0x7fc00000u
-                              : std::bit_cast<uint32_t>(magnitude);
-    return std::bit_cast<float>(bits | (code & 0x80) << 24);
   } else {
     return table.levels[code];
   }

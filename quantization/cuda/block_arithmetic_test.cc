@@ -9,10 +9,9 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "quantization/block_reference.h"
-#include "quantization/cuda/block_stochastic.h"
 #include "quantization/encode_options.h"
-#include "quantization/reference.h"
+#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_reference.h"
 
 namespace causeway {
 namespace {
@@ -26,19 +25,16 @@ struct Format {
   static constexpr BlockFormat kFormat = kValue;
 };
 using AllFormats =
-    testing::Types<Format<BlockFormat::kFp8E4m3>, Format<BlockFormat::kInt8>,
-                   Format<BlockFormat::kInt4>, Format<BlockFormat::kNf4>,
-                   Format<BlockFormat::kE2m1>, Format<BlockFormat::kE3m0>,
-                   Format<BlockFormat::kInt2>>;
+    testing::Types<Format<BlockFormat::kInt8>, Format<BlockFormat::kInt4>,
+                   Format<BlockFormat::kE3m0>>;
 TYPED_TEST_SUITE(BlockArithmeticTest, AllFormats);
 
 template <BlockFormat kFormat>
 uint32_t CodeOf(uint16_t scale, float value) {
-  static constexpr auto kTable = EncodeTable<kFormat>::Make();
   if (!HasCodes(scale)) return 0;
   const float top = TopValue<kFormat>(scale);
   value = std::fmax(-top, std::fmin(value, top));
-  return BlockQuantizer<kFormat>(ScaleValue(scale), kTable).Code(value);
+  return BlockQuantizer<kFormat>(ScaleValue(scale)).Code(value);
 }
 
 template <BlockFormat kFormat>
@@ -71,20 +67,6 @@ TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
   }
 }
 
-TEST(Int2ScaleTest, RootsOfMeansOfAllMagnitudes) {
-  std::mt19937_64 random(2);
-  for (int i = 0; i < 20000; ++i) {
-    const double sum = std::ldexp(1 + std::ldexp(random() % 4096, -12),
-                                  static_cast<int>(random() % 600) - 300);
-    const uint32_t count = 1 + random() % 256;
-    ASSERT_EQ(Int2Scale(sum, count), ScaleOfSquares(sum, count))
-        << sum << ", " << count << " values";
-  }
-  for (const double sum : {0.0, double{INFINITY}, double{NAN}}) {
-    EXPECT_EQ(Int2Scale(sum, 7), ScaleOfSquares(sum, 7)) << sum;
-  }
-}
-
 // Values that blocks with a scale can have, under scales of all magnitudes that
 // blocks have.
 TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
@@ -113,8 +95,8 @@ TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
 TYPED_TEST(BlockArithmeticTest, CodesAroundHalfWaysBetweenLevels) {
   constexpr BlockFormat kFormat = TypeParam::kFormat;
   constexpr uint32_t kCodes = 1u << CodeBits(kFormat);
-  // Of eight significant bits; some of them powers of two, where products are
-  // exact.
+  // Scales of eight significant bits, some of them powers of two, where
+  // products are exact.
   for (const float scale : {1.0f, 0.5f, 1.3046875f, 0x1.fep-12f, 0x1.01p40f}) {
     const uint16_t code = Bf16FromFloat(scale);
     const float top = TopLevel(kFormat) * FloatFromBf16(code);
@@ -171,12 +153,8 @@ TYPED_TEST(BlockArithmeticTest, LevelsOfAllCodes) {
   for (uint32_t code = 0; code < 1u << CodeBits(kFormat); ++code) {
     const float want = DecodeValue(kFormat, Bf16FromFloat(1), code);
     const float got = LevelOf<kFormat>(kTable, code);
-    if (std::isnan(want)) {
-      EXPECT_TRUE(std::isnan(got)) << code;
-    } else {
-      EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want))
-          << code;
-    }
+    EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want))
+        << code;
   }
 }
 

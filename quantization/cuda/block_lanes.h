@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a GPU's threads share the work of quantization/block_format.h: which
-// value goes to which thread, and where its bytes go. The CUDA kernels are
-// loops around these functions, and block_lanes_test.cc runs the same functions
-// on the CPU, so that a wrong index shows without a GPU.
+// How a GPU's threads share the work of quantization/formats/block_format.h:
+// which value goes to which thread, and where its bytes go. The CUDA kernels
+// are loops around these functions, and block_lanes_test.cc runs the same
+// functions on the CPU, so that a wrong index shows without a GPU.
 //
 // A unit of 256 values (kLaneUnit) is the work of eight neighbouring threads,
 // its lanes 0 .. 7, with 32 values each: eight quads of four consecutive
@@ -12,13 +12,12 @@
 //
 //   8-bit formats   32 q + 4 lane, q = 0 .. 7: the lanes' quads q are 128
 //                   consecutive bytes, and their codes 32
-//   other formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has whole
-//                   words of a group of 4-bit codes, four of them, or halves of
-//                   words of 2-bit codes, without asking another lane; four
-//                   lanes' quads are 64 consecutive bytes
+//   4-bit formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has four whole
+//                   words of a group of codes, without asking another lane;
+//                   four lanes' quads are 64 consecutive bytes
 //
-// Lanes share nothing but the largest magnitude of a block, or the sum of its
-// squares, which the caller finds (a few exchanges).
+// Lanes share nothing but the largest magnitude of a block, which the caller
+// finds (a few exchanges).
 //
 // Units that are not whole (quantization/cuda/block_units.h) are done value by
 // value and byte by byte (kWhole is false). Bytes are little-endian on the
@@ -30,11 +29,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
-#include "quantization/cuda/block_stochastic.h"
 #include "quantization/cuda/block_units.h"
-#include "quantization/philox.h"
+#include "quantization/formats/block_format.h"
+#include "quantization/formats/philox.h"
 
 namespace causeway {
 
@@ -65,13 +63,13 @@ class Lane {
                                                          : 1;
   static constexpr uint32_t kQuadsOfBlock = kQuads / kBlocks;
   static constexpr uint32_t kSharers = kBytes || kBlockSize == 256 ? 8 : 4;
-  // Words of codes: of 32 bits, and of 16 bits if codes have two.
+  // Words of codes.
   static constexpr uint32_t kWords = kBytes ? 8 : 4;
 
   // `lane` is less than kLanes.
   CAUSEWAY_HOST_DEVICE explicit Lane(uint32_t lane) : lane_(lane) {}
 
-  // From a quad's values to those of the next one.
+  // The distance of two quads' first values.
   static constexpr uint32_t kQuadStride = kBytes ? 32 : 16;
 
   // The place of a quad's first value in the unit.
@@ -80,7 +78,8 @@ class Lane {
            kQuadStride * quad;
   }
 
-  // How many of `values` values of a unit there are from a quad's first one on.
+  // Returns how many of a unit's `values` values lie from a quad's first one
+  // on.
   CAUSEWAY_HOST_DEVICE uint32_t LeftAt(uint32_t quad, uint32_t values) const {
     const uint32_t at = QuadAt(quad);
     return at < values ? values - at : 0;
@@ -105,38 +104,14 @@ class Lane {
     return largest;
   }
 
-  // Adds the squares of the lane's values of its block `block` to `sums`, value
-  // by value: those of column i of its quads to sum i.
-  CAUSEWAY_HOST_DEVICE static void AddSquares(const Quad (&quads)[kQuads],
-                                              uint32_t block,
-                                              double (&sums)[4]) {
-    CAUSEWAY_UNROLL
-    for (uint32_t quad = 0; quad < kQuadsOfBlock; ++quad) {
-      CAUSEWAY_UNROLL
-      for (uint32_t i = 0; i < 4; ++i) {
-        const double value = quads[kQuadsOfBlock * block + quad].values[i];
-        sums[i] += value * value;
-      }
-    }
-  }
-
-  // How many of `values` values of a unit the lane's block `block` has.
-  CAUSEWAY_HOST_DEVICE uint32_t ValuesOfBlock(uint32_t block,
-                                              uint32_t values) const {
-    const uint32_t begin = BlockAt(block) * kBlockSize;
-    const uint32_t left = begin < values ? values - begin : 0;
-    return left < kBlockSize ? left : kBlockSize;
-  }
-
   // Adds the codes of the lane's block `block` to `words`, which begin as 0.
-  // The unit's first value is `begin` of the vector; it has `values` values.
-  CAUSEWAY_HOST_DEVICE void Encode(const NearestRounding&,
-                                   const EncodeTable<kFormat>& table, uint64_t,
-                                   uint32_t, uint32_t block, uint16_t scale,
+  // The unit's first value is `begin` of the vector.
+  CAUSEWAY_HOST_DEVICE void Encode(const NearestRounding&, uint64_t,
+                                   uint32_t block, uint16_t scale,
                                    const Quad (&quads)[kQuads],
                                    uint32_t (&words)[kWords]) const {
     if (!HasCodes(scale)) return;
-    const BlockQuantizer<kFormat> quantizer(ScaleValue(scale), table);
+    const BlockQuantizer<kFormat> quantizer(ScaleValue(scale));
     const float top = TopValue<kFormat>(scale);
     CAUSEWAY_UNROLL
     for (uint32_t i = 0; i < kQuadsOfBlock; ++i) {
@@ -149,16 +124,15 @@ class Lane {
     }
   }
   CAUSEWAY_HOST_DEVICE void Encode(const StochasticRounding& rounding,
-                                   const EncodeTable<kFormat>&, uint64_t begin,
-                                   uint32_t values, uint32_t block,
+                                   uint64_t begin, uint32_t block,
                                    uint16_t scale, const Quad (&quads)[kQuads],
                                    uint32_t (&words)[kWords]) const {
     if (!HasCodes(scale)) return;
     const StochasticBlockQuantizer<kFormat> quantizer(ScaleValue(scale));
     CAUSEWAY_UNROLL
     for (uint32_t i = 0; i < kQuadsOfBlock; i += kQuadsOfRandoms) {
-      AddStochastic(quantizer, rounding, begin, values,
-                    kQuadsOfBlock * block + i, quads, words);
+      AddStochastic(quantizer, rounding, begin, kQuadsOfBlock * block + i,
+                    quads, words);
     }
   }
 
@@ -216,22 +190,15 @@ class Lane {
     char* const codes = encoded + place.codes;
     if constexpr (!kWhole) {
       CAUSEWAY_UNROLL
-      for (uint32_t byte = 0; byte < kWordBytes * kWords; ++byte) {
+      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
         const uint32_t at = ByteAt(byte);
         if (at >= CodePlaneBytes(kFormat, place.values)) continue;
-        codes[at] = static_cast<char>(words[byte / kWordBytes] >>
-                                      (8 * (byte % kWordBytes)));
+        codes[at] = static_cast<char>(words[byte / 4] >> (8 * (byte % 4)));
       }
     } else if constexpr (kBytes) {
       CAUSEWAY_UNROLL
       for (uint32_t quad = 0; quad < kQuads; ++quad) {
         *reinterpret_cast<uint32_t*>(codes + QuadAt(quad)) = words[quad];
-      }
-    } else if constexpr (kBits == 2) {
-      CAUSEWAY_UNROLL
-      for (uint32_t word = 0; word < kWords; ++word) {
-        *reinterpret_cast<uint16_t*>(codes + ByteAt(kWordBytes * word)) =
-            static_cast<uint16_t>(words[word]);
       }
     } else {
       *reinterpret_cast<CodeWords*>(codes + ByteAt(0)) = {
@@ -248,22 +215,16 @@ class Lane {
     if constexpr (!kWhole) {
       for (uint32_t& word : words) word = 0;
       CAUSEWAY_UNROLL
-      for (uint32_t byte = 0; byte < kWordBytes * kWords; ++byte) {
+      for (uint32_t byte = 0; byte < 4 * kWords; ++byte) {
         const uint32_t at = ByteAt(byte);
         if (at >= CodePlaneBytes(kFormat, place.values)) continue;
-        words[byte / kWordBytes] |= uint32_t{static_cast<uint8_t>(codes[at])}
-                                    << (8 * (byte % kWordBytes));
+        words[byte / 4] |= uint32_t{static_cast<uint8_t>(codes[at])}
+                           << (8 * (byte % 4));
       }
     } else if constexpr (kBytes) {
       CAUSEWAY_UNROLL
       for (uint32_t quad = 0; quad < kQuads; ++quad) {
         words[quad] = *reinterpret_cast<const uint32_t*>(codes + QuadAt(quad));
-      }
-    } else if constexpr (kBits == 2) {
-      CAUSEWAY_UNROLL
-      for (uint32_t word = 0; word < kWords; ++word) {
-        words[word] = *reinterpret_cast<const uint16_t*>(
-            codes + ByteAt(kWordBytes * word));
       }
     } else {
       const auto read = *reinterpret_cast<const CodeWords*>(codes + ByteAt(0));
@@ -275,8 +236,8 @@ class Lane {
   }
 
  private:
-  // 64 values share their random numbers (quantization/philox.h). The lane has
-  // as many quads of them.
+  // 64 values share their random numbers (quantization/formats/philox.h). The
+  // lane has as many quads of them.
   static constexpr uint32_t kQuadsOfRandoms = 64 / kQuadStride;
 
   CAUSEWAY_HOST_DEVICE static void AddCode(uint32_t code, uint32_t quad,
@@ -294,9 +255,8 @@ class Lane {
   // 16: the one of its row.
   CAUSEWAY_HOST_DEVICE void AddStochastic(
       const StochasticBlockQuantizer<kFormat>& quantizer,
-      const StochasticRounding& rounding, uint64_t begin, uint32_t values,
-      uint32_t first, const Quad (&quads)[kQuads],
-      uint32_t (&words)[kWords]) const {
+      const StochasticRounding& rounding, uint64_t begin, uint32_t first,
+      const Quad (&quads)[kQuads], uint32_t (&words)[kWords]) const {
     const uint32_t at = QuadAt(first);
     const uint64_t randoms_at = rounding.begin + begin + at - at % 64 + at % 16;
     CAUSEWAY_UNROLL
@@ -309,8 +269,6 @@ class Lane {
                                 : lane_ < 4 ? randoms[2 * i]
                                             : randoms[2 * i + 1];
         const uint32_t quad = first + i;
-        // What the last word is filled up with, which kInt2 has no level for.
-        if (kBits == 2 && QuadAt(quad) + value >= values) continue;
         AddCode(quantizer.Code(quads[quad].values[value], random), quad, value,
                 words);
       }
@@ -327,16 +285,12 @@ class Lane {
     }
   }
 
-  static constexpr uint32_t kWordBytes = kBits == 2 ? 2 : 4;
-
   // The place among the unit's codes of byte `byte` of the lane's words.
   CAUSEWAY_HOST_DEVICE uint32_t ByteAt(uint32_t byte) const {
     if constexpr (kBytes) {
       return QuadAt(byte / 4) + byte % 4;
-    } else if constexpr (kBits == 4) {
-      return 64 * (lane_ / 4) + 16 * (lane_ % 4) + byte;
     } else {
-      return 16 * (lane_ % 4) + 4 * (byte / 2) + 2 * (lane_ / 4) + byte % 2;
+      return 64 * (lane_ / 4) + 16 * (lane_ % 4) + byte;
     }
   }
 

@@ -2,22 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CUDA kernels' parts on the CPU: the suite of
-// quantization/cuda/block_kernels_suite.h with a loop over lanes instead of
-// threads.
+// quantization/cuda/testing/block_kernels_suite.h with a loop over lanes
+// instead of threads.
 #include "quantization/cuda/block_lanes.h"
 
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "quantization/cuda/block_kernels_suite.h"
 #include "quantization/cuda/block_streams.h"
+#include "quantization/cuda/testing/block_kernels_suite.h"
 
 namespace causeway {
 namespace {
 
 using UnitQuads = Quad[kLanes][kQuads];
 
-// Of the block `block` of the lanes that share it with lane `lane`.
+// The largest magnitude of block `block` of the lanes that share it with lane
+// `lane`.
 template <typename ThisLane>
 float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
@@ -29,70 +30,41 @@ float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   return largest;
 }
 
-template <typename ThisLane>
-double SumOfSquares(const UnitQuads& quads, uint32_t lane, uint32_t block) {
-  const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
-  double sums[4][4] = {};
-  for (uint32_t i = first; i < first + ThisLane::kSharers; ++i) {
-    ThisLane::AddSquares(quads[i], block, sums[i % 4]);
-  }
-  double total[4];
-  for (uint32_t i = 0; i < 4; ++i) {
-    total[i] = (sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]);
-  }
-  return (total[0] + total[2]) + (total[1] + total[3]);
-}
-
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
-          typename Source, typename Rounds, typename Losses>
-void EncodeUnit(const Source& source, const Rounds& rounding,
-                const Losses& losses, uint64_t values, uint64_t unit,
+          typename Rounds>
+void EncodeUnit(const float* anchor, const float* parameters,
+                const Rounds& rounding, uint64_t values, uint64_t unit,
                 char* encoded) {
   using ThisLane = Lane<kFormat, kBlockSize>;
-  const auto table = EncodeTable<kFormat>::Make();
-  const auto decode_table = DecodeTable<kFormat>::Make();
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
   const uint64_t begin = unit * kLaneUnit;
   UnitQuads quads;
   for (uint32_t i = 0; i < kLanes; ++i) {
-    LoadQuads<kWhole>(ThisLane(i), place, begin, source, quads[i]);
-  }
-  uint16_t scales[kLanes][ThisLane::kBlocks];
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      if constexpr (kFormat == BlockFormat::kInt2 &&
-                    Rounds::kRounding == Rounding::kNearest) {
-        scales[i][block] =
-            Int2Scale(SumOfSquares<ThisLane>(quads, i, block),
-                      ThisLane(i).ValuesOfBlock(block, place.values));
-      } else {
-        scales[i][block] = BlockScale<kFormat, Rounds::kRounding>(
-            LargestMagnitude<ThisLane>(quads, i, block));
-      }
-    }
+    LoadDifference<kWhole>(ThisLane(i), place, begin, anchor, parameters,
+                           quads[i]);
   }
   for (uint32_t i = 0; i < kLanes; ++i) {
     const ThisLane lane(i);
+    uint16_t scales[ThisLane::kBlocks];
     uint32_t words[ThisLane::kWords] = {};
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      lane.Encode(rounding, table, begin, place.values, block, scales[i][block],
-                  quads[i], words);
+      scales[block] = BlockScale<kFormat, Rounds::kRounding>(
+          LargestMagnitude<ThisLane>(quads, i, block));
+      lane.Encode(rounding, begin, block, scales[block], quads[i], words);
     }
-    lane.template StoreScales<kWhole>(scales[i], place, encoded);
+    lane.template StoreScales<kWhole>(scales, place, encoded);
     lane.template StoreCodes<kWhole>(words, place, encoded);
-    StoreLosses<kWhole>(decode_table, lane, place, begin, quads[i], scales[i],
-                        words, losses);
   }
 }
 
-template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize, typename Sink>
-void DecodeUnit(const char* encoded, uint64_t values, uint64_t unit,
-                const Sink& sink) {
+template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize>
+void DecodeUnit(const char* encoded, uint64_t count, uint64_t unit,
+                float* values) {
   const auto table = DecodeTable<kFormat>::Make();
-  const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
+  const auto place = PlaceOfUnit<kFormat, kBlockSize>(count, unit);
   for (uint32_t i = 0; i < kLanes; ++i) {
-    DecodeQuads<kWhole>(table, Lane<kFormat, kBlockSize>(i), place,
-                        unit * kLaneUnit, encoded, sink);
+    DecodeAddQuads<kWhole>(table, Lane<kFormat, kBlockSize>(i), place,
+                           unit * kLaneUnit, encoded, values);
   }
 }
 
@@ -113,93 +85,34 @@ void ForEachUnit(uint64_t values, const Visitor& visit) {
 
 class LanesOnTheHost final : public BlockKernelsUnderTest {
  public:
-  void Encode(const BlockSpec& spec, const BlockRounding& rounding,
-              const std::vector<float>& values, uint64_t count,
-              std::string& encoded) override {
-    EncodeSum(spec, rounding, {values.data()}, {}, count, encoded);
-  }
   void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
                         const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
                         std::string& encoded) override {
-    if (rounding.rounding != Rounding::kNearest) {
-      EncodeSum(spec, rounding, {anchor.data(), parameters.data()}, {}, count,
-                encoded);
-    } else {
-      EncodeFrom(spec, DifferenceSource{anchor.data(), parameters.data()},
-                 NearestRounding(), NoLosses(), count, encoded);
-    }
-  }
-  void EncodeWithFeedback(const BlockSpec& spec, const BlockRounding& rounding,
-                          const std::vector<float>& anchor,
-                          const std::vector<float>& parameters,
-                          const std::vector<float>& error, float decay,
-                          uint64_t count, std::string& encoded,
-                          std::vector<float>& next_error) override {
-    EncodeSum(spec, rounding,
-              {anchor.data(), parameters.data(),
-               error.empty() ? nullptr : error.data()},
-              {decay, next_error.data()}, count, encoded);
-  }
-  void Decode(const BlockSpec& spec, const std::string& encoded, uint64_t count,
-              std::vector<float>& values) override {
-    DecodeTo(spec, encoded, count, ValuesSink{values.data()});
-  }
-  void DecodeAccumulate(const BlockSpec& spec, const std::string& encoded,
-                        uint64_t count, float weight,
-                        std::vector<float>& accumulator) override {
-    DecodeTo(spec, encoded, count, AccumulateSink{weight, accumulator.data()});
-  }
-  void DecodeMix(const BlockSpec& spec, const std::string& encoded,
-                 uint64_t count, float mixing, std::vector<float>& anchor,
-                 std::vector<float>& parameters) override {
-    if (mixing == 1) {
-      return DecodeAccumulate(spec, encoded, count, 1, anchor);
-    }
-    DecodeTo(spec, encoded, count,
-             MixSink{mixing, anchor.data(), parameters.data()});
-  }
-  void DecodeRebase(const BlockSpec& spec, const std::string& encoded,
-                    uint64_t count, std::vector<float>& anchor,
-                    std::vector<float>& parameters) override {
-    DecodeTo(spec, encoded, count,
-             RebaseSink{anchor.data(), parameters.data()});
-  }
-
- private:
-  template <typename Source, typename Rounds, typename Losses>
-  static void EncodeFrom(const BlockSpec& spec, const Source& source,
-                         const Rounds& rounds, const Losses& losses,
-                         uint64_t count, std::string& encoded) {
-    const auto encode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
-      ForEachUnit<kFormat, kBlockSize>(count, [&]<bool kWhole>(uint64_t unit) {
-        EncodeUnit<kWhole, kFormat, kBlockSize>(source, rounds, losses, count,
-                                                unit, encoded.data());
-      });
-    };
-    ASSERT_TRUE(VisitBlockSpec(spec, encode));
-  }
-  static void EncodeSum(const BlockSpec& spec, const BlockRounding& rounding,
-                        const SumSource& source, const ErrorLosses& losses,
-                        uint64_t count, std::string& encoded) {
     VisitRounding(rounding, [&](const auto& rounds) {
-      EncodeFrom(spec, source, rounds, losses, count, encoded);
+      const auto encode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+        ForEachUnit<kFormat, kBlockSize>(
+            count, [&]<bool kWhole>(uint64_t unit) {
+              EncodeUnit<kWhole, kFormat, kBlockSize>(
+                  anchor.data(), parameters.data(), rounds, count, unit,
+                  encoded.data());
+            });
+      };
+      ASSERT_TRUE(VisitBlockSpec(spec, encode));
     });
   }
 
   // Like a GPU's arrays, the encoding is aligned, however short it is.
-  template <typename Sink>
-  static void DecodeTo(const BlockSpec& spec, const std::string& encoded,
-                       uint64_t count, const Sink& sink) {
+  void DecodeAdd(const BlockSpec& spec, const std::string& encoded,
+                 uint64_t count, std::vector<float>& values) override {
     const std::vector<char> aligned(encoded.begin(), encoded.end());
-    ASSERT_TRUE(
-        VisitBlockSpec(spec, [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
-          ForEachUnit<kFormat, kBlockSize>(
-              count, [&]<bool kWhole>(uint64_t unit) {
-                DecodeUnit<kWhole, kFormat, kBlockSize>(aligned.data(), count,
-                                                        unit, sink);
-              });
-        }));
+    const auto decode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+      ForEachUnit<kFormat, kBlockSize>(count, [&]<bool kWhole>(uint64_t unit) {
+        DecodeUnit<kWhole, kFormat, kBlockSize>(aligned.data(), count, unit,
+                                                values.data());
+      });
+    };
+    ASSERT_TRUE(VisitBlockSpec(spec, decode));
   }
 };
 

@@ -12,10 +12,10 @@
 
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/cuda/block_arithmetic.h"
 #include "quantization/encode_options.h"
-#include "quantization/strip_layout.h"
+#include "quantization/formats/block_format.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 
@@ -30,16 +30,16 @@ struct BlockSpec {
   uint32_t block_size;
 };
 
-// What an encoder does with values between levels.
+// How an encoder rounds values between levels.
 struct BlockRounding {
   Rounding rounding = Rounding::kNearest;
-  // Of stochastic rounding: the seed, and the place in the vector of the first
+  // For stochastic rounding: the seed, and the place in the vector of the first
   // value that is encoded, a multiple of kStripValues.
   uint64_t seed = 0;
   uint64_t begin = 0;
 };
 
-// The same as types, which kernels are compiled for.
+// The two ways as types, which kernels are compiled for.
 struct NearestRounding {
   static constexpr Rounding kRounding = Rounding::kNearest;
 };
@@ -77,20 +77,12 @@ bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
     }
   };
   switch (spec.format) {
-    case BlockFormat::kFp8E4m3:
-      return with_format.template operator()<BlockFormat::kFp8E4m3>();
     case BlockFormat::kInt8:
       return with_format.template operator()<BlockFormat::kInt8>();
     case BlockFormat::kInt4:
       return with_format.template operator()<BlockFormat::kInt4>();
-    case BlockFormat::kNf4:
-      return with_format.template operator()<BlockFormat::kNf4>();
-    case BlockFormat::kE2m1:
-      return with_format.template operator()<BlockFormat::kE2m1>();
     case BlockFormat::kE3m0:
       return with_format.template operator()<BlockFormat::kE3m0>();
-    case BlockFormat::kInt2:
-      return with_format.template operator()<BlockFormat::kInt2>();
   }
   return false;
 }
@@ -109,8 +101,8 @@ struct UnitPlace {
   uint64_t codes;
 };
 
-// Of unit `unit` of a vector of `values` values. Beyond the end there are units
-// of no values.
+// Returns the place of unit `unit` of a vector of `values` values. Units beyond
+// the end have no values.
 template <BlockFormat kFormat, uint32_t kBlockSize>
 CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
                                                   uint64_t unit) {
@@ -121,8 +113,8 @@ CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
   const uint64_t strip = begin / kStripValues;
   const uint64_t in_strip = begin % kStripValues;
   const uint64_t left = values - begin;
-  // Not by ValuesOfStrip(): std::min takes the address of a constant, which has
-  // none on the device, and nvcc then leaves out all that follows.
+  // ValuesOfStrip() cannot be used: std::min takes the address of a constant,
+  // which has none on the device, and nvcc then leaves out all that follows.
   const uint64_t left_in_strip = values - strip * kStripValues;
   const uint64_t strip_values =
       left_in_strip < kStripValues ? left_in_strip : kStripValues;

@@ -16,7 +16,7 @@
 #include "quantization/cuda/kernel_launch.cuh"
 #include "quantization/cuda/kernels_cuda.h"
 #include "quantization/encode_options.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {
@@ -29,7 +29,7 @@ template <typename Rounds>
 constexpr uint32_t kResidentEncoders =
     Rounds::kRounding == Rounding::kStochastic ? 2 : 3;
 
-// Of a block that several lanes share, each of which gets it.
+// The largest magnitude of a block that several lanes share; each gets it.
 template <typename ThisLane>
 __device__ float LargestMagnitude(const Quad (&quads)[kQuads], uint32_t block) {
   float largest = ThisLane::LargestMagnitude(quads, block);
@@ -41,182 +41,80 @@ __device__ float LargestMagnitude(const Quad (&quads)[kQuads], uint32_t block) {
   return largest;
 }
 
-// The same of the sum of squares, in the order of
-// quantization/block_reference.h: column j of a block's rows of 16 is column j
-// % 4 of lane j / 4, and the lower four lanes have the first rows.
-template <typename ThisLane>
-__device__ double SumOfSquares(const Quad (&quads)[kQuads], uint32_t block) {
-  double sums[4] = {};
-  if constexpr (ThisLane::kSharers < kLanes) {
-    ThisLane::AddSquares(quads, block, sums);
-  } else {
-    // The upper lanes go on where the lower ones have stopped.
-    const bool is_lower = threadIdx.x % kLanes < kLanes / 2;
-    if (is_lower) ThisLane::AddSquares(quads, block, sums);
-#pragma unroll
-    for (double& sum : sums) {
-      sum = __shfl_xor_sync(kWholeWarp, sum, kLanes / 2);
-    }
-    if (!is_lower) ThisLane::AddSquares(quads, block, sums);
-  }
-#pragma unroll
-  for (uint32_t other = 2; other > 0; other /= 2) {
-#pragma unroll
-    for (double& sum : sums) sum += __shfl_xor_sync(kWholeWarp, sum, other);
-  }
-  const double sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  if constexpr (ThisLane::kSharers < kLanes) return sum;
-  return __shfl_sync(kWholeWarp, sum, kLanes - 1, kLanes);
-}
-
-// Of the lane's blocks.
-template <typename Rounds, BlockFormat kFormat, uint32_t kBlockSize>
-__device__ void FindScales(
-    const Lane<kFormat, kBlockSize>& lane, uint32_t values,
-    const Quad (&quads)[kQuads],
-    uint16_t (&scales)[Lane<kFormat, kBlockSize>::kBlocks]) {
-  using ThisLane = Lane<kFormat, kBlockSize>;
-#pragma unroll
-  for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-    if constexpr (kFormat == BlockFormat::kInt2 &&
-                  Rounds::kRounding == Rounding::kNearest) {
-      scales[block] = Int2Scale(SumOfSquares<ThisLane>(quads, block),
-                                lane.ValuesOfBlock(block, values));
-    } else {
-      scales[block] = BlockScale<kFormat, Rounds::kRounding>(
-          LargestMagnitude<ThisLane>(quads, block));
-    }
-  }
-}
-
-// What a kernel looks up, in shared memory.
-template <BlockFormat kFormat>
-struct Tables {
-  EncodeTable<kFormat> encode;
-  DecodeTable<kFormat> decode;
-};
-
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
-          typename Source, typename Rounds, typename Losses>
-__device__ void EncodeUnit(const Tables<kFormat>& tables, const Source& source,
-                           const Rounds& rounding, const Losses& losses,
-                           uint64_t values, uint64_t unit, char* encoded) {
+          typename Rounds>
+__device__ void EncodeUnit(const float* anchor, const float* parameters,
+                           const Rounds& rounding, uint64_t values,
+                           uint64_t unit, char* encoded) {
   using ThisLane = Lane<kFormat, kBlockSize>;
   const ThisLane lane(threadIdx.x % kLanes);
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
   const uint64_t begin = unit * kLaneUnit;
   Quad quads[kQuads];
-  LoadQuads<kWhole>(lane, place, begin, source, quads);
+  LoadDifference<kWhole>(lane, place, begin, anchor, parameters, quads);
   uint16_t scales[ThisLane::kBlocks];
-  FindScales<Rounds>(lane, place.values, quads, scales);
   uint32_t words[ThisLane::kWords] = {};
 #pragma unroll
   for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-    lane.Encode(rounding, tables.encode, begin, place.values, block,
-                scales[block], quads, words);
+    scales[block] = BlockScale<kFormat, Rounds::kRounding>(
+        LargestMagnitude<ThisLane>(quads, block));
+  }
+#pragma unroll
+  for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
+    lane.Encode(rounding, begin, block, scales[block], quads, words);
   }
   lane.template StoreScales<kWhole>(scales, place, encoded);
   lane.template StoreCodes<kWhole>(words, place, encoded);
-  StoreLosses<kWhole>(tables.decode, lane, place, begin, quads, scales, words,
-                      losses);
 }
 
 // Apart, so that it takes no registers from the units that are whole.
-template <BlockFormat kFormat, uint32_t kBlockSize, typename Source,
-          typename Rounds, typename Losses>
-__device__ __noinline__ void EncodePartOfUnit(
-    const Tables<kFormat>& tables, const Source& source, const Rounds& rounding,
-    const Losses& losses, uint64_t values, uint64_t unit, char* encoded) {
-  EncodeUnit<false, kFormat, kBlockSize>(tables, source, rounding, losses,
-                                         values, unit, encoded);
+template <BlockFormat kFormat, uint32_t kBlockSize, typename Rounds>
+__device__ __noinline__ void EncodePartOfUnit(const float* anchor,
+                                              const float* parameters,
+                                              const Rounds& rounding,
+                                              uint64_t values, uint64_t unit,
+                                              char* encoded) {
+  EncodeUnit<false, kFormat, kBlockSize>(anchor, parameters, rounding, values,
+                                         unit, encoded);
 }
 
-template <BlockFormat kFormat, uint32_t kBlockSize, typename Source,
-          typename Rounds, typename Losses>
+template <BlockFormat kFormat, uint32_t kBlockSize, typename Rounds>
 __global__ void __launch_bounds__(kThreads, kResidentEncoders<Rounds>)
-    EncodeKernel(const __grid_constant__ Tables<kFormat> tables,
-                 const __grid_constant__ Source source,
-                 const __grid_constant__ Rounds rounding,
-                 const __grid_constant__ Losses losses, uint64_t values,
+    EncodeKernel(const float* anchor, const float* parameters,
+                 const __grid_constant__ Rounds rounding, uint64_t values,
                  char* encoded) {
-  __shared__ Tables<kFormat> shared;
-  CopyTable(tables.encode, shared.encode);
-  if constexpr (Losses::kMayStore) CopyTable(tables.decode, shared.decode);
   for (uint64_t first = FirstUnit(); first < LaneUnits(values);
        first += UnitStride()) {
     const uint64_t unit = first + UnitInWarp();
     if (AreWhole<kFormat, kBlockSize>(values, first)) {
-      EncodeUnit<true, kFormat, kBlockSize>(shared, source, rounding, losses,
+      EncodeUnit<true, kFormat, kBlockSize>(anchor, parameters, rounding,
                                             values, unit, encoded);
     } else {
-      EncodePartOfUnit<kFormat, kBlockSize>(shared, source, rounding, losses,
+      EncodePartOfUnit<kFormat, kBlockSize>(anchor, parameters, rounding,
                                             values, unit, encoded);
     }
   }
 }
 
-template <typename Source, typename Rounds, typename Losses>
-absl::Status EncodeFrom(const BlockSpec& spec, const Source& source,
-                        const Rounds& rounds, const Losses& losses,
-                        uint64_t count, char* encoded, cudaStream_t stream) {
-  return LaunchFor(spec, [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
-    return Launch(EncodeKernel<kFormat, kBlockSize, Source, Rounds, Losses>,
-                  count, stream,
-                  Tables<kFormat>{EncodeTable<kFormat>::Make(),
-                                  DecodeTable<kFormat>::Make()},
-                  source, rounds, losses, count, encoded);
-  });
-}
+}  // namespace
 
-absl::Status EncodeSum(const BlockSpec& spec, const BlockRounding& rounding,
-                       const SumSource& source, const ErrorLosses& losses,
-                       uint64_t count, char* encoded, cudaStream_t stream) {
-  RETURN_IF_ERROR(CheckAligned(
-      {source.values, source.minus, source.plus, losses.error, encoded}));
+absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
+                                  const float* parameters, uint64_t count,
+                                  char* encoded, cudaStream_t stream,
+                                  const BlockRounding& rounding) {
+  RETURN_IF_ERROR(CheckAligned({anchor, parameters, encoded}));
   if (rounding.begin % kStripValues != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the random numbers begin with value %d, which no strip begins with; "
         "strips have %d values",
         rounding.begin, kStripValues));
   }
-  return VisitRounding(rounding, [&](const auto& rounds) {
-    return EncodeFrom(spec, source, rounds, losses, count, encoded, stream);
+  return VisitRounding(rounding, [&]<typename Rounds>(const Rounds& rounds) {
+    return LaunchFor(spec, [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+      return Launch(EncodeKernel<kFormat, kBlockSize, Rounds>, count, stream,
+                    anchor, parameters, rounds, count, encoded);
+    });
   });
-}
-
-}  // namespace
-
-absl::Status EncodeCuda(const BlockSpec& spec, const float* values,
-                        uint64_t count, char* encoded, cudaStream_t stream,
-                        const BlockRounding& rounding) {
-  return EncodeSum(spec, rounding, {values}, {}, count, encoded, stream);
-}
-
-absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
-                                  const float* parameters, uint64_t count,
-                                  char* encoded, cudaStream_t stream,
-                                  const BlockRounding& rounding) {
-  if (rounding.rounding != Rounding::kNearest) {
-    return EncodeSum(spec, rounding, {anchor, parameters}, {}, count, encoded,
-                     stream);
-  }
-  // What islands do most, as fast as it can be.
-  RETURN_IF_ERROR(CheckAligned({anchor, parameters, encoded}));
-  return EncodeFrom(spec, DifferenceSource{anchor, parameters},
-                    NearestRounding(), NoLosses(), count, encoded, stream);
-}
-
-absl::Status EncodeWithFeedbackCuda(const BlockSpec& spec, const float* anchor,
-                                    const float* parameters, const float* error,
-                                    float decay, uint64_t count, char* encoded,
-                                    float* next_error, cudaStream_t stream,
-                                    const BlockRounding& rounding) {
-  if (!(decay > 0 && decay <= 1)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the error's decay is %g, which is not in (0, 1]", decay));
-  }
-  return EncodeSum(spec, rounding, {anchor, parameters, error},
-                   {decay, next_error}, count, encoded, stream);
 }
 
 }  // namespace causeway

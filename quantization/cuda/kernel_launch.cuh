@@ -4,16 +4,12 @@
 // What the kernels of the block formats have in common: how their threads go
 // over a vector's units, and how they are started.
 //
-// Bytes that a kernel moves for each value, c of them being codes (1, 0.5 or
-// 0.25) and 2 / block size the scale:
+// Bytes that a kernel moves for each value, c of them being codes (1 or 0.5)
+// and 2 / block size the scale:
 //
-//                  reads            writes
-//   encode         4                c + scale
-//   ... difference 8                c + scale
-//   ... feedback   12               c + scale + 4
-//   decode         c + scale        4
-//   accumulate     c + scale + 4    4
-//   mix, rebase    c + scale + 8    8
+//            reads            writes
+//   encode   8                c + scale
+//   decode   c + scale + 4    4
 #ifndef QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
 #define QUANTIZATION_CUDA_KERNEL_LAUNCH_CUH_
 
@@ -51,8 +47,8 @@ __device__ void CopyTable(const Table& from, Table& to) {
   }
 }
 
-// Where a thread begins, and how far it goes each time: the first unit of its
-// warp's four. The threads of a warp go round equally often, so that they can
+// A thread begins at FirstUnit(), the first of its warp's four, and goes on by
+// UnitStride(). The threads of a warp go round equally often, so that they can
 // exchange values; units beyond the last one have no values.
 __device__ inline uint64_t FirstUnit() {
   const uint64_t thread = uint64_t{blockIdx.x} * kThreads + threadIdx.x;

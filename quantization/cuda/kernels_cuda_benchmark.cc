@@ -98,8 +98,6 @@ class Benchmark {
     values_ = values;
     ASSIGN_OR_RETURN(anchor_, NewGaussianArray(values, 1));
     ASSIGN_OR_RETURN(parameters_, NewGaussianArray(values, 2));
-    ASSIGN_OR_RETURN(error_, NewGaussianArray(values, 3));
-    ASSIGN_OR_RETURN(next_error_, NewDeviceArray<float>(values));
     // Room for every encoding.
     ASSIGN_OR_RETURN(encoded_, NewDeviceArray<char>(2 * values + 1024));
     operations_.push_back({"copy", "", 0, 8.0 * static_cast<double>(values),
@@ -107,10 +105,6 @@ class Benchmark {
     AddKernels(BlockFormat::kE3m0, "e3m0", {64, 128, 256});
     AddKernels(BlockFormat::kInt8, "int8", {64, 128, 256});
     AddKernels(BlockFormat::kInt4, "int4", {256});
-    AddKernels(BlockFormat::kNf4, "nf4", {256});
-    AddKernels(BlockFormat::kE2m1, "e2m1", {256});
-    AddKernels(BlockFormat::kFp8E4m3, "fp8_e4m3", {256});
-    AddKernels(BlockFormat::kInt2, "int2", {256});
     return TimeAll();
   }
 
@@ -160,9 +154,6 @@ class Benchmark {
            static_cast<double>(values_) * (float_bytes + encoded),
            std::move(start)});
     };
-    add("encode", 4, [this, spec] {
-      return EncodeCuda(spec, anchor_.get(), values_, encoded_.get(), nullptr);
-    });
     add("encode_difference", 8, [this, spec] {
       return EncodeDifferenceCuda(spec, anchor_.get(), parameters_.get(),
                                   values_, encoded_.get(), nullptr);
@@ -172,26 +163,9 @@ class Benchmark {
                                   values_, encoded_.get(), nullptr,
                                   {.rounding = Rounding::kStochastic});
     });
-    add("encode_feedback", 16, [this, spec] {
-      return EncodeWithFeedbackCuda(spec, anchor_.get(), parameters_.get(),
-                                    error_.get(), 0.9f, values_, encoded_.get(),
-                                    next_error_.get(), nullptr);
-    });
-    add("decode", 4, [this, spec] {
-      return DecodeCuda(spec, encoded_.get(), values_, parameters_.get(),
-                        nullptr);
-    });
-    add("decode_accumulate", 8, [this, spec] {
-      return DecodeAccumulateCuda(spec, encoded_.get(), values_, 0.5f,
-                                  parameters_.get(), nullptr);
-    });
-    add("decode_mix", 16, [this, spec] {
-      return DecodeMixCuda(spec, encoded_.get(), values_, 0.5f, anchor_.get(),
-                           parameters_.get(), nullptr);
-    });
-    add("decode_rebase", 16, [this, spec] {
-      return DecodeRebaseCuda(spec, encoded_.get(), values_, anchor_.get(),
-                              parameters_.get(), nullptr);
+    add("decode_add", 8, [this, spec] {
+      return DecodeAddCuda(spec, encoded_.get(), values_, parameters_.get(),
+                           nullptr);
     });
   }
 
@@ -228,8 +202,6 @@ class Benchmark {
   uint64_t values_ = 0;
   DeviceArray<float> anchor_;
   DeviceArray<float> parameters_;
-  DeviceArray<float> error_;
-  DeviceArray<float> next_error_;
   DeviceArray<char> encoded_;
   // The first one is the copy that all are compared with.
   std::vector<Operation> operations_;

@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite of quantization/cuda/block_kernels_suite.h on the current device.
-// Skipped where there is none.
+// The suite of quantization/cuda/testing/block_kernels_suite.h on the current
+// device. Skipped where there is none.
 #include "quantization/cuda/kernels_cuda.h"
-
-#include <cmath>
 
 #include "common/cuda_status.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/cuda/block_kernels_suite.h"
+#include "quantization/cuda/testing/block_kernels_suite.h"
 
 namespace causeway {
 namespace {
@@ -59,17 +57,6 @@ class DeviceArray {
 
 class CudaKernels final : public BlockKernelsUnderTest {
  public:
-  void Encode(const BlockSpec& spec, const BlockRounding& rounding,
-              const std::vector<float>& values, uint64_t count,
-              std::string& encoded) override {
-    const DeviceArray<float> device_values(values);
-    const DeviceArray<char> device_encoded(encoded);
-    EXPECT_THAT(EncodeCuda(spec, device_values.data(), count,
-                           device_encoded.data(), nullptr, rounding),
-                IsOk());
-    device_encoded.CopyTo(encoded);
-  }
-
   void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
                         const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
@@ -84,74 +71,14 @@ class CudaKernels final : public BlockKernelsUnderTest {
     device_encoded.CopyTo(encoded);
   }
 
-  void EncodeWithFeedback(const BlockSpec& spec, const BlockRounding& rounding,
-                          const std::vector<float>& anchor,
-                          const std::vector<float>& parameters,
-                          const std::vector<float>& error, float decay,
-                          uint64_t count, std::string& encoded,
-                          std::vector<float>& next_error) override {
-    const DeviceArray<float> device_anchor(anchor);
-    const DeviceArray<float> device_parameters(parameters);
-    const DeviceArray<float> device_error(error);
-    const DeviceArray<char> device_encoded(encoded);
-    const DeviceArray<float> device_next_error(next_error);
-    EXPECT_THAT(
-        EncodeWithFeedbackCuda(
-            spec, device_anchor.data(), device_parameters.data(),
-            error.empty() ? nullptr : device_error.data(), decay, count,
-            device_encoded.data(), device_next_error.data(), nullptr, rounding),
-        IsOk());
-    device_encoded.CopyTo(encoded);
-    device_next_error.CopyTo(next_error);
-  }
-
-  void Decode(const BlockSpec& spec, const std::string& encoded, uint64_t count,
-              std::vector<float>& values) override {
+  void DecodeAdd(const BlockSpec& spec, const std::string& encoded,
+                 uint64_t count, std::vector<float>& values) override {
     const DeviceArray<char> device_encoded(encoded);
     const DeviceArray<float> device_values(values);
-    EXPECT_THAT(DecodeCuda(spec, device_encoded.data(), count,
-                           device_values.data(), nullptr),
+    EXPECT_THAT(DecodeAddCuda(spec, device_encoded.data(), count,
+                              device_values.data(), nullptr),
                 IsOk());
     device_values.CopyTo(values);
-  }
-
-  void DecodeAccumulate(const BlockSpec& spec, const std::string& encoded,
-                        uint64_t count, float weight,
-                        std::vector<float>& accumulator) override {
-    const DeviceArray<char> device_encoded(encoded);
-    const DeviceArray<float> device_accumulator(accumulator);
-    EXPECT_THAT(DecodeAccumulateCuda(spec, device_encoded.data(), count, weight,
-                                     device_accumulator.data(), nullptr),
-                IsOk());
-    device_accumulator.CopyTo(accumulator);
-  }
-
-  void DecodeMix(const BlockSpec& spec, const std::string& encoded,
-                 uint64_t count, float mixing, std::vector<float>& anchor,
-                 std::vector<float>& parameters) override {
-    const DeviceArray<char> device_encoded(encoded);
-    const DeviceArray<float> device_anchor(anchor);
-    const DeviceArray<float> device_parameters(parameters);
-    EXPECT_THAT(
-        DecodeMixCuda(spec, device_encoded.data(), count, mixing,
-                      device_anchor.data(), device_parameters.data(), nullptr),
-        IsOk());
-    device_anchor.CopyTo(anchor);
-    device_parameters.CopyTo(parameters);
-  }
-
-  void DecodeRebase(const BlockSpec& spec, const std::string& encoded,
-                    uint64_t count, std::vector<float>& anchor,
-                    std::vector<float>& parameters) override {
-    const DeviceArray<char> device_encoded(encoded);
-    const DeviceArray<float> device_anchor(anchor);
-    const DeviceArray<float> device_parameters(parameters);
-    EXPECT_THAT(DecodeRebaseCuda(spec, device_encoded.data(), count,
-                                 device_anchor.data(), device_parameters.data(),
-                                 nullptr),
-                IsOk());
-    device_anchor.CopyTo(anchor);
-    device_parameters.CopyTo(parameters);
   }
 };
 
@@ -159,7 +86,7 @@ constexpr BlockSpec kSpec = {BlockFormat::kE3m0, 256};
 
 TEST(KernelsCudaTest, RefusesUnknownBlockSizes) {
   EXPECT_THAT(
-      EncodeCuda({BlockFormat::kInt8, 100}, nullptr, 1, nullptr, nullptr),
+      DecodeAddCuda({BlockFormat::kInt8, 100}, nullptr, 1, nullptr, nullptr),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("blocks of 100 values")));
 }
@@ -168,41 +95,23 @@ TEST(KernelsCudaTest, RefusesMisalignedArrays) {
   alignas(16) float values[8] = {};
   alignas(16) char encoded[80] = {};
   const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
-  EXPECT_THAT(EncodeCuda(kSpec, values + 1, 4, encoded, nullptr),
-              StatusIs(invalid, HasSubstr("aligned to 16 bytes")));
-  EXPECT_THAT(DecodeCuda(kSpec, encoded + 2, 4, values, nullptr),
+  EXPECT_THAT(
+      EncodeDifferenceCuda(kSpec, values, values + 1, 4, encoded, nullptr),
+      StatusIs(invalid, HasSubstr("aligned to 16 bytes")));
+  EXPECT_THAT(DecodeAddCuda(kSpec, encoded + 2, 4, values, nullptr),
               StatusIs(invalid));
-  EXPECT_THAT(DecodeRebaseCuda(kSpec, encoded, 4, values, values + 5, nullptr),
-              StatusIs(invalid));
-}
-
-TEST(KernelsCudaTest, RefusesMixingOutsideItsRange) {
-  for (const float mixing : {-0.1f, 1.1f, NAN}) {
-    EXPECT_THAT(
-        DecodeMixCuda(kSpec, nullptr, 4, mixing, nullptr, nullptr, nullptr),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[0, 1]")));
-  }
-}
-
-TEST(KernelsCudaTest, RefusesDecaysOutsideTheirRange) {
-  for (const float decay : {0.0f, 1.1f, NAN}) {
-    EXPECT_THAT(
-        EncodeWithFeedbackCuda(kSpec, nullptr, nullptr, nullptr, decay, 4,
-                               nullptr, nullptr, nullptr),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("(0, 1]")));
-  }
 }
 
 TEST(KernelsCudaTest, RefusesRandomNumbersFromWithinAStrip) {
   EXPECT_THAT(
-      EncodeCuda(kSpec, nullptr, 4, nullptr, nullptr,
-                 {.rounding = Rounding::kStochastic, .begin = 256}),
+      EncodeDifferenceCuda(kSpec, nullptr, nullptr, 4, nullptr, nullptr,
+                           {.rounding = Rounding::kStochastic, .begin = 256}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("value 256")));
 }
 
 TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
   if (HasDevice()) GTEST_SKIP() << "there is one";
-  EXPECT_THAT(EncodeCuda(kSpec, nullptr, 4, nullptr, nullptr),
+  EXPECT_THAT(DecodeAddCuda(kSpec, nullptr, 4, nullptr, nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
@@ -212,9 +121,11 @@ TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
   if (!HasDevice()) GTEST_SKIP() << "no device";
   const std::vector<float> values(1000, 0.5f);
   std::string want(1024, 'x');
-  CudaKernels().Encode(kSpec, {}, values, values.size(), want);
+  const std::vector<float> zeros(values.size());
+  CudaKernels().EncodeDifference(kSpec, {}, values, zeros, values.size(), want);
 
   const DeviceArray<float> device_values(values);
+  const DeviceArray<float> device_zeros(zeros);
   const DeviceArray<char> device_encoded(std::string(want.size(), 'x'));
   cudaStream_t stream;
   cudaGraph_t graph;
@@ -222,9 +133,10 @@ TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
             cudaSuccess);
-  EXPECT_THAT(EncodeCuda(kSpec, device_values.data(), values.size(),
-                         device_encoded.data(), stream),
-              IsOk());
+  EXPECT_THAT(
+      EncodeDifferenceCuda(kSpec, device_values.data(), device_zeros.data(),
+                           values.size(), device_encoded.data(), stream),
+      IsOk());
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   size_t nodes = 0;
   ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);

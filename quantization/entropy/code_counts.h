@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// By code; those of nibbles are the first 16.
+// Counts by code; those of nibbles are the first 16.
 using CodeCounts = std::array<uint32_t, 256>;
 
 // `codes` has at most 2^31 bytes.

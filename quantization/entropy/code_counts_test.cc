@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/testing/highway_targets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
@@ -17,26 +18,11 @@ namespace {
 // Runs every test once for each instruction set that this machine has.
 class CodeCountsTest : public testing::TestWithParam<int64_t> {
  protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  const ScopedHighwayTarget target_{GetParam()};
 };
 
-std::vector<int64_t> AllTargets() {
-  std::vector<int64_t> targets;
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) {
-    targets.push_back(target);
-  }
-  return targets;
-}
-
 INSTANTIATE_TEST_SUITE_P(Targets, CodeCountsTest,
-                         testing::ValuesIn(AllTargets()),
+                         testing::ValuesIn(HighwayTargets()),
                          [](const testing::TestParamInfo<int64_t>& info) {
                            return std::string(hwy::TargetName(info.param));
                          });

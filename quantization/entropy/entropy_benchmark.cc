@@ -41,7 +41,7 @@
 #include "quantization/codec.h"
 #include "quantization/entropy/code_counts.h"
 #include "quantization/entropy/entropy_coder.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "zstd.h"
 
 ABSL_FLAG(std::string, file, "",
@@ -231,8 +231,7 @@ void Run(const Coder& coder, const std::vector<std::string>& strips,
 
 void Compare(const std::string& name, const Values& values) {
   constexpr int kLevels[] = {-5, -1, 1, 3, 9, 19};
-  for (const v1::Format format :
-       {v1::E3M0, v1::NF4, v1::INT4, v1::INT8, v1::ECQ}) {
+  for (const v1::Format format : {v1::E3M0, v1::INT4, v1::INT8, v1::ECQ}) {
     const Planes planes = PlanesOf(format, values);
     const double entropy = Entropy(planes);
     std::printf("%s %s: entropy %.4f bits\n", name.c_str(),

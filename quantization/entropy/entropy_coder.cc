@@ -10,10 +10,10 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/block_format.h"
 #include "quantization/entropy/code_counts.h"
 #include "quantization/entropy/rans_kernels_cpu.h"
 #include "quantization/entropy/rans_reference.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 namespace {

@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "common/status_matchers.h"
+#include "common/testing/highway_targets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
@@ -27,17 +28,10 @@ namespace {
 class EntropyCoderTest
     : public testing::TestWithParam<std::tuple<int64_t, SymbolWidth>> {
  protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(std::get<0>(GetParam()));
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  const ScopedHighwayTarget target_{std::get<0>(GetParam())};
 
   bool nibbles() const { return width_ == SymbolWidth::kNibble; }
-  // Of one strip.
+  // The bytes of one strip.
   size_t LargestPlane() const { return nibbles() ? 1 << 15 : 1 << 16; }
 
   std::string Compress(const std::string& codes) const {
@@ -58,17 +52,9 @@ class EntropyCoderTest
   const SymbolWidth width_ = std::get<1>(GetParam());
 };
 
-std::vector<int64_t> AllTargets() {
-  std::vector<int64_t> targets;
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) {
-    targets.push_back(target);
-  }
-  return targets;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Targets, EntropyCoderTest,
-    testing::Combine(testing::ValuesIn(AllTargets()),
+    testing::Combine(testing::ValuesIn(HighwayTargets()),
                      testing::Values(SymbolWidth::kNibble, SymbolWidth::kByte)),
     [](const auto& info) {
       return std::string(hwy::TargetName(std::get<0>(info.param))) +

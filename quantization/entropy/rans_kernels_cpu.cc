@@ -33,7 +33,7 @@ HWY_INLINE Vec Gather(const uint32_t* table, Vec index) {
   return hn::GatherIndex(Lanes(), table, hn::BitCast(SignedLanes(), index));
 }
 
-// What an encoder has to know about the symbols of some lanes.
+// The entries of an encoder's tables for the symbols of some lanes.
 struct Coding {
   Vec multiplier;
   Vec packed;
@@ -104,7 +104,7 @@ HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
 }
 
 #if HWY_TARGET > HWY_AVX3 && HWY_TARGET != HWY_SCALAR
-// Where the lanes of a mask of up to 8 go.
+// The places that the lanes of a mask of up to 8 go to.
 struct LaneMoves {
   constexpr LaneMoves() {
     for (uint32_t bits = 0; bits < 1u << kWidth; ++bits) {

@@ -15,13 +15,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quantization/block_format.h"
 #include "quantization/entropy/rans_reference.h"
 #include "quantization/entropy/rans_table.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 
-// Of codes.
+// Bytes of codes in a unit, and its steps.
 constexpr size_t RansUnitBytes(SymbolWidth width) {
   return width == SymbolWidth::kNibble ? 2 * kNibbleGroupBytes : kRansLanes;
 }
@@ -45,8 +45,8 @@ struct RansReciprocal {
 };
 RansReciprocal ReciprocalOf(uint32_t frequency);
 
-// By code; `packed` holds, from the lowest bit on, the frequency in 13 bits,
-// the first slot in 12, the reciprocal's shift in 4 and its addend.
+// Entries by code; `packed` holds, from the lowest bit on, the frequency in 13
+// bits, the first slot in 12, the reciprocal's shift in 4 and its addend.
 struct RansEncodeTable {
   explicit RansEncodeTable(const RansTable& table);
 
@@ -54,9 +54,10 @@ struct RansEncodeTable {
   alignas(64) std::array<uint32_t, 256> packed = {};
 };
 
-// By slot, from the lowest bit on: the slot less the first of its symbol in 12
-// bits, the frequency in 12, and the symbol in the highest 8 bits, or 4 for
-// nibbles. No frequency may be kRansTotal: such a plane needs no decoding.
+// Entries by slot, from the lowest bit on: the slot less the first of its
+// symbol in 12 bits, the frequency in 12, and the symbol in the highest 8 bits,
+// or 4 for nibbles. No frequency may be kRansTotal: such a plane needs no
+// decoding.
 struct RansDecodeTable {
   explicit RansDecodeTable(const RansTable& table);
 
@@ -78,7 +79,7 @@ struct RansKernels {
                    const char*& front, const char*& back, char* codes);
 };
 
-// Of the best instruction set that this machine has.
+// Returns the kernels of the best instruction set that this machine has.
 const RansKernels& CpuRansKernels(SymbolWidth width);
 
 }  // namespace causeway

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "quantization/block_format.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 namespace {

@@ -59,7 +59,7 @@ inline constexpr size_t kRansWordBytes = 2;
 
 using RansStates = std::array<uint32_t, kRansLanes>;
 
-// Where the symbols of a plane lie. A plane of nibbles is whole groups.
+// The order of the symbols of a plane. A plane of nibbles is whole groups.
 struct RansPlane {
   size_t Steps() const;
   // Lanes [0, LanesOf(step)) have a symbol.
@@ -67,7 +67,7 @@ struct RansPlane {
 
   struct Place {
     size_t byte;
-    // Of the symbol's lowest bit.
+    // The place of the symbol's lowest bit in the byte.
     uint32_t shift;
   };
   Place PlaceOf(size_t step, size_t lane) const;
@@ -76,8 +76,8 @@ struct RansPlane {
   size_t bytes;
 };
 
-// By code: the sum of the frequencies of the symbols before it in the table's
-// order, its first slot.
+// Returns the first slot of each code: the sum of the frequencies of the
+// symbols before it in the table's order.
 std::array<uint16_t, 256> FirstSlots(const RansTable& table);
 
 // An encoder's stream, [front, back): it grows at both ends.
@@ -101,14 +101,14 @@ absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
                              size_t begin, size_t end, RansStates& states,
                              absl::string_view& words, char* codes);
 
-// What an encoder begins and a decoder ends with.
+// The states that an encoder begins and a decoder ends with.
 RansStates InitialRansStates();
 
 // Removes the states at the front of `bytes`.
 //   INVALID_ARGUMENT  they are cut off, or one is below kRansLowerBound.
 absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
 
-// What has to be true after the last symbol.
+// Checks the states and words after the last symbol.
 //   INVALID_ARGUMENT  a word is left, or a state is not the initial one.
 absl::Status CheckRansEnd(const RansStates& states, absl::string_view words);
 

@@ -39,10 +39,10 @@
 
 namespace causeway {
 
-// What a plane is cut into; the value is the size of the alphabet.
+// The symbols of a plane; the value is the size of the alphabet.
 enum class SymbolWidth : uint32_t {
   // Groups of 64 bytes, 16 little-endian 32-bit words of 8 nibbles each
-  // (quantization/block_format.h): 4-bit codes, or pairs of 2-bit codes.
+  // (quantization/formats/block_format.h): 4-bit codes.
   kNibble = 16,
   // One symbol a byte.
   kByte = 256,
@@ -62,7 +62,7 @@ inline constexpr uint32_t kRansTotal = 1 << kRansBits;
 
 struct RansTable {
   SymbolWidth width = SymbolWidth::kByte;
-  // By code. Their sum is kRansTotal.
+  // Frequencies by code. Their sum is kRansTotal.
   std::array<uint16_t, 256> frequency = {};
 };
 

@@ -105,6 +105,11 @@ class CoordinatorService : public RawCoordinatorService {
   static absl::StatusOr<bool> IsAwaited(const v1::FetchParametersRequest&) {
     return false;
   }
+  // Encodings are compressed already.
+  static bool IsCompressed(const v1::FetchUpdateRequest&) { return false; }
+  static bool IsCompressed(const v1::FetchParametersRequest& request) {
+    return request.compress();
+  }
 
   // Sends what `open` gives for the request in `bytes`, once it is there; the
   // first response is as `describe` fills it in.
@@ -134,6 +139,7 @@ class CoordinatorService : public RawCoordinatorService {
                        .bytes = stored.bytes,
                        .owner = stored.owner,
                        .offset = request.offset(),
+                       .compress = IsCompressed(request),
                        .stream = request.stream(),
                        .link = links_->Get(request.identity().island_id())});
           download->link->BeginDownload(

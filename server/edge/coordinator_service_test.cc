@@ -15,6 +15,7 @@
 #include "common/checksum.h"
 #include "common/grpc_status.h"
 #include "common/status_matchers.h"
+#include "common/transport/compressed_chunk.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -192,13 +193,40 @@ TEST_F(CoordinatorServiceTest, APlainProtobufIslandContributesAndFetches) {
   *parameters_request.mutable_identity() = identity_;
   parameters_request.set_version(1);
   parameters_request.set_offset(8);
-  grpc::ClientContext context;
-  const auto stream = stub_->FetchParameters(&context, parameters_request);
-  v1::FetchParametersResponse message;
-  std::string parameters;
-  while (stream->Read(&message)) parameters += message.chunk().data();
-  EXPECT_TRUE(stream->Finish().ok());
+  const auto fetch = [&](const auto& add) {
+    grpc::ClientContext context;
+    const auto stream = stub_->FetchParameters(&context, parameters_request);
+    v1::FetchParametersResponse message;
+    std::string parameters;
+    while (stream->Read(&message)) {
+      if (message.has_chunk()) add(message.chunk(), parameters);
+    }
+    EXPECT_TRUE(stream->Finish().ok());
+    return parameters;
+  };
+  const std::string parameters =
+      fetch([](const v1::Chunk& chunk, std::string& all) {
+        EXPECT_EQ(chunk.compression(), v1::Chunk::UNCOMPRESSED);
+        all += chunk.data();
+      });
   EXPECT_EQ(parameters.size() + 8, anchor_.size() * sizeof(float));
+  // Who asks for it gets the same in fewer bytes, from the same offset on.
+  parameters_request.set_compress(true);
+  const std::string decompressed =
+      fetch([](const v1::Chunk& chunk, std::string& all) {
+        EXPECT_EQ(chunk.offset(), 8 + all.size());
+        EXPECT_LT(chunk.data().size(), chunk.raw_bytes());
+        const Chunk received = {
+            .offset = chunk.offset(),
+            .crc32c = chunk.crc32c(),
+            .pieces = {chunk.data()},
+            .compression = static_cast<uint32_t>(chunk.compression()),
+            .raw_bytes = chunk.raw_bytes()};
+        std::string memory;
+        ASSERT_OK(DecompressChunk(received, memory));
+        all += memory;
+      });
+  EXPECT_TRUE(decompressed == parameters);
 }
 
 TEST_F(CoordinatorServiceTest, AnOpenUploadIsClosedByItsTrailer) {

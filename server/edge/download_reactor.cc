@@ -3,6 +3,7 @@
 #include "server/edge/download_reactor.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -12,6 +13,7 @@
 #include "common/grpc_status.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
+#include "common/transport/compressed_chunk.h"
 #include "common/transport/grpc_time.h"
 #include "grpcpp/alarm.h"
 #include "server/edge/upload_turns.h"
@@ -115,9 +117,15 @@ class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void WriteChunk() {
-    const Chunk chunk = CutChunk(download_.bytes, offset_, chunk_bytes_);
+    Chunk chunk = CutChunk(download_.bytes, offset_, chunk_bytes_);
+    std::shared_ptr<const void> owner = download_.owner;
+    if (download_.compress) {
+      const auto memory = std::make_shared<std::string>();
+      chunk = CompressChunk(chunk, *memory);
+      if (chunk.compression != 0) owner = memory;
+    }
     buffer_ = ToByteBuffer(*download_.description, download_.chunk_field, chunk,
-                           download_.owner);
+                           std::move(owner));
     sending_ = chunk.size();
     offset_ += streams_ * chunk_bytes_;
     const absl::Duration wait = download_.link->Take(sending_);

@@ -31,6 +31,8 @@ struct Download {
   std::shared_ptr<const void> owner;
   // Where the island goes on from.
   uint64_t offset = 0;
+  // Whether chunks are compressed: `bytes` are fp32 values.
+  bool compress = false;
   v1::StreamOptions stream;
   std::shared_ptr<IslandLink> link;
 };

@@ -105,8 +105,8 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
   if (google::protobuf::TextFormat::ParseFromString(text, &message)) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(
-      absl::StrCat("the stored ", what, " is unreadable: ", text));
+  return absl::DataLossError(absl::StrCat(
+      "the stored ", what, " cannot be read by this version: ", text));
 }
 
 }  // namespace

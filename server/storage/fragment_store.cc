@@ -135,8 +135,8 @@ absl::Status ReadEncoding(const Safetensors& file, UpdateContents& update) {
   ASSIGN_OR_RETURN(const std::string format_name, file.Metadata("format"));
   v1::Format format;
   if (!v1::Format_Parse(format_name, &format)) {
-    return absl::DataLossError(
-        absl::StrCat("format ", format_name, " is unknown"));
+    return absl::DataLossError(absl::StrCat(
+        "format ", format_name, " is not one that this version knows"));
   }
   uint64_t size = 0;
   uint32_t block_size = 0;

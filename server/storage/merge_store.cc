@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
+#include <list>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
+#include "common/byte_planes.h"
 #include "common/checksum.h"
 #include "common/file.h"
 #include "common/status_macros.h"
@@ -54,22 +57,36 @@ absl::Status ReadMessage(const Safetensors& file, absl::string_view name,
   return absl::OkStatus();
 }
 
-// The encodings that `merge` describes.
-absl::StatusOr<std::vector<absl::string_view>> ReadEncodings(
-    const Safetensors& file, const v1::RecordedMerge& merge) {
-  std::vector<absl::string_view> encodings;
-  for (int i = 0; i < merge.contributions_size(); ++i) {
-    ASSIGN_OR_RETURN(const SafetensorsTensor* const tensor,
-                     file.Find(absl::StrCat(i)));
-    if (Digest128(tensor->bytes) != merge.contributions(i).object().digest()) {
-      return absl::DataLossError(absl::Substitute(
-          "the contribution of $0 is damaged: its digest is not the recorded "
-          "one",
-          merge.contributions(i).identity().island_id()));
-    }
-    encodings.push_back(tensor->bytes);
+// Bytes of a value of an encoding that is not entropy coded, or 1.
+size_t WidthOf(const v1::EncodedObject& object) {
+  return object.format() == v1::FP32 ? 4 : object.format() == v1::BF16 ? 2 : 1;
+}
+
+std::string PlanesName(int index) { return absl::StrCat(index, ".planes"); }
+
+// Encoding `index` of `merge`; `memory` holds it if it was compressed.
+absl::StatusOr<absl::string_view> ReadEncoding(const Safetensors& file,
+                                               const v1::RecordedMerge& merge,
+                                               int index, std::string& memory) {
+  const v1::EncodedObject& object = merge.contributions(index).object();
+  absl::StatusOr<const SafetensorsTensor*> tensor =
+      file.Find(absl::StrCat(index));
+  absl::string_view encoding;
+  if (tensor.ok()) {
+    encoding = (*tensor)->bytes;
+  } else {
+    ASSIGN_OR_RETURN(tensor, file.Find(PlanesName(index)));
+    memory.resize(object.encoded_bytes());
+    RETURN_IF_ERROR(DecompressPlanes((*tensor)->bytes, WidthOf(object),
+                                     absl::MakeSpan(memory)));
+    encoding = memory;
   }
-  return encodings;
+  if (Digest128(encoding) != object.digest()) {
+    return absl::DataLossError(absl::Substitute(
+        "the contribution of $0 is damaged: its digest is not the recorded one",
+        merge.contributions(index).identity().island_id()));
+  }
+  return encoding;
 }
 
 }  // namespace
@@ -85,8 +102,18 @@ absl::Status MergeStore::Write(
       .tensors = {Bytes(kMerge, merge_bytes), Bytes(kConfig, config_bytes)},
       .metadata = {{ChecksumKey(kMerge), Checksum(merge_bytes)},
                    {ChecksumKey(kConfig), Checksum(config_bytes)}}};
-  for (size_t i = 0; i < encodings.size(); ++i) {
-    file.tensors.push_back(Bytes(absl::StrCat(i), encodings[i]));
+  std::list<std::string> compressed;
+  for (int i = 0; i < merge.contributions_size(); ++i) {
+    const v1::EncodedObject& object = merge.contributions(i).object();
+    // Entropy coded, it does not get smaller.
+    if (!object.entropy_coded()) {
+      compressed.push_back(CompressPlanes(encodings[i], WidthOf(object)));
+    }
+    if (!object.entropy_coded() && !compressed.back().empty()) {
+      file.tensors.push_back(Bytes(PlanesName(i), compressed.back()));
+    } else {
+      file.tensors.push_back(Bytes(absl::StrCat(i), encodings[i]));
+    }
   }
   return WriteSafetensors(
       FilePath(root_, merge.head().fragment(), merge.head().version()),
@@ -101,11 +128,11 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
   const Safetensors& contents = stored.file_.contents();
   absl::Status status = ReadMessage(contents, kMerge, stored.merge_);
   if (status.ok()) status = ReadMessage(contents, kConfig, stored.config_);
-  if (status.ok()) {
-    absl::StatusOr<std::vector<absl::string_view>> encodings =
-        ReadEncodings(contents, stored.merge_);
-    status = encodings.status();
-    if (status.ok()) stored.encodings_ = *std::move(encodings);
+  for (int i = 0; status.ok() && i < stored.merge_.contributions_size(); ++i) {
+    const absl::StatusOr<absl::string_view> encoding = ReadEncoding(
+        contents, stored.merge_, i, stored.decompressed_.emplace_back());
+    status = encoding.status();
+    if (status.ok()) stored.encodings_.push_back(*encoding);
   }
   if (!status.ok()) {
     return absl::DataLossError(

@@ -7,7 +7,10 @@
 //
 //   merges/merge-0003-v00000012.safetensors
 //     tensors   "merge", a RecordedMerge; "config", the RunConfig it was made
-//               with; "0", "1", ...: the encodings, in its order. Flat, U8.
+//               with; "0", "1", ...: the encodings, in its order, or
+//               "0.planes", "1.planes", ...: encodings that are not entropy
+//               coded and take fewer bytes as byte planes
+//               (common/byte_planes.h) of values. Flat, U8.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit it is about. One whose version was
@@ -17,6 +20,7 @@
 #define SERVER_STORAGE_MERGE_STORE_H_
 
 #include <cstdint>
+#include <list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +35,7 @@
 
 namespace causeway {
 
-// A recorded merge, its encodings mapped into memory.
+// A recorded merge, its encodings mapped into memory or decompressed there.
 class StoredMerge {
  public:
   const v1::RecordedMerge& merge() const { return merge_; }
@@ -47,6 +51,8 @@ class StoredMerge {
   v1::RecordedMerge merge_;
   v1::RunConfig config_;
   std::vector<absl::string_view> encodings_;
+  // Those that were compressed.
+  std::list<std::string> decompressed_;
 };
 
 class MergeStore {

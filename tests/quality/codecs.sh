@@ -22,7 +22,6 @@ e3m0      uplink_format: E3M0 downlink_format: E3M0
 ecq       uplink_format: ECQ downlink_format: ECQ
 ecq_fine  uplink_format: ECQ downlink_format: ECQ ecq_distortion: 0.0125
 ecq_ef    uplink_format: ECQ downlink_format: ECQ error_feedback: 1
-int2      uplink_format: INT2 downlink_format: INT2 entropy_coding: false error_feedback: 1
 ecq_2     uplink_format: ECQ downlink_format: ECQ ecq_bits: 2 error_feedback: 1
 ecq_1.5   uplink_format: ECQ downlink_format: ECQ ecq_bits: 1.5 error_feedback: 1
 '

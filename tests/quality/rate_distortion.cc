@@ -36,7 +36,7 @@
 #include "quantization/encode_options.h"
 #include "quantization/entropy/entropy_coder.h"
 #include "quantization/entropy/rans_table.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 ABSL_FLAG(std::vector<std::string>, updates, {},
           "update files of a run with FP32 updates: real pseudo-gradients");
@@ -102,14 +102,8 @@ absl::StatusOr<std::vector<float>> ReadUpdate(const std::string& path) {
 }
 
 SymbolWidth WidthOf(v1::Format format) {
-  const bool bytes =
-      format == v1::INT8 || format == v1::FP8_E4M3 || format == v1::ECQ;
-  return bytes ? SymbolWidth::kByte : SymbolWidth::kNibble;
-}
-
-uint32_t CodeBitsOf(v1::Format format) {
-  if (format == v1::INT2) return 2;
-  return WidthOf(format) == SymbolWidth::kByte ? 8 : 4;
+  return format == v1::INT8 || format == v1::ECQ ? SymbolWidth::kByte
+                                                 : SymbolWidth::kNibble;
 }
 
 double Entropy(const std::array<uint64_t, 256>& counts) {
@@ -127,7 +121,7 @@ double Entropy(const std::array<uint64_t, 256>& counts) {
 // docs/encodings.md describes it.
 absl::StatusOr<double> CodeEntropy(const CodecSpec& spec,
                                    absl::string_view encoded, uint64_t values) {
-  const uint32_t bits = CodeBitsOf(spec.format);
+  const uint32_t bits = WidthOf(spec.format) == SymbolWidth::kByte ? 8 : 4;
   std::array<uint64_t, 256> counts = {};
   for (uint64_t begin = 0; begin < values; begin += kStripValues) {
     const uint64_t count = std::min(kStripValues, values - begin);
@@ -193,9 +187,7 @@ absl::StatusOr<Point> Measure(const Data& data, v1::Format format,
 }
 
 absl::StatusOr<std::vector<Point>> MeasureAll(const Data& data) {
-  constexpr v1::Format kFormats[] = {v1::BF16, v1::FP8_E4M3, v1::INT8,
-                                     v1::INT4, v1::NF4,      v1::E2M1,
-                                     v1::E3M0, v1::INT2};
+  constexpr v1::Format kFormats[] = {v1::BF16, v1::INT8, v1::INT4, v1::E3M0};
   std::vector<Point> points;
   double e3m0_error = 0;
   for (const v1::Format format : kFormats) {

@@ -145,10 +145,7 @@ plot "${work}/${panel}.ecq" using 1:2 with linespoints pt 7 ps 0.4 lw 1.5 \
   "${work}/${panel}.formats" using 1:2 with points pt 7 ps 0.8 \
     lc rgb "#d62728" title "formats, entropy coded", \
   "" using 3:2 with points pt 6 ps 0.8 lc rgb "#888888" title "as they are", \
-  "" using (strcol(4) eq "NF4" ? NaN : \$1):2:4 with labels font ",9" \
-    offset 0.8,0.6 left notitle, \
-  "" using (strcol(4) eq "NF4" ? \$1 : NaN):2:4 with labels font ",9" \
-    offset 0.8,-0.6 left notitle
+  "" using 1:2:4 with labels font ",9" offset 0.8,0.6 left notitle
 PLOT
     done
   } >"${work}/plot.gnuplot"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 
 namespace causeway {

@@ -24,12 +24,6 @@
 
 namespace causeway {
 
-template <typename T>
-absl::Span<char> AsBytes(absl::Span<T> values) {
-  return absl::MakeSpan(reinterpret_cast<char*>(values.data()),
-                        values.size() * sizeof(T));
-}
-
 // For one thread. What Send and Receive are given stays valid until the next
 // Begin, GiveUp or the object's end.
 class OperationMessages {

@@ -3,7 +3,7 @@
 #include "worker/collective/rounded_values.h"
 
 #include "glog/logging.h"
-#include "quantization/kernels_cpu.h"
+#include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
 

@@ -20,7 +20,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/reference.h"
+#include "quantization/formats/dense_reference.h"
 #include "worker/collective/communicator.h"
 #include "worker/collective/gloo_transport.h"
 #include "worker/collective/local_transport.h"

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_matchers.h"
+#include "common/testing/highway_targets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
@@ -40,20 +41,18 @@ namespace {
 // Number of threads, Highway target.
 class OpsCpuTest : public testing::TestWithParam<std::tuple<int, int64_t>> {
  protected:
-  OpsCpuTest() { hwy::SetSupportedTargetsForTest(std::get<1>(GetParam())); }
-  ~OpsCpuTest() override { hwy::SetSupportedTargetsForTest(0); }
-
+  const ScopedHighwayTarget target_{std::get<1>(GetParam())};
   const std::unique_ptr<Ops> ops_ = MakeCpuOps(std::get<0>(GetParam()));
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    ThreadsAndTargets, OpsCpuTest,
-    testing::Combine(testing::Values(1, 2, 3),
-                     testing::ValuesIn(hwy::SupportedAndGeneratedTargets())),
-    [](const auto& test) {
-      return absl::StrCat(std::get<0>(test.param), "Threads",
-                          hwy::TargetName(std::get<1>(test.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(ThreadsAndTargets, OpsCpuTest,
+                         testing::Combine(testing::Values(1, 2, 3),
+                                          testing::ValuesIn(HighwayTargets())),
+                         [](const auto& test) {
+                           return absl::StrCat(
+                               std::get<0>(test.param), "Threads",
+                               hwy::TargetName(std::get<1>(test.param)));
+                         });
 
 TEST_P(OpsCpuTest, AllocatesAlignedZeroedMemory) {
   for (const size_t bytes : {0u, 1u, 4096u, (2u << 20) - 1, (5u << 20) + 3}) {

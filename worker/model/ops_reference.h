@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "quantization/philox.h"
+#include "quantization/formats/philox.h"
 #include "worker/model/ops.h"
 
 namespace causeway::reference {

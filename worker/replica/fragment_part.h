@@ -111,7 +111,7 @@ class FragmentPart {
 
   // Decodes what it has not decoded yet of the update's strips that have held
   // values: `received` are their first bytes, more of them in every call.
-  //   INVALID_ARGUMENT  as StripScanner; call DropUpdate to go on.
+  //   INVALID_ARGUMENT  as EncodingReader; call DropUpdate to go on.
   virtual absl::Status Decode(absl::string_view received) = 0;
   // After all bytes of these strips.
   //   INVALID_ARGUMENT  some are missing.

@@ -11,8 +11,7 @@
 #include "outer_optimizer/eager_update.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/error_feedback.h"
-#include "quantization/part_encoder.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/update_decoder.h"
 
 namespace causeway {
@@ -87,8 +86,8 @@ class HostFragmentPart : public FragmentPart {
     while (!progress_.complete && progress_.ready < bytes) {
       if (encoder_ == nullptr) {
         CHECK_EQ(values_.size(), static_cast<size_t>(share_.encoded.size()));
-        encoder_ = NewPartEncoder(options_.uplink, contribution_,
-                                  share_.encoded.begin, values_.size(), buffer);
+        encoder_ = NewEncoder(options_.uplink, contribution_, values_.size(),
+                              buffer, share_.encoded.begin);
       }
       EncodeStrip();
     }

@@ -6,23 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/replica/anchor_digest.h"
 
 namespace causeway {
 namespace {
-
-template <typename T>
-absl::Span<char> AsBytes(absl::Span<T> values) {
-  return absl::MakeSpan(reinterpret_cast<char*>(values.data()),
-                        values.size() * sizeof(T));
-}
-template <typename T>
-absl::Span<const char> AsConstBytes(absl::Span<const T> values) {
-  return absl::MakeConstSpan(reinterpret_cast<const char*>(values.data()),
-                             values.size() * sizeof(T));
-}
 
 absl::Span<const float> Of(absl::Span<const float> values, const Slice& slice) {
   return values.subspan(slice.begin, slice.size());
@@ -50,8 +40,7 @@ absl::Status PartExchange::ExchangeEdges(FragmentPart& part) const {
   if (moved == 0) return absl::OkStatus();
   if (!out.empty()) {
     RETURN_IF_ERROR(part.TakeEdge(absl::MakeSpan(out)));
-    to[EncoderOf(shares_, own.held.begin)] =
-        AsConstBytes(absl::MakeConstSpan(out));
+    to[EncoderOf(shares_, own.held.begin)] = AsBytes(absl::MakeConstSpan(out));
   }
   RETURN_IF_ERROR(
       communicator_->AllToAll(std::move(to), std::move(from)).Wait());
@@ -136,7 +125,7 @@ absl::StatusOr<std::vector<float>> PartExchange::ScatterHeld(
     from[0] = AsBytes(absl::MakeSpan(own));
   } else {
     for (int other = 1; other < ranks(); ++other) {
-      to[other] = AsConstBytes(Of(values, shares_[other].held));
+      to[other] = AsBytes(Of(values, shares_[other].held));
     }
     const absl::Span<const float> kept = Of(values, own_share().held);
     own.assign(kept.begin(), kept.end());
@@ -151,7 +140,7 @@ absl::Status PartExchange::GatherHeld(absl::Span<const float> own,
   std::vector<absl::Span<const char>> to(ranks());
   std::vector<absl::Span<char>> from(ranks());
   if (rank() > 0) {
-    to[0] = AsConstBytes(own);
+    to[0] = AsBytes(own);
   } else {
     for (int other = 1; other < ranks(); ++other) {
       const Slice& held = shares_[other].held;

@@ -8,22 +8,14 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
-namespace {
-
-template <typename T>
-absl::Span<char> AsBytes(T& value) {
-  return absl::MakeSpan(reinterpret_cast<char*>(&value), sizeof(value));
-}
-
-}  // namespace
-
 // What rank 0 broadcasts.
 struct ReplicaRank::Order {
   enum class What : uint64_t {
@@ -56,7 +48,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
         fragment_(fragment),
         part_(rank->parts_[fragment]),
         hooks_(hooks),
-        index_(NewStripIndex(downlink(), size())) {}
+        reader_(NewEncodingReader(downlink(), size())) {}
 
   uint64_t size() const override {
     return static_cast<uint64_t>(part_.shares[0].fragment_size);
@@ -125,7 +117,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status Decode(absl::string_view received) override {
-    ASSIGN_OR_RETURN(found_, index_.Scan(received));
+    RETURN_IF_ERROR(reader_.Read(received.substr(reader_.bytes())));
     if (part_.shares[0].held.size() == 0) return absl::OkStatus();
     return part_.part->Decode(StripsOf(part_.shares[0], received));
   }
@@ -133,7 +125,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   absl::StatusOr<std::string> FinishUpdate(
       absl::string_view received) override {
     RETURN_IF_ERROR(Decode(received));
-    RETURN_IF_ERROR(index_.CheckComplete());
+    RETURN_IF_ERROR(reader_.CheckComplete());
     std::vector<absl::string_view> strips;
     for (const FragmentShare& share : part_.shares) {
       strips.push_back(StripsOf(share, received));
@@ -148,8 +140,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status DropUpdate() override {
-    index_ = NewStripIndex(downlink(), size());
-    found_ = 0;
+    reader_ = NewEncodingReader(downlink(), size());
     // What has been finished stays.
     return part_.part->DropUpdate();
   }
@@ -171,10 +162,11 @@ class ReplicaRank::Fragment : public FragmentReplica {
   absl::string_view StripsOf(const FragmentShare& share,
                              absl::string_view received) const {
     const uint64_t first = share.held.begin / kStripValues;
-    const uint64_t end = std::min(StripCount(share.held.end), found_);
+    const uint64_t end =
+        std::min(StripCount(share.held.end), reader_.complete());
     if (share.held.size() == 0 || first >= end) return absl::string_view();
-    const char* const begin = index_.Strip(received, first).data();
-    const absl::string_view last = index_.Strip(received, end - 1);
+    const char* const begin = reader_.Strip(received, first).data();
+    const absl::string_view last = reader_.Strip(received, end - 1);
     return absl::string_view(begin, last.data() + last.size() - begin);
   }
 
@@ -184,9 +176,8 @@ class ReplicaRank::Fragment : public FragmentReplica {
   const ReplicaHooks* const hooks_;
   // Once the other ranks' encodings are there.
   EncodedBytes collected_;
-  // Of the update that comes in, and its strips that are complete.
-  StripIndex index_;
-  uint64_t found_ = 0;
+  // Finds the strips of the update that comes in.
+  EncodingReader reader_;
 };
 
 absl::StatusOr<std::unique_ptr<ReplicaRank>> ReplicaRank::Create(
@@ -260,7 +251,8 @@ absl::Status ReplicaRank::Lead(Order order,
   absl::MutexLock lock(&work_mu_);
   RETURN_IF_ERROR(failure_);
   absl::Status status =
-      options_.communicator->Broadcast(0, AsBytes(order)).Wait();
+      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
+          .Wait();
   if (status.ok()) status = work();
   failure_ = Explain(std::move(status));
   if (!failure_.ok()) options_.communicator->Abort(failure_);
@@ -282,7 +274,9 @@ void ReplicaRank::Serve() {
 
 absl::StatusOr<bool> ReplicaRank::ServeOne() {
   Order order;
-  RETURN_IF_ERROR(options_.communicator->Broadcast(0, AsBytes(order)).Wait());
+  RETURN_IF_ERROR(
+      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
+          .Wait());
   if (order.what == Order::What::kEnd) return false;
   Part& part = parts_[order.fragment];
   switch (order.what) {

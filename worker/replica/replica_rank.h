@@ -36,7 +36,7 @@
 #include "absl/types/span.h"
 #include "common/thread_pool.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "quantization/strip_index.h"
+#include "quantization/strips/encoding_reader.h"
 #include "worker/collective/communicator.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_replica.h"

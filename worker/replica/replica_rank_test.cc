@@ -330,27 +330,27 @@ std::vector<Case> Cases() {
   std::vector<Case> cases = {
       {"FP32", {}},
       {"BF16", {.uplink = {.format = v1::BF16}, .mixing = 0.5f}, 3},
-      {"NF4 with entropy coding",
-       {.uplink = {.format = v1::NF4, .entropy_coded = true},
+      {"INT4 with entropy coding",
+       {.uplink = {.format = v1::INT4, .entropy_coded = true},
         .downlink = {.format = v1::INT8}},
        3},
       {"INT4, stochastic",
        {.uplink = {.format = v1::INT4, .block_size = 64},
         .uplink_options = stochastic(77)},
        2},
-      {"INT2, error feedback, stochastic, entropy coded",
-       {.uplink = {.format = v1::INT2, .entropy_coded = true},
+      {"E3M0, error feedback, stochastic, entropy coded",
+       {.uplink = {.format = v1::E3M0, .entropy_coded = true},
         .uplink_options = stochastic(5),
         .error_feedback = 0.95f,
-        .downlink = {.format = v1::FP8_E4M3},
+        .downlink = {.format = v1::INT8},
         .mixing = 0.25f},
        4},
       {"ECQ, error feedback",
        {.uplink = {.format = v1::ECQ, .entropy_coded = true},
         .error_feedback = 1,
         .downlink = {.format = v1::ECQ, .entropy_coded = true}}},
-      {"E2M1, eager",
-       {.uplink = {.format = v1::E2M1}, .mixing = 0.3f, .eager = outer},
+      {"INT8, eager",
+       {.uplink = {.format = v1::INT8}, .mixing = 0.3f, .eager = outer},
        3},
       {"E3M0, error feedback",
        {.uplink = {.format = v1::E3M0, .block_size = 128},
@@ -444,7 +444,7 @@ TEST_P(ReplicaRankTest, AnchorsAreSharded) {
 
 TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {
   const ReplicaOptions options{
-      .downlink = {.format = v1::NF4, .entropy_coded = true}};
+      .downlink = {.format = v1::INT4, .entropy_coded = true}};
   Ranks ranks(GetParam(), 2, Config(1), options);
   FragmentReplica& fragment = ranks.fragment(0);
   const std::string update = Update(options.downlink, fragment.size(), 0);

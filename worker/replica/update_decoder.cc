@@ -7,7 +7,7 @@
 
 #include "common/status_macros.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 
@@ -18,15 +18,15 @@ UpdateDecoder::UpdateDecoder(const CodecSpec& spec, uint64_t size,
       cover_begin_(begin / kStripValues * kStripValues),
       cover_end_(
           std::min(StripCount(begin + anchor.size()) * kStripValues, size)),
-      scanner_(spec, cover_end_ - cover_begin_) {
+      reader_(NewEncodingReader(spec, cover_end_ - cover_begin_)) {
   update_.change.resize(anchor.size());
   update_.new_anchor.reserve(anchor.size());
   if (begin == 0) update_.digest.emplace();
 }
 
 absl::Status UpdateDecoder::Advance(absl::string_view received) {
-  ASSIGN_OR_RETURN(const uint64_t complete, scanner_.Scan(received));
-  for (; decoded_strips_ < complete; ++decoded_strips_) {
+  RETURN_IF_ERROR(reader_.Read(received.substr(reader_.bytes())));
+  for (; decoded_strips_ < reader_.complete(); ++decoded_strips_) {
     RETURN_IF_ERROR(DecodeStrip(received, decoded_strips_));
   }
   return absl::OkStatus();
@@ -42,11 +42,11 @@ absl::Status UpdateDecoder::DecodeStrip(absl::string_view received,
   const absl::Span<float> change =
       absl::MakeSpan(update_.change).subspan(begin, end - begin);
   if (change.size() == strip_end - strip_begin) {
-    RETURN_IF_ERROR(scanner_.DecodeStrip(received, strip, change));
+    RETURN_IF_ERROR(reader_.DecodeStrip(received, strip, change));
   } else {
     strip_.resize(strip_end - strip_begin);
     RETURN_IF_ERROR(
-        scanner_.DecodeStrip(received, strip, absl::MakeSpan(strip_)));
+        reader_.DecodeStrip(received, strip, absl::MakeSpan(strip_)));
     std::copy_n(strip_.data() + (begin_ + begin - strip_begin), change.size(),
                 change.data());
   }
@@ -62,7 +62,7 @@ absl::Status UpdateDecoder::DecodeStrip(absl::string_view received,
 }
 
 absl::StatusOr<DecodedUpdate> UpdateDecoder::Finish() {
-  RETURN_IF_ERROR(scanner_.CheckComplete());
+  RETURN_IF_ERROR(reader_.CheckComplete());
   return std::move(update_);
 }
 

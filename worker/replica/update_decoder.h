@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "quantization/codec.h"
-#include "quantization/strip_scanner.h"
+#include "quantization/strips/encoding_reader.h"
 #include "worker/replica/anchor_digest.h"
 
 namespace causeway {
@@ -48,7 +48,7 @@ class UpdateDecoder {
   // Decodes the strips that `received` has more of than the last time: the
   // encoding, as far as it is there, from the strip with value `begin` up to
   // the one with the last value. After an error the decoder is of no more use.
-  //   INVALID_ARGUMENT  as StripScanner.
+  //   INVALID_ARGUMENT  as EncodingReader.
   absl::Status Advance(absl::string_view received);
 
   // After all bytes. The decoder is of no more use.
@@ -63,7 +63,7 @@ class UpdateDecoder {
   // Of strips that have some of the values, from this value on.
   const uint64_t cover_begin_;
   const uint64_t cover_end_;
-  StripScanner scanner_;
+  EncodingReader reader_;
   uint64_t decoded_strips_ = 0;
   // A strip with values of others.
   std::vector<float> strip_;

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {
@@ -57,15 +57,15 @@ TEST(UpdateDecoderTest, IsDecodeAndRebaseHoweverTheBytesCome) {
 }
 
 TEST(UpdateDecoderTest, DecodesAPartThatBeginsAndEndsWithinStrips) {
-  const CodecSpec spec{.format = v1::NF4, .entropy_coded = true};
+  const CodecSpec spec{.format = v1::INT4, .entropy_coded = true};
   constexpr size_t kCount = 4 * kStripValues + 100;
   const std::vector<float> anchor = Values(kCount, 0.3f);
   ASSERT_OK_AND_ASSIGN(const std::string encoded,
                        Encode(spec, Values(kCount, 0.7f)));
   std::vector<float> change(kCount);
   ASSERT_OK(Decode(spec, encoded, absl::MakeSpan(change)));
-  StripIndex index = NewStripIndex(spec, kCount);
-  ASSERT_OK(index.Scan(encoded));
+  EncodingReader reader = NewEncodingReader(spec, kCount);
+  ASSERT_OK(reader.Read(encoded));
   const size_t ends[] = {0,
                          1,
                          kStripValues - 1,
@@ -79,9 +79,9 @@ TEST(UpdateDecoderTest, DecodesAPartThatBeginsAndEndsWithinStrips) {
       if (begin >= end) continue;
       SCOPED_TRACE(absl::StrCat(begin, " to ", end));
       const char* const first =
-          index.Strip(encoded, begin / kStripValues).data();
+          reader.Strip(encoded, begin / kStripValues).data();
       const absl::string_view last =
-          index.Strip(encoded, (end - 1) / kStripValues);
+          reader.Strip(encoded, (end - 1) / kStripValues);
       const auto part = absl::MakeConstSpan(anchor).subspan(begin, end - begin);
       UpdateDecoder decoder(spec, kCount, begin, part);
       ASSERT_OK(decoder.Advance(
@@ -117,9 +117,9 @@ TEST(UpdateDecoderTest, RefusesWhatIsIncompleteTooLongOrNotFinite) {
   change[kStripValues + 1] = INFINITY;
   ASSERT_OK_AND_ASSIGN(encoded, Encode({}, change));
   UpdateDecoder decoder({}, anchor.size(), 0, anchor);
-  EXPECT_THAT(
-      decoder.Advance(encoded),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("strip 1 of 2")));
+  EXPECT_THAT(decoder.Advance(encoded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("value 65537 of 65546 is inf")));
 }
 
 }  // namespace

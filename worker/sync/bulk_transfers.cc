@@ -16,6 +16,11 @@
 namespace causeway {
 namespace {
 
+// Links that carry more bytes per second than this get parameters as they are.
+// A coordinator compresses 600 MB/s on each connection (docs/benchmarks.md,
+// "Parameters for a joiner").
+constexpr double kFastestCompressed = 250e6;
+
 std::string MethodName(absl::string_view method) {
   return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
 }
@@ -275,7 +280,12 @@ absl::Status BulkTransfers::FetchParameters(
     ParametersDownload& download) {
   v1::FetchParametersRequest resumed = request;
   resumed.set_offset(download.bytes.received().size());
-  const Incoming incoming = OpenDownload("FetchParameters", resumed, max_bytes);
+  const double rate =
+      options_.downlink_bytes_per_second.value_or(down_rate_.Best());
+  resumed.set_compress(rate < kFastestCompressed);
+  Incoming incoming = OpenDownload("FetchParameters", resumed, max_bytes);
+  // It would tell how fast the coordinator compresses.
+  if (resumed.compress()) incoming.measures = false;
   RETURN_IF_ERROR(Receive<v1::FetchParametersResponse>(
       incoming, download.bytes,
       [&](const v1::FetchParametersResponse& response) {

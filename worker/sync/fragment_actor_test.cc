@@ -26,7 +26,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
 #include "worker/replica/fragment_part.h"

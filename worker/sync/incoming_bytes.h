@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/status_macros.h"
 #include "common/transport/chunk.h"
+#include "common/transport/compressed_chunk.h"
 
 namespace causeway {
 
@@ -29,8 +31,11 @@ class IncomingBytes {
         assembler_(std::make_unique<ChunkAssembler>(
             absl::MakeSpan(buffer_.get(), size))) {}
 
-  // As ChunkAssembler::Add.
-  absl::Status Add(const Chunk& chunk) { return assembler_->Add(chunk); }
+  // As DecompressChunk() and ChunkAssembler::Add.
+  absl::Status Add(const Chunk& chunk) {
+    ASSIGN_OR_RETURN(const Chunk raw, DecompressChunk(chunk, decompressed_));
+    return assembler_->Add(raw);
+  }
 
   uint64_t size() const { return size_; }
   // What has come so far.
@@ -44,6 +49,8 @@ class IncomingBytes {
   uint64_t size_;
   std::unique_ptr<char[]> buffer_;
   std::unique_ptr<ChunkAssembler> assembler_;
+  // The last chunk that was compressed.
+  std::string decompressed_;
 };
 
 }  // namespace causeway

@@ -12,7 +12,7 @@
 
 #include "absl/types/span.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "worker/sync/streamed_encoding.h"
 
 namespace causeway {

@@ -10,7 +10,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/reference.h"
+#include "quantization/formats/dense_reference.h"
 #include "worker/training/train_ranks.h"
 
 namespace causeway {

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "quantization/philox.h"
+#include "quantization/formats/philox.h"
 #include "worker/model/cuda/device_code.h"
 #include "worker/model/ops.h"
 

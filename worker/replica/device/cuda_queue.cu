@@ -104,8 +104,7 @@ class CudaQueue final : public DeviceQueue {
   void DecodeAdd(const CodecSpec& spec, const char* encoded, uint64_t count,
                  float* values) override {
     if (!Use()) return;
-    Keep(
-        DecodeAccumulateCuda(SpecOf(spec), encoded, count, 1, values, stream_));
+    Keep(DecodeAddCuda(SpecOf(spec), encoded, count, values, stream_));
   }
 
   void Mix(const float* anchor, float mixing, uint64_t count,

@@ -21,7 +21,6 @@
 #include "absl/types/span.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/part_encoder.h"
 
 namespace causeway {
 namespace {
@@ -147,9 +146,9 @@ class DeferredQueue : public DeviceQueue {
       PseudoGradient(absl::MakeConstSpan(anchor, count),
                      absl::MakeConstSpan(values, count),
                      absl::MakeSpan(difference));
-      const std::unique_ptr<Encoder> encoder =
-          NewPartEncoder(spec, options, first_value, count,
-                         absl::MakeSpan(encoded, MaxEncodedBytes(spec, count)));
+      const std::unique_ptr<Encoder> encoder = NewEncoder(
+          spec, options, count,
+          absl::MakeSpan(encoded, MaxEncodedBytes(spec, count)), first_value);
       encoder->Encode(0, difference, {});
       CHECK_EQ(encoder->Finish(), MaxEncodedBytes(spec, count));
     });

@@ -12,9 +12,9 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/part_encoder.h"
-#include "quantization/strip_layout.h"
-#include "quantization/strip_scanner.h"
+#include "quantization/codec.h"
+#include "quantization/strips/encoding_reader.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/device/staged_fragment_part.h"
 
 namespace causeway {
@@ -138,8 +138,8 @@ class DeviceFragmentPart : public FragmentPart {
       CHECK_EQ(tail_.size(),
                static_cast<uint64_t>(share_.encoded.end) - inner_end_);
       const std::unique_ptr<Encoder> encoder =
-          NewPartEncoder(options_.uplink, contribution_, inner_end_,
-                         tail_.size(), buffer.subspan(progress_.ready));
+          NewEncoder(options_.uplink, contribution_, tail_.size(),
+                     buffer.subspan(progress_.ready), inner_end_);
       encoder->Encode(0, tail_, {});
       progress_.ready += encoder->Finish();
     }
@@ -156,10 +156,10 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status Decode(absl::string_view received) override {
-    if (!scanner_.has_value()) RETURN_IF_ERROR(BeginUpdate());
-    ASSIGN_OR_RETURN(const uint64_t complete, scanner_->Scan(received));
-    while (decoded_strips_ < complete) {
-      const uint64_t strips = std::min(complete - decoded_strips_,
+    if (!reader_.has_value()) RETURN_IF_ERROR(BeginUpdate());
+    RETURN_IF_ERROR(reader_->Read(received.substr(reader_->bytes())));
+    while (decoded_strips_ < reader_->complete()) {
+      const uint64_t strips = std::min(reader_->complete() - decoded_strips_,
                                        device_->piece_values() / kStripValues);
       RETURN_IF_ERROR(KeepStrips(received, strips));
       const uint64_t begin = cover_begin_ + decoded_strips_ * kStripValues;
@@ -172,15 +172,15 @@ class DeviceFragmentPart : public FragmentPart {
 
   absl::Status FinishUpdate() override {
     // Nothing was decoded where nothing is held.
-    if (!scanner_.has_value()) return absl::OkStatus();
-    RETURN_IF_ERROR(scanner_->CheckComplete());
-    scanner_.reset();
+    if (!reader_.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(reader_->CheckComplete());
+    reader_.reset();
     return absl::OkStatus();
   }
 
   absl::Status DropUpdate() override {
     // What is finished stays.
-    if (scanner_.has_value()) ForgetUpdate();
+    if (reader_.has_value()) ForgetUpdate();
     return absl::OkStatus();
   }
 
@@ -311,7 +311,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status BeginUpdate() {
-    scanner_.emplace(options_.downlink, cover_size());
+    reader_ = NewEncodingReader(options_.downlink, cover_size());
     decoded_strips_ = 0;
     update_is_encoded_ = HasDeviceKernels(options_.downlink);
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
@@ -324,7 +324,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   void ForgetUpdate() {
-    scanner_.reset();
+    reader_.reset();
     new_anchor_.Release();
     update_.Release();
   }
@@ -336,12 +336,12 @@ class DeviceFragmentPart : public FragmentPart {
       const uint64_t begin = strip * kStripValues;
       const uint64_t count = ValuesOfStrip(strip, cover_size());
       if (!update_is_encoded_) {
-        RETURN_IF_ERROR(scanner_->DecodeStrip(
+        RETURN_IF_ERROR(reader_->DecodeStrip(
             received, strip, absl::MakeSpan(update_.values() + begin, count)));
         continue;
       }
-      RETURN_IF_ERROR(scanner_->CheckStrip(received, strip));
-      const absl::string_view bytes = scanner_->Strip(received, strip);
+      RETURN_IF_ERROR(reader_->CheckStrip(received, strip));
+      const absl::string_view bytes = reader_->Strip(received, strip);
       std::memcpy(update_.bytes() + MaxEncodedBytes(options_.downlink, begin),
                   bytes.data(), bytes.size());
     }
@@ -403,7 +403,7 @@ class DeviceFragmentPart : public FragmentPart {
   EncodedBytes progress_;
 
   // The update, until it is applied: encoded, or the values.
-  std::optional<StripScanner> scanner_;
+  std::optional<EncodingReader> reader_;
   uint64_t decoded_strips_ = 0;
   Lease update_;
   bool update_is_encoded_ = false;

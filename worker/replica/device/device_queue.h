@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "quantization/block_format.h"
 #include "quantization/codec.h"
+#include "quantization/formats/block_format.h"
 
 namespace causeway {
 
@@ -60,7 +60,7 @@ class DeviceQueue {
   // of MaxEncodedBytes. Bits are those of the host.
 
   // encoded <- anchor - values, encoded. `options` must pass
-  // CheckEncodeOptions; `first_value` is that of NewPartEncoder.
+  // CheckEncodeOptions; `first_value` is that of NewEncoder.
   virtual void EncodeDifference(const CodecSpec& spec,
                                 const EncodeOptions& options,
                                 uint64_t first_value, const float* anchor,

@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 #include "worker/replica/device/device_queue.h"
 
 namespace causeway {

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef COMMON_AS_BYTES_H_
+#define COMMON_AS_BYTES_H_
+
+#include <type_traits>
+
+#include "absl/types/span.h"
+
+namespace causeway {
+
+// The memory of `values`, which are trivially copyable, as bytes; const if they
+// are.
+template <typename T>
+auto AsBytes(absl::Span<T> values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return absl::Span<Byte>(reinterpret_cast<Byte*>(values.data()),
+                          values.size() * sizeof(T));
+}
+
+}  // namespace causeway
+
+#endif  // COMMON_AS_BYTES_H_

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tests of kernels made of quantization/cuda/block_lanes.h, run both on the
+// CPU, one lane after the other (block_lanes_test.cc), and on a GPU
+// (kernels_cuda_test.cc): every format and block size against
+// quantization/formats/block_reference.h. A test that links the suite defines
+// NewBlockKernelsUnderTest().
+#ifndef QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_
+#define QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "quantization/cuda/block_units.h"
+
+namespace causeway {
+
+// The calls of quantization/cuda/kernels_cuda.h over arrays of the host, which
+// may be longer than the kernel is to know: the rest must stay as it is.
+class BlockKernelsUnderTest {
+ public:
+  virtual ~BlockKernelsUnderTest() = default;
+
+  virtual void EncodeDifference(const BlockSpec& spec,
+                                const BlockRounding& rounding,
+                                const std::vector<float>& anchor,
+                                const std::vector<float>& parameters,
+                                uint64_t count, std::string& encoded) = 0;
+  virtual void DecodeAdd(const BlockSpec& spec, const std::string& encoded,
+                         uint64_t count, std::vector<float>& values) = 0;
+};
+
+// Null where they cannot run: the tests are skipped then.
+std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest();
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_

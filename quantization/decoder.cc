@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/decoder.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "quantization/encoder.h"
+#include "quantization/strips/layout.h"
+
+namespace causeway {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// A piece outside the vector is our own bug.
+void CheckPiece(uint64_t begin, uint64_t count, uint64_t values) {
+  CHECK_EQ(begin % kPieceAlignment, 0u);
+  CHECK_LE(begin, values);
+  CHECK_LE(count, values - begin);
+}
+
+}  // namespace
+
+const std::optional<ConstStripPart>& DecodeCursor::Strip(uint64_t strip) {
+  if (strip != strip_) {
+    strip_ = strip;
+    const absl::StatusOr<ConstStripPart> planes =
+        decoder_->reader_.Open(decoder_->encoding_, strip, codes_);
+    planes_ = planes.ok() ? std::optional(*planes) : std::nullopt;
+  }
+  return planes_;
+}
+
+template <typename Visitor>
+void DecodeCursor::ForEachPart(uint64_t begin, uint64_t count,
+                               const Visitor& visit) {
+  CheckPiece(begin, count, decoder_->reader_.values());
+  ForEachStripPart(begin, count, [&](uint64_t at, uint64_t length) {
+    std::optional<ConstStripPart> part = Strip(at / kStripValues);
+    if (part.has_value()) {
+      part = decoder_->reader_.planes().PartFrom(*part, at % kStripValues);
+    }
+    visit(part, at - begin, length);
+  });
+}
+
+void DecodeCursor::Decode(uint64_t begin, absl::Span<float> values) {
+  ForEachPart(begin, values.size(),
+              [&](const std::optional<ConstStripPart>& part, uint64_t offset,
+                  uint64_t count) {
+                const absl::Span<float> piece = values.subspan(offset, count);
+                if (part.has_value()) {
+                  decoder_->reader_.planes().Decode(*part, piece);
+                } else {
+                  absl::c_fill(piece, kNan);
+                }
+              });
+}
+
+void DecodeCursor::DecodeAccumulate(uint64_t begin, float weight,
+                                    absl::Span<float> accumulator) {
+  ForEachPart(
+      begin, accumulator.size(),
+      [&](const std::optional<ConstStripPart>& part, uint64_t offset,
+          uint64_t count) {
+        const absl::Span<float> piece = accumulator.subspan(offset, count);
+        if (part.has_value()) {
+          decoder_->reader_.planes().DecodeAccumulate(*part, weight, piece);
+        } else {
+          absl::c_fill(piece, kNan);
+        }
+      });
+}
+
+absl::Status Decoder::CheckFinite() const {
+  for (uint64_t strip = 0; strip < reader_.strips(); ++strip) {
+    RETURN_IF_ERROR(reader_.CheckStrip(encoding_, strip));
+  }
+  return absl::OkStatus();
+}
+
+SumCursor::SumCursor(absl::Span<const std::unique_ptr<Decoder>> decoders)
+    : terms_(decoders.size()) {
+  for (const std::unique_ptr<Decoder>& decoder : decoders) {
+    cursors_.emplace_back(decoder.get());
+  }
+  const bool same = absl::c_all_of(decoders, [&](const auto& decoder) {
+    return &decoder->reader_.planes() == &decoders[0]->reader_.planes();
+  });
+  if (same && !decoders.empty()) planes_ = &decoders[0]->reader_.planes();
+}
+
+void SumCursor::Sum(uint64_t begin, absl::Span<const float> weights,
+                    absl::Span<float> sum) {
+  CHECK_EQ(weights.size(), cursors_.size());
+  if (planes_ == nullptr) {
+    absl::c_fill(sum, 0.0f);
+    for (size_t i = 0; i < cursors_.size(); ++i) {
+      cursors_[i].DecodeAccumulate(begin, weights[i], sum);
+    }
+    return;
+  }
+  CheckPiece(begin, sum.size(), cursors_[0].decoder_->reader_.values());
+  ForEachStripPart(begin, sum.size(), [&](uint64_t at, uint64_t count) {
+    const absl::Span<float> piece = sum.subspan(at - begin, count);
+    if (!SumOfPart(at, weights, piece)) absl::c_fill(piece, kNan);
+  });
+}
+
+bool SumCursor::SumOfPart(uint64_t begin, absl::Span<const float> weights,
+                          absl::Span<float> sum) {
+  const uint64_t in_strip = begin % kStripValues;
+  const uint64_t scale_bytes = planes_->ScaleBytes(in_strip);
+  const uint64_t code_bytes = planes_->CodeBytes(in_strip);
+  for (size_t i = 0; i < cursors_.size(); ++i) {
+    const std::optional<ConstStripPart>& strip =
+        cursors_[i].Strip(begin / kStripValues);
+    if (!strip.has_value()) return false;
+    terms_[i] = {.part = {.scales = strip->scales + scale_bytes,
+                          .codes = strip->codes + code_bytes,
+                          .parameter = strip->parameter},
+                 .weight = weights[i]};
+  }
+  planes_->DecodeSum(terms_, sum);
+  return true;
+}
+
+}  // namespace causeway

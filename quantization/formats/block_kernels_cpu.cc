@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/formats/block_kernels_cpu.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "quantization/encode_options.h"
+#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_reference.h"
+
+// Highway compiles this file once for each instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quantization/formats/block_kernels_cpu.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "quantization/formats/block_decode-inl.h"
+#include "quantization/formats/block_dequantizers-inl.h"
+#include "quantization/formats/block_measures-inl.h"
+#include "quantization/formats/block_quantizers-inl.h"
+#include "quantization/formats/block_squares-inl.h"
+#include "quantization/formats/block_stochastic-inl.h"
+#include "quantization/formats/block_sum-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace causeway {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
+
+// Codes of a vector of values from `values + i` on. Only stochastic rounding
+// reads `random`.
+template <BlockFormat kFormat>
+HWY_INLINE IntVec CodesAt(const Quantizer<kFormat>& quantizer,
+                          const float* values, const uint32_t*, size_t i) {
+  return quantizer.Codes(hn::LoadU(Floats(), values + i));
+}
+template <BlockFormat kFormat>
+HWY_INLINE IntVec CodesAt(const StochasticQuantizer<kFormat>& quantizer,
+                          const float* values, const uint32_t* random,
+                          size_t i) {
+  return quantizer.Codes(hn::LoadU(Floats(), values + i),
+                         hn::LoadU(Words(), random + i));
+}
+
+// Writes nothing.
+struct NoDecoded {
+  HWY_INLINE void Put(size_t, IntVec) const {}
+};
+
+// Writes what the codes of a group will decode to.
+template <class BlockDequantizer>
+struct DecodedGroup {
+  HWY_INLINE void Put(size_t i, IntVec codes) const {
+    if (BlockDequantizer::kCodesIn == CodesIn::kHighestBits) {
+      codes = hn::ShiftLeft<28>(codes);
+    }
+    const auto& block = i < kNibbleGroup / 2 ? low : high;
+    hn::StoreU(block.Values(codes), Floats(), destination + i);
+  }
+
+  const BlockDequantizer low;
+  const BlockDequantizer high;
+  float* const destination;
+};
+
+// `low` and `high` belong to the blocks of the lower and upper half of the
+// group: the same block unless blocks have 64 values.
+template <typename BlockQuantizer, typename Decoded>
+HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
+                              const BlockQuantizer& low,
+                              const BlockQuantizer& high, char* codes,
+                              const Decoded& decoded) {
+  const Words words;
+  const size_t lanes = hn::Lanes(words);
+  for (size_t lane = 0; lane < kRow; lane += lanes) {
+    auto packed = hn::Zero(words);
+    for (size_t row = 0; row < kRowsOfGroup; ++row) {
+      const BlockQuantizer& quantizer = row < kRowsOfGroup / 2 ? low : high;
+      if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
+      const auto codes_of_row =
+          CodesAt(quantizer, values, random, row * kRow + lane);
+      decoded.Put(row * kRow + lane, codes_of_row);
+      const auto code = hn::BitCast(words, codes_of_row);
+      packed =
+          hn::OrAnd(packed, hn::ShiftLeftSame(code, static_cast<int>(4 * row)),
+                    hn::Set(words, 15u << (4 * row)));
+    }
+    hn::StoreU(packed, words, reinterpret_cast<uint32_t*>(codes) + lane);
+  }
+}
+
+template <typename BlockQuantizer>
+HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
+                            size_t count, const BlockQuantizer& quantizer,
+                            char* codes) {
+  for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
+    if (i % (2 * kRow) == kRow) PrefetchAhead(values + i);
+    const auto code = CodesAt(quantizer, values, random, i);
+    hn::StoreU(hn::TruncateTo(Bytes(), hn::BitCast(Words(), code)), Bytes(),
+               reinterpret_cast<uint8_t*>(codes) + i);
+  }
+}
+
+// ScaleOfAbsmax() of the reference; without a call where nothing is special.
+template <BlockFormat kFormat, Rounding kRounding>
+HWY_INLINE uint16_t ScaleOf(float absmax) {
+  const uint32_t bits = std::bit_cast<uint32_t>(absmax / TopLevel(kFormat));
+  const uint32_t round_up =
+      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
+  const uint32_t scale = (bits + round_up) >> 16;
+  if (HWY_LIKELY(scale >= kSmallestScale && scale < LargestScale(kFormat))) {
+    return static_cast<uint16_t>(scale);
+  }
+  return ScaleOfAbsmax(kFormat, absmax, kRounding);
+}
+
+// Whether values of a block with this scale can be encoded as they are.
+HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
+  return scale != 0 && scale < LargestScale(format);
+}
+
+// Decodes codes before they leave the registers.
+template <BlockFormat kFormat>
+using EncodersDequantizer =
+    std::conditional_t<kHasShiftDequantizer<kFormat>, ShiftDequantizer,
+                       Dequantizer<kFormat, false>>;
+
+// Whether EncodeUnit() can write the decoded values itself.
+template <BlockFormat kFormat>
+HWY_INLINE bool CanDecodeWhileEncoding(const float quarter_scales[4]) {
+  if (!kHasShiftDequantizer<kFormat>) return CodeBits(kFormat) == 4;
+  return std::all_of(quarter_scales, quarter_scales + 4, [](float scale) {
+    return ShiftDequantizer::Fits(scale, 1);
+  });
+}
+
+// Encodes the values of one unit, given the scales of its four quarters, and
+// decodes them if `decoded` is not null, which takes CanDecodeWhileEncoding().
+template <BlockFormat kFormat, typename BlockQuantizer>
+HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
+                           const float quarter_scales[4], char* codes,
+                           float* decoded) {
+  for (size_t quarter = 0; quarter < 4; quarter += 2) {
+    const BlockQuantizer low(quarter_scales[quarter]);
+    const BlockQuantizer high(quarter_scales[quarter + 1]);
+    const float* const half = values + 64 * quarter;
+    const uint32_t* const half_random = random + 64 * quarter;
+    char* const half_codes = codes + quarter * 64 * CodeBits(kFormat) / 8;
+    if constexpr (CodeBits(kFormat) == 8) {
+      EncodeBytes(half, half_random, 64, low, half_codes);
+      EncodeBytes(half + 64, half_random + 64, 64, high, half_codes + 64);
+    } else if (decoded == nullptr) {
+      EncodeNibbles(half, half_random, low, high, half_codes, NoDecoded());
+    } else {
+      const DecodedGroup<EncodersDequantizer<kFormat>> group = {
+          {quarter_scales[quarter], 1},
+          {quarter_scales[quarter + 1], 1},
+          decoded + 64 * quarter};
+      EncodeNibbles(half, half_random, low, high, half_codes, group);
+    }
+  }
+}
+
+HWY_INLINE bool IsPositiveNumber(float scale) {
+  return scale > 0 && scale - scale == 0;
+}
+
+// Encodes a unit whose scales are not all usable.
+template <BlockFormat kFormat, typename BlockQuantizer>
+HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
+                                          const uint32_t* random,
+                                          const float quarter_scales[4],
+                                          char* codes) {
+  float changed[kBlockUnit];
+  float scales[4];
+  for (size_t quarter = 0; quarter < 4; ++quarter) {
+    const float scale = quarter_scales[quarter];
+    // Values with an infinite scale or none become zeros, those beyond the
+    // largest scale saturate.
+    const bool is_number = IsPositiveNumber(scale);
+    const float top = is_number ? TopLevel(kFormat) * scale : 0;
+    scales[quarter] = is_number ? scale : 1;
+    for (size_t i = 64 * quarter; i < 64 * quarter + 64; ++i) {
+      changed[i] = is_number ? std::clamp(values[i], -top, top) : 0;
+    }
+  }
+  EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes, nullptr);
+}
+
+template <BlockFormat kFormat, Rounding kRounding>
+HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
+                            uint64_t begin, const float* values, char* scales,
+                            char* codes, float* decoded) {
+  using BlockQuantizer =
+      std::conditional_t<kRounding == Rounding::kNearest, Quantizer<kFormat>,
+                         StochasticQuantizer<kFormat>>;
+  constexpr size_t kUnitCodeBytes = kBlockUnit * CodeBits(kFormat) / 8;
+  alignas(64) uint32_t random[kBlockUnit];
+  for (size_t unit = 0; unit < units; ++unit) {
+    const float* const source = values + unit * kBlockUnit;
+    char* const unit_scales = scales + unit * kBlockUnit / block_size * 2;
+    char* const unit_codes = codes + unit * kUnitCodeBytes;
+    float quarter_scales[4];
+    bool all_usable = true;
+    for (size_t at = 0; at < kBlockUnit; at += block_size) {
+      const uint16_t scale =
+          ScaleOf<kFormat, kRounding>(AbsMax(source + at, block_size));
+      std::memcpy(unit_scales + at / block_size * 2, &scale, sizeof(scale));
+      all_usable &= UsableScale(kFormat, scale);
+      for (size_t i = at; i < at + block_size; i += 64) {
+        quarter_scales[i / 64] = FloatFromBf16(scale);
+      }
+    }
+    if constexpr (kRounding == Rounding::kStochastic) {
+      FillRandom(seed, begin + unit * kBlockUnit, kBlockUnit, random);
+    }
+    float* unit_decoded =
+        decoded == nullptr ? nullptr : decoded + unit * kBlockUnit;
+    if (HWY_LIKELY(all_usable)) {
+      const bool decode = unit_decoded != nullptr &&
+                          CanDecodeWhileEncoding<kFormat>(quarter_scales);
+      EncodeUnit<kFormat, BlockQuantizer>(source, random, quarter_scales,
+                                          unit_codes,
+                                          decode ? unit_decoded : nullptr);
+      if (decode) unit_decoded = nullptr;
+    } else {
+      EncodeUnitWithBadScales<kFormat, BlockQuantizer>(
+          source, random, quarter_scales, unit_codes);
+    }
+    if (unit_decoded != nullptr) {
+      DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,
+                                  unit_decoded);
+    }
+  }
+}
+
+template <BlockFormat kFormat>
+void Encode(size_t block_size, size_t units, const float* values, char* scales,
+            char* codes, float* decoded) {
+  EncodeUnits<kFormat, Rounding::kNearest>(block_size, units, 0, 0, values,
+                                           scales, codes, decoded);
+}
+
+template <BlockFormat kFormat>
+void EncodeStochastically(size_t block_size, size_t units, uint64_t seed,
+                          uint64_t begin, const float* values, char* scales,
+                          char* codes, float* decoded) {
+  EncodeUnits<kFormat, Rounding::kStochastic>(block_size, units, seed, begin,
+                                              values, scales, codes, decoded);
+}
+
+template <BlockFormat kFormat>
+void Decode(size_t block_size, size_t units, const char* scales,
+            const char* codes, float* values) {
+  DecodeUnits<kFormat, false>(block_size, units, scales, codes, 1, values);
+}
+
+template <BlockFormat kFormat>
+constexpr BlockKernels kKernels = {
+    Encode<kFormat>,   EncodeStochastically<kFormat>,
+    Decode<kFormat>,   DecodeUnits<kFormat, true>,
+    SumUnits<kFormat>, SumOfSquaresOfUnits<kFormat>};
+
+const BlockKernels* KernelsOfTarget(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::kInt8:
+      return &kKernels<BlockFormat::kInt8>;
+    case BlockFormat::kInt4:
+      return &kKernels<BlockFormat::kInt4>;
+    case BlockFormat::kE3m0:
+      break;
+  }
+  return &kKernels<BlockFormat::kE3m0>;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace causeway
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace causeway {
+
+HWY_EXPORT(KernelsOfTarget);
+
+const BlockKernels& CpuBlockKernels(BlockFormat format) {
+  return *HWY_DYNAMIC_DISPATCH(KernelsOfTarget)(format);
+}
+
+}  // namespace causeway
+#endif  // HWY_ONCE

@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/formats/block_kernels_cpu.h"
+
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/testing/highway_targets.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hwy/highway.h"
+#include "quantization/encode_options.h"
+#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_reference.h"
+#include "quantization/formats/testing/block_values.h"
+
+namespace causeway {
+namespace {
+
+constexpr size_t kUnits = 20;
+constexpr size_t kValues = kUnits * kBlockUnit;
+
+// Runs every test once for each instruction set that this machine has, each
+// format and each block size.
+class BlockKernelsTest : public testing::TestWithParam<
+                             std::tuple<int64_t, BlockFormat, uint32_t>> {
+ protected:
+  const ScopedHighwayTarget target_{std::get<0>(GetParam())};
+
+  size_t ScaleBytes() const { return ScalePlaneBytes(kValues, block_size_); }
+  size_t CodeBytes() const { return CodePlaneBytes(format_, kValues); }
+
+  // Random bytes, and among the codes each of the 256.
+  std::string RandomEncoding(std::mt19937& random) const {
+    std::string encoded(ScaleBytes() + CodeBytes(), '\0');
+    for (char& byte : encoded) byte = static_cast<char>(random());
+    for (size_t i = 0; i < 256; ++i) {
+      encoded[ScaleBytes() + i] = static_cast<char>(i);
+    }
+    return encoded;
+  }
+
+  // Expects the reference's bytes, and its decoded values from both the
+  // encoder and the decoder.
+  void ExpectAsReference(const std::vector<float>& values);
+  // Expects the same of stochastic rounding.
+  void ExpectStochasticAsReference(const std::vector<float>& values);
+
+  const BlockFormat format_ = std::get<1>(GetParam());
+  const uint32_t block_size_ = std::get<2>(GetParam());
+  const BlockKernels* const kernels_ = &CpuBlockKernels(format_);
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, BlockKernelsTest,
+                         testing::Combine(testing::ValuesIn(HighwayTargets()),
+                                          testing::ValuesIn(kAllBlockFormats),
+                                          testing::Values(64, 128, 256)),
+                         [](const auto& info) {
+                           return std::string(hwy::TargetName(
+                                      std::get<0>(info.param))) +
+                                  "_" +
+                                  BlockFormatName(std::get<1>(info.param)) +
+                                  "_" + std::to_string(std::get<2>(info.param));
+                         });
+
+void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
+  ASSERT_EQ(values.size(), kValues);
+  const std::string want = EncodeBlocks(format_, block_size_, values);
+  const std::vector<float> want_decoded =
+      DecodeBlocks(format_, block_size_, want, kValues);
+  // Unaligned, and with room to see what is written beyond the end.
+  std::string scales(ScaleBytes() + 2, 'x');
+  std::string codes(CodeBytes() + 2, 'x');
+  std::vector<float> decoded(kValues);
+  kernels_->encode(block_size_, kUnits, values.data(), scales.data() + 1,
+                   codes.data() + 1, decoded.data());
+  EXPECT_EQ(scales, "x" + want.substr(0, ScaleBytes()) + "x");
+  EXPECT_EQ(codes, "x" + want.substr(ScaleBytes()) + "x");
+  EXPECT_EQ(BitsOf(decoded), BitsOf(want_decoded));
+
+  std::string scales_only(ScaleBytes(), 'x');
+  std::string codes_only(CodeBytes(), 'x');
+  kernels_->encode(block_size_, kUnits, values.data(), scales_only.data(),
+                   codes_only.data(), nullptr);
+  EXPECT_EQ(scales_only + codes_only, want);
+
+  std::vector<float> in_place = values;
+  kernels_->encode(block_size_, kUnits, in_place.data(), scales.data(),
+                   codes.data(), in_place.data());
+  EXPECT_EQ(BitsOf(in_place), BitsOf(want_decoded));
+
+  std::vector<float> separately(kValues);
+  kernels_->decode(block_size_, kUnits, want.data(), want.data() + ScaleBytes(),
+                   separately.data());
+  EXPECT_EQ(BitsOf(separately), BitsOf(want_decoded));
+  ExpectStochasticAsReference(values);
+}
+
+void BlockKernelsTest::ExpectStochasticAsReference(
+    const std::vector<float>& values) {
+  // Random numbers whose counters go beyond 32 bits on the way.
+  const uint64_t begin = (uint64_t{1} << 34) - 256;
+  const EncodeOptions options{.rounding = Rounding::kStochastic,
+                              .seed = 0x123456789abcdef0};
+  const std::string want =
+      EncodeBlocks(format_, block_size_, values, options, begin);
+  std::string got(ScaleBytes() + CodeBytes(), 'x');
+  std::vector<float> decoded = values;
+  kernels_->encode_stochastically(block_size_, kUnits, options.seed, begin,
+                                  decoded.data(), got.data(),
+                                  got.data() + ScaleBytes(), decoded.data());
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(BitsOf(decoded),
+            BitsOf(DecodeBlocks(format_, block_size_, want, kValues)));
+}
+
+std::vector<float> Gaussian(uint32_t seed, float deviation) {
+  return GaussianValues(kValues, seed, deviation);
+}
+
+TEST_P(BlockKernelsTest, EncodesGaussianValuesOfAnyMagnitude) {
+  for (const float deviation : {1e-37f, 1e-30f, 3e-4f, 1.0f, 1e37f}) {
+    ExpectAsReference(Gaussian(1, deviation));
+  }
+}
+
+TEST_P(BlockKernelsTest, EncodesFiniteFloatsOfAnyBits) {
+  ExpectAsReference(ValuesOfAnyBits(kValues));
+}
+
+TEST_P(BlockKernelsTest, EncodesDenormalsAndTheSmallestScales) {
+  ExpectAsReference(DenormalValues(kValues));
+}
+
+TEST_P(BlockKernelsTest, EncodesHugeOutliersAndTheLargestFloats) {
+  ExpectAsReference(ValuesWithOutliers(kValues));
+}
+
+TEST_P(BlockKernelsTest, RoundsValuesBetweenLevelsAsTheReference) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    ExpectAsReference(ValuesBetweenLevels(format_, block_size_, kValues, seed));
+  }
+}
+
+TEST_P(BlockKernelsTest, BlocksWithoutAUsableScaleHaveNoCodes) {
+  for (const float bad : {0.0f, -0.0f, 0x1p-149f, INFINITY, -INFINITY, NAN}) {
+    ExpectAsReference(ValuesWithBad(bad, block_size_, kValues));
+  }
+  ExpectAsReference(std::vector<float>(kValues));
+}
+
+TEST_P(BlockKernelsTest, DecodesEveryCodeWithScalesOfAllKinds) {
+  // Bytes of all values in every position, under scales that no encoder
+  // writes too: denormal, negative, too large, not finite.
+  std::mt19937 random(7);
+  for (int round = 0; round < 8; ++round) {
+    const std::string encoded = RandomEncoding(random);
+    const std::vector<float> want =
+        DecodeBlocks(format_, block_size_, encoded, kValues);
+    std::vector<float> got(kValues);
+    kernels_->decode(block_size_, kUnits, encoded.data(),
+                     encoded.data() + ScaleBytes(), got.data());
+    ASSERT_EQ(BitsOf(got), BitsOf(want));
+  }
+}
+
+TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
+  const std::string encoded =
+      EncodeBlocks(format_, block_size_, Gaussian(8, 0.01f));
+  const std::vector<float> values =
+      DecodeBlocks(format_, block_size_, encoded, kValues);
+  for (const float weight : {0.3f, -1.7f, 1.0f, 0.0f}) {
+    std::vector<float> got = Gaussian(9, 0.1f);
+    std::vector<float> want = got;
+    kernels_->decode_accumulate(block_size_, kUnits, encoded.data(),
+                                encoded.data() + ScaleBytes(), weight,
+                                got.data());
+    for (size_t i = 0; i < kValues; ++i) {
+      want[i] = Accumulate(want[i], weight, values[i]);
+    }
+    ASSERT_EQ(BitsOf(got), BitsOf(want));
+  }
+}
+
+// Sums of no term, of one, and of several under negative weights and weights
+// that make negative zeros.
+TEST_P(BlockKernelsTest, SumsAsTheReference) {
+  const float weights[] = {0.3f, -1.7f, -0.0f, 1e-3f, 0.25f};
+  std::vector<std::string> encoded;
+  std::vector<WeightedPart> terms;
+  std::vector<float> want(kValues);
+  for (size_t count = 0; count <= std::size(weights); ++count) {
+    // Unaligned, and with room to see what is written beyond the end.
+    std::vector<float> got(kValues + 2, 77);
+    kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
+    EXPECT_EQ(got.front(), 77);
+    EXPECT_EQ(got.back(), 77);
+    ASSERT_EQ(BitsOf(absl::MakeConstSpan(got).subspan(1, kValues)),
+              BitsOf(want))
+        << count;
+    if (count == std::size(weights)) break;
+    const std::vector<float> values =
+        Gaussian(10 + static_cast<uint32_t>(count), 0.01f);
+    encoded.push_back("x" + EncodeBlocks(format_, block_size_, values));
+    const std::vector<float> decoded =
+        DecodeBlocks(format_, block_size_, encoded.back().substr(1), kValues);
+    for (size_t i = 0; i < kValues; ++i) {
+      want[i] = Accumulate(want[i], weights[count], decoded[i]);
+    }
+    terms.clear();
+    for (size_t i = 0; i <= count; ++i) {
+      const char* const scales = encoded[i].data() + 1;
+      terms.push_back({{scales, scales + ScaleBytes()}, weights[i]});
+    }
+  }
+}
+
+// Every code where weight times scale is near the ends of what a kernel may
+// treat as one factor, and beyond.
+TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
+  std::mt19937 random(12);
+  std::string encoded = RandomEncoding(random);
+  for (size_t i = 0; i < ScaleBytes(); i += 2) {
+    // In [1, 2), or zero.
+    const uint32_t scale = random() % 8 == 0 ? 0 : 0x3f80 + random() % 0x80;
+    encoded[i] = static_cast<char>(scale);
+    encoded[i + 1] = static_cast<char>(scale >> 8);
+  }
+  const char* const scales = encoded.data();
+  const char* const codes = scales + ScaleBytes();
+  const std::vector<float> values =
+      DecodeBlocks(format_, block_size_, encoded, kValues);
+  for (const int exponent :
+       {-149, -127, -126, -121, -120, -119, -118, -100, 0, 5, 6, 7, 8, 100}) {
+    const float weight =
+        std::ldexp(static_cast<float>(128 + random() % 128), exponent - 7);
+    std::vector<float> accumulated = Gaussian(13, weight);
+    std::vector<float> want = accumulated;
+    kernels_->decode_accumulate(block_size_, kUnits, scales, codes, weight,
+                                accumulated.data());
+    std::vector<float> sum(kValues);
+    const ConstStripPart part = {.scales = scales, .codes = codes};
+    const WeightedPart terms[] = {{part, weight}, {part, 0.3f}};
+    kernels_->sum(block_size_, kUnits, terms, 2, sum.data());
+    std::vector<float> want_sum(kValues);
+    for (size_t i = 0; i < kValues; ++i) {
+      want[i] = Accumulate(want[i], weight, values[i]);
+      want_sum[i] =
+          Accumulate(Accumulate(0, weight, values[i]), 0.3f, values[i]);
+    }
+    ASSERT_EQ(BitsOf(accumulated), BitsOf(want)) << exponent;
+    ASSERT_EQ(BitsOf(sum), BitsOf(want_sum)) << exponent;
+  }
+}
+
+// Every code under scales of any magnitude that a reader accepts.
+TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
+  std::mt19937 random(11);
+  std::string encoded = RandomEncoding(random);
+  for (size_t i = 0; i < ScaleBytes(); i += 2) {
+    const uint32_t scale = random() % (LargestScale(format_) + 1u);
+    encoded[i] = static_cast<char>(scale);
+    encoded[i + 1] = static_cast<char>(scale >> 8);
+  }
+  // All codes are those of the largest level, whose squares add up to most.
+  for (size_t i = 512; i < 1024; ++i) {
+    encoded[ScaleBytes() + i] =
+        static_cast<char>(format_ == BlockFormat::kInt4   ? 0x88
+                          : format_ == BlockFormat::kInt8 ? 0x80
+                                                          : 0x77);
+  }
+  const std::vector<float> values =
+      DecodeBlocks(format_, block_size_, encoded, kValues);
+  double want = 0;
+  for (size_t at = 0; at < kValues; at += block_size_) {
+    want += SumOfSquares(absl::MakeConstSpan(values).subspan(at, block_size_));
+  }
+  // Unaligned.
+  encoded = "x" + encoded;
+  const char* const scales = encoded.data() + 1;
+  EXPECT_EQ(kernels_->sum_of_squares(block_size_, kUnits, scales,
+                                     scales + ScaleBytes()),
+            want);
+}
+
+TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
+  kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
+  kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,
+                                  nullptr, nullptr);
+  kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
+  kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
+  kernels_->sum(block_size_, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace
+}  // namespace causeway

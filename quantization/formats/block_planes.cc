@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/formats/block_planes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "quantization/encode_options.h"
+#include "quantization/encoder.h"
+#include "quantization/formats/block_kernels_cpu.h"
+#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_reference.h"
+
+namespace causeway {
+
+static_assert(kPieceAlignment % kBlockUnit == 0);
+static_assert(std::endian::native == std::endian::little,
+              "scales and groups of codes are copied as they lie in memory");
+
+namespace {
+
+// Loops of this many steps without a way out become vector instructions.
+constexpr uint64_t kRun = 64;
+
+// Whether none of `count` scales is above `largest`.
+bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
+  uint16_t run[kRun];
+  uint16_t most = 0;
+  for (; count >= kRun; count -= kRun, scales += sizeof(run)) {
+    std::memcpy(run, scales, sizeof(run));
+    for (const uint16_t scale : run) most = std::max(most, scale);
+  }
+  std::memcpy(run, scales, count * sizeof(*run));
+  for (uint64_t i = 0; i < count; ++i) most = std::max(most, run[i]);
+  return most <= largest;
+}
+
+// Why block `begin` to `begin` + `count` - 1 of `size` values may not have this
+// scale.
+absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
+                      uint64_t count, uint64_t size) {
+  const uint64_t last = begin + count - 1;
+  const float value = FloatFromBf16(scale);
+  if (std::isfinite(value)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the block of value %d of %d (to value %d) has scale %g, but scales "
+        "are 0 to %g: the sender's encoder is at fault",
+        begin, size, last, value, FloatFromBf16(LargestScale(format))));
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "the block of value %d of %d (to value %d) has scale %g; only finite "
+      "values can be merged: the sender's training has diverged",
+      begin, size, last, value));
+}
+
+// The rest of a strip after its whole units, decoded as one more.
+struct LastUnit {
+  float values[kBlockUnit];
+  // Filled up with zeros.
+  char scales[2 * kBlockUnit / 64] = {};
+  char codes[kBlockUnit] = {};
+};
+
+class BlockPlanes final : public StripPlanes {
+ public:
+  BlockPlanes(BlockFormat format, uint32_t block_size)
+      : format_(format),
+        block_size_(block_size),
+        kernels_(CpuBlockKernels(format)) {}
+
+  uint32_t code_bits() const override { return CodeBits(format_); }
+  uint64_t ScaleBytes(uint64_t values) const override {
+    return ScalePlaneBytes(values, block_size_);
+  }
+  uint64_t CodeBytes(uint64_t values) const override {
+    return CodePlaneBytes(format_, values);
+  }
+
+  // The strips have no parameter: it is 0.
+  uint8_t Encode(const EncodeOptions& options, uint64_t begin,
+                 absl::Span<const float> values, StripPart part,
+                 absl::Span<float> decoded) const override;
+  void Decode(ConstStripPart part, absl::Span<float> values) const override;
+  void DecodeAccumulate(ConstStripPart part, float weight,
+                        absl::Span<float> accumulator) const override;
+  void DecodeSum(absl::Span<const WeightedPart> terms,
+                 absl::Span<float> sum) const override;
+  double SumOfSquares(ConstStripPart part, uint64_t count) const override;
+  absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
+                           uint64_t size) const override {
+    return CheckBlockScales(format_, block_size_, part.scales, count, begin,
+                            size);
+  }
+
+ private:
+  // Decodes the last values of `part`, `count` of them after `whole` others.
+  void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
+                  LastUnit& last) const;
+
+  const BlockFormat format_;
+  const uint32_t block_size_;
+  const BlockKernels& kernels_;
+};
+
+// accumulator[i] += weight * value i of `last`.
+void AccumulateLast(const LastUnit& last, float weight,
+                    absl::Span<float> accumulator) {
+  for (size_t i = 0; i < accumulator.size(); ++i) {
+    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
+  }
+}
+
+uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
+                            absl::Span<const float> values, StripPart part,
+                            absl::Span<float> decoded) const {
+  const uint64_t whole = values.size() / kBlockUnit * kBlockUnit;
+  const absl::Span<const float> rest = values.subspan(whole);
+  float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
+  std::string last;
+  // Before its values may be overwritten.
+  if (!rest.empty()) {
+    last = EncodeBlocks(format_, block_size_, rest, options, begin + whole);
+  }
+  if (options.rounding == Rounding::kNearest) {
+    kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
+                    part.codes, whole_decoded);
+  } else {
+    kernels_.encode_stochastically(block_size_, whole / kBlockUnit,
+                                   options.seed, begin, values.data(),
+                                   part.scales, part.codes, whole_decoded);
+  }
+  if (rest.empty()) return 0;
+  const uint64_t scale_bytes = ScaleBytes(rest.size());
+  std::memcpy(part.scales + ScaleBytes(whole), last.data(), scale_bytes);
+  std::memcpy(part.codes + CodeBytes(whole), last.data() + scale_bytes,
+              CodeBytes(rest.size()));
+  if (!decoded.empty()) {
+    absl::c_copy(DecodeBlocks(format_, block_size_, last, rest.size()),
+                 decoded.begin() + whole);
+  }
+  return 0;
+}
+
+void BlockPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
+  const uint64_t units = values.size() / kBlockUnit;
+  kernels_.decode(block_size_, units, part.scales, part.codes, values.data());
+  const uint64_t whole = units * kBlockUnit;
+  const absl::Span<float> rest = values.subspan(whole);
+  if (rest.empty()) return;
+  LastUnit last;
+  DecodeLast(part, whole, rest.size(), last);
+  std::copy_n(last.values, rest.size(), rest.data());
+}
+
+void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
+                                   absl::Span<float> accumulator) const {
+  const uint64_t units = accumulator.size() / kBlockUnit;
+  kernels_.decode_accumulate(block_size_, units, part.scales, part.codes,
+                             weight, accumulator.data());
+  const uint64_t whole = units * kBlockUnit;
+  const absl::Span<float> rest = accumulator.subspan(whole);
+  if (rest.empty()) return;
+  LastUnit last;
+  DecodeLast(part, whole, rest.size(), last);
+  AccumulateLast(last, weight, rest);
+}
+
+void BlockPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
+                            absl::Span<float> sum) const {
+  const uint64_t units = sum.size() / kBlockUnit;
+  kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
+  const uint64_t whole = units * kBlockUnit;
+  const absl::Span<float> rest = sum.subspan(whole);
+  if (rest.empty()) return;
+  absl::c_fill(rest, 0.0f);
+  for (const WeightedPart& term : terms) {
+    LastUnit last;
+    DecodeLast(term.part, whole, rest.size(), last);
+    AccumulateLast(last, term.weight, rest);
+  }
+}
+
+double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
+  const uint64_t units = count / kBlockUnit;
+  double sum =
+      kernels_.sum_of_squares(block_size_, units, part.scales, part.codes);
+  const uint64_t whole = units * kBlockUnit;
+  if (whole == count) return sum;
+  LastUnit last;
+  DecodeLast(part, whole, count - whole, last);
+  const absl::Span<const float> rest(last.values, count - whole);
+  for (uint64_t at = 0; at < rest.size(); at += block_size_) {
+    sum += causeway::SumOfSquares(rest.subspan(at, block_size_));
+  }
+  return sum;
+}
+
+void BlockPlanes::DecodeLast(ConstStripPart part, uint64_t whole,
+                             uint64_t count, LastUnit& last) const {
+  std::memcpy(last.scales, part.scales + ScaleBytes(whole), ScaleBytes(count));
+  std::memcpy(last.codes, part.codes + CodeBytes(whole), CodeBytes(count));
+  kernels_.decode(block_size_, 1, last.scales, last.codes, last.values);
+}
+
+template <BlockFormat kFormat>
+const StripPlanes& PlanesOf(uint32_t block_size) {
+  static const BlockPlanes planes[] = {
+      {kFormat, 64}, {kFormat, 128}, {kFormat, 256}};
+  return planes[block_size / 128];
+}
+
+}  // namespace
+
+const StripPlanes& BlockPlanesOf(BlockFormat format, uint32_t block_size) {
+  switch (format) {
+    case BlockFormat::kInt8:
+      return PlanesOf<BlockFormat::kInt8>(block_size);
+    case BlockFormat::kInt4:
+      return PlanesOf<BlockFormat::kInt4>(block_size);
+    case BlockFormat::kE3m0:
+      break;
+  }
+  return PlanesOf<BlockFormat::kE3m0>(block_size);
+}
+
+absl::Status CheckBlockScales(BlockFormat format, uint32_t block_size,
+                              const char* scales, uint64_t count,
+                              uint64_t begin, uint64_t size) {
+  const uint16_t largest = LargestScale(format);
+  const uint64_t blocks = ScalePlaneBytes(count, block_size) / 2;
+  if (AreAtMost(largest, scales, blocks)) return absl::OkStatus();
+  uint64_t block = 0;
+  uint16_t scale = 0;
+  for (; scale <= largest; ++block) {
+    // Also infinities, NaN and whatever has a sign.
+    std::memcpy(&scale, scales + 2 * block, sizeof(scale));
+  }
+  const uint64_t at = (block - 1) * block_size;
+  return BadScale(format, scale, begin + at,
+                  std::min<uint64_t>(block_size, count - at), size);
+}
+
+}  // namespace causeway

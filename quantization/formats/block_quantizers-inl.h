@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vectors of values to codes, for each format of
+// quantization/formats/block_format.h, for
+// quantization/formats/block_kernels_cpu.cc, once for each instruction set.
+
+// Highway's include guard: one inclusion per instruction set.
+#if defined(QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_
+#undef QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_
+#else
+#define QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_
+#endif
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "quantization/formats/block_format.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace causeway {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A row: the values whose 4-bit codes share a position in the words of a group.
+constexpr size_t kRow = 16;
+
+using Floats = hn::CappedTag<float, kRow>;
+using Ints = hn::Rebind<int32_t, Floats>;
+using Words = hn::Rebind<uint32_t, Floats>;
+using Bytes = hn::Rebind<uint8_t, Floats>;
+using SignedBytes = hn::Rebind<int8_t, Floats>;
+using FloatVec = hn::Vec<Floats>;
+using IntVec = hn::Vec<Ints>;
+
+HWY_INLINE IntVec Magnitude(IntVec bits) {
+  return hn::And(bits, hn::Set(Ints(), 0x7fffffff));
+}
+
+// `magnitude` with the sign of `value` at bit 3.
+HWY_INLINE IntVec WithSign(IntVec magnitude, FloatVec value) {
+  const auto bits = hn::BitCast(Words(), value);
+  const auto sign = hn::BitCast(Ints(), hn::ShiftRight<28>(bits));
+  return hn::OrAnd(magnitude, sign, hn::Set(Ints(), 8));
+}
+
+// Codes of the values of one block, one in each 32-bit lane. What lies above
+// the code's bits is cut off later. `scale` is usable (see UsableScale), so
+// values are finite and none needs to be clamped: the largest is at most
+// (1 + 2^-8) times the top level, which rounds to the top level by itself.
+//
+// For formats whose levels are integers. Adding 1.5 * 2^23 rounds to the
+// nearest integer, ties to even, and leaves it in two's complement in the
+// lowest bits.
+template <BlockFormat kFormat>
+class Quantizer {
+ public:
+  explicit Quantizer(float scale) : reciprocal_(1.0f / scale) {}
+
+  HWY_INLINE IntVec Codes(FloatVec value) const {
+    const Floats floats;
+    const auto quotient = hn::Mul(value, hn::Set(floats, reciprocal_));
+    return hn::BitCast(Ints(), hn::Add(quotient, hn::Set(floats, 0x1.8p23f)));
+  }
+
+ private:
+  const float reciprocal_;
+};
+
+// Nearest level 2^k * scale without a division: the exponents of magnitudes
+// and of the threshold 1.5 * 2^k * scale differ by k and the significands
+// decide, which is what subtracting their bits does.
+template <>
+class Quantizer<BlockFormat::kE3m0> {
+ public:
+  explicit Quantizer(float scale)
+      : code0_(std::bit_cast<int32_t>(0.75f * scale) - (7 << 23)),
+        zero_(std::bit_cast<int32_t>(0x1p-7f * scale) - 1) {}
+
+  HWY_INLINE IntVec Codes(FloatVec value) const {
+    const Ints ints;
+    const auto magnitude = Magnitude(hn::BitCast(ints, value));
+    const auto code =
+        hn::ShiftRight<23>(hn::Sub(magnitude, hn::Set(ints, code0_)));
+    const auto not_zero = hn::Gt(magnitude, hn::Set(ints, zero_));
+    return hn::IfThenElseZero(not_zero,
+                              WithSign(hn::Max(code, hn::Set(ints, 1)), value));
+  }
+
+ private:
+  const int32_t code0_;
+  const int32_t zero_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace causeway
+HWY_AFTER_NAMESPACE();
+
+#endif  // QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/formats/ecq/design.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "quantization/strips/layout.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kBins = 4096;
+// Magnitudes, in units of the block, up to 64. No value is beyond: the largest
+// is sqrt(256) times the root mean square of its block, and that is sqrt(256)
+// times the strip's.
+constexpr double kBinsPerUnit = 64;
+
+// Values are counted in rows of so many, which lie in one block.
+constexpr uint64_t kRow = 16;
+
+// Blocks of smaller units get scale 0 whatever the step.
+constexpr double kSmallestUnit = 0x1p-106;
+
+constexpr double kLeastLogStep = -5;
+constexpr double kLargestLogStep = 5;
+constexpr int kBisections = 14;
+
+// The coder's table (24 bytes, on average), what its 32 states take more than
+// they carry (96 bytes), and the strip's header.
+constexpr double kOverheadBits =
+    8.0 * (24 + 96 + StripHeader::kBytes) / static_cast<double>(kStripValues);
+constexpr double kScaleBits = 16;
+
+// Sums over the values below some magnitude.
+struct Sums {
+  double count = 0;
+  // The sum of the squares of the values' units.
+  double weight = 0;
+  // The sum of those times the magnitude, in units: of unit * |value|.
+  double moment = 0;
+
+  Sums operator-(const Sums& other) const {
+    return {count - other.count, weight - other.weight, moment - other.moment};
+  }
+};
+
+class Histogram {
+ public:
+  // At most a row of values, of which each is `bins` bins per 1 from zero.
+  void Add(absl::Span<const float> values, float bins, double weight) {
+    std::array<int, kRow> places;
+    for (size_t i = 0; i < values.size(); ++i) {
+      places[i] = static_cast<int>(
+          std::min(std::fabs(values[i]) * bins, static_cast<float>(kBins - 1)));
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      bins_[places[i]].count += 1;
+      bins_[places[i]].weight += weight;
+    }
+  }
+  void AddZeros(uint64_t count) {
+    bins_[0].count += static_cast<double>(count);
+  }
+
+  // After the last Add().
+  void Accumulate() {
+    while (!bins_.empty() && bins_.back().count == 0) bins_.pop_back();
+    below_.reserve(bins_.size() + 1);
+    Sums sums;
+    for (const Bin& bin : bins_) {
+      below_.push_back(sums);
+      const double low = static_cast<double>(below_.size() - 1) / kBinsPerUnit;
+      const double high = static_cast<double>(below_.size()) / kBinsPerUnit;
+      sums.count += bin.count;
+      sums.weight += bin.weight;
+      sums.moment += bin.weight * (low + high) / 2;
+      // The mean square of a constant density.
+      power_ += bin.weight * (low * low + low * high + high * high) / 3;
+    }
+    below_.push_back(sums);
+  }
+
+  Sums Below(double magnitude) const {
+    const double place = magnitude * kBinsPerUnit;
+    if (place >= static_cast<double>(bins_.size())) return below_.back();
+    const size_t whole = static_cast<size_t>(place);
+    const double part = place - static_cast<double>(whole);
+    const Bin& bin = bins_[whole];
+    const Sums& below = below_[whole];
+    return {
+        .count = below.count + part * bin.count,
+        .weight = below.weight + part * bin.weight,
+        .moment = below.moment + part * bin.weight *
+                                     (static_cast<double>(whole) + part / 2) /
+                                     kBinsPerUnit};
+  }
+
+  Sums All() const { return below_.back(); }
+  // Sum of the squares of the values.
+  double power() const { return power_; }
+  // All values are below.
+  double end() const {
+    return static_cast<double>(bins_.size()) / kBinsPerUnit;
+  }
+
+ private:
+  struct Bin {
+    double count = 0;
+    double weight = 0;
+  };
+  std::vector<Bin> bins_ = std::vector<Bin>(kBins);
+  // The sums below each bin's lower end, and below the last one's upper end.
+  std::vector<Sums> below_;
+  double power_ = 0;
+};
+
+void Fill(uint32_t block_size, absl::Span<const float> values,
+          absl::Span<const double> units, Histogram& histogram) {
+  for (uint64_t begin = 0; begin < values.size(); begin += kRow) {
+    const absl::Span<const float> row = values.subspan(begin, kRow);
+    const double unit = units[begin / block_size];
+    if (unit < kSmallestUnit) {
+      histogram.AddZeros(row.size());
+      continue;
+    }
+    const float bins = static_cast<float>(kBinsPerUnit / unit);
+    histogram.Add(row, bins, unit * unit);
+  }
+  histogram.Accumulate();
+}
+
+// The cost and the loss of a quantizer.
+struct Outcome {
+  // Bits per value, with everything.
+  double rate = 0;
+  // Squared error / sum of squares, with the best shift.
+  double distortion = 0;
+  uint8_t shift = 0;
+};
+
+Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
+                 double offset) {
+  const Sums all = histogram.All();
+  double entropy = 0;
+  const auto add_code = [&](double count) {
+    if (count > 0) entropy -= count * std::log2(count / all.count);
+  };
+  // Sums over the values whose code k is not 0.
+  Sums coded;
+  double moment_k = 0;
+  double weight_k = 0;
+  double weight_k2 = 0;
+  Sums below = histogram.Below((1 - offset) * step);
+  add_code(below.count);
+  // Goes on beyond the top code: blocks with such values have larger scales.
+  for (int k = 1; (k - offset) * step < histogram.end(); ++k) {
+    const Sums end = histogram.Below((k + 1 - offset) * step);
+    const Sums cell = end - below;
+    below = end;
+    // Both signs.
+    add_code(cell.count / 2);
+    add_code(cell.count / 2);
+    moment_k += cell.moment * k;
+    weight_k += cell.weight * k;
+    weight_k2 += cell.weight * k * k;
+    coded.weight += cell.weight;
+    coded.moment += cell.moment;
+  }
+  Outcome outcome;
+  outcome.rate = entropy / all.count + scale_bits + kOverheadBits;
+  if (coded.weight == 0) {
+    outcome.distortion = 1;
+    return outcome;
+  }
+  // The squared error is P - 2 sum r m + sum r^2 w over codes k with r =
+  // (k - shift) step, moments m and weights w; quadratic in the shift.
+  const double best = (weight_k * step - coded.moment) / (coded.weight * step);
+  outcome.shift =
+      static_cast<uint8_t>(std::clamp(std::round(256 * best), 0.0, 127.0));
+  const double shift = outcome.shift / 256.0;
+  const double cross = step * (moment_k - shift * coded.moment);
+  const double square =
+      step * step *
+      (weight_k2 - 2 * shift * weight_k + shift * shift * coded.weight);
+  outcome.distortion =
+      (histogram.power() - 2 * cross + square) / histogram.power();
+  return outcome;
+}
+
+// Returns the base-2 logarithm of the largest step for which `holds` is true;
+// it is for small ones.
+template <typename Predicate>
+double LogOfLargestStep(const Predicate& holds) {
+  double low = kLeastLogStep;
+  double high = kLargestLogStep;
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (low + high) / 2;
+    (holds(std::exp2(middle)) ? low : high) = middle;
+  }
+  return low;
+}
+
+// The least step that keeps to the rate.
+double StepOfRate(const Histogram& histogram, double bits, double scale_bits,
+                  double offset) {
+  const double log_step = LogOfLargestStep([&](double step) {
+    return Evaluate(histogram, scale_bits, step, offset).rate > bits;
+  });
+  return std::exp2(log_step);
+}
+
+// The largest step that keeps to the distortion.
+double StepOfDistortion(const Histogram& histogram, double distortion,
+                        double offset) {
+  const auto distortion_of = [&](double step) {
+    return Evaluate(histogram, 0, step, offset).distortion;
+  };
+  const double step = std::exp2(LogOfLargestStep(
+      [&](double step) { return distortion_of(step) < distortion; }));
+  // Where many values are alike, a step a little larger can make zeros of them
+  // all. Scales are rounded, and histograms have bins: keep off.
+  const bool is_edge = distortion_of(step * 33 / 32) > 2 * distortion;
+  return is_edge ? step * 15 / 16 : step;
+}
+
+}  // namespace
+
+EcqQuantizer ChooseEcqQuantizer(const EncodeOptions& options,
+                                uint32_t block_size,
+                                absl::Span<const float> values,
+                                absl::Span<const double> units) {
+  Histogram histogram;
+  Fill(block_size, values, units, histogram);
+  if (histogram.power() == 0) return {};
+  const double scale_bits = kScaleBits / block_size;
+  EcqQuantizer best;
+  double least_cost = std::numeric_limits<double>::infinity();
+  for (const float offset : {0.5f, 0.42f}) {
+    const double step =
+        options.ecq_bits > 0
+            ? StepOfRate(histogram, options.ecq_bits, scale_bits, offset)
+            : StepOfDistortion(histogram, options.ecq_distortion, offset);
+    const Outcome outcome = Evaluate(histogram, scale_bits, step, offset);
+    const double cost =
+        options.ecq_bits > 0 ? outcome.distortion : outcome.rate;
+    if (cost >= least_cost) continue;
+    least_cost = cost;
+    best = {.step = step, .offset = offset, .shift = outcome.shift};
+  }
+  return best;
+}
+
+}  // namespace causeway

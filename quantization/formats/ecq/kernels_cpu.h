@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inner loops of ECQ for CPUs: one source in Highway, compiled for several
+// instruction sets, of which the best that the machine has is taken at run
+// time. Bit-identical to quantization/formats/ecq/reference.h on all of them.
+//
+// Kernels work on whole blocks of 64, 128 or 256 values. `scales` and `codes`
+// are the two planes from the first block on and need no alignment.
+// Thread-safe.
+#ifndef QUANTIZATION_FORMATS_ECQ_KERNELS_CPU_H_
+#define QUANTIZATION_FORMATS_ECQ_KERNELS_CPU_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace causeway {
+
+// The sum of the squares (SumOfSquares() of
+// quantization/formats/block_reference.h) and the largest magnitude, where a
+// NaN outweighs all, of each block.
+void MeasureEcqBlocks(size_t block_size, size_t blocks, const float* values,
+                      double* squares, float* absmax);
+
+// EcqCode() of each value.
+void EncodeEcqBlocks(size_t block_size, size_t blocks, float offset,
+                     const float* values, const char* scales, char* codes);
+
+// EcqValue() of each code.
+void DecodeEcqBlocks(size_t block_size, size_t blocks, uint8_t shift,
+                     const char* scales, const char* codes, float* values);
+
+// accumulator[i] += weight * EcqValue() of code i, rounded as Accumulate().
+void DecodeAccumulateEcqBlocks(size_t block_size, size_t blocks, uint8_t shift,
+                               const char* scales, const char* codes,
+                               float weight, float* accumulator);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_FORMATS_ECQ_KERNELS_CPU_H_

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/strips/encoding_reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "quantization/strips/entropy_strip.h"
+
+namespace causeway {
+
+EncodingReader::EncodingReader(const StripPlanes& planes, bool entropy_coded,
+                               uint64_t values, Task task)
+    : planes_(&planes),
+      entropy_coded_(entropy_coded),
+      values_(values),
+      task_(task) {}
+
+absl::Status EncodingReader::Read(absl::string_view bytes) {
+  while (layout_.ok() && !bytes.empty()) {
+    if (complete() == strips()) {
+      layout_ = absl::InvalidArgumentError(absl::StrFormat(
+          "the encoding of %d values ends after %d bytes, but %d more have "
+          "come",
+          values_, EndOf(complete()), bytes.size()));
+      break;
+    }
+    bytes.remove_prefix(ReadStrip(bytes));
+  }
+  return layout_;
+}
+
+uint64_t EncodingReader::ReadStrip(absl::string_view bytes) {
+  uint64_t taken = 0;
+  if (incoming_.bytes == 0) {
+    taken = ReadHeader(bytes);
+    if (incoming_.bytes == 0) return taken;
+  }
+  const absl::string_view part =
+      bytes.substr(taken, incoming_.bytes - incoming_.read);
+  incoming_.read += part.size();
+  if (task_ == Task::kMeasureValues) {
+    if (entropy_coded_) {
+      incoming_.kept.append(part.data(), part.size());
+    } else {
+      MeasurePlain(part);
+    }
+  }
+  if (incoming_.read == incoming_.bytes) EndStrip();
+  return taken + part.size();
+}
+
+uint64_t EncodingReader::ReadHeader(absl::string_view bytes) {
+  const uint64_t values = ValuesOfStrip(complete(), values_);
+  if (!entropy_coded_) {
+    incoming_.bytes = planes_->Bytes(values);
+    return 0;
+  }
+  const absl::string_view part =
+      bytes.substr(0, StripHeader::kBytes - incoming_.read);
+  incoming_.kept.append(part.data(), part.size());
+  incoming_.read += part.size();
+  if (incoming_.read < StripHeader::kBytes) return part.size();
+  const uint64_t strip_bytes =
+      StripHeader::kBytes + ReadStripHeader(incoming_.kept.data()).bytes;
+  const uint64_t most = MaxEntropyStripBytes(*planes_, values);
+  if (strip_bytes <= most) {
+    incoming_.bytes = strip_bytes;
+  } else {
+    layout_ = absl::InvalidArgumentError(absl::StrFormat(
+        "strip %d of %d says that it has %d bytes; its %d values take at most "
+        "%d",
+        complete(), strips(), strip_bytes, values, most));
+  }
+  return part.size();
+}
+
+void EncodingReader::EndStrip() {
+  if (task_ == Task::kMeasureValues && entropy_coded_) MeasureEntropyCoded();
+  complete_.push_back({.end = EndOf(complete()) + incoming_.bytes,
+                       .squares = incoming_.squares});
+  // Keeps the memory.
+  incoming_.kept.clear();
+  incoming_.codes.clear();
+  incoming_.read = incoming_.bytes = incoming_.measured = 0;
+  incoming_.squares = 0;
+}
+
+void EncodingReader::MeasurePlain(absl::string_view bytes) {
+  // Takes what `to` lacks of `size` bytes.
+  const auto take = [&bytes](uint64_t size, std::string& to) {
+    const absl::string_view taken = bytes.substr(0, size - to.size());
+    to.append(taken.data(), taken.size());
+    bytes.remove_prefix(taken.size());
+  };
+  std::string& scales = incoming_.kept;
+  std::string& codes = incoming_.codes;
+  take(planes_->ScaleBytes(ValuesOfStrip(complete(), values_)), scales);
+  while (!bytes.empty()) {
+    const char* const tile_scales =
+        scales.data() + planes_->ScaleBytes(incoming_.measured);
+    const uint64_t tile_bytes = planes_->CodeBytes(TileValues());
+    if (codes.empty() && bytes.size() >= tile_bytes) {
+      MeasureTile({.scales = tile_scales, .codes = bytes.data()});
+      bytes.remove_prefix(tile_bytes);
+      continue;
+    }
+    take(tile_bytes, codes);
+    if (codes.size() < tile_bytes) return;
+    MeasureTile({.scales = tile_scales, .codes = codes.data()});
+    codes.clear();
+  }
+}
+
+void EncodingReader::MeasureTile(ConstStripPart part) {
+  const uint64_t count = TileValues();
+  const uint64_t begin = complete() * kStripValues + incoming_.measured;
+  incoming_.measured += count;
+  if (!finite_.ok()) return;
+  checked_ = complete();
+  finite_ = planes_->CheckFinite(part, count, begin, values_);
+  if (finite_.ok()) incoming_.squares += planes_->SumOfSquares(part, count);
+}
+
+void EncodingReader::MeasureEntropyCoded() {
+  if (!finite_.ok()) return;
+  checked_ = complete();
+  const uint64_t values = ValuesOfStrip(checked_, values_);
+  const absl::StatusOr<ConstStripPart> strip =
+      OpenBytes(incoming_.kept, checked_, decompressed_);
+  finite_ = strip.ok() ? planes_->CheckFinite(*strip, values,
+                                              checked_ * kStripValues, values_)
+                       : strip.status();
+  if (!finite_.ok()) return;
+  for (uint64_t at = 0; at < values; at += StripPlanes::kTileValues) {
+    incoming_.squares +=
+        planes_->SumOfSquares(planes_->PartFrom(*strip, at),
+                              std::min(StripPlanes::kTileValues, values - at));
+  }
+}
+
+uint64_t EncodingReader::TileValues() const {
+  return std::min(StripPlanes::kTileValues,
+                  ValuesOfStrip(complete(), values_) - incoming_.measured);
+}
+
+void EncodingReader::GoBack(absl::string_view encoding) {
+  while (EndOf(complete()) > encoding.size()) complete_.pop_back();
+  incoming_ = {};
+  layout_ = absl::OkStatus();
+  if (checked_ >= complete()) finite_ = absl::OkStatus();
+  Read(encoding.substr(EndOf(complete()))).IgnoreError();
+}
+
+absl::Status EncodingReader::CheckComplete() const {
+  RETURN_IF_ERROR(layout_);
+  if (complete() == strips()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("the encoding of %d values breaks off in strip %d of %d",
+                      values_, complete(), strips()));
+}
+
+absl::string_view EncodingReader::Strip(absl::string_view encoding,
+                                        uint64_t strip) const {
+  CHECK_LT(strip, complete());
+  return encoding.substr(EndOf(strip), EndOf(strip + 1) - EndOf(strip));
+}
+
+absl::StatusOr<ConstStripPart> EncodingReader::Open(
+    absl::string_view encoding, uint64_t strip,
+    std::vector<char>& codes) const {
+  return OpenBytes(Strip(encoding, strip), strip, codes);
+}
+
+absl::StatusOr<ConstStripPart> EncodingReader::OpenBytes(
+    absl::string_view bytes, uint64_t strip, std::vector<char>& codes) const {
+  const uint64_t values = ValuesOfStrip(strip, values_);
+  if (!entropy_coded_) {
+    return ConstStripPart{.scales = bytes.data(),
+                          .codes = bytes.data() + planes_->ScaleBytes(values)};
+  }
+  absl::StatusOr<ConstStripPart> part =
+      OpenEntropyStrip(*planes_, values, bytes, codes);
+  if (part.ok()) return part;
+  const uint64_t begin = strip * kStripValues;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("strip %d of %d (values %d to %d): %s", strip, strips(),
+                      begin, begin + values - 1, part.status().message()));
+}
+
+absl::Status EncodingReader::CheckStrip(absl::string_view encoding,
+                                        uint64_t strip) const {
+  std::vector<char> codes;
+  ASSIGN_OR_RETURN(const ConstStripPart part, Open(encoding, strip, codes));
+  return planes_->CheckFinite(part, ValuesOfStrip(strip, values_),
+                              strip * kStripValues, values_);
+}
+
+absl::Status EncodingReader::DecodeStrip(absl::string_view encoding,
+                                         uint64_t strip,
+                                         absl::Span<float> values) const {
+  CHECK_EQ(values.size(), ValuesOfStrip(strip, values_));
+  std::vector<char> codes;
+  ASSIGN_OR_RETURN(const ConstStripPart part, Open(encoding, strip, codes));
+  RETURN_IF_ERROR(
+      planes_->CheckFinite(part, values.size(), strip * kStripValues, values_));
+  planes_->Decode(part, values);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> EncodingReader::Norm() const {
+  CHECK(task_ == Task::kMeasureValues);
+  RETURN_IF_ERROR(CheckComplete());
+  if (!finite_.ok()) return absl::OutOfRangeError(finite_.message());
+  double squares = 0;
+  for (const CompleteStrip& strip : complete_) squares += strip.squares;
+  return std::sqrt(squares);
+}
+
+}  // namespace causeway

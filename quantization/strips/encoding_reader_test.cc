@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "quantization/strips/encoding_reader.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/fragment.pb.h"
+#include "quantization/codec.h"
+#include "quantization/strips/layout.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+using Task = EncodingReader::Task;
+
+// Two strips and a last block that is not whole.
+constexpr uint64_t kValues = 2 * kStripValues + 10'001;
+
+std::vector<CodecSpec> AllSpecs() {
+  std::vector<CodecSpec> specs;
+  for (const v1::Format format :
+       {v1::FP32, v1::BF16, v1::INT8, v1::INT4, v1::E3M0, v1::ECQ}) {
+    for (const uint32_t block_size : {64u, 128u, 256u}) {
+      for (const bool entropy_coded : {false, true}) {
+        const CodecSpec spec{format, block_size, entropy_coded};
+        if (CheckCodecSpec(spec).ok()) specs.push_back(spec);
+      }
+    }
+  }
+  return specs;
+}
+
+class EncodingReaderTest : public testing::TestWithParam<CodecSpec> {
+ protected:
+  EncodingReaderTest() : values_(kValues) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 1e-3f);
+    for (float& value : values_) value = normal(random);
+    encoded_ = Encode(spec_, values_).value();
+  }
+
+  // The norm of an encoding that comes in pieces of `piece` bytes.
+  absl::StatusOr<double> NormOf(absl::string_view encoded,
+                                uint64_t piece) const {
+    EncodingReader reader =
+        NewEncodingReader(spec_, kValues, Task::kMeasureValues);
+    for (uint64_t begin = 0; begin < encoded.size(); begin += piece) {
+      reader.Read(encoded.substr(begin, piece)).IgnoreError();
+    }
+    return reader.Norm();
+  }
+
+  absl::StatusOr<double> NormAfterDamage(uint64_t begin, uint64_t end) const;
+
+  const CodecSpec spec_ = GetParam();
+  std::vector<float> values_;
+  std::string encoded_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, EncodingReaderTest,
+                         testing::ValuesIn(AllSpecs()),
+                         [](const testing::TestParamInfo<CodecSpec>& info) {
+                           return v1::Format_Name(info.param.format) + "_" +
+                                  std::to_string(info.param.block_size) +
+                                  (info.param.entropy_coded ? "_Coded" : "");
+                         });
+
+TEST_P(EncodingReaderTest, StripsCanBeDecodedAsSoonAsTheyAreComplete) {
+  std::vector<float> want(kValues);
+  ASSERT_OK(Decode(spec_, encoded_, absl::MakeSpan(want)));
+  EncodingReader reader = NewEncodingReader(spec_, kValues);
+  ASSERT_EQ(reader.strips(), 3u);
+  std::vector<float> got(kValues);
+  std::string strips;
+  uint64_t decoded = 0;
+  for (uint64_t bytes = 0;;
+       bytes = std::min<uint64_t>(bytes + 10007, encoded_.size())) {
+    // Moves in memory from call to call.
+    const std::string received = encoded_.substr(0, bytes);
+    ASSERT_OK(reader.Read(absl::string_view(received).substr(reader.bytes())));
+    EXPECT_EQ(reader.bytes(), bytes);
+    for (; decoded < reader.complete(); ++decoded) {
+      strips += std::string(reader.Strip(received, decoded));
+      ASSERT_OK(reader.DecodeStrip(
+          received, decoded,
+          absl::MakeSpan(got).subspan(decoded * kStripValues,
+                                      ValuesOfStrip(decoded, kValues))));
+    }
+    EXPECT_LE(strips.size(), bytes);
+    EXPECT_EQ(reader.CheckComplete().ok(), bytes == encoded_.size());
+    if (bytes == encoded_.size()) break;
+  }
+  EXPECT_TRUE(got == want);
+  EXPECT_TRUE(strips == encoded_);
+}
+
+TEST_P(EncodingReaderTest, AStripIsCompleteWithItsLastByte) {
+  EncodingReader reader = NewEncodingReader(spec_, kValues);
+  const uint64_t first =
+      Encode(spec_, absl::MakeConstSpan(values_).subspan(0, kStripValues))
+          .value()
+          .size();
+  const auto complete_after = [&](uint64_t bytes) {
+    EXPECT_OK(reader.Read(absl::string_view(encoded_).substr(
+        reader.bytes(), bytes - reader.bytes())));
+    return reader.complete();
+  };
+  // Within a header, too.
+  EXPECT_EQ(complete_after(1), 0u);
+  EXPECT_EQ(complete_after(first - 1), 0u);
+  EXPECT_EQ(complete_after(first), 1u);
+  EXPECT_EQ(complete_after(first + 3), 1u);
+  EXPECT_EQ(complete_after(encoded_.size() - 1), 2u);
+  EXPECT_THAT(reader.CheckComplete(),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("breaks off in strip 2 of 3")));
+  EXPECT_EQ(complete_after(encoded_.size()), 3u);
+}
+
+TEST_P(EncodingReaderTest, RefusesBytesAfterTheLastStrip) {
+  EncodingReader reader = NewEncodingReader(spec_, kValues);
+  const auto refused =
+      StatusIs(StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("ends after"), HasSubstr("1 more")));
+  EXPECT_THAT(reader.Read(encoded_ + "x"), refused);
+  // The last strip is complete nevertheless.
+  EXPECT_THAT(reader.CheckComplete(), refused);
+}
+
+TEST_P(EncodingReaderTest, RefusesAStripThatIsNotFiniteAndWritesNothing) {
+  values_[kStripValues + 7] = INFINITY;
+  encoded_ = Encode(spec_, values_).value();
+  EncodingReader reader = NewEncodingReader(spec_, kValues);
+  ASSERT_OK(reader.Read(encoded_));
+  std::vector<float> strip(kStripValues, 5.0f);
+  EXPECT_OK(reader.DecodeStrip(encoded_, 0, absl::MakeSpan(strip)));
+  strip.assign(kStripValues, 5.0f);
+  EXPECT_OK(reader.CheckStrip(encoded_, 0));
+  EXPECT_EQ(reader.CheckStrip(encoded_, 1),
+            reader.DecodeStrip(encoded_, 1, absl::MakeSpan(strip)));
+  EXPECT_THAT(reader.CheckStrip(encoded_, 1),
+              StatusIs(StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("value 655"), HasSubstr("of 141073"),
+                             HasSubstr("diverged"))));
+  EXPECT_THAT(strip, Each(5.0f));
+}
+
+TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
+  std::vector<float> decoded(kValues);
+  ASSERT_OK(Decode(spec_, encoded_, absl::MakeSpan(decoded)));
+  long double squares = 0;
+  for (const long double value : decoded) squares += value * value;
+  ASSERT_OK_AND_ASSIGN(const double norm, NormOf(encoded_, encoded_.size()));
+  EXPECT_NEAR(norm / static_cast<double>(std::sqrt(squares)), 1, 1e-13);
+  // However the bytes come.
+  for (const uint64_t piece : {5'000ul, 65'537ul}) {
+    ASSERT_OK_AND_ASSIGN(const double in_pieces, NormOf(encoded_, piece));
+    EXPECT_EQ(std::bit_cast<uint64_t>(in_pieces), std::bit_cast<uint64_t>(norm))
+        << piece;
+  }
+}
+
+// Reads bytes [begin, end), damaged, before the true ones; 999 bytes at a time
+// before and after.
+absl::StatusOr<double> EncodingReaderTest::NormAfterDamage(uint64_t begin,
+                                                           uint64_t end) const {
+  const absl::string_view bytes = encoded_;
+  std::string damaged = encoded_.substr(begin, end - begin);
+  for (char& byte : damaged) byte = static_cast<char>(~byte);
+  EncodingReader reader =
+      NewEncodingReader(spec_, kValues, Task::kMeasureValues);
+  const auto read_to = [&](uint64_t to) {
+    while (reader.bytes() < to) {
+      EXPECT_OK(reader.Read(bytes.substr(
+          reader.bytes(), std::min<uint64_t>(999, to - reader.bytes()))));
+    }
+  };
+  read_to(begin);
+  reader.Read(damaged).IgnoreError();
+  reader.GoBack(bytes.substr(0, begin));
+  EXPECT_EQ(reader.bytes(), begin);
+  read_to(encoded_.size());
+  return reader.Norm();
+}
+
+TEST_P(EncodingReaderTest, BytesThatAreTakenBackLeaveNoTrace) {
+  ASSERT_OK_AND_ASSIGN(const double norm, NormOf(encoded_, encoded_.size()));
+  const uint64_t size = encoded_.size();
+  for (const auto& [begin, end] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0, 100}, {1000, 9000}, {size / 2, size}, {0, size}}) {
+    EXPECT_THAT(NormAfterDamage(begin, end), IsOkAndHolds(norm)) << begin;
+  }
+}
+
+// A peer decides what the first bytes are, too.
+TEST_P(EncodingReaderTest, GoesBackToBytesThatItDidNotReadToTheEnd) {
+  EncodingReader reader =
+      NewEncodingReader(spec_, kValues, Task::kMeasureValues);
+  const std::string longer = encoded_ + "more";
+  EXPECT_FALSE(reader.Read(longer).ok());
+  EXPECT_FALSE(reader.Read("and more").ok());
+  reader.GoBack(longer);
+  EXPECT_THAT(reader.Norm(), StatusIs(StatusCode::kInvalidArgument));
+  reader.GoBack(encoded_);
+  EXPECT_OK(reader.Norm());
+}
+
+TEST_P(EncodingReaderTest, NamesTheFirstValueThatIsNotFinite) {
+  values_[kStripValues + 3] = NAN;
+  values_[2 * kStripValues] = INFINITY;
+  encoded_ = Encode(spec_, values_).value();
+  EXPECT_THAT(NormOf(encoded_, 10'000),
+              StatusIs(StatusCode::kOutOfRange,
+                       AllOf(HasSubstr("value 6553"), HasSubstr("nan"))));
+}
+
+TEST_P(EncodingReaderTest, RefusesEncodingsOfAnotherLength) {
+  EXPECT_THAT(NormOf(encoded_.substr(0, encoded_.size() - 1), 10'000),
+              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(NormOf(encoded_ + "x", 10'000),
+              StatusIs(StatusCode::kInvalidArgument));
+}
+
+// Its length is wrong, which says more than that its values are.
+TEST_P(EncodingReaderTest, AWrongLengthOutweighsValuesThatAreNotFinite) {
+  values_[3] = NAN;
+  encoded_ = Encode(spec_, values_).value();
+  EXPECT_THAT(NormOf(encoded_.substr(0, encoded_.size() - 1), 10'000),
+              StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST_P(EncodingReaderTest, AnEmptyVectorIsCompleteAndHasNoLength) {
+  EncodingReader reader = NewEncodingReader(spec_, 0, Task::kMeasureValues);
+  EXPECT_EQ(reader.strips(), 0u);
+  EXPECT_OK(reader.Read(""));
+  EXPECT_OK(reader.CheckComplete());
+  EXPECT_THAT(reader.Norm(), IsOkAndHolds(0));
+}
+
+TEST(EncodingReaderNormTest, DoesNotOverflow) {
+  std::vector<float> values(kValues);
+  values[7] = std::numeric_limits<float>::max();
+  ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode({}, values));
+  EncodingReader reader = NewEncodingReader({}, kValues, Task::kMeasureValues);
+  ASSERT_OK(reader.Read(encoded));
+  EXPECT_THAT(reader.Norm(),
+              IsOkAndHolds(double{std::numeric_limits<float>::max()}));
+}
+
+}  // namespace
+}  // namespace causeway

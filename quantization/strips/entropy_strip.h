@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes of one entropy-coded strip: its header
+// (quantization/strips/layout.h), its scale plane, and its code plane,
+// compressed (quantization/entropy/entropy_coder.h) if that makes it smaller.
+//
+// Thread-safe.
+#ifndef QUANTIZATION_STRIPS_ENTROPY_STRIP_H_
+#define QUANTIZATION_STRIPS_ENTROPY_STRIP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "quantization/encode_options.h"
+#include "quantization/strips/layout.h"
+#include "quantization/strips/planes.h"
+
+namespace causeway {
+
+// The most bytes of a strip of `values` values.
+inline uint64_t MaxEntropyStripBytes(const StripPlanes& planes,
+                                     uint64_t values) {
+  return StripHeader::kBytes + planes.Bytes(values);
+}
+
+// Writes a whole strip, whose first value is value `begin` of the vector, to
+// `place`, which has room for MaxEntropyStripBytes; returns the strip's bytes.
+// `codes` is scratch memory. `decoded` is as for Encoder::Encode().
+uint64_t EncodeEntropyStrip(const StripPlanes& planes,
+                            const EncodeOptions& options, uint64_t begin,
+                            absl::Span<const float> values,
+                            absl::Span<float> decoded, std::vector<char>& codes,
+                            char* place);
+
+// The planes of a strip of `values` values whose bytes are `strip`. They lie
+// there and, if the codes are compressed, in `codes`.
+//   INVALID_ARGUMENT  the strip's length or its codes are wrong.
+absl::StatusOr<ConstStripPart> OpenEntropyStrip(const StripPlanes& planes,
+                                                uint64_t values,
+                                                absl::string_view strip,
+                                                std::vector<char>& codes);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_STRIPS_ENTROPY_STRIP_H_

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The speed of the codecs beside that of memory, for benchmarks: one thread,
+// 256 MiB of Gaussian values, everything touched before. `seconds` is a clock.
+#ifndef QUANTIZATION_TESTING_CODEC_SPEED_H_
+#define QUANTIZATION_TESTING_CODEC_SPEED_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "quantization/codec.h"
+#include "quantization/encode_options.h"
+
+namespace causeway {
+
+// The codec's time and, measured in turns with it, that of what it is compared
+// with; the shortest of each, since a shared machine only ever adds to them.
+struct CodecSpeed {
+  uint64_t values = 0;
+  uint64_t encoded_bytes = 0;
+  double seconds = 0;
+  double reference_seconds = 0;
+  // The codec's speed beside the reference's; see the functions.
+  double ratio = 0;
+};
+
+// Reference: a read-only sweep (the largest magnitude) over the same values.
+// ratio = time of the sweep / time of the encode: 1 is as fast as reading alone
+// can be.
+CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
+                         int repetitions, absl::FunctionRef<double()> seconds);
+
+// Reference: memcpy of the values. ratio = bytes moved per second (encoding and
+// accumulator read, accumulator written) / bytes moved per second by memcpy
+// (read and written).
+CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
+                                   absl::FunctionRef<double()> seconds);
+
+}  // namespace causeway
+
+#endif  // QUANTIZATION_TESTING_CODEC_SPEED_H_

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How near fragments on their way come to the speed of memory and of gRPC: one
+// figure for each stage, a ratio taken within this run.
+//
+//   bazel run //server/benchmarks:stages_benchmark -- --json FILE
+#include <chrono>  // NOLINT: for timing in a benchmark.
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "outer_optimizer/outer_step_speed.h"
+#include "quantization/testing/codec_speed.h"
+#include "server/benchmarks/ingest_measurement.h"
+
+ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
+ABSL_FLAG(int, repetitions, 9, "of each measurement");
+
+namespace causeway {
+namespace {
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Prints figures as they are measured.
+class Figures {
+ public:
+  void Add(const std::string& name, double value) {
+    std::printf("%-34s %.3f\n", name.c_str(), value);
+    std::fflush(stdout);
+    json_[name] = value;
+  }
+  const nlohmann::ordered_json& json() const { return json_; }
+
+ private:
+  nlohmann::ordered_json json_;
+};
+
+void MeasureCodecs(int repetitions, Figures& figures) {
+  for (const auto& [name, format] :
+       {std::pair("e3m0", v1::E3M0), std::pair("int8", v1::INT8),
+        std::pair("int4", v1::INT4)}) {
+    const CodecSpec spec = {.format = format};
+    figures.Add(absl::StrCat("encode_", name, "_ratio"),
+                MeasureEncode(spec, {}, repetitions, Seconds).ratio);
+    figures.Add(absl::StrCat("decode_accumulate_", name, "_ratio"),
+                MeasureDecodeAccumulate(spec, repetitions, Seconds).ratio);
+  }
+}
+
+void MeasureOuterSteps(int repetitions, Figures& figures) {
+  for (const int threads : {1, 2}) {
+    for (const int contributions : {2, 8, 32}) {
+      const std::string name =
+          absl::StrCat("outer_step_ratio_n", contributions);
+      const OuterStepSpeed speed =
+          MeasureOuterStep(contributions, threads, repetitions, Seconds);
+      figures.Add(threads == 1 ? name : absl::StrCat(name, "_two_threads"),
+                  speed.ratio());
+    }
+  }
+}
+
+void MeasureIngests(int repetitions, Figures& figures) {
+  for (const bool tls : {false, true}) {
+    for (const int channels : {1, 4}) {
+      const std::string name = absl::StrCat("ingest_ratio", tls ? "_tls" : "",
+                                            channels == 1 ? "" : "_4_channels");
+      figures.Add(name, MeasureIngest(tls, channels, repetitions).ratio());
+    }
+  }
+}
+
+int Run() {
+  const int repetitions = absl::GetFlag(FLAGS_repetitions);
+  Figures figures;
+  MeasureCodecs(repetitions, figures);
+  MeasureOuterSteps(repetitions, figures);
+  MeasureIngests(repetitions, figures);
+  const std::string path = absl::GetFlag(FLAGS_json);
+  if (path.empty()) return 0;
+  std::ofstream file(path);
+  file << figures.json().dump(2) << "\n";
+  file.close();
+  if (!file) std::fprintf(stderr, "error: cannot write %s\n", path.c_str());
+  return file ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Speed of codecs, outer step and ingest as ratios to memory and gRPC: "
+      "benchmark [--json=FILE] [--repetitions=N]");
+  absl::ParseCommandLine(argc, argv);
+  return causeway::Run();
+}
