@@ -19,35 +19,34 @@
 namespace causeway {
 namespace {
 
-// What one connection may hold: so much, so much more for each of its calls,
-// and as much as its calls have taken already. A call's share covers a message
-// of a chunk and the window of its stream. What is not for a call is headers:
-// gRPC reads an unfinished header anew with each piece of it that comes, so
-// that a megabyte costs it some tens of milliseconds, and 16 of them 5 s.
+// A connection may hold the first, the second for each of its calls, and as
+// much as its calls have taken already. A call's share covers a message of a
+// chunk and the window of its stream. Before its first call a connection holds
+// headers only. gRPC reads an unfinished header anew with each piece that
+// comes: 16 MiB of it cost 5 s of processor time.
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 4 << 20;
 
 // What gRPC takes for a call (measured).
 constexpr uint64_t kBytesOfCall = 16 << 10;
 
-// What comes beside messages: headers and frames of a call, and for what this
-// end sends window updates and the like.
+// What comes beside messages: headers and frames for each call, and window
+// updates for what this end sends.
 constexpr uint64_t kBytesBesideCall = 1 << 10;
 constexpr uint64_t kSentBytesPerByteBeside = 32;
 
-// Who takes less than so many bytes in so long, while there is something to be
-// sent to it, does not read. A link of 16 kbit/s is faster.
+// A peer that takes less in this time, while there is something to be sent to
+// it, does not read. A link of 18 kbit/s is faster.
 constexpr uint64_t kLeastBytesRead = 64 << 10;
 constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
 
-// Who has had no call for so long is not in use.
+// A connection without a call for this long is not in use.
 constexpr absl::Duration kUnused = absl::Minutes(1);
 
 // The most that have been reset while gRPC has not closed them.
 constexpr int kMostClosing = 64;
 
-// Log lines about refused and lost connections: at most one in so many seconds,
-// each.
+// Each kind of log line comes at most once in so many seconds.
 constexpr int kLogSeconds = 10;
 
 // The part of a peer that limits are for.

@@ -8,10 +8,10 @@
 // received, the calls count what they have taken, and the difference is what
 // gRPC holds. docs/security.md has the limits.
 //
-//   connections.Admit(file)                by whoever accepts connections,
-//   connections.Audit()                    and many times a second
-//   CallTicket ticket = connections.BeginCall(peer);
-//   ticket.connection().Took(bytes);       by the call
+// Who accepts:   if (!connections.Admit(file)) close(file);
+//                connections.Audit();      many times a second
+// A call:        CallTicket ticket = connections.BeginCall(peer);
+//                ticket.connection().Took(bytes);
 #ifndef SERVER_EDGE_CONNECTIONS_H_
 #define SERVER_EDGE_CONNECTIONS_H_
 
@@ -40,7 +40,7 @@ struct ConnectionLimits {
   uint64_t held_bytes = 64 << 20;
 };
 
-// What one connection does. Calls count it; thread-safe.
+// What one connection does, as its calls count it. Thread-safe.
 class Connection {
  public:
   void CallBegan() {
@@ -48,9 +48,10 @@ class Connection {
     ++calls_;
   }
   void CallEnded() { --calls_; }
-  // A message, which gRPC has given up, is not held any more.
+  // A call is done with a message of so many bytes.
   void Took(uint64_t bytes) { taken_ += bytes; }
-  // A message that takes so many bytes is to be sent; it was sent.
+  // A message that takes so many bytes of memory is handed to gRPC, or was
+  // sent.
   void SendBegan(uint64_t bytes) {
     ++sends_;
     sending_ += bytes;
@@ -72,7 +73,7 @@ class Connection {
   std::atomic<uint64_t> sent_ = 0;
 };
 
-// A call that is served. Counts as long as it lives; movable.
+// A call that is being served: counts for its connection as long as it lives.
 class CallTicket {
  public:
   explicit CallTicket(std::shared_ptr<Connection> connection)
