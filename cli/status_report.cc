@@ -136,6 +136,16 @@ std::string TrafficFact(const v1::RunStatus& run) {
   return text;
 }
 
+// What became of connections that were not served; empty if all were.
+std::string ConnectionFact(const v1::ConnectionUse& use) {
+  if (use.refused() + use.displaced() + use.cut() + use.unused() == 0) {
+    return "";
+  }
+  return absl::StrCat(use.open(), " of ", use.limit(), "; ", use.refused(),
+                      " refused, ", use.displaced(), " displaced, ", use.cut(),
+                      " cut off, ", use.unused(), " without a call");
+}
+
 std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
   std::string text = absl::StrCat(
       "up ", HumanDuration(now - ToTime(run.started_at())), ", memory ",
@@ -188,6 +198,8 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   }
   PrintFact("traffic", TrafficFact(run), out);
   PrintFact("coordinator", CoordinatorFact(run, now), out);
+  const std::string connections = ConnectionFact(run.connections());
+  if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";
   PrintIslands(snapshot.islands, out);
   PrintLinks(snapshot.islands, out);

@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// absl::Status <-> grpc::Status. The canonical codes are the same numbers.
+// absl::Status <-> grpc::Status. The canonical codes are the same numbers. A
+// message of more than kMaxErrorBytes is cut: a status travels in HTTP/2
+// headers, in which a byte may take three, and who gets more than 8 KiB of them
+// sees another code.
 #ifndef COMMON_GRPC_STATUS_H_
 #define COMMON_GRPC_STATUS_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,9 +16,11 @@
 
 namespace causeway {
 
+inline constexpr size_t kMaxErrorBytes = 2048;
+
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message()));
+                      std::string(status.message().substr(0, kMaxErrorBytes)));
 }
 
 inline absl::Status FromGrpcStatus(const grpc::Status& status) {

@@ -6,7 +6,7 @@
 // out. Two threads of its own: one ticks, one does outer steps, so that a merge
 // never delays a heartbeat.
 //
-// Knows no gRPC; server/edge/coordinator_service.h does. Thread-safe. Calls
+// Knows no gRPC; server/edge/services.h does. Thread-safe. Calls
 // block for as long as a database transaction takes (milliseconds).
 #ifndef SERVER_ENGINE_H_
 #define SERVER_ENGINE_H_
@@ -117,6 +117,7 @@ class Engine {
   v1::RunStatus GetRun();
   v1::ListIslandsResponse ListIslands(bool include_departed);
   v1::ListFragmentsResponse ListFragments();
+  // As CommitLog::EventsAfter.
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);
 

@@ -42,6 +42,9 @@ ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(std::string, tls_client_ca, "",
           "PEM file: authorities of clients' certificates. Clients must then "
           "show one (mutual TLS).");
+ABSL_FLAG(int, max_connections, 0,
+          "TCP connections that are let in, half as many from one address. 0 "
+          "takes 256, and 8 for each of membership.max_islands.");
 ABSL_FLAG(int, merge_threads, 0,
           "Threads of an outer step; 0 takes one for each core, at most 4.");
 ABSL_FLAG(bool, exit_when_finished, false,
@@ -85,7 +88,8 @@ absl::Status Run() {
                                   .merge_threads = MergeThreads()}));
   ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server,
                    CoordinatorServer::Start(
-                       engine.get(), absl::GetFlag(FLAGS_listen), credentials));
+                       engine.get(), absl::GetFlag(FLAGS_listen), credentials,
+                       absl::GetFlag(FLAGS_max_connections)));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
     const std::string port = absl::StrCat(server->port(), "\n");

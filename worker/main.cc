@@ -34,6 +34,7 @@
 #include "common/status_macros.h"
 #include "common/termination.h"
 #include "common/transport/credentials.h"
+#include "common/transport/field_limits.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/grpc_rendezvous.h"
@@ -389,14 +390,18 @@ std::string UsageProblem() {
   if (format != "fp32" && absl::GetFlag(FLAGS_device) != "cpu") {
     return "--rank_format=bf16 is for --device=cpu";
   }
-  if (size < 1 || size > 1024 || rank < 0 || rank >= size) {
+  if (size < 1 || size > kMostRanks || rank < 0 || rank >= size) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
-                        "; allowed: 0 to size - 1, and 1 to 1024");
+                        "; allowed: 0 to size - 1, and 1 to ", kMostRanks);
   }
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
   }
-  if (ranks < 0 || ranks > 1024) return "--ranks must be 0 to 1024";
+  if (ranks < 0 || ranks > kMostRanks / size) {
+    return absl::StrCat("--ranks is ", ranks, " on ", size,
+                        " processes; allowed: at most ", kMostRanks,
+                        " on all of them together");
+  }
   if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
     return "--rank_timeout must be 1 or more";
   }

@@ -225,6 +225,11 @@ absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
 
 absl::Status ParseByteBuffer(grpc::ByteBuffer& buffer,
                              google::protobuf::MessageLite& message) {
+  if (buffer.Length() > kMaxFieldBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the message has ", buffer.Length(), " bytes; at most ",
+                     kMaxFieldBytes, " are allowed"));
+  }
   // Field numbers begin at 1: no field is a chunk.
   Chunk none;
   return ParseByteBuffer(buffer, 0, message, none).status();

@@ -5,12 +5,10 @@
 #include <arpa/inet.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "absl/strings/numbers.h"
@@ -19,8 +17,6 @@
 #include "absl/strings/strip.h"
 
 namespace causeway {
-namespace {
-
 std::string AddressText(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN];
   if (address.ss_family == AF_INET) {
@@ -40,9 +36,7 @@ std::string AddressText(const sockaddr_storage& address) {
   return absl::StrCat("[", text, "]:", port);
 }
 
-// If `file` is an established TCP connection. It may have been closed, and its
-// number given to another file, since it was seen: then it is asked the same.
-std::optional<TcpConnection> AskFile(int file) {
+std::optional<TcpConnection> AskTcpConnection(int file) {
   sockaddr_storage address = {};
   socklen_t address_size = sizeof(address);
   if (getpeername(file, reinterpret_cast<sockaddr*>(&address), &address_size) !=
@@ -59,10 +53,10 @@ std::optional<TcpConnection> AskFile(int file) {
   }
   return TcpConnection{.peer = AddressText(address),
                        .bytes_retransmitted = info.tcpi_bytes_retrans,
+                       .bytes_received = info.tcpi_bytes_received,
+                       .bytes_acknowledged = info.tcpi_bytes_acked,
                        .round_trip = absl::Microseconds(info.tcpi_rtt)};
 }
-
-}  // namespace
 
 std::vector<TcpConnection> OpenTcpConnections() {
   std::vector<TcpConnection> connections;
@@ -71,7 +65,7 @@ std::vector<TcpConnection> OpenTcpConnections() {
        !error && entry != end; entry.increment(error)) {
     int file;
     if (!absl::SimpleAtoi(entry->path().filename().string(), &file)) continue;
-    if (std::optional<TcpConnection> connection = AskFile(file)) {
+    if (std::optional<TcpConnection> connection = AskTcpConnection(file)) {
       connections.push_back(*std::move(connection));
     }
   }

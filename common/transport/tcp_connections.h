@@ -7,7 +7,10 @@
 #ifndef COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 #define COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 
+#include <sys/socket.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,14 +25,26 @@ struct TcpConnection {
   std::string peer;
   // Payload that this end has sent more than once.
   uint64_t bytes_retransmitted = 0;
+  // Payload that has come, and payload that the other end has confirmed, since
+  // the connection began.
+  uint64_t bytes_received = 0;
+  uint64_t bytes_acknowledged = 0;
   // Smoothed.
   absl::Duration round_trip;
 };
+
+// The established TCP connection that `file` is; nullopt if it is none. The
+// file may have been closed, and its number given to another one, since it was
+// seen: then the answer is about that one.
+std::optional<TcpConnection> AskTcpConnection(int file);
 
 // Those that are established now; empty where the system does not tell (it
 // takes Linux and /proc). Thread-safe; costs some microseconds for each open
 // file.
 std::vector<TcpConnection> OpenTcpConnections();
+
+// An IPv4 or IPv6 address as TcpConnection::peer has it.
+std::string AddressText(const sockaddr_storage& address);
 
 // The peer as grpc::ServerContext::peer() and ClientContext::peer() write it
 // ("ipv4:10.0.0.1:80", "ipv6:%5B::1%5D:80") in the form above; empty for what

@@ -4,61 +4,135 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
-#include "server/edge/control_service.h"
-#include "server/edge/coordinator_service.h"
-#include "server/edge/status_service.h"
+#include "server/edge/call.h"
+#include "server/edge/services.h"
 
 namespace causeway {
+namespace {
 
-absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
-    Engine* engine, const std::string& address,
-    std::shared_ptr<grpc::ServerCredentials> credentials) {
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer);
-  server->coordinator_ = NewCoordinatorService(engine, &server->links_);
-  server->status_ = NewStatusService(engine, &server->links_);
-  server->control_ = NewControlService(engine);
+// Calls on one connection beside those that move fragments: an island's control
+// stream and what comes and goes, or an operator's.
+constexpr int kOtherCalls = 16;
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  // gRPC would let two coordinators share one port.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+// TLS and HTTP/2's settings take three round trips.
+constexpr int kHandshakeMilliseconds = 10'000;
+
+// Reflection takes a thread for each call.
+constexpr int kMostThreads = 16;
+
+// gRPC says nothing by itself, and what it has to say is mostly why a TLS
+// handshake was refused.
+void LogError(gpr_log_func_args* message) {
+  LOG_EVERY_T(WARNING, 10) << "gRPC: " << message->message;
+}
+
+ConnectionLimits LimitsFor(const v1::RunConfig& config, int max_connections) {
+  const int islands = static_cast<int>(config.membership().max_islands());
+  ConnectionLimits limits{
+      .connections = max_connections > 0 ? max_connections : 256 + 8 * islands,
+      .held_bytes = (32ull << 20) + (4ull << 20) * islands};
+  ReserveDescriptors(limits);
+  limits.per_address = (limits.connections + 1) / 2;
+  return limits;
+}
+
+// A contribution and an update of each fragment may be under way, on one
+// connection.
+int CallsOfAConnection(const v1::RunConfig& config) {
+  return kOtherCalls +
+         2 * static_cast<int>(config.synchronization().fragments());
+}
+
+// What islands count on, and what bounds what peers can ask for
+// (docs/security.md).
+void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             kHandshakeMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             CallsOfAConnection(config));
   builder.SetMaxReceiveMessageSize(4 << 20);
-  builder.AddListeningPort(address, std::move(credentials), &server->port_);
-  builder.RegisterService(server->coordinator_.get());
-  builder.RegisterService(server->status_.get());
-  builder.RegisterService(server->control_.get());
+  // Compressed messages are refused, and not decompressed before that.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  // Its bound of memory is not of use: past it gRPC ends calls at random,
+  // islands' control streams first, as these are alone on their connections.
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("coordinator").SetMaxThreads(kMostThreads));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    Engine* engine, const std::string& address,
+    std::shared_ptr<grpc::ServerCredentials> credentials, int max_connections) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
+                   Listener::Listen(address));
+  const v1::RunConfig config = engine->GetRun().config();
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
+      LimitsFor(config, max_connections), std::move(listener)));
+  Connections& connections = server->connections_;
+
+  gpr_set_log_function(LogError);
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  Configure(config, builder);
+  for (const Methods& methods :
+       {CoordinatorMethods(engine, &server->links_),
+        StatusMethods(engine, &server->links_, &connections),
+        ControlMethods(engine)}) {
+    server->services_.push_back(NewService(methods, &connections));
+    builder.RegisterService(server->services_.back().get());
+  }
+  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      std::move(credentials));
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || server->port_ == 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on \"", address,
-        "\": the port is in use, or the address is not this machine's; choose "
-        "another --listen (port 0 takes a free one)"));
+  if (server->server_ == nullptr) {
+    return absl::InternalError("gRPC does not start; its log says why");
   }
   grpc::HealthCheckServiceInterface* health =
       server->server_->GetHealthCheckService();
   health->SetServingStatus(v1::Coordinator::service_full_name(), true);
   health->SetServingStatus(v1::Status::service_full_name(), true);
   health->SetServingStatus(v1::Control::service_full_name(), true);
+  server->listener_->Start(
+      &connections, [acceptor = server->acceptor_.get()](int file) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+            connection;
+        connection.fd = file;
+        acceptor->HandleNewConnection(&connection);
+      });
   return server;
 }
+
+CoordinatorServer::CoordinatorServer(const ConnectionLimits& limits,
+                                     std::unique_ptr<Listener> listener)
+    : connections_(limits, SteadyWallClock()), listener_(std::move(listener)) {}
 
 CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
 
 void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
+  // gRPC drops, and does not close, what comes after its end.
+  listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();

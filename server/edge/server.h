@@ -14,43 +14,51 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "grpcpp/grpcpp.h"
+#include "server/edge/connections.h"
 #include "server/edge/island_links.h"
+#include "server/edge/listener.h"
 #include "server/engine.h"
 
 namespace causeway {
 
 class CoordinatorServer {
  public:
-  // Listens on `address` (host:port; port 0 takes a free one). `engine`
-  // outlives the server. `credentials` as common/transport/credentials.h makes
-  // them; plain text, without authentication, is for trusted networks only.
-  //   UNAVAILABLE  the address cannot be listened on.
+  // Listens on `address` (see Listener::Listen, whose errors it returns).
+  // `engine` outlives the server. `credentials` as
+  // common/transport/credentials.h makes them; plain text, without
+  // authentication, is for trusted networks only. At most `max_connections` are
+  // let in; 0 is 256, and 8 more for each island that may take part.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const std::string& address,
       std::shared_ptr<grpc::ServerCredentials> credentials =
-          grpc::InsecureServerCredentials());
+          grpc::InsecureServerCredentials(),
+      int max_connections = 0);
   // Shuts down without grace if Shutdown was not called.
   ~CoordinatorServer();
 
-  int port() const { return port_; }
+  int port() const { return listener_->port(); }
 
   // Takes no new calls, and cancels what is still under way after `grace`.
   void Shutdown(absl::Duration grace);
 
  private:
-  CoordinatorServer() = default;
+  CoordinatorServer(const ConnectionLimits& limits,
+                    std::unique_ptr<Listener> listener);
 
   IslandLinks links_{SteadyWallClock()};
-  std::unique_ptr<grpc::Service> coordinator_;
-  std::unique_ptr<grpc::Service> status_;
-  std::unique_ptr<grpc::Service> control_;
+  Connections connections_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  // Uses acceptor_.
+  const std::unique_ptr<Listener> listener_;
 };
 
 }  // namespace causeway

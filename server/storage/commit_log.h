@@ -219,7 +219,9 @@ class CommitLog {
   // By fragment and fate; combinations that never happened are left out.
   absl::StatusOr<std::vector<LedgerSum>> LedgerSums();
 
-  // Events with an id above `after_id`, oldest first, at most `limit`.
+  // Events with an id above `after_id`, oldest first: at most `limit`, and none
+  // after the one with which their texts reach kEventPageBytes.
+  static constexpr uint64_t kEventPageBytes = 16 << 10;
   absl::StatusOr<std::vector<EventRecord>> EventsAfter(uint64_t after_id,
                                                        uint64_t limit);
 

@@ -402,15 +402,18 @@ absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(
                         " WHERE id > ? ORDER BY id LIMIT ?"));
   query.Bind(Limit(after_id), Limit(limit));
   std::vector<EventRecord> events;
-  while (true) {
+  uint64_t bytes = 0;
+  while (bytes < kEventPageBytes) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return events;
+    if (!row) break;
     events.push_back({.id = static_cast<uint64_t>(query.Int(0)),
                       .time = absl::FromUnixMicros(query.Int(1)),
                       .kind = query.Text(2),
                       .island_id = query.Text(3),
                       .text = query.Text(4)});
+    bytes += events.back().text.size();
   }
+  return events;
 }
 
 }  // namespace causeway

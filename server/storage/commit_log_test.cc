@@ -297,6 +297,25 @@ TEST_F(CommitLogTest, WhatChangesOfAMemberIsWrittenAgain) {
   EXPECT_EQ(members[0].state, MemberState::kLive);
 }
 
+TEST_F(CommitLogTest, APageOfEventsIsBounded) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch;
+  for (int i = 0; i < 4; ++i) {
+    batch.events.push_back(
+        {.time = kStart,
+         .kind = "island_left",
+         .text = std::string(CommitLog::kEventPageBytes / 2, 'x')});
+  }
+  batch.events.push_back(
+      {.time = kStart,
+       .kind = "island_left",
+       .text = std::string(3 * CommitLog::kEventPageBytes, 'x')});
+  ASSERT_OK(log->Apply(batch));
+  EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(SizeIs(2)));
+  EXPECT_THAT(log->EventsAfter(2, 10), IsOkAndHolds(SizeIs(2)));
+  EXPECT_THAT(log->EventsAfter(4, 10), IsOkAndHolds(SizeIs(1)));
+}
+
 TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   for (int i = 0; i < 3; ++i) {

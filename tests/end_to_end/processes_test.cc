@@ -216,7 +216,7 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   const int port = PortOf(*coordinator);
   auto other = Coordinator(kConfig, port, "other-state");
   EXPECT_EQ(other->Wait(), 1);
-  EXPECT_THAT(other->Output(), HasSubstr("the port is in use"));
+  EXPECT_THAT(other->Output(), HasSubstr("Address already in use"));
   auto locked = Coordinator(kConfig, 0);
   EXPECT_EQ(locked->Wait(), 1);
   EXPECT_THAT(locked->Output(), HasSubstr("in use by another coordinator"));

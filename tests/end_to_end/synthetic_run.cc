@@ -183,8 +183,10 @@ IslandUnderTest::IslandUnderTest(Options options) {
   };
   runner_ = std::make_unique<IslandRunner>(IslandRunner::Options{
       .connect =
-          [address = options.address] {
-            return NewGrpcCoordinatorClient({.address = address});
+          [options] {
+            return NewGrpcCoordinatorClient(
+                {.address = options.address,
+                 .credentials = options.credentials});
           },
       // Each start is another process to the coordinator.
       .island =

@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "grpcpp/security/credentials.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/server.h"
@@ -86,6 +87,8 @@ class IslandUnderTest {
     std::string address;
     float target = 0;
     uint64_t instance_id = 0;
+    std::shared_ptr<grpc::ChannelCredentials> credentials =
+        grpc::InsecureChannelCredentials();
     // As Island's.
     std::optional<uint32_t> overlap_steps = std::nullopt;
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {

@@ -27,18 +27,22 @@ constexpr absl::Duration kWatch = absl::Milliseconds(3);
 
 absl::StatusOr<std::unique_ptr<WatchedCoordinator>> WatchedCoordinator::Start(
     const std::string& programs, const std::string& directory,
-    const v1::RunConfig& config) {
+    const v1::RunConfig& config, const std::vector<std::string>& arguments,
+    const std::vector<std::string>& launcher) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(config, &text);
   const std::string config_path = absl::StrCat(directory, "/run.textproto");
   RETURN_IF_ERROR(WriteFileAtomically(config_path, {absl::string_view(text)}));
   const std::string port_path = absl::StrCat(directory, "/port");
+  std::vector<std::string> command = launcher;
+  command.insert(
+      command.end(),
+      {absl::StrCat(programs, "/server/causeway-coordinator"), "--config",
+       config_path, "--state_dir", absl::StrCat(directory, "/state"),
+       "--listen", "127.0.0.1:0", "--port_file", port_path});
+  command.insert(command.end(), arguments.begin(), arguments.end());
   auto process = std::make_unique<Process>(
-      std::vector<std::string>{
-          absl::StrCat(programs, "/server/causeway-coordinator"), "--config",
-          config_path, "--state_dir", absl::StrCat(directory, "/state"),
-          "--listen", "127.0.0.1:0", "--port_file", port_path},
-      absl::StrCat(directory, "/coordinator.log"));
+      std::move(command), absl::StrCat(directory, "/coordinator.log"));
   if (!process->AwaitOutput("waiting for islands", absl::Minutes(5))) {
     return absl::InternalError(
         absl::StrCat("the coordinator does not start:\n", process->Output()));

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,15 +25,20 @@ namespace causeway {
 class WatchedCoordinator {
  public:
   // `programs` has server/causeway-coordinator; `directory` exists and takes
-  // configuration, state and log.
+  // configuration, state and log. `arguments` are added to the others;
+  // `launcher` is a program, with its arguments, that starts the coordinator.
   static absl::StatusOr<std::unique_ptr<WatchedCoordinator>> Start(
       const std::string& programs, const std::string& directory,
-      const v1::RunConfig& config);
+      const v1::RunConfig& config,
+      const std::vector<std::string>& arguments = {},
+      const std::vector<std::string>& launcher = {});
   // Kills it if it still runs.
   ~WatchedCoordinator();
 
   // host:port.
   const std::string& address() const { return address_; }
+
+  Process& process() { return *process_; }
 
   // Processor time since its start, in seconds; counted in hundredths.
   double CpuSeconds() const;

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/field_limits.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/tcp_connections.h"
 #include "grpcpp/grpcpp.h"
@@ -22,13 +23,20 @@
 namespace causeway {
 namespace {
 
+// The coordinator would refuse a request for a text that is too long.
+template <typename Request>
+Request WithCutTexts(Request request) {
+  CutTexts(request);
+  return request;
+}
+
 class GrpcControlStream : public ControlStream {
  public:
   explicit GrpcControlStream(v1::Coordinator::Stub& stub)
       : stream_(stub.Session(&context_)) {}
 
   bool Write(const v1::SessionRequest& request) override {
-    return stream_->Write(request);
+    return stream_->Write(WithCutTexts(request));
   }
   bool Read(v1::SessionResponse* response) override {
     return stream_->Read(response);
@@ -58,7 +66,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     GroupedCall call(&calls_, CallTimeout(options_, 0));
     v1::JoinResponse response;
     RETURN_IF_ERROR(CallStatus(
-        options_, control_->Join(&call.context(), request, &response)));
+        options_,
+        control_->Join(&call.context(), WithCutTexts(request), &response)));
     absl::MutexLock lock(&mu_);
     coordinator_ = PeerAddress(call.context().peer());
     return response;
@@ -91,7 +100,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     grpc::ClientContext context;
     context.set_deadline(FromNow(absl::Seconds(5)));
     v1::LeaveResponse response;
-    return CallStatus(options_, control_->Leave(&context, request, &response));
+    return CallStatus(
+        options_, control_->Leave(&context, WithCutTexts(request), &response));
   }
 
   void Shutdown() override { calls_.Cancel(); }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/download_reactor.h"
+#include "server/edge/download_call.h"
 
 #include <algorithm>
 #include <string>
@@ -26,16 +26,21 @@ constexpr double kSlowestPace = 1000;
 
 // gRPC calls one method at a time, but for OnCancel; the engine's news come on
 // any thread.
-class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class DownloadCall : public Call {
  public:
-  DownloadReactor(Engine* engine, DownloadOpener open)
-      : engine_(engine), open_(std::move(open)) {
+  DownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open)
+      : Call(std::move(ticket)), engine_(engine), open_(std::move(open)) {
+    Read(&request_);
+  }
+
+  void OnRead(bool ok) override {
+    if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("no request")));
     // Before the first try: what happens between the two is news.
     listener_ = engine_->AddListener([this] { OnNews(); });
     Try();
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWritten(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
     engine_->CountSent(sending_);
     if (offset_ >= download_.bytes.size()) return Finish(grpc::Status::OK);
@@ -53,14 +58,11 @@ class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     Finish(ToGrpcStatus(absl::CancelledError("client gone")));
   }
 
-  void OnDone() override {
-    engine_->RemoveListener(listener_);
-    delete this;
-  }
+  void OnEnd() override { engine_->RemoveListener(listener_); }
 
  private:
   enum class State {
-    // Try is running, or about to.
+    // The request is read, or Try is running, or about to.
     kTrying,
     // There was nothing to send; news or the end of the call change that.
     kWaiting,
@@ -86,7 +88,7 @@ class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         absl::MutexLock lock(&mu_);
         news_ = false;
       }
-      absl::StatusOr<std::unique_ptr<Download>> download = open_();
+      absl::StatusOr<std::unique_ptr<Download>> download = open_(request_);
       absl::Status end = download.status();
       {
         absl::MutexLock lock(&mu_);
@@ -113,7 +115,7 @@ class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     // Ahead of the first chunk: an island that has waited measures the link
     // from here on.
     buffer_ = ToByteBuffer(*download_.description);
-    StartWrite(&buffer_);
+    Write(&buffer_);
   }
 
   void WriteChunk() {
@@ -129,14 +131,15 @@ class DownloadReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     sending_ = chunk.size();
     offset_ += streams_ * chunk_bytes_;
     const absl::Duration wait = download_.link->Take(sending_);
-    if (wait <= absl::ZeroDuration()) return StartWrite(&buffer_);
+    if (wait <= absl::ZeroDuration()) return Write(&buffer_, sending_);
     // A new one each time: the callback of the last may not have returned yet.
     alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(FromNow(wait), [this](bool) { StartWrite(&buffer_); });
+    alarm_->Set(FromNow(wait), [this](bool) { Write(&buffer_, sending_); });
   }
 
   Engine* const engine_;
   const DownloadOpener open_;
+  grpc::ByteBuffer request_;
   uint64_t listener_ = 0;
 
   absl::Mutex mu_;
@@ -186,9 +189,8 @@ absl::Status CheckDownload(uint64_t size, uint64_t offset,
   return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* NewDownloadReactor(
-    Engine* engine, DownloadOpener open) {
-  return new DownloadReactor(engine, std::move(open));
+Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open) {
+  return new DownloadCall(std::move(ticket), engine, std::move(open));
 }
 
 }  // namespace causeway

@@ -1,37 +1,37 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/session_reactor.h"
+#include "server/edge/session_call.h"
+
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk_message.h"
+#include "proto/coordinator.pb.h"
 
 namespace causeway {
 namespace {
 
-class SessionReactor
-    : public grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse> {
+class SessionCall : public Call {
  public:
-  explicit SessionReactor(Engine* engine) : engine_(engine) {
+  SessionCall(CallTicket ticket, Engine* engine)
+      : Call(std::move(ticket)), engine_(engine) {
     listener_ = engine_->AddListener([this] { Publish(); });
-    StartRead(&request_);
+    Read(&received_);
   }
 
-  void OnReadDone(bool ok) override {
+  void OnRead(bool ok) override {
     if (!ok) return FinishOnce(grpc::Status::OK);
-    const absl::Status heard = engine_->Heartbeat(request_);
+    const absl::Status heard = Hear();
     if (!heard.ok()) return FinishOnce(ToGrpcStatus(heard));
-    {
-      absl::MutexLock lock(&mu_);
-      identity_ = request_.identity();
-      identified_ = true;
-    }
     Publish();
     absl::MutexLock lock(&mu_);
-    if (!finished_) StartRead(&request_);
+    if (!finished_) Read(&received_);
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWritten(bool ok) override {
     if (!ok) return FinishOnce(grpc::Status::OK);
     bool again;
     {
@@ -44,12 +44,19 @@ class SessionReactor
 
   void OnCancel() override { FinishOnce(grpc::Status::CANCELLED); }
 
-  void OnDone() override {
-    engine_->RemoveListener(listener_);
-    delete this;
-  }
+  void OnEnd() override { engine_->RemoveListener(listener_); }
 
  private:
+  absl::Status Hear() {
+    v1::SessionRequest request;
+    RETURN_IF_ERROR(ParseRequest(received_, request));
+    RETURN_IF_ERROR(engine_->Heartbeat(request));
+    absl::MutexLock lock(&mu_);
+    identity_ = std::move(*request.mutable_identity());
+    identified_ = true;
+    return absl::OkStatus();
+  }
+
   // Writes the newest view, or remembers to when the write under way is done:
   // a slow client gets fewer views, never an older one.
   void Publish() {
@@ -65,11 +72,11 @@ class SessionReactor
       stale_ = false;
       identity = identity_;
     }
-    v1::SessionResponse view = engine_->View(identity);
+    grpc::ByteBuffer view = ToByteBuffer(engine_->View(identity));
     absl::MutexLock lock(&mu_);
     if (finished_) return;
-    response_ = std::move(view);
-    StartWrite(&response_);
+    sent_ = std::move(view);
+    Write(&sent_);
   }
 
   void FinishOnce(const grpc::Status& status) {
@@ -81,8 +88,8 @@ class SessionReactor
 
   Engine* const engine_;
   uint64_t listener_ = 0;
-  v1::SessionRequest request_;
-  v1::SessionResponse response_;
+  grpc::ByteBuffer received_;
+  grpc::ByteBuffer sent_;
 
   absl::Mutex mu_;
   v1::IslandIdentity identity_ ABSL_GUARDED_BY(mu_);
@@ -94,9 +101,8 @@ class SessionReactor
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse>*
-NewSessionReactor(Engine* engine) {
-  return new SessionReactor(engine);
+Call* NewSessionCall(CallTicket ticket, Engine* engine) {
+  return new SessionCall(std::move(ticket), engine);
 }
 
 }  // namespace causeway

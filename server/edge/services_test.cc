@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The service's bulk calls as another implementation may make them: with
-// protobuf's generated stubs, and with bytes that are no messages.
-#include "server/edge/coordinator_service.h"
+// The services as another implementation may call them: with protobuf's
+// generated stubs, and with bytes that are no messages.
+#include "server/edge/services.h"
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,14 @@
 #include "common/status_matchers.h"
 #include "common/transport/compressed_chunk.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/text_format.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/control.pb.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "proto/status.pb.h"
 #include "quantization/encoded_object.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
@@ -43,7 +47,7 @@ v1::ContributeRequest ChunkOf(const std::string& object, uint64_t offset,
   return request;
 }
 
-class CoordinatorServiceTest : public testing::Test {
+class ServicesTest : public testing::Test {
  protected:
   // A Contribute stream of the generated stub.
   struct Upload {
@@ -151,7 +155,7 @@ class CoordinatorServiceTest : public testing::Test {
   std::unique_ptr<v1::Coordinator::Stub> stub_;
 };
 
-TEST_F(CoordinatorServiceTest, APlainProtobufIslandContributesAndFetches) {
+TEST_F(ServicesTest, APlainProtobufIslandContributesAndFetches) {
   Upload upload(*stub_);
   EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
             v1::ContributeResponse::UPLOAD);
@@ -229,7 +233,7 @@ TEST_F(CoordinatorServiceTest, APlainProtobufIslandContributesAndFetches) {
   EXPECT_TRUE(decompressed == parameters);
 }
 
-TEST_F(CoordinatorServiceTest, AnOpenUploadIsClosedByItsTrailer) {
+TEST_F(ServicesTest, AnOpenUploadIsClosedByItsTrailer) {
   Upload upload(*stub_);
   EXPECT_EQ(upload.Offer(open_header_).verdict(),
             v1::ContributeResponse::UPLOAD);
@@ -242,7 +246,7 @@ TEST_F(CoordinatorServiceTest, AnOpenUploadIsClosedByItsTrailer) {
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
 }
 
-TEST_F(CoordinatorServiceTest, WithoutItsTrailerAnOpenUploadIsResumed) {
+TEST_F(ServicesTest, WithoutItsTrailerAnOpenUploadIsResumed) {
   {
     Upload upload(*stub_);
     upload.Offer(open_header_);
@@ -257,7 +261,7 @@ TEST_F(CoordinatorServiceTest, WithoutItsTrailerAnOpenUploadIsResumed) {
   EXPECT_OK(upload.End());
 }
 
-TEST_F(CoordinatorServiceTest, AWrongTrailerMakesTheUploadStartOver) {
+TEST_F(ServicesTest, AWrongTrailerMakesTheUploadStartOver) {
   v1::ContributeRequest trailer = Trailer();
   trailer.mutable_trailer()->set_digest(std::string(16, 'x'));
   EXPECT_THAT(SendBytesAnd(bytes(), trailer),
@@ -274,7 +278,7 @@ TEST_F(CoordinatorServiceTest, AWrongTrailerMakesTheUploadStartOver) {
   EXPECT_EQ(ResumesAt(), 0u);
 }
 
-TEST_F(CoordinatorServiceTest, AChunkBeyondTheMostThereCanBeIsRefused) {
+TEST_F(ServicesTest, AChunkBeyondTheMostThereCanBeIsRefused) {
   const std::string longer = contribution_.bytes + "x";
   EXPECT_THAT(SendBytesAnd(bytes(), ChunkOf(longer, bytes(), 1)),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("beyond")));
@@ -284,7 +288,7 @@ TEST_F(CoordinatorServiceTest, AChunkBeyondTheMostThereCanBeIsRefused) {
       << "what came before is kept, and it is all";
 }
 
-TEST_F(CoordinatorServiceTest, ADamagedChunkIsSentAgain) {
+TEST_F(ServicesTest, ADamagedChunkIsSentAgain) {
   v1::ContributeRequest damaged = ChunkOf(contribution_.bytes, 100, 100);
   (*damaged.mutable_chunk()->mutable_data())[7] ^= 1;
   EXPECT_THAT(SendBytesAnd(100, damaged),
@@ -292,7 +296,7 @@ TEST_F(CoordinatorServiceTest, ADamagedChunkIsSentAgain) {
   EXPECT_EQ(ResumesAt(), 100u);
 }
 
-TEST_F(CoordinatorServiceTest, OnlyChunksAndATrailerFollowTheHeader) {
+TEST_F(ServicesTest, OnlyChunksAndATrailerFollowTheHeader) {
   v1::ContributeRequest header;
   *header.mutable_header() = open_header_;
   EXPECT_THAT(SendBytesAnd(0, header), StatusIs(StatusCode::kInvalidArgument));
@@ -305,7 +309,7 @@ TEST_F(CoordinatorServiceTest, OnlyChunksAndATrailerFollowTheHeader) {
                                      HasSubstr("must be the header")));
 }
 
-TEST_F(CoordinatorServiceTest, StreamsThatShareAnUploadTakeTurns) {
+TEST_F(ServicesTest, StreamsThatShareAnUploadTakeTurns) {
   v1::ContributionHeader header = open_header_;
   header.set_streams(2);
   Upload main(*stub_);
@@ -326,7 +330,7 @@ TEST_F(CoordinatorServiceTest, StreamsThatShareAnUploadTakeTurns) {
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
 }
 
-TEST_F(CoordinatorServiceTest, WhenAStreamOfAnUploadBreaksItGoesOnFromTheGap) {
+TEST_F(ServicesTest, WhenAStreamOfAnUploadBreaksItGoesOnFromTheGap) {
   v1::ContributionHeader header = open_header_;
   header.set_streams(2);
   Upload main(*stub_);
@@ -348,7 +352,7 @@ TEST_F(CoordinatorServiceTest, WhenAStreamOfAnUploadBreaksItGoesOnFromTheGap) {
   EXPECT_EQ(ResumesAt(), 150u);
 }
 
-TEST_F(CoordinatorServiceTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
+TEST_F(ServicesTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
   v1::ContributionHeader header = open_header_;
   header.set_streams(3);
   Upload main(*stub_);
@@ -364,7 +368,7 @@ TEST_F(CoordinatorServiceTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
   EXPECT_EQ(ResumesAt(), 0u);
 }
 
-TEST_F(CoordinatorServiceTest, AStreamCannotJoinWhatIsNotOpen) {
+TEST_F(ServicesTest, AStreamCannotJoinWhatIsNotOpen) {
   const auto join = [&](const v1::ContributeRequest& lane) {
     Upload further(*stub_);
     further.stream->Write(lane);
@@ -384,7 +388,7 @@ TEST_F(CoordinatorServiceTest, AStreamCannotJoinWhatIsNotOpen) {
   EXPECT_THAT(join(foreign), StatusIs(StatusCode::kFailedPrecondition));
 }
 
-TEST_F(CoordinatorServiceTest, DownloadsCheckHowTheyAreToBeSent) {
+TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
   const auto fetch = [&](const char* options) {
     v1::FetchParametersRequest request;
     *request.mutable_identity() = identity_;
@@ -414,7 +418,7 @@ TEST_F(CoordinatorServiceTest, DownloadsCheckHowTheyAreToBeSent) {
   }
 }
 
-TEST_F(CoordinatorServiceTest, AnUpdateIsWaitedForUntilItIsMade) {
+TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
   // What is asked for in vain is there no sooner.
   ASSERT_OK(driver_.Heartbeat(identity_));
@@ -433,7 +437,7 @@ TEST_F(CoordinatorServiceTest, AnUpdateIsWaitedForUntilItIsMade) {
   EXPECT_EQ(response.head().version(), 1u);
 }
 
-TEST_F(CoordinatorServiceTest, NobodyWaitsForAnUpdateThatCannotCome) {
+TEST_F(ServicesTest, NobodyWaitsForAnUpdateThatCannotCome) {
   // Not the next one.
   WaitingFetch ahead(*stub_, identity_, /*from_version=*/1);
   EXPECT_THAT(ahead.End(), StatusIs(StatusCode::kNotFound));
@@ -443,13 +447,13 @@ TEST_F(CoordinatorServiceTest, NobodyWaitsForAnUpdateThatCannotCome) {
   EXPECT_THAT(fenced.End(), StatusIs(StatusCode::kAborted));
 }
 
-TEST_F(CoordinatorServiceTest, WhoWaitsHearsOfTheEndOfItsMembership) {
+TEST_F(ServicesTest, WhoWaitsHearsOfTheEndOfItsMembership) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
   ASSERT_OK(driver_.Leave(identity_));
   EXPECT_THAT(waiting.End(), StatusIs(StatusCode::kAborted));
 }
 
-TEST_F(CoordinatorServiceTest, AWaitEndsWithItsCallAndWithTheServer) {
+TEST_F(ServicesTest, AWaitEndsWithItsCallAndWithTheServer) {
   WaitingFetch cancelled(*stub_, identity_, /*from_version=*/0);
   cancelled.context.TryCancel();
   EXPECT_THAT(cancelled.End(), StatusIs(StatusCode::kCancelled));
@@ -458,8 +462,7 @@ TEST_F(CoordinatorServiceTest, AWaitEndsWithItsCallAndWithTheServer) {
   EXPECT_FALSE(waiting.End().ok());
 }
 
-TEST_F(CoordinatorServiceTest,
-       BytesThatAreNoMessageAreRefusedAndChangeNothing) {
+TEST_F(ServicesTest, BytesThatAreNoMessageAreRefusedAndChangeNothing) {
   grpc::GenericStub raw(channel_);
   const auto send = [&](const char* method,
                         const std::vector<std::string>& messages) {
@@ -491,6 +494,50 @@ TEST_F(CoordinatorServiceTest,
                 StatusIs(StatusCode::kInvalidArgument));
     EXPECT_EQ(ResumesAt(), 100u);
   }
+}
+
+TEST_F(ServicesTest, EveryMethodIsServed) {
+  std::set<std::string> served;
+  for (const Methods& methods :
+       {CoordinatorMethods(nullptr, nullptr),
+        StatusMethods(nullptr, nullptr, nullptr), ControlMethods(nullptr)}) {
+    for (const auto& [path, method] : methods) served.insert(path);
+  }
+  std::set<std::string> declared;
+  for (const google::protobuf::FileDescriptor* file :
+       {v1::JoinRequest::descriptor()->file(),
+        v1::GetRunRequest::descriptor()->file(),
+        v1::PauseRunRequest::descriptor()->file()}) {
+    const google::protobuf::ServiceDescriptor& service = *file->service(0);
+    for (int i = 0; i < service.method_count(); ++i) {
+      declared.insert(absl::StrCat("/", service.full_name(), "/",
+                                   service.method(i)->name()));
+    }
+  }
+  EXPECT_EQ(served, declared);
+}
+
+TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
+  const auto join = [&](size_t name_bytes, size_t description_bytes) {
+    v1::JoinRequest request;
+    request.set_island_id(std::string(name_bytes, 'b'));
+    request.set_instance_id(1);
+    request.set_description(std::string(description_bytes, 'x'));
+    grpc::ClientContext context;
+    v1::JoinResponse response;
+    return FromGrpcStatus(stub_->Join(&context, request, &response));
+  };
+  EXPECT_OK(join(64, 256));
+  EXPECT_THAT(join(65, 256),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("JoinRequest.island_id has 65 bytes")));
+  EXPECT_THAT(join(64, 257),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("JoinRequest.description has 257 bytes")));
+  // Before it is parsed.
+  EXPECT_THAT(join(64, 65536),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("at most 65536 are allowed")));
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 //
 // The server's side of one stream of a download: stored bytes, from an offset
 // on, in chunks, paced.
-#ifndef SERVER_EDGE_DOWNLOAD_REACTOR_H_
-#define SERVER_EDGE_DOWNLOAD_REACTOR_H_
+#ifndef SERVER_EDGE_DOWNLOAD_CALL_H_
+#define SERVER_EDGE_DOWNLOAD_CALL_H_
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +16,7 @@
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.pb.h"
+#include "server/edge/call.h"
 #include "server/edge/island_links.h"
 #include "server/engine.h"
 
@@ -42,17 +43,15 @@ struct Download {
 absl::Status CheckDownload(uint64_t size, uint64_t offset,
                            const v1::StreamOptions& stream);
 
-// Opens a download that is checked, or says why there is none. Null: it is not
-// there yet; it is tried again when the engine has news. From any thread, one
-// call at a time.
+// Opens the download that a request asks for, or says why there is none. Null:
+// it is not there yet; it is tried again when the engine has news. From any
+// thread, one call at a time.
 using DownloadOpener =
-    std::function<absl::StatusOr<std::unique_ptr<Download>>()>;
+    std::function<absl::StatusOr<std::unique_ptr<Download>>(grpc::ByteBuffer&)>;
 
-// Sends the download, or ends with the error. Deletes itself when the stream is
-// done.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* NewDownloadReactor(
-    Engine* engine, DownloadOpener open);
+// Sends what `open` gives for the request, or ends with the error.
+Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open);
 
 }  // namespace causeway
 
-#endif  // SERVER_EDGE_DOWNLOAD_REACTOR_H_
+#endif  // SERVER_EDGE_DOWNLOAD_CALL_H_

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/contribute_reactor.h"
+#include "server/edge/contribute_call.h"
 
 #include <cstdint>
 #include <memory>
@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
+#include "common/transport/field_limits.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/encoded_object.h"
 
@@ -24,32 +25,31 @@ namespace {
 // chunks. A stream that breaks leaves the bytes in staging, for the next one to
 // go on from.
 //
-// gRPC calls one method at a time, but for OnCancel, and but for OnReadDone in
+// gRPC calls one method at a time, but for OnCancel, and but for OnRead in
 // an upload of one stream, which is read ahead: while a message is at work, the
 // next one is on its way. A turn (see server/edge/upload_turns.h) may come on
 // the thread of another stream while nothing else is under way here.
-class ContributeReactor
-    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class ContributeCall : public Call {
  public:
-  ContributeReactor(Engine* engine, SharedUploads* uploads)
-      : engine_(engine), uploads_(uploads) {
-    StartRead(&received_);
+  ContributeCall(CallTicket ticket, Engine* engine, SharedUploads* uploads)
+      : Call(std::move(ticket)), engine_(engine), uploads_(uploads) {
+    Read(&received_);
   }
 
-  void OnReadDone(bool ok) override {
-    if (reads_ahead_) return OnReadAheadDone(ok);
+  void OnRead(bool ok) override {
+    if (reads_ahead_) return OnReadAhead(ok);
     if (!ok) return EndOfStream();
     const absl::Status taken = role_ == Role::kUnknown ? Begin() : Take();
     if (!taken.ok()) Fail(taken);
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWritten(bool ok) override {
     if (!ok || finished_) {
       return Finish(ok ? grpc::Status::OK
                        : ToGrpcStatus(absl::CancelledError("client gone")));
     }
     reads_ahead_ = Turns() == nullptr;
-    StartRead(reads_ahead_ ? &ahead_[0] : &received_);
+    Read(reads_ahead_ ? &ahead_[0] : &received_);
   }
 
   void OnCancel() override {
@@ -63,12 +63,11 @@ class ContributeReactor
     if (turns != nullptr) turns->Break(Gone());
   }
 
-  void OnDone() override {
+  void OnEnd() override {
     const std::shared_ptr<UploadTurns> turns = Turns();
     if (role_ == Role::kUpload && turns != nullptr) {
       uploads_->Close(key_, turns);
     }
-    delete this;
   }
 
  private:
@@ -82,7 +81,7 @@ class ContributeReactor
 
   absl::Status Begin() {
     v1::ContributeRequest request;
-    RETURN_IF_ERROR(ParseByteBuffer(received_, request));
+    RETURN_IF_ERROR(ParseRequest(received_, request));
     if (request.has_lane()) return BeginLane(request.lane());
     if (!request.has_header()) {
       return absl::InvalidArgumentError(
@@ -124,7 +123,7 @@ class ContributeReactor
     ASSIGN_OR_RETURN(auto turns, uploads_->Join(key_));
     SetTurns(std::move(turns));
     role_ = Role::kLane;
-    StartRead(&received_);
+    Read(&received_);
     return absl::OkStatus();
   }
 
@@ -141,6 +140,7 @@ class ContributeReactor
           "trailer; after a lane, chunks");
     }
     if (is_trailer) {
+      RETURN_IF_ERROR(CheckFieldLimits(fields));
       *header_.mutable_object() = std::move(*fields.mutable_trailer());
     }
     return is_trailer;
@@ -164,14 +164,14 @@ class ContributeReactor
     RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
     // After StartRead this may be deleted.
     const std::shared_ptr<UploadTurns> turns = Turns();
-    StartRead(&received_);
+    Read(&received_);
     turns->Advance(end);
     return absl::OkStatus();
   }
 
   // What came is for the thread that has begun to take messages and has not
   // found itself without one yet, so that they are taken in order.
-  void OnReadAheadDone(bool ok) {
+  void OnReadAhead(bool ok) {
     {
       absl::MutexLock lock(&mu_);
       if (ok) {
@@ -187,7 +187,7 @@ class ContributeReactor
 
   void TakeAhead() {
     for (; IsAnotherToTake(); ++taken_) {
-      StartRead(&ahead_[(taken_ + 1) % 2]);
+      Read(&ahead_[(taken_ + 1) % 2]);
       grpc::ByteBuffer& message = ahead_[taken_ % 2];
       const absl::StatusOr<bool> last = TakeAlone(message);
       // Its memory is best used again while it is in the cache.
@@ -239,7 +239,7 @@ class ContributeReactor
   void Answer(const v1::ContributeResponse& response) {
     finished_ = response.verdict() != v1::ContributeResponse::UPLOAD;
     sent_ = ToByteBuffer(response);
-    StartWrite(&sent_);
+    Write(&sent_);
   }
 
   void SetTurns(std::shared_ptr<UploadTurns> turns) {
@@ -297,9 +297,9 @@ class ContributeReactor
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
-NewContributeReactor(Engine* engine, SharedUploads* uploads) {
-  return new ContributeReactor(engine, uploads);
+Call* NewContributeCall(CallTicket ticket, Engine* engine,
+                        SharedUploads* uploads) {
+  return new ContributeCall(std::move(ticket), engine, uploads);
 }
 
 }  // namespace causeway

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/field_limits.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/transport/chunk.h"
+#include "google/protobuf/descriptor.h"
+
+namespace causeway {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Names of islands have 1 to 64 bytes; a run's id is its name and a number.
+constexpr int kName = 64;
+constexpr int kRunId = 80;
+constexpr int kDigest = 16;
+// A sentence, and an error with what led to it.
+constexpr int kSentence = 256;
+constexpr int kReason = 1024;
+
+constexpr FieldLimit kLimits[] = {
+    {"causeway.v1.IslandIdentity.run_id", kRunId},
+    {"causeway.v1.IslandIdentity.island_id", kName},
+    {"causeway.v1.JoinRequest.island_id", kName},
+    {"causeway.v1.JoinRequest.expected_run_id", kRunId},
+    {"causeway.v1.JoinRequest.description", kSentence, true},
+    {"causeway.v1.IslandProgress.activity", kSentence, true},
+    {"causeway.v1.IslandProgress.ranks", kMostRanks},
+    {"causeway.v1.RankTrouble.text", kReason, true},
+    {"causeway.v1.LeaveRequest.reason", kReason, true},
+    {"causeway.v1.Chunk.data", kMaxChunkBytes},
+    {"causeway.v1.EncodedObject.digest", kDigest},
+    {"causeway.v1.FetchUpdateRequest.contribution_digest", kDigest},
+    {"causeway.v1.PauseRunRequest.reason", kReason, true},
+    {"causeway.v1.DrainIslandRequest.island_id", kName},
+    {"causeway.v1.DrainIslandRequest.reason", kReason, true},
+    {"causeway.v1.EvictIslandRequest.island_id", kName},
+    {"causeway.v1.EvictIslandRequest.reason", kReason, true},
+};
+
+bool IsText(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+}
+
+// A field that the table has no entry for is as good as forbidden.
+FieldLimit LimitOf(const FieldDescriptor& field) {
+  for (const FieldLimit& limit : kLimits) {
+    if (limit.field == field.full_name()) return limit;
+  }
+  return {};
+}
+
+std::vector<const FieldDescriptor*> SetFields(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  return fields;
+}
+
+absl::Status TooLong(const FieldDescriptor& field, size_t length,
+                     absl::string_view unit) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field.full_name(), " has ", length, unit, "; at most ",
+                   LimitOf(field).most, " are allowed"));
+}
+
+absl::Status CheckElements(const Message& message,
+                           const FieldDescriptor& field) {
+  const auto& reflection = *message.GetReflection();
+  const int size = reflection.FieldSize(message, &field);
+  if (size > LimitOf(field).most) return TooLong(field, size, " elements");
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+    return absl::OkStatus();
+  }
+  for (int i = 0; i < size; ++i) {
+    const absl::Status element =
+        CheckFieldLimits(reflection.GetRepeatedMessage(message, &field, i));
+    if (!element.ok()) return element;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Span<const FieldLimit> FieldLimits() { return kLimits; }
+
+absl::Status CheckFieldLimits(const Message& request) {
+  const auto& reflection = *request.GetReflection();
+  for (const FieldDescriptor* field : SetFields(request)) {
+    absl::Status status;
+    if (field->is_repeated()) {
+      status = CheckElements(request, *field);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      status = CheckFieldLimits(reflection.GetMessage(request, field));
+    } else if (IsText(*field)) {
+      const size_t bytes = reflection.GetString(request, field).size();
+      if (bytes > static_cast<size_t>(LimitOf(*field).most)) {
+        status = TooLong(*field, bytes, " bytes");
+      }
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void CutTexts(Message& request) {
+  const auto& reflection = *request.GetReflection();
+  for (const FieldDescriptor* field : SetFields(request)) {
+    if (field->is_repeated()) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      CutTexts(*reflection.MutableMessage(&request, field));
+    } else if (IsText(*field) && LimitOf(*field).is_prose) {
+      std::string text = reflection.GetString(request, field);
+      size_t end = LimitOf(*field).most;
+      if (text.size() <= end) continue;
+      // Not in the middle of a character of UTF-8.
+      while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
+      text.resize(end);
+      reflection.SetString(&request, field, std::move(text));
+    }
+  }
+}
+
+}  // namespace causeway

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/connections.h"
+
+#include <arpa/inet.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// A connection may hold the first, the second for each of its calls, and as
+// much as its calls have taken already. A call's share covers a message of a
+// chunk and the window of its stream. Before its first call a connection holds
+// headers only. gRPC reads an unfinished header anew with each piece that
+// comes: 16 MiB of it cost 5 s of processor time.
+constexpr uint64_t kHeldBytes = 1 << 20;
+constexpr uint64_t kHeldBytesPerCall = 4 << 20;
+
+// What gRPC takes for a call (measured).
+constexpr uint64_t kBytesOfCall = 16 << 10;
+
+// What comes beside messages: headers and frames for each call, and window
+// updates for what this end sends.
+constexpr uint64_t kBytesBesideCall = 1 << 10;
+constexpr uint64_t kSentBytesPerByteBeside = 32;
+
+// A peer that takes less in this time, while there is something to be sent to
+// it, does not read. A link of 18 kbit/s is faster.
+constexpr uint64_t kLeastBytesRead = 64 << 10;
+constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
+
+// A connection without a call for this long is not in use.
+constexpr absl::Duration kUnused = absl::Minutes(1);
+
+// The most that have been reset while gRPC has not closed them.
+constexpr int kMostClosing = 64;
+
+// Each kind of log line comes at most once in so many seconds.
+constexpr int kLogSeconds = 10;
+
+// The part of a peer that limits are for.
+std::string AddressOf(absl::string_view peer) {
+  const absl::string_view host = peer.substr(0, peer.rfind(':'));
+  if (!absl::StartsWith(host, "[")) return std::string(host);
+  in6_addr address = {};
+  inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
+            &address);
+  // Whoever has one IPv6 address has a network of them.
+  return absl::BytesToHexString(absl::string_view(
+      reinterpret_cast<const char*>(address.s6_addr), sizeof(address) / 2));
+}
+
+// A number that no other socket has; 0 for what is none.
+uint64_t CookieOf(int file) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  getsockopt(file, SOL_SOCKET, SO_COOKIE, &cookie, &size);
+  return cookie;
+}
+
+}  // namespace
+
+bool Connections::Admit(int file) {
+  const std::optional<TcpConnection> tcp = AskTcpConnection(file);
+  // It is over already.
+  if (!tcp.has_value()) return false;
+  const std::string address = AddressOf(tcp->peer);
+  absl::MutexLock lock(&mu_);
+  if (Count(address) >= limits_.per_address ||
+      Count("") >= limits_.connections) {
+    Look();
+    if ((Count(address) >= limits_.per_address && !Displace(address)) ||
+        (Count("") >= limits_.connections && !Displace(""))) {
+      ++refused_;
+      LOG_EVERY_T(WARNING, kLogSeconds)
+          << "refused a connection from " << tcp->peer << ": " << Count(address)
+          << " of " << limits_.per_address << " from its address and "
+          << Count("") << " of " << limits_.connections
+          << " in all are in use; " << refused_
+          << " refused so far (--max_connections)";
+      return false;
+    }
+  }
+  const absl::Time now = now_();
+  entries_[tcp->peer] = Entry{.use = std::make_shared<Connection>(),
+                              .file = file,
+                              .cookie = CookieOf(file),
+                              .address = address,
+                              .used = now,
+                              .read = now};
+  return true;
+}
+
+void Connections::Audit() {
+  const absl::Time now = now_();
+  absl::MutexLock lock(&mu_);
+  Look();
+  uint64_t held = 0;
+  for (auto& [peer, entry] : entries_) {
+    if (entry.cut) continue;
+    const std::string why = Examine(entry, now);
+    if (!why.empty()) {
+      ++cut_;
+      Cut(peer, entry, why);
+    } else {
+      held += entry.held;
+    }
+  }
+  // Whoever has delivered much is the last to go.
+  const auto excess = [](const Entry& entry) {
+    return entry.cut ? INT64_MIN
+                     : static_cast<int64_t>(entry.held - entry.use->taken_);
+  };
+  while (held > limits_.held_bytes) {
+    const auto worst = std::max_element(
+        entries_.begin(), entries_.end(), [&](const auto& a, const auto& b) {
+          return excess(a.second) < excess(b.second);
+        });
+    held -= worst->second.held;
+    ++cut_;
+    Cut(worst->first, worst->second,
+        absl::StrCat("all connections together hold more than ",
+                     limits_.held_bytes, " bytes, and this one ",
+                     worst->second.held));
+  }
+}
+
+void Connections::Look() {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    auto& [peer, entry] = *it;
+    if (CookieOf(entry.file) == entry.cookie) {
+      entry.tcp = AskTcpConnection(entry.file).value_or(entry.tcp);
+      ++it;
+      continue;
+    }
+    if (entry.use->calls_begun_ == 0 && !entry.cut) {
+      ++unused_;
+      LOG_EVERY_T(INFO, kLogSeconds)
+          << "the connection from " << peer
+          << " ended without a call, as after a TLS handshake that was "
+             "refused; "
+          << unused_ << " of these so far";
+    }
+    // Free memory counts, too, as long as the process keeps it.
+    if (entry.cut && entry.held > kHeldBytes) malloc_trim(0);
+    it = entries_.erase(it);
+  }
+}
+
+std::string Connections::Examine(Entry& entry, absl::Time now) {
+  const Connection& use = *entry.use;
+  const uint64_t received = entry.tcp.bytes_received;
+  const uint64_t acknowledged = entry.tcp.bytes_acknowledged;
+  const int64_t calls = use.calls_;
+  const uint64_t taken = use.taken_;
+  if (calls > 0) entry.used = now;
+  const uint64_t expected = taken + kBytesBesideCall * use.calls_begun_ +
+                            acknowledged / kSentBytesPerByteBeside;
+  entry.held = received - std::min(expected, received) + use.sending_ +
+               kBytesOfCall * calls;
+  if (entry.held >
+      kHeldBytes + kHeldBytesPerCall * calls + taken + 2 * acknowledged) {
+    return absl::StrCat("it holds ", entry.held,
+                        " bytes of memory, which no call of it has taken");
+  }
+  const uint64_t sent = use.sent_;
+  if (use.sends_ == 0 || sent != entry.sent ||
+      acknowledged - entry.acknowledged >= kLeastBytesRead) {
+    entry.read = now;
+    entry.sent = sent;
+    entry.acknowledged = acknowledged;
+  }
+  if (now - entry.read > kMostTimeUnread) {
+    return absl::StrCat("it has read nothing of what it was sent for ",
+                        absl::FormatDuration(kMostTimeUnread));
+  }
+  return "";
+}
+
+bool Connections::Displace(const std::string& address) {
+  const absl::Time now = now_();
+  int closing = 0;
+  Entries::value_type* victim = nullptr;
+  const auto rank = [](const Entry& entry) {
+    return std::make_tuple(entry.use->calls_begun_ > 0,
+                           entry.tcp.bytes_received > 0, entry.used);
+  };
+  for (auto& candidate : entries_) {
+    const Entry& entry = candidate.second;
+    if (entry.cut) {
+      ++closing;
+    } else if (entry.use->calls_ == 0 &&
+               (entry.use->calls_begun_ == 0 || now - entry.used >= kUnused) &&
+               (address.empty() || entry.address == address) &&
+               (victim == nullptr || rank(entry) < rank(victim->second))) {
+      victim = &candidate;
+    }
+  }
+  if (victim == nullptr || closing >= kMostClosing) return false;
+  ++displaced_;
+  Cut(victim->first, victim->second,
+      absl::StrCat("it is not in use, and others come; ", displaced_,
+                   " of these so far"));
+  return true;
+}
+
+int Connections::Count(const std::string& address) const {
+  return static_cast<int>(
+      std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+        return !entry.second.cut &&
+               (address.empty() || entry.second.address == address);
+      }));
+}
+
+void Connections::Cut(const std::string& peer, Entry& entry,
+                      absl::string_view why) {
+  entry.cut = true;
+  // Resets it, and drops what gRPC has not read yet; a shutdown would not. gRPC
+  // then finds the error, and closes the file.
+  const sockaddr nowhere = {.sa_family = AF_UNSPEC};
+  connect(entry.file, &nowhere, sizeof(nowhere));
+  LOG_EVERY_T(WARNING, kLogSeconds)
+      << "cut off the connection from " << peer << ": " << why;
+}
+
+CallTicket Connections::BeginCall(absl::string_view peer) {
+  std::shared_ptr<Connection> connection;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto entry = entries_.find(PeerAddress(peer));
+    if (entry != entries_.end()) connection = entry->second.use;
+  }
+  // It has just been cut.
+  if (connection == nullptr) connection = std::make_shared<Connection>();
+  return CallTicket(std::move(connection));
+}
+
+v1::ConnectionUse Connections::Use() const {
+  v1::ConnectionUse use;
+  use.set_limit(static_cast<uint32_t>(limits_.connections));
+  absl::MutexLock lock(&mu_);
+  int64_t calls = 0;
+  for (const auto& [peer, entry] : entries_) calls += entry.use->calls_;
+  use.set_calls(static_cast<uint32_t>(calls));
+  use.set_open(static_cast<uint32_t>(entries_.size()));
+  use.set_refused(refused_);
+  use.set_displaced(displaced_);
+  use.set_cut(cut_);
+  use.set_unused(unused_);
+  return use;
+}
+
+}  // namespace causeway

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/connections.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class ConnectionsTest : public testing::Test {
+ protected:
+  // Both ends of a TCP connection on loopback.
+  struct Pair {
+    Pair() = default;
+    Pair(const Pair&) = delete;
+    Pair& operator=(const Pair&) = delete;
+    ~Pair() {
+      close(client);
+      close(server);
+    }
+    // Whether the client's end has not been reset.
+    bool open() const {
+      pollfd polled = {.fd = client, .events = POLLRDHUP};
+      return poll(&polled, 1, 0) == 0;
+    }
+    // As grpc::ServerContext::peer() has it.
+    std::string peer() const {
+      return absl::StrCat("ipv4:", AskTcpConnection(server)->peer);
+    }
+    // Lets the server's end receive so many bytes.
+    void Deliver(uint64_t bytes) const {
+      const std::string piece(1 << 16, 'x');
+      std::string received(1 << 16, '\0');
+      for (uint64_t sent = 0; sent < bytes; sent += piece.size()) {
+        ASSERT_EQ(send(client, piece.data(), piece.size(), 0), piece.size());
+        ASSERT_EQ(recv(server, received.data(), received.size(), MSG_WAITALL),
+                  received.size());
+      }
+    }
+
+    int client = -1;
+    int server = -1;
+  };
+
+  void SetUp() override {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    auto* const bound = reinterpret_cast<sockaddr*>(&address);
+    PCHECK(bind(listener_, bound, size) == 0 && listen(listener_, 10) == 0 &&
+           getsockname(listener_, bound, &size) == 0);
+    address_ = address;
+  }
+  void TearDown() override { close(listener_); }
+
+  std::unique_ptr<Pair> Connect() const {
+    auto pair = std::make_unique<Pair>();
+    pair->client = socket(AF_INET, SOCK_STREAM, 0);
+    PCHECK(connect(pair->client, reinterpret_cast<const sockaddr*>(&address_),
+                   sizeof(address_)) == 0);
+    pair->server = accept(listener_, nullptr, nullptr);
+    return pair;
+  }
+  // One that is admitted.
+  std::unique_ptr<Pair> Admit() {
+    auto pair = Connect();
+    EXPECT_TRUE(connections_.Admit(pair->server));
+    return pair;
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  Connections connections_{
+      {.connections = 4, .per_address = 3, .held_bytes = 12 * kMiB},
+      [this] { return now_; }};
+  int listener_ = -1;
+  sockaddr_in address_;
+};
+
+TEST_F(ConnectionsTest, TheOldestOfThoseThatSaidNothingMakesRoom) {
+  const auto spoke = Admit();
+  spoke->Deliver(1);
+  now_ += absl::Seconds(1);
+  const auto oldest = Admit();
+  now_ += absl::Seconds(1);
+  const auto newest = Admit();
+  connections_.Audit();
+  const auto fourth = Admit();
+  EXPECT_TRUE(spoke->open());
+  EXPECT_FALSE(oldest->open());
+  EXPECT_TRUE(newest->open());
+  EXPECT_EQ(connections_.Use().displaced(), 1);
+}
+
+TEST_F(ConnectionsTest, NobodyWhoIsInUseMakesRoom) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<CallTicket> calls;
+  for (int i = 0; i < 3; ++i) {
+    pairs.push_back(Admit());
+    calls.push_back(connections_.BeginCall(pairs.back()->peer()));
+  }
+  EXPECT_EQ(connections_.Use().calls(), 3);
+  EXPECT_FALSE(connections_.Admit(Connect()->server));
+  // An island between two exchanges is in use.
+  calls.clear();
+  EXPECT_FALSE(connections_.Admit(Connect()->server));
+  EXPECT_EQ(connections_.Use().refused(), 2);
+  now_ += absl::Minutes(1);
+  Admit();
+  EXPECT_EQ(connections_.Use().displaced(), 1);
+}
+
+TEST_F(ConnectionsTest, ThoseThatAreClosedMakeRoom) {
+  for (int i = 0; i < 10; ++i) Admit();
+  EXPECT_EQ(connections_.Use().displaced(), 0);
+  connections_.Audit();
+  EXPECT_EQ(connections_.Use().open(), 0);
+  EXPECT_EQ(connections_.Use().unused(), 10);
+}
+
+TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
+  const auto greedy = Admit();
+  greedy->Deliver(2 * kMiB);
+  const auto calling = Admit();
+  calling->Deliver(2 * kMiB);
+  const CallTicket call = connections_.BeginCall(calling->peer());
+  const auto taken = Admit();
+  taken->Deliver(9 * kMiB);
+  {
+    const CallTicket over = connections_.BeginCall(taken->peer());
+    over.connection().Took(9 * kMiB);
+  }
+  connections_.Audit();
+  EXPECT_FALSE(greedy->open());
+  EXPECT_TRUE(calling->open()) << "a call may hold 4 MiB";
+  EXPECT_TRUE(taken->open()) << "what was taken is held no more";
+  EXPECT_EQ(connections_.Use().cut(), 1);
+}
+
+TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
+  const auto first = Admit();
+  const auto second = Admit();
+  const CallTicket first_call = connections_.BeginCall(first->peer());
+  const CallTicket second_call = connections_.BeginCall(second->peer());
+  const CallTicket third_call = connections_.BeginCall(second->peer());
+  first_call.connection().Took(8 * kMiB);
+  first->Deliver(15 * kMiB);
+  second->Deliver(6 * kMiB);
+  // Together they hold 13 MiB.
+  connections_.Audit();
+  EXPECT_TRUE(first->open());
+  EXPECT_FALSE(second->open());
+}
+
+TEST_F(ConnectionsTest, WhoDoesNotReadIsCut) {
+  const auto deaf = Admit();
+  const CallTicket deaf_call = connections_.BeginCall(deaf->peer());
+  deaf_call.connection().SendBegan(100);
+  const auto slow = Admit();
+  const CallTicket slow_call = connections_.BeginCall(slow->peer());
+  for (int i = 0; i < 4; ++i) {
+    slow_call.connection().SendBegan(100);
+    connections_.Audit();
+    EXPECT_EQ(deaf->open(), i < 2) << i;
+    now_ += absl::Seconds(20);
+    slow_call.connection().SendEnded(100);
+  }
+  EXPECT_TRUE(slow->open());
+}
+
+TEST_F(ConnectionsTest, AMessageThatIsBeingSentIsHeld) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  call.connection().SendBegan(6 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(pair->open());
+}
+
+}  // namespace
+}  // namespace causeway

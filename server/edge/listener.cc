@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// How often connections are audited. At 10 Gbit/s peers can fill 25 MB
+// meanwhile. For each connection an audit takes two system calls.
+constexpr itimerspec kAuditInterval = {.it_interval = {.tv_nsec = 20'000'000},
+                                       .it_value = {.tv_nsec = 20'000'000}};
+
+// How long what was sent may go unconfirmed.
+constexpr int kSentTimeoutMilliseconds = 10'000;
+
+// Connections that are taken between two looks at everything else.
+constexpr int kAcceptedAtOnce = 64;
+
+// Descriptors for everything but connections: files of fragments, of the
+// database and of updates that are being read, and connections that are about
+// to be closed.
+constexpr rlim_t kOtherDescriptors = 512;
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
+};
+
+void SetOption(int socket, int level, int option, int value) {
+  setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+uint16_t PortOf(int socket) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return 0;
+  }
+  // At the same place in addresses of IPv4 and IPv6.
+  sockaddr_in in;
+  std::memcpy(&in, &bound, sizeof(in));
+  return ntohs(in.sin_port);
+}
+
+// A socket that listens on `address`, or -1 with errno. Accepted ones inherit
+// the options.
+int ListenOn(const addrinfo& address) {
+  const int file =
+      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (file < 0) return -1;
+  SetOption(file, SOL_SOCKET, SO_REUSEADDR, 1);
+  SetOption(file, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(file, IPPROTO_TCP, TCP_USER_TIMEOUT, kSentTimeoutMilliseconds);
+  if (address.ai_family == AF_INET6) {
+    SetOption(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  }
+  if (bind(file, address.ai_addr, address.ai_addrlen) == 0 &&
+      listen(file, SOMAXCONN) == 0) {
+    return file;
+  }
+  const int error = errno;
+  close(file);
+  errno = error;
+  return -1;
+}
+
+// Which addresses "host:port" means.
+absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(
+    absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  absl::string_view host = address.substr(0, colon);
+  if (colon == absl::string_view::npos || host.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is not host:port, like 10.0.0.1:7070"));
+  }
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  const bool any = host == "0.0.0.0" || host == "::";
+  const addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                          .ai_family = AF_UNSPEC,
+                          .ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(any ? nullptr : std::string(host).c_str(),
+                                std::string(address.substr(colon + 1)).c_str(),
+                                &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is no address: ", gai_strerror(error)));
+  }
+  return std::unique_ptr<addrinfo, FreeAddresses>(found);
+}
+
+int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(
+    const std::string& address) {
+  std::unique_ptr<Listener> listener(new Listener);
+  ASSIGN_OR_RETURN(const auto addresses, Resolve(address));
+  listener->stop_ = eventfd(0, EFD_CLOEXEC);
+  listener->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  listener->reserve_ = OpenReserve();
+  if (listener->stop_ < 0 || listener->timer_ < 0 || listener->reserve_ < 0) {
+    return absl::ErrnoToStatus(errno, "cannot open files to listen with");
+  }
+  int error = 0;
+  for (addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    // A free port is the same one for all of them; see PortOf.
+    sockaddr_in in;
+    std::memcpy(&in, one->ai_addr, sizeof(in));
+    if (in.sin_port == 0) in.sin_port = htons(listener->port_);
+    std::memcpy(one->ai_addr, &in, sizeof(in));
+    const int socket = ListenOn(*one);
+    if (socket >= 0) {
+      listener->sockets_.push_back(socket);
+      listener->port_ = PortOf(socket);
+    } else if (error == 0 ||
+               (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)) {
+      error = errno;
+    }
+  }
+  const bool is_missing_family =
+      error == EAFNOSUPPORT || error == EADDRNOTAVAIL;
+  if (listener->sockets_.empty() || (error != 0 && !is_missing_family)) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on \"", address, "\": ", std::strerror(error),
+        "; choose another --listen (port 0 takes a free one)"));
+  }
+  return listener;
+}
+
+Listener::~Listener() {
+  Stop();
+  for (const int socket : sockets_) close(socket);
+  for (const int file : {stop_, timer_, reserve_}) {
+    if (file >= 0) close(file);
+  }
+}
+
+void Listener::Start(Connections* connections, std::function<void(int)> take) {
+  connections_ = connections;
+  take_ = std::move(take);
+  timerfd_settime(timer_, 0, &kAuditInterval, nullptr);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Listener::Stop() {
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_, 1);
+  thread_.join();
+}
+
+void Listener::Run() {
+  std::vector<pollfd> polled = {{.fd = stop_, .events = POLLIN},
+                                {.fd = timer_, .events = POLLIN}};
+  for (const int socket : sockets_) {
+    polled.push_back({.fd = socket, .events = POLLIN});
+  }
+  while (true) {
+    poll(polled.data(), polled.size(), -1);
+    if (polled[0].revents != 0) return;
+    const bool is_audit = polled[1].revents != 0;
+    if (is_audit) {
+      // A timer is read as an event is.
+      eventfd_t ticks;
+      eventfd_read(timer_, &ticks);
+      connections_->Audit();
+    }
+    for (size_t i = 2; i < polled.size(); ++i) {
+      // One that found no descriptors is tried again after an audit.
+      if (polled[i].revents != 0 && !Accept(polled[i].fd)) {
+        polled[i].events = 0;
+      } else if (is_audit) {
+        polled[i].events = POLLIN;
+      }
+    }
+  }
+}
+
+bool Listener::Accept(int socket) {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    const int file =
+        accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (file >= 0) {
+      if (connections_->Admit(file)) {
+        take_(file);
+      } else {
+        close(file);
+      }
+    } else if (errno == EAGAIN) {
+      return true;
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+               errno == ENOMEM) {
+      LOG_EVERY_T(ERROR, 10)
+          << "cannot accept a connection: " << std::strerror(errno);
+      return RefuseOne(socket);
+    }
+    // Anything else is the fate of one connection.
+  }
+  return true;
+}
+
+bool Listener::RefuseOne(int socket) {
+  close(reserve_);
+  const int file = accept4(socket, nullptr, nullptr, SOCK_CLOEXEC);
+  if (file >= 0) close(file);
+  reserve_ = OpenReserve();
+  return file >= 0;
+}
+
+void ReserveDescriptors(ConnectionLimits& limits) {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t wanted = limits.connections + kOtherDescriptors;
+  if (files.rlim_cur < wanted) {
+    files.rlim_cur = std::min(wanted, files.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  if (files.rlim_cur >= wanted) return;
+  const rlim_t others = std::min(kOtherDescriptors, files.rlim_cur / 2);
+  limits.connections = static_cast<int>(files.rlim_cur - others);
+  limits.per_address = std::min(limits.per_address, limits.connections);
+  LOG(WARNING) << "takes at most " << limits.connections
+               << " connections: the system lets this process open "
+               << files.rlim_cur << " files (ulimit -n); " << wanted
+               << " are needed";
+}
+
+}  // namespace causeway

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/services.h"
+
+#include <memory>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "common/transport/tcp_connections.h"
+#include "proto/control.pb.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/edge/contribute_call.h"
+#include "server/edge/download_call.h"
+#include "server/edge/session_call.h"
+#include "server/edge/upload_turns.h"
+#include "server/edge/watch_events_call.h"
+
+namespace causeway {
+namespace {
+
+absl::StatusOr<bool> IsAwaited(Engine& engine,
+                               const v1::FetchUpdateRequest& request) {
+  return engine.IsAwaited(request);
+}
+absl::StatusOr<bool> IsAwaited(Engine&, const v1::FetchParametersRequest&) {
+  return false;
+}
+
+// Encodings are compressed already.
+bool IsCompressed(const v1::FetchUpdateRequest&) { return false; }
+bool IsCompressed(const v1::FetchParametersRequest& request) {
+  return request.compress();
+}
+
+void Describe(const OpenedParameters& stored,
+              v1::FetchParametersResponse& response) {
+  *response.mutable_head() = stored.head;
+  response.set_total_bytes(stored.bytes.size());
+}
+void Describe(const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
+  *response.mutable_head() = stored.head;
+  if (stored.object.has_value()) *response.mutable_object() = *stored.object;
+  response.set_includes_island(stored.includes_island);
+  response.set_island_share(stored.island_share);
+  response.set_other_tokens(stored.other_tokens);
+  response.set_other_inner_steps(stored.other_inner_steps);
+}
+
+// Sends what `open` gives for a Request; the first Response describes it.
+template <typename Request, typename Response, typename Open>
+Method SendStored(Engine* engine, IslandLinks* links, Open open) {
+  return [=](CallTicket ticket, grpc::CallbackServerContext& context) {
+    return NewDownloadCall(
+        std::move(ticket), engine,
+        [=, peer = PeerAddress(context.peer())](grpc::ByteBuffer& bytes)
+            -> absl::StatusOr<std::unique_ptr<Download>> {
+          Request request;
+          RETURN_IF_ERROR(ParseRequest(bytes, request));
+          ASSIGN_OR_RETURN(const bool awaited, IsAwaited(*engine, request));
+          if (awaited) return std::unique_ptr<Download>();
+          ASSIGN_OR_RETURN(const auto stored, open(request));
+          RETURN_IF_ERROR(CheckDownload(stored.bytes.size(), request.offset(),
+                                        request.stream()));
+          auto description = std::make_unique<Response>();
+          Describe(stored, *description);
+          auto download = std::make_unique<Download>(
+              Download{.description = std::move(description),
+                       .chunk_field = Response::kChunkFieldNumber,
+                       .bytes = stored.bytes,
+                       .owner = stored.owner,
+                       .offset = request.offset(),
+                       .compress = IsCompressed(request),
+                       .stream = request.stream(),
+                       .link = links->Get(request.identity().island_id())});
+          download->link->BeginDownload(
+              request.stream().pace_bytes_per_second(), peer);
+          return download;
+        });
+  };
+}
+
+}  // namespace
+
+Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
+  const auto uploads = std::make_shared<SharedUploads>();
+  return {{"/causeway.v1.Coordinator/Join",
+           Unary<v1::JoinRequest>([=](const v1::JoinRequest& request) {
+             return engine->Join(request);
+           })},
+          {"/causeway.v1.Coordinator/Session",
+           [=](CallTicket ticket, grpc::CallbackServerContext&) {
+             return NewSessionCall(std::move(ticket), engine);
+           }},
+          {"/causeway.v1.Coordinator/FetchParameters",
+           SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(
+               engine, links,
+               [=](const v1::FetchParametersRequest& request) {
+                 return engine->OpenParameters(request);
+               })},
+          {"/causeway.v1.Coordinator/Contribute",
+           [=](CallTicket ticket, grpc::CallbackServerContext&) {
+             return NewContributeCall(std::move(ticket), engine, uploads.get());
+           }},
+          {"/causeway.v1.Coordinator/FetchUpdate",
+           SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
+               engine, links,
+               [=](const v1::FetchUpdateRequest& request) {
+                 return engine->OpenUpdate(request);
+               })},
+          {"/causeway.v1.Coordinator/Leave",
+           Unary<v1::LeaveRequest>([=](const v1::LeaveRequest& request) {
+             return engine->Leave(request);
+           })}};
+}
+
+Methods StatusMethods(Engine* engine, const IslandLinks* links,
+                      const Connections* connections) {
+  return {
+      {"/causeway.v1.Status/GetRun",
+       Unary<v1::GetRunRequest>([=](const v1::GetRunRequest&) {
+         v1::RunStatus run = engine->GetRun();
+         *run.mutable_connections() = connections->Use();
+         return run;
+       })},
+      {"/causeway.v1.Status/ListIslands",
+       Unary<v1::ListIslandsRequest>(
+           [=](const v1::ListIslandsRequest& request) {
+             v1::ListIslandsResponse islands =
+                 engine->ListIslands(request.include_departed());
+             links->Describe(islands);
+             return islands;
+           })},
+      {"/causeway.v1.Status/ListFragments",
+       Unary<v1::ListFragmentsRequest>([=](const v1::ListFragmentsRequest&) {
+         return engine->ListFragments();
+       })},
+      {"/causeway.v1.Status/WatchEvents",
+       [=](CallTicket ticket, grpc::CallbackServerContext&) {
+         return NewWatchEventsCall(std::move(ticket), engine);
+       }}};
+}
+
+Methods ControlMethods(Engine* engine) {
+  return {{"/causeway.v1.Control/PauseRun",
+           Unary<v1::PauseRunRequest>([=](const v1::PauseRunRequest& request) {
+             return engine->Pause(request);
+           })},
+          {"/causeway.v1.Control/ResumeRun",
+           Unary<v1::ResumeRunRequest>(
+               [=](const v1::ResumeRunRequest&) { return engine->Resume(); })},
+          {"/causeway.v1.Control/DrainIsland",
+           Unary<v1::DrainIslandRequest>(
+               [=](const v1::DrainIslandRequest& request) {
+                 return engine->Drain(request);
+               })},
+          {"/causeway.v1.Control/EvictIsland",
+           Unary<v1::EvictIslandRequest>(
+               [=](const v1::EvictIslandRequest& request) {
+                 return engine->Evict(request);
+               })},
+          {"/causeway.v1.Control/ListQuarantine",
+           Unary<v1::ListQuarantineRequest>(
+               [=](const v1::ListQuarantineRequest& request) {
+                 return engine->ListQuarantine(request.include_decided());
+               })},
+          {"/causeway.v1.Control/AdmitContribution",
+           Unary<v1::AdmitContributionRequest>(
+               [=](const v1::AdmitContributionRequest& request) {
+                 return engine->Admit(request.id());
+               })},
+          {"/causeway.v1.Control/DropContribution",
+           Unary<v1::DropContributionRequest>(
+               [=](const v1::DropContributionRequest& request) {
+                 return engine->Drop(request.id());
+               })}};
+}
+
+}  // namespace causeway

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What serves the methods of the coordinator's services: of Coordinator
+// (proto/coordinator.proto), Status (proto/status.proto) and Control
+// (proto/control.proto).
+#ifndef SERVER_EDGE_SERVICES_H_
+#define SERVER_EDGE_SERVICES_H_
+
+#include "server/edge/call.h"
+#include "server/edge/connections.h"
+#include "server/edge/island_links.h"
+#include "server/engine.h"
+
+namespace causeway {
+
+// The arguments outlive the methods.
+Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
+Methods StatusMethods(Engine* engine, const IslandLinks* links,
+                      const Connections* connections);
+Methods ControlMethods(Engine* engine);
+
+}  // namespace causeway
+
+#endif  // SERVER_EDGE_SERVICES_H_

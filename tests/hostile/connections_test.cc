@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connections that are there to take all that there may be.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/hostile/raw_http2.h"
+#include "tests/hostile/siege.h"
+
+namespace causeway {
+namespace {
+
+class ConnectionsTest : public Siege {
+ protected:
+  // As many as a coordinator had descriptors by default, and some more.
+  static constexpr int kMany = 1100;
+
+  std::vector<std::unique_ptr<IdleConnection>> Connect(int count) const {
+    std::vector<std::unique_ptr<IdleConnection>> connections;
+    for (int i = 0; i < count; ++i) {
+      connections.push_back(std::make_unique<IdleConnection>(port()));
+    }
+    return connections;
+  }
+
+  // Files that the coordinator has open.
+  int64_t OpenFiles() {
+    return std::distance(std::filesystem::directory_iterator(absl::StrCat(
+                             "/proc/", coordinator().process().pid(), "/fd")),
+                         std::filesystem::directory_iterator());
+  }
+
+  void ResistIdleConnections(const Options& options) {
+    Start(options);
+    AddIsland("before");
+    AwaitRounds(5);
+    const uint32_t before = Run().connections().open();
+    const uint64_t bytes = coordinator().TakePeak();
+    {
+      const auto idle = Connect(kMany);
+      // The new island's rounds are everybody's.
+      AddIsland("meanwhile");
+      AwaitRounds(20);
+      const v1::ConnectionUse use = Run().connections();
+      EXPECT_GE(use.refused() + use.displaced() + use.limit(), kMany);
+    }
+    EXPECT_LT(coordinator().TakePeak(), bytes + kMostBytes);
+    // An island has two connections.
+    AwaitStatus([&](const v1::RunStatus& run) {
+      return run.connections().open() == before + 2;
+    });
+    AddIsland("afterwards");
+    AwaitRounds(5);
+  }
+};
+
+TEST_F(ConnectionsTest, IdleOnesKeepNobodyOut) { ResistIdleConnections({}); }
+
+TEST_F(ConnectionsTest, IdleOnesKeepNobodyOutBeforeTheirTlsHandshake) {
+  ResistIdleConnections({.tls = true});
+}
+
+TEST_F(ConnectionsTest, IdleOnesLeaveDescriptorsToTheStorage) {
+  ResistIdleConnections({.soft_files = 128, .hard_files = 128});
+}
+
+TEST_F(ConnectionsTest, WithoutDescriptorsTheListenerDoesNotGoDeaf) {
+  Start();
+  AddIsland("before");
+  AwaitRounds(5);
+  rlimit limit = {};
+  const pid_t pid = coordinator().process().pid();
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &limit), 0);
+  // Others have taken the rest.
+  const rlimit none = {.rlim_cur = static_cast<rlim_t>(OpenFiles()),
+                       .rlim_max = limit.rlim_max};
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &none, nullptr), 0);
+  {
+    const auto idle = Connect(kMany);
+    ASSERT_TRUE(
+        coordinator().process().AwaitOutput("cannot accept a connection"));
+  }
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &limit, nullptr), 0);
+  AddIsland("afterwards");
+  AwaitRounds(5);
+}
+
+TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
+  Start();
+  const IdleConnection idle(port());
+  ASSERT_TRUE(idle.open());
+  AwaitStatus(
+      [](const v1::RunStatus& run) { return run.connections().unused() == 1; });
+  EXPECT_FALSE(idle.open());
+}
+
+TEST_F(ConnectionsTest, RefusedTlsHandshakesAreLogged) {
+  Start({.tls = true});
+  // Plain text, where TLS is expected.
+  RawHttp2 plain(port(), 65535);
+  EXPECT_TRUE(coordinator().process().AwaitOutput("wrong version number"));
+  EXPECT_TRUE(coordinator().process().AwaitOutput("ended without a call"));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers that make the coordinator hold memory for them.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "tests/hostile/raw_http2.h"
+#include "tests/hostile/siege.h"
+
+namespace causeway {
+namespace {
+
+constexpr char kJoin[] = "/causeway.v1.Coordinator/Join";
+constexpr char kSession[] = "/causeway.v1.Coordinator/Session";
+constexpr uint32_t kWindow = 65535;
+constexpr absl::Duration kMoment = absl::Milliseconds(20);
+
+class MemoryTest : public Siege {
+ protected:
+  void SetUp() override {
+    Start();
+    AddIsland("east");
+    AddIsland("west");
+  }
+
+  // With as many calls on each as there may be.
+  RawConnections Call(int connections, absl::string_view path,
+                      uint32_t window = kWindow) const {
+    RawConnections made;
+    for (int i = 0; i < connections; ++i) {
+      made.push_back(std::make_unique<RawHttp2>(port(), window));
+      RawHttp2& connection = *made.back();
+      // The settings.
+      connection.Receive(absl::Seconds(5));
+      while (connection.open() &&
+             connection.calls().size() < connection.max_calls()) {
+        connection.Begin(path);
+      }
+    }
+    return made;
+  }
+
+  // Sends messages of `length` bytes, all but the last byte, on all calls, as
+  // long as any are sent.
+  static void SendMessages(RawConnections& connections, uint32_t length) {
+    const std::string piece(16384, 'x');
+    for (const auto& connection : connections) {
+      for (const uint32_t call : std::vector<uint32_t>(connection->calls())) {
+        connection->SendData(call, MessagePrefix(length));
+      }
+    }
+    bool goes_on = true;
+    for (uint64_t sent = 0; goes_on && sent + piece.size() < length;
+         sent += piece.size()) {
+      goes_on = false;
+      for (const auto& connection : connections) {
+        for (const uint32_t call : std::vector<uint32_t>(connection->calls())) {
+          goes_on |= connection->SendData(call, piece) > 0;
+        }
+        while (connection->Receive(absl::ZeroDuration())) goes_on = true;
+      }
+      if (!goes_on) {
+        for (const auto& connection : connections) {
+          goes_on |= connection->Receive(kMoment);
+        }
+      }
+    }
+  }
+};
+
+TEST_F(MemoryTest, ManyUnfinishedMessages) {
+  Resist([&] {
+    RawConnections connections = Call(4, kJoin);
+    SendMessages(connections, 4 << 20);
+    return connections;
+  });
+}
+
+TEST_F(MemoryTest, OneMessageWithoutEnd) {
+  Resist([&] {
+    RawConnections connections = Call(1, kSession);
+    SendMessages(connections, 1 << 30);
+    return connections;
+  });
+}
+
+TEST_F(MemoryTest, HeadersWithoutEnd) {
+  // A field with a value of 2^31 bytes.
+  const std::string field = std::string("\0\1x\x7f\x80\xff\xff\xff\x07", 9);
+  const std::string piece(16384, 'x');
+  Resist([&] {
+    RawConnections connections;
+    for (int i = 0; i < 4; ++i) {
+      connections.push_back(std::make_unique<RawHttp2>(port(), kWindow));
+      RawHttp2& connection = *connections.back();
+      const uint32_t call = connection.BeginHeaders(kJoin);
+      connection.Send(RawHttp2::kContinuation, 0, call, field);
+      for (int sent = 0; connection.open() && sent < 2048; ++sent) {
+        connection.Send(RawHttp2::kContinuation, 0, call, piece);
+        connection.Receive(absl::ZeroDuration());
+      }
+    }
+    return connections;
+  });
+  EXPECT_GT(Run().connections().cut(), 0);
+}
+
+TEST_F(MemoryTest, CallsThatSendNothing) {
+  Resist([&] { return Call(100, kSession); });
+}
+
+TEST_F(MemoryTest, ReflectionThatSendsNothing) {
+  Resist([&] {
+    return Call(
+        20, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  });
+}
+
+TEST_F(MemoryTest, CompressedMessages) {
+  Resist([&] {
+    const auto channel = NewChannel();
+    v1::JoinRequest request;
+    request.set_description(std::string(200 << 20, 'x'));
+    v1::JoinResponse response;
+    grpc::ClientContext context;
+    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    EXPECT_EQ(v1::Coordinator::NewStub(channel)
+                  ->Join(&context, request, &response)
+                  .error_code(),
+              grpc::StatusCode::UNIMPLEMENTED);
+    return RawConnections();
+  });
+}
+
+TEST_F(MemoryTest, HeartbeatsOfManyRanks) {
+  // 1.9 million ranks, which say nothing: 3.8 MB.
+  v1::SessionRequest request;
+  for (int i = 0; i < 1'900'000; ++i) request.mutable_progress()->add_ranks();
+  const std::string message = request.SerializeAsString();
+  const std::string prefix =
+      MessagePrefix(static_cast<uint32_t>(message.size()));
+  Resist([&] {
+    RawConnections connections = Call(4, kSession);
+    for (const auto& connection : connections) {
+      for (const uint32_t call : std::vector<uint32_t>(connection->calls())) {
+        std::string rest = prefix + message;
+        while (connection->open() && !rest.empty()) {
+          const size_t sent = connection->SendData(call, rest);
+          rest.erase(0, sent);
+          // No window comes for a call that was refused.
+          if (!connection->Receive(sent > 0 ? absl::ZeroDuration() : kMoment) &&
+              sent == 0) {
+            break;
+          }
+        }
+      }
+    }
+    return connections;
+  });
+}
+
+TEST_F(MemoryTest, WatchersThatDoNotRead) {
+  // A history that is worth reading: as much as the coordinator takes.
+  const auto control = v1::Control::NewStub(NewChannel());
+  for (int i = 0; i < 200; ++i) {
+    for (const int bytes : {1 << 20, 1 << 10}) {
+      v1::PauseRunRequest request;
+      request.set_reason(std::string(bytes, 'x'));
+      grpc::ClientContext pausing;
+      v1::PauseRunResponse paused;
+      if (!control->PauseRun(&pausing, request, &paused).ok()) continue;
+      grpc::ClientContext resuming;
+      v1::ResumeRunResponse resumed;
+      ASSERT_TRUE(control->ResumeRun(&resuming, {}, &resumed).ok());
+      break;
+    }
+  }
+  Resist([&] {
+    RawConnections watchers =
+        Call(40, "/causeway.v1.Status/WatchEvents", /*window=*/0);
+    for (const auto& watcher : watchers) {
+      for (const uint32_t call : watcher->calls()) {
+        watcher->SendData(call, MessagePrefix(0));
+      }
+    }
+    // They answer pings, until they are sent away.
+    for (bool open = true; open;) {
+      open = false;
+      for (const auto& watcher : watchers) {
+        watcher->Receive(kMoment);
+        open |= watcher->open();
+      }
+    }
+    return watchers;
+  });
+  EXPECT_GT(Run().connections().cut(), 0);
+}
+
+}  // namespace
+}  // namespace causeway

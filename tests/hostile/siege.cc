@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/hostile/siege.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/run_config.h"
+#include "common/status_matchers.h"
+#include "common/transport/credentials.h"
+#include "common/transport/test_certificates.h"
+#include "glog/logging.h"
+#include "proto/status.grpc.pb.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+constexpr char kConfig[] = R"pb(
+  name: "siege"
+  model {
+    layers: 1
+    hidden_size: 8
+    intermediate_size: 16
+    heads: 1
+    vocab_size: 258
+    sequence_length: 8
+  }
+  training { total_steps: 1000000 batch_size: 1 }
+  synchronization { inner_steps_per_round: 1 }
+  membership { max_islands: 8 lease_seconds: 60 outlier_factor: 0 }
+)pb";
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kAttack = absl::Seconds(4);
+
+TemporaryDirectory MakeDirectory() {
+  auto directory = TemporaryDirectory::Make("causeway-siege");
+  CHECK(directory.ok()) << directory.status();
+  return *std::move(directory);
+}
+
+}  // namespace
+
+Siege::Siege()
+    : directory_(MakeDirectory()),
+      credentials_(grpc::InsecureChannelCredentials()) {
+  // Attackers take as many descriptors as the coordinator.
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+Siege::~Siege() {
+  for (const auto& island : islands_) island->Stop();
+  if (HasFailure() && coordinator_ != nullptr) {
+    LOG(ERROR) << "the coordinator said:\n" << coordinator_->process().Output();
+  }
+}
+
+void Siege::Start(const Options& options) {
+  std::vector<std::string> arguments;
+  if (options.tls) {
+    const absl::Time now = absl::Now();
+    const Validity validity{now - absl::Hours(1), now + absl::Hours(1)};
+    TestAuthority authority(absl::StrCat(directory_.path(), "/authority"),
+                            validity);
+    const TestIdentity server = authority.Sign("127.0.0.1", validity);
+    const TestIdentity island = authority.Sign("island", validity);
+    arguments = {"--tls_cert", server.certificate, "--tls_key",
+                 server.key,   "--tls_client_ca",  authority.certificate()};
+    ASSERT_OK_AND_ASSIGN(
+        credentials_, MakeChannelCredentials({.tls_ca = authority.certificate(),
+                                              .tls_cert = island.certificate,
+                                              .tls_key = island.key},
+                                             now));
+  }
+  ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
+                       ParseRunConfig(kConfig, "siege"));
+  ASSERT_OK_AND_ASSIGN(
+      coordinator_,
+      WatchedCoordinator::Start(
+          ProgramPath(""), directory_.path(), config, arguments,
+          {"/usr/bin/prlimit", absl::StrCat("--nofile=", options.soft_files,
+                                            ":", options.hard_files)}));
+  channel_ = NewChannel();
+}
+
+int Siege::port() const {
+  const std::string& address = coordinator_->address();
+  int port = 0;
+  CHECK(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  return port;
+}
+
+std::shared_ptr<grpc::Channel> Siege::NewChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(coordinator_->address(), credentials_,
+                                   arguments);
+}
+
+void Siege::AddIsland(const std::string& name) {
+  {
+    absl::MutexLock lock(&mu_);
+    rounds_[name] = 0;
+  }
+  islands_.push_back(std::make_unique<IslandUnderTest>(
+      IslandUnderTest::Options{.name = name,
+                               .address = coordinator_->address(),
+                               .target = 1,
+                               .instance_id = 100 * islands_.size() + 1,
+                               .credentials = credentials_,
+                               .before_step = [this, name](uint64_t) {
+                                 absl::MutexLock lock(&mu_);
+                                 ++rounds_[name];
+                                 return absl::OkStatus();
+                               }}));
+}
+
+void Siege::AwaitRounds(uint64_t rounds) {
+  absl::MutexLock lock(&mu_);
+  std::map<std::string, uint64_t> wanted = rounds_;
+  for (auto& [island, count] : wanted) count += rounds;
+  const auto reached = [&] {
+    mu_.AssertHeld();
+    return std::equal(rounds_.begin(), rounds_.end(), wanted.begin(),
+                      [](const auto& is, const auto& want) {
+                        return is.second >= want.second;
+                      });
+  };
+  EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience))
+      << "the run does not go on";
+}
+
+void Siege::Resist(const std::function<RawConnections()>& attack) {
+  const absl::Time calm = absl::Now();
+  AwaitRounds(50);
+  LOG(INFO) << "rounds per second before: "
+            << 50 / absl::ToDoubleSeconds(absl::Now() - calm);
+  const uint32_t connections = Run().connections().open();
+  const uint64_t bytes = coordinator_->AnonymousBytes();
+  coordinator_->TakePeak();
+  {
+    const absl::Time begun = absl::Now();
+    const uint64_t rounds = Run().rounds();
+    RawConnections last = attack();
+    while (absl::Now() - begun < kAttack) last = attack();
+    LOG(INFO) << "rounds per second under attack: "
+              << static_cast<double>(Run().rounds() - rounds) /
+                     absl::ToDoubleSeconds(absl::Now() - begun);
+    AwaitRounds(5);
+  }
+  const uint64_t peak = coordinator_->TakePeak();
+  LOG(INFO) << "memory before " << bytes << ", at most " << peak << "; "
+            << Run().connections().ShortDebugString();
+  EXPECT_LT(peak, bytes + kMostBytes);
+  AwaitStatus([&](const v1::RunStatus& run) {
+    return run.connections().open() <= connections;
+  });
+  AddIsland("afterwards");
+  AwaitRounds(5);
+}
+
+v1::RunStatus Siege::Run() const {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  context.set_wait_for_ready(true);
+  v1::RunStatus run;
+  const grpc::Status status =
+      v1::Status::NewStub(channel_)->GetRun(&context, {}, &run);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return run;
+}
+
+void Siege::AwaitStatus(
+    const std::function<bool(const v1::RunStatus&)>& is_so) {
+  const absl::Time begun = absl::Now();
+  v1::RunStatus run = Run();
+  while (!is_so(run)) {
+    ASSERT_LT(absl::Now() - begun, kPatience) << run.ShortDebugString();
+    run = Run();
+  }
+}
+
+}  // namespace causeway
