@@ -20,8 +20,8 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "worker/model/ops.h"
-#include "worker/model/ops_reference.h"
-#include "worker/model/ops_test_values.h"
+#include "worker/model/testing/ops_reference.h"
+#include "worker/model/testing/random_values.h"
 
 // The sanitizers end the program on an allocation that cannot succeed unless
 // told to return null as malloc does.

@@ -34,9 +34,6 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/replica/device/deferred_queue.h"
-#include "worker/replica/device/device_fragment_part.h"
-#include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_share.h"
 #include "worker/replica/host_fragment_part.h"
@@ -71,8 +68,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// With parts on the imitation of a device: the ranks are threads then.
-enum class Kind { kThreads, kProcesses, kDevices };
+enum class Kind { kThreads, kProcesses };
 
 // Fragments of two to seven strips, none of which is a multiple of one.
 v1::RunConfig Config(int fragments) {
@@ -108,14 +104,13 @@ class Ranks {
       masters_.emplace_back(start.begin() + shards[rank].begin,
                             start.begin() + shards[rank].end);
       const int64_t before = live_bytes;
-      auto made = ReplicaRank::Create(
-          {.map = map_,
-           .shards = shards,
-           .replica = options,
-           .make_part =
-               kind == Kind::kDevices ? PartsOnDevice(rank) : PartsOnHost(rank),
-           .communicator = communicators_[rank].get()},
-          masters_[rank].data());
+      auto made =
+          ReplicaRank::Create({.map = map_,
+                               .shards = shards,
+                               .replica = options,
+                               .make_part = PartsOnHost(rank),
+                               .communicator = communicators_[rank].get()},
+                              masters_[rank].data());
       EXPECT_OK(made);
       ranks_.push_back(*std::move(made));
       part_bytes_.push_back(live_bytes - before);
@@ -177,21 +172,6 @@ class Ranks {
       return MakeHostFragmentPart(fragment, share, options, master, snapshots);
     };
   }
-  // Masters stay the host's, where the test trains: the imitation reaches both.
-  FragmentPartFactory PartsOnDevice(int rank) {
-    auto device = PartDevice::Create({.training = gpu_->NewQueue(),
-                                      .background = gpu_->NewQueue(),
-                                      .piece_strips = 2});
-    EXPECT_OK(device);
-    devices_.push_back(*std::move(device));
-    return [snapshots = &snapshots_[rank], device = devices_.back().get()](
-               uint32_t fragment, const FragmentShare& share,
-               const ReplicaOptions& options, const float* master) {
-      return MakeDeviceFragmentPart(fragment, share, options, master, device,
-                                    snapshots);
-    };
-  }
-
   void Connect(Kind kind, int size) {
     std::vector<std::unique_ptr<Transport>> transports(size);
     if (kind != Kind::kProcesses || size == 1) {
@@ -220,9 +200,6 @@ class Ranks {
   LocalRendezvous rendezvous_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   std::vector<SnapshotPool> snapshots_;
-  const std::unique_ptr<DeferredDevice> gpu_ = NewDeferredDevice();
-  // Of ranks on devices.
-  std::vector<std::unique_ptr<PartDevice>> devices_;
   std::vector<std::vector<float>> masters_;
   std::vector<std::unique_ptr<ReplicaRank>> ranks_;
   std::vector<int64_t> part_bytes_;
@@ -387,10 +364,6 @@ void ExpectRanksDoWhatOneDoes(Kind kind, const std::vector<int>& sizes) {
 
 TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
   ExpectRanksDoWhatOneDoes(GetParam(), {2, 3});
-}
-
-TEST(ReplicaOnDevicesTest, RanksDoWhatOneDoesInHostMemory) {
-  ExpectRanksDoWhatOneDoes(Kind::kDevices, {1, 3});
 }
 
 // One rank against the codec and the mixing themselves.

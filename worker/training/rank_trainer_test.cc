@@ -420,5 +420,23 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
   }
 }
 
+// What a model of many values needs beside its parameters.
+TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
+  constexpr int64_t kValues = 1 << 20;
+  for (const auto algorithm :
+       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
+        v1::TrainingConfig::WP}) {
+    const v1::TrainingConfig config = Config(algorithm, 1);
+    EXPECT_EQ(RankTrainerBytes(config, kValues, 1) -
+                  RankTrainerBytes(config, kValues, 1, true),
+              2 * kValues);
+  }
+  // What is reduced is a vector of its own then.
+  const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
+  EXPECT_EQ(RankTrainerBytes(config, kValues, 1, true) -
+                RankTrainerBytes(config, kValues, 1),
+            2 * kValues);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -159,9 +159,9 @@ struct RunningSoftmax {
 
 // `scale` is that of the scores, times log2(e).
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
-                                              const Bf16* qkv, Bf16* output,
-                                              float* log_sum_exp) {
+__global__ void AttentionKernel(AttentionShape shape, float scale,
+                                const Bf16* qkv, Bf16* output,
+                                float* log_sum_exp) {
   using Tiles = ForwardTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
@@ -169,10 +169,10 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
   Bf16* const passing = queries + kTileValues<kHeadDim, Tiles::kOwn>;
   constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
 
-  const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
+  const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
   const int length = static_cast<int>(shape.length);
   const int block_query =
-      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
+      static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::kOwn;
   const TileSource key = QkvSource(shape, qkv, at.key);
   const TileSource value = QkvSource(shape, qkv, at.value);
   const int end_query =
@@ -207,7 +207,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
     } else {
       AwaitCopies<0>();
     }
-    SyncBlock();
+    __syncthreads();
     const Bf16* const keys = passing + step % 2 * 2 * kPassing;
     // By how far the keys are ahead of the queries; some warps see none of the
     // last keys.
@@ -220,7 +220,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
       Multiply<kHeadDim, kTiles, kKeys>(scores, keys + kPassing, sums);
     }
     // The next step's loads go where this one has read.
-    SyncBlock();
+    __syncthreads();
   }
 
 #pragma unroll
@@ -237,7 +237,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
       const int query = first_query + RowOf(tile, 2 * half);
       if (LaneIndex() % 4 == 0 && query < length) {
         log_sum_exp[at.statistics + query] =
-            (softmax.largest[tile][half] * scale + Log2(sum)) * kLn2;
+            (softmax.largest[tile][half] * scale + log2f(sum)) * kLn2;
       }
     }
   }
@@ -248,9 +248,10 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
 
 // delta[sequence][head][position] <- the dot product of output and d_output, a
 // warp for each.
-CAUSEWAY_KERNEL void AttentionDeltaKernel(AttentionShape shape,
-                                          const Bf16* output,
-                                          const Bf16* d_output, float* delta) {
+static __global__ void AttentionDeltaKernel(AttentionShape shape,
+                                            const Bf16* output,
+                                            const Bf16* d_output,
+                                            float* delta) {
   const int64_t index = GlobalThread() / kWarpSize;
   if (index >= shape.rows() * shape.heads) return;
   const int64_t row = index / shape.heads;
@@ -292,9 +293,11 @@ CAUSEWAY_DEVICE ScoreGradient GradientOf(float score, float d_p, float scale,
 // What lies beyond the sequence's end adds nothing: its queries and their
 // gradients are 0, and its keys are not written.
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
-    AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
-    const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
+__global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
+                                           const Bf16* qkv,
+                                           const Bf16* d_output,
+                                           const float* log_sum_exp,
+                                           const float* delta, Bf16* d_qkv) {
   using Tiles = KeyGradientTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kQueries = Tiles::kOther;
@@ -306,8 +309,8 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
   float* const statistics = reinterpret_cast<float*>(passing + 4 * kPassing);
 
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t first_head = BlockIndex().y * group;
-  const int block_key = static_cast<int>(BlockIndex().x) * Tiles::kOwn;
+  const int64_t first_head = blockIdx.y * group;
+  const int block_key = static_cast<int>(blockIdx.x) * Tiles::kOwn;
   // Of each head: from the first query that sees one of the keys.
   const int first_step = block_key / kQueries;
   const int head_steps =
@@ -317,8 +320,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
     return (first_step + step % head_steps) * kQueries;
   };
   const auto load = [&](int step) {
-    const HeadMatrices at(shape, BlockIndex().z,
-                          first_head + step / head_steps);
+    const HeadMatrices at(shape, blockIdx.z, first_head + step / head_steps);
     const int first_query = first_query_of(step);
     Bf16* const to = passing + step % 2 * 2 * kPassing;
     LoadTile<kHeadDim, kQueries, kAttentionThreads>(
@@ -327,7 +329,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
         OutputSource(shape, d_output, at.output), first_query, to + kPassing);
     EndCopies();
     float* const to_statistics = statistics + step % 2 * 2 * kQueries;
-    for (int i = static_cast<int>(ThreadIndex()); i < kQueries;
+    for (int i = static_cast<int>(threadIdx.x); i < kQueries;
          i += kAttentionThreads) {
       const bool inside = first_query + i < shape.length;
       const int64_t from = at.statistics + first_query + i;
@@ -335,7 +337,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
       to_statistics[kQueries + i] = inside ? delta[from] : 0;
     }
   };
-  const HeadMatrices own(shape, BlockIndex().z, first_head);
+  const HeadMatrices own(shape, blockIdx.z, first_head);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
       QkvSource(shape, qkv, own.key), block_key, keys);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
@@ -357,7 +359,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
     } else {
       AwaitCopies<0>();
     }
-    SyncBlock();
+    __syncthreads();
     const Bf16* const queries = passing + step % 2 * 2 * kPassing;
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
@@ -394,7 +396,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
       Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
       Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
     }
-    SyncBlock();
+    __syncthreads();
   }
   // What the scores were multiplied by.
   Scale<kHeadDim, kTiles>(scale * kLn2, d_keys);
@@ -408,9 +410,11 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
 // Gradients of queries: a tile of queries meets the keys that it sees.
 //   S = Q K^T,  dP = dO V^T,  dQ += dS K.
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
-    AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
-    const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
+__global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
+                                             const Bf16* qkv,
+                                             const Bf16* d_output,
+                                             const float* log_sum_exp,
+                                             const float* delta, Bf16* d_qkv) {
   using Tiles = QueryGradientTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
@@ -420,10 +424,10 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
   Bf16* const d_outputs = queries + kOwn;
   Bf16* const passing = d_outputs + kOwn;
 
-  const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
+  const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
   const int length = static_cast<int>(shape.length);
   const int block_query =
-      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
+      static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::kOwn;
   const TileSource key = QkvSource(shape, qkv, at.key);
   const TileSource value = QkvSource(shape, qkv, at.value);
   const int end_query =
@@ -459,7 +463,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
     }
   }
   AwaitCopies<1>();
-  SyncBlock();
+  __syncthreads();
   const typename Tiles::OwnRows own_queries(queries +
                                             warp_row * kTileStride<kHeadDim>);
   const typename Tiles::OwnRows own_d_outputs(d_outputs +
@@ -472,7 +476,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
     } else {
       AwaitCopies<0>();
     }
-    SyncBlock();
+    __syncthreads();
     const Bf16* const keys = passing + step % 2 * 2 * kPassing;
     const int ahead = step * kKeys - first_query;
     if (ahead < kTiles * 16) {
@@ -497,7 +501,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
       }
       Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
     }
-    SyncBlock();
+    __syncthreads();
   }
   Scale<kHeadDim, kTiles>(scale * kLn2, d_queries);
   StoreSums<kHeadDim, kTiles>(

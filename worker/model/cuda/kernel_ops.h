@@ -3,7 +3,7 @@
 //
 // The operations of worker/model/ops.h by the kernels of this directory, with
 // activations in bf16: all but memory, copies and matrix products, which are
-// the device's. Devices: ops_cuda.cu, and for tests ops_emulated.h.
+// the device's (ops_cuda.cu).
 //
 // What the kernels ask for, beside ops.h: widths of rows (of the model, and of
 // SwiGLU) are multiples of 8, heads have a multiple of 16 values and at most
@@ -228,11 +228,11 @@ class KernelOps : public Ops {
   static Bf16* AsBf16(void* memory) { return static_cast<Bf16*>(memory); }
 
   // Of the device.
-  virtual DeviceStream stream() const = 0;
+  virtual cudaStream_t stream() const = 0;
   // Whether nothing has failed so far.
   virtual bool ok() const = 0;
   // Keeps the first error. `doing` is a noun.
-  virtual void Record(LaunchError error, const char* doing) = 0;
+  virtual void Record(cudaError_t error, const char* doing) = 0;
   // Device memory for one operation; what is too small is replaced by more.
   // Null after an error.
   virtual void* Scratch(size_t bytes) = 0;

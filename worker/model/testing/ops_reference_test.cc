@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each reference backward against finite differences of its forward, in double.
-#include "worker/model/ops_reference.h"
+#include "worker/model/testing/ops_reference.h"
 
 #include <cmath>
 #include <cstdint>

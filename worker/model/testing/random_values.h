@@ -3,8 +3,8 @@
 //
 // Inputs for tests of operations, and the comparison with a reference in
 // double.
-#ifndef WORKER_MODEL_OPS_TEST_VALUES_H_
-#define WORKER_MODEL_OPS_TEST_VALUES_H_
+#ifndef WORKER_MODEL_TESTING_RANDOM_VALUES_H_
+#define WORKER_MODEL_TESTING_RANDOM_VALUES_H_
 
 #include <algorithm>
 #include <cmath>
@@ -57,4 +57,4 @@ inline void ExpectNear(const Floats& got, const Doubles& want,
 
 }  // namespace causeway
 
-#endif  // WORKER_MODEL_OPS_TEST_VALUES_H_
+#endif  // WORKER_MODEL_TESTING_RANDOM_VALUES_H_

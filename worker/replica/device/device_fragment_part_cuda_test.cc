@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/replica/device/device_part_suite.h"
-
+//
+// Parts on a device compute the bits of parts in host memory, in every step of
+// contributions and updates. Skipped where there is no device.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,10 +22,12 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
 #include "quantization/strip_layout.h"
 #include "quantization/strip_scanner.h"
 #include "worker/replica/anchor_digest.h"
+#include "worker/replica/device/cuda_queue.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/host_fragment_part.h"
 
@@ -35,6 +38,27 @@ constexpr int64_t kStrip = static_cast<int64_t>(kStripValues);
 constexpr int64_t kFragment = 2 * kStrip + 1234;
 
 using Values = std::vector<float>;
+
+std::unique_ptr<DeviceQueue> NewQueue() {
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> queue =
+      NewCudaQueue(0, QueuePriority::kLow);
+  return queue.ok() ? *std::move(queue) : nullptr;
+}
+
+TEST(CudaQueueTest, SaysWhyThereIsNoDevice) {
+  if (NewQueue() != nullptr) GTEST_SKIP() << "there is one";
+  EXPECT_THAT(NewCudaQueue(0, QueuePriority::kLow),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(CudaQueueTest, SaysHowMuchMemoryThereIsNot) {
+  const std::unique_ptr<DeviceQueue> queue = NewQueue();
+  if (queue == nullptr) GTEST_SKIP() << "no device";
+  EXPECT_THAT(queue->Allocate(MemoryKind::kDevice, size_t{1} << 50),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::HasSubstr("of the device's memory")));
+  EXPECT_OK(queue->Synchronize());
+}
 
 Values Random(int64_t size, uint64_t seed, float scale) {
   std::mt19937_64 random(seed);
@@ -55,6 +79,46 @@ std::vector<uint32_t> BitsOf(const Values& values) {
     bits.push_back(std::bit_cast<uint32_t>(value));
   }
   return bits;
+}
+
+TEST(CudaQueueTest, MixesAndAddsAsTheHostDoes) {
+  const std::unique_ptr<DeviceQueue> queue = NewQueue();
+  if (queue == nullptr) GTEST_SKIP() << "no device";
+  const auto allocate = [&] {
+    return static_cast<float*>(
+        queue->Allocate(MemoryKind::kDevice, 2000 * sizeof(float)).value());
+  };
+  float* const device_other = allocate();
+  float* const device_values = allocate();
+  for (const size_t size : {1u, 3u, 4u, 130u, 2000u}) {
+    const auto special = [&](uint64_t seed) {
+      Values values = Random(static_cast<int64_t>(size), seed, 1);
+      for (size_t i = 3; i < size; i += 97) values[i] = -0.0f;
+      for (size_t i = 5; i < size; i += 101) values[i] = INFINITY;
+      return values;
+    };
+    const size_t bytes = size * sizeof(float);
+    const Values other = special(1);
+    // Negative: no mixing, but an update.
+    for (const float mixing : {0.0f, 0.25f, 0.9f, 1.0f, -1.0f}) {
+      Values want = special(2);
+      Values got = want;
+      queue->Copy(other.data(), bytes, device_other);
+      queue->Copy(got.data(), bytes, device_values);
+      if (mixing < 0) {
+        Rebase(other, absl::MakeSpan(want));
+        queue->Rebase(device_other, size, device_values);
+      } else {
+        Mix(other, mixing, absl::MakeSpan(want));
+        queue->Mix(device_other, mixing, size, device_values);
+      }
+      queue->Copy(device_values, bytes, got.data());
+      ASSERT_OK(queue->Synchronize());
+      EXPECT_EQ(BitsOf(got), BitsOf(want)) << size << " " << mixing;
+    }
+  }
+  queue->Free(MemoryKind::kDevice, device_other);
+  queue->Free(MemoryKind::kDevice, device_values);
 }
 
 // What a rank holds of the fragment, in two pieces of its shard.
@@ -121,10 +185,10 @@ void PrintTo(const Scenario& scenario, std::ostream* out) {
   *out << scenario.formats.name;
 }
 
-class DevicePartSuite : public testing::TestWithParam<Scenario> {
+class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
  protected:
   void SetUp() override {
-    queue_ = NewQueueUnderTest();
+    queue_ = NewQueue();
     if (queue_ == nullptr) GTEST_SKIP() << "no device";
   }
 
@@ -135,8 +199,8 @@ class DevicePartSuite : public testing::TestWithParam<Scenario> {
     options_ = GetParam().formats.options;
     options_.mixing = mixing;
     auto device =
-        PartDevice::Create({.training = NewQueueUnderTest(),
-                            .background = NewQueueUnderTest(),
+        PartDevice::Create({.training = NewQueue(),
+                            .background = NewQueue(),
                             .anchors_on_device = GetParam().anchors_on_device,
                             .piece_strips = piece_strips});
     ASSERT_OK(device.status());
@@ -337,14 +401,14 @@ std::vector<Scenario> Scenarios() {
   return scenarios;
 }
 
-INSTANTIATE_TEST_SUITE_P(, DevicePartSuite, testing::ValuesIn(Scenarios()),
-                         [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(, DeviceFragmentPartTest,
+                         testing::ValuesIn(Scenarios()), [](const auto& info) {
                            return absl::StrCat(
                                info.param.formats.name,
                                info.param.anchors_on_device ? "OnDevice" : "");
                          });
 
-TEST_P(DevicePartSuite, ComputesWhatThePartInHostMemoryComputes) {
+TEST_P(DeviceFragmentPartTest, ComputesWhatThePartInHostMemoryComputes) {
   // All; from the middle of a strip into another; up to a strip's end; from
   // there on; less than a strip's rest; nothing.
   const std::pair<int64_t, int64_t> held[] = {{0, kFragment},
@@ -362,7 +426,7 @@ TEST_P(DevicePartSuite, ComputesWhatThePartInHostMemoryComputes) {
   }
 }
 
-TEST_P(DevicePartSuite, MixesByWhatTheRunSays) {
+TEST_P(DeviceFragmentPartTest, MixesByWhatTheRunSays) {
   for (const float mixing : {0.0f, 0.3f, 1.0f}) {
     SCOPED_TRACE(mixing);
     ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(16, kStrip + 80), mixing, 2));
@@ -370,7 +434,7 @@ TEST_P(DevicePartSuite, MixesByWhatTheRunSays) {
   }
 }
 
-TEST_P(DevicePartSuite, TakesAnchorsInsteadOfUpdates) {
+TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfUpdates) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(400, 2 * kStrip + 7), 0.5f, 1));
   for (const bool includes_island : {false, true}) {
     Train();
@@ -386,7 +450,7 @@ TEST_P(DevicePartSuite, TakesAnchorsInsteadOfUpdates) {
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
-TEST_P(DevicePartSuite, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
+TEST_P(DeviceFragmentPartTest, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(64, 2 * kStrip + 64), 0.5f, 1));
   std::string update = Update();
   ASSERT_OK(
@@ -401,7 +465,7 @@ TEST_P(DevicePartSuite, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
 }
 
 // A finished one, too, that does not lead to the coordinator's anchor.
-TEST_P(DevicePartSuite, TakesAnchorsInsteadOfFinishedUpdates) {
+TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 2));
   ASSERT_NO_FATAL_FAILURE(Receive(Update()));
   const Values anchor = Random(share_.held.size(), ++seed_, 0.02f);
@@ -412,7 +476,7 @@ TEST_P(DevicePartSuite, TakesAnchorsInsteadOfFinishedUpdates) {
 }
 
 // As the links of fragments do it.
-TEST_P(DevicePartSuite, ThreadsWorkOnFragmentsAtOnce) {
+TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   constexpr uint32_t kFragments = 3;
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 0.5f, 1));
   const auto work = [&](FragmentPart& part, const std::string& update,
@@ -470,7 +534,7 @@ TEST_P(DevicePartSuite, ThreadsWorkOnFragmentsAtOnce) {
 }
 
 // The second one finds the device's memory for snapshots taken.
-TEST_P(DevicePartSuite, SnapshotsMayWait) {
+TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 1));
   ASSERT_OK_AND_ASSIGN(
       const auto other,

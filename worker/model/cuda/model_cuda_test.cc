@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of ops_suite.h that is about whole models.
+// Small models on a device against the CPU backend.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -13,19 +13,19 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"
-#include "worker/model/cuda/ops_suite.h"
+#include "worker/model/cuda/testing/ops_on_device.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops_cpu.h"
-#include "worker/model/ops_test_values.h"
+#include "worker/model/testing/random_values.h"
 #include "worker/model/transformer.h"
 
 namespace causeway {
 namespace {
 
-class ModelSuite : public testing::Test {
+class ModelCudaTest : public testing::Test {
  protected:
   void SetUp() override {
-    ops_ = NewOpsUnderTest();
+    ops_ = OpsOnDevice();
     if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
   }
 
@@ -75,7 +75,7 @@ double RelativeError(const Floats& got, const Floats& want,
 
 // The whole of it: loss and gradients of a model as the CPU computes them in
 // fp32, as near as bf16 goes.
-TEST_F(ModelSuite, AModelTrainsAsOnTheCpu) {
+TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   const v1::ModelConfig config = SmallModel();
   const std::vector<int32_t> tokens = RandomTokens(80, 258, 1);
   const std::vector<int32_t> targets = RandomTokens(80, 258, 2);
@@ -115,7 +115,7 @@ TEST_F(ModelSuite, AModelTrainsAsOnTheCpu) {
 // From the second pass on a backend may do what it has noted of the first ones:
 // it must not have noted tokens, parameters or gradients, and needs no more
 // memory.
-TEST_F(ModelSuite, RepeatedPassesFollowWhatIsInMemory) {
+TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
   v1::ModelConfig config = SmallModel();
   config.set_layers(1);
   config.set_sequence_length(8);
@@ -154,7 +154,7 @@ TEST_F(ModelSuite, RepeatedPassesFollowWhatIsInMemory) {
 }
 
 // While gradients are added up the host does not wait for the device.
-TEST_F(ModelSuite, LossesAreTakenWhenAllIsDone) {
+TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   v1::ModelConfig config = SmallModel();
   config.set_sequence_length(8);
   const ModelLayout layout = MakeModelLayout(config);
@@ -186,7 +186,7 @@ TEST_F(ModelSuite, LossesAreTakenWhenAllIsDone) {
   EXPECT_EQ(nothing, 0);
 }
 
-TEST_F(ModelSuite, SumsGradientsInBf16IfItIsToldTo) {
+TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
   const v1::ModelConfig config = SmallModel();
   const ModelLayout layout = MakeModelLayout(config);
   ASSERT_OK_AND_ASSIGN(
@@ -217,7 +217,7 @@ TEST_F(ModelSuite, SumsGradientsInBf16IfItIsToldTo) {
   }
 }
 
-TEST_F(ModelSuite, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
+TEST_F(ModelCudaTest, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
   v1::ModelConfig config = SmallModel();
   config.set_layers(1);
   config.set_sequence_length(8);

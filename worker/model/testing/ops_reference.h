@@ -6,8 +6,8 @@
 // of each backward is itself checked against finite differences of its forward
 // (ops_reference_test.cc). Shapes, accumulation and aliasing are as in ops.h.
 // Slow; for tests.
-#ifndef WORKER_MODEL_OPS_REFERENCE_H_
-#define WORKER_MODEL_OPS_REFERENCE_H_
+#ifndef WORKER_MODEL_TESTING_OPS_REFERENCE_H_
+#define WORKER_MODEL_TESTING_OPS_REFERENCE_H_
 
 #include <algorithm>
 #include <bit>
@@ -318,4 +318,4 @@ void AdamW(const AdamWCoefficients& c, const T* gradients, int64_t size,
 
 }  // namespace causeway::reference
 
-#endif  // WORKER_MODEL_OPS_REFERENCE_H_
+#endif  // WORKER_MODEL_TESTING_OPS_REFERENCE_H_

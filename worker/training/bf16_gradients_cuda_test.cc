@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trainers whose gradients are summed in bf16, on an emulated device.
+// Trainers whose gradients are summed in bf16, on a device. Skipped where there
+// is none.
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -18,7 +19,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/model/cuda/ops_emulated.h"
+#include "worker/model/cuda/testing/ops_on_device.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/training/gradient_source.h"
 #include "worker/training/rank_trainer.h"
@@ -29,38 +30,46 @@ namespace {
 
 constexpr int kSteps = 5;
 
-float FromBits(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
-// Gradients of which a bf16 holds any sum that a step makes.
+// Gradients of which a bf16 holds any sum that a step makes. They are added on
+// the host.
 class Sixteenths : public GradientSource {
  public:
-  explicit Sixteenths(int64_t size) : size_(size) {}
+  Sixteenths(int64_t size, Ops* ops) : size_(size), ops_(ops) {}
 
   absl::Status Accumulate(int64_t number, const float* /*parameters*/,
                           GradientSum gradients) override {
-    for (int64_t i = 0; i < size_; ++i) {
-      const int64_t sixteenths = (number * 7 + i * 3) % 32 - 16;
-      const float gradient = 0.0625f * static_cast<float>(sixteenths);
-      if (gradients.is_bf16()) {
-        uint16_t& sum = static_cast<uint16_t*>(gradients.data())[i];
-        const auto bits = std::bit_cast<uint32_t>(FromBits(sum) + gradient);
-        EXPECT_EQ(bits & 0xffff, 0u);
-        sum = static_cast<uint16_t>(bits >> 16);
-      } else {
-        gradients.fp32()[i] += gradient;
-      }
-    }
     was_bf16_ = gradients.is_bf16();
-    return absl::OkStatus();
+    if (was_bf16_) {
+      Add<uint16_t>(number, gradients.data());
+    } else {
+      Add<uint32_t>(number, gradients.data());
+    }
+    return ops_->Synchronize();
   }
   absl::StatusOr<double> TakeLoss() override { return 1.0; }
   uint64_t tokens() const override { return 1; }
   bool was_bf16() const { return was_bf16_; }
 
  private:
+  // `Bits` are the upper ones of an fp32.
+  template <typename Bits>
+  void Add(int64_t number, void* device_sums) {
+    constexpr int kMissing = 32 - 8 * sizeof(Bits);
+    std::vector<Bits> sums(static_cast<size_t>(size_));
+    const size_t bytes = sums.size() * sizeof(Bits);
+    ops_->CopyToHost(device_sums, bytes, sums.data());
+    for (int64_t i = 0; i < size_; ++i) {
+      const int64_t sixteenths = (number * 7 + i * 3) % 32 - 16;
+      const float sum = std::bit_cast<float>(uint32_t{sums[i]} << kMissing) +
+                        0.0625f * static_cast<float>(sixteenths);
+      EXPECT_EQ(std::bit_cast<uint32_t>(sum) & 0xffff, 0u);
+      sums[i] = static_cast<Bits>(std::bit_cast<uint32_t>(sum) >> kMissing);
+    }
+    ops_->CopyToDevice(sums.data(), bytes, device_sums);
+  }
+
   const int64_t size_;
+  Ops* const ops_;
   bool was_bf16_ = false;
 };
 
@@ -77,7 +86,7 @@ absl::StatusOr<Trained> TrainOn(Ops* ops,
   const auto communicator = MakeMessageCommunicator(
       {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
       &rendezvous);
-  Sixteenths source(layout.size);
+  Sixteenths source(layout.size, ops);
   ASSIGN_OR_RETURN(const auto trainer,
                    MakeRankTrainer({.training = Config(algorithm, 1),
                                     .layout = &layout,
@@ -95,8 +104,12 @@ absl::StatusOr<Trained> TrainOn(Ops* ops,
   for (int step = 1; step <= kSteps; ++step) {
     RETURN_IF_ERROR(trainer->Step(step).status());
   }
-  return Trained{{trainer->parameters().begin(), trainer->parameters().end()},
-                 source.was_bf16()};
+  Trained trained = {.parameters = std::vector<float>(start.size()),
+                     .in_bf16 = source.was_bf16()};
+  ops->CopyToHost(trainer->parameters().data(), start.size() * sizeof(float),
+                  trained.parameters.data());
+  RETURN_IF_ERROR(ops->Synchronize());
+  return trained;
 }
 
 class Bf16GradientsTest
@@ -104,7 +117,8 @@ class Bf16GradientsTest
 
 // Every sum can be held, so that nothing but the way of the sums is another.
 TEST_P(Bf16GradientsTest, SumsArriveAtTheOptimizer) {
-  const std::unique_ptr<Ops> ops = MakeEmulatedOps();
+  const std::unique_ptr<Ops> ops = OpsOnDevice();
+  if (ops == nullptr) GTEST_SKIP() << "there is no device";
   ASSERT_OK_AND_ASSIGN(const Trained fp32,
                        TrainOn(ops.get(), GetParam(), false));
   ASSERT_OK_AND_ASSIGN(const Trained bf16,
@@ -130,24 +144,6 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return v1::TrainingConfig::InnerAlgorithm_Name(info.param);
     });
-
-// What a model of many values needs beside its parameters.
-TEST(Bf16GradientsMemoryTest, TakesHalfOfThemWithOverlap) {
-  constexpr int64_t kValues = 1 << 20;
-  for (const auto algorithm :
-       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
-        v1::TrainingConfig::WP}) {
-    const v1::TrainingConfig config = Config(algorithm, 1);
-    EXPECT_EQ(RankTrainerBytes(config, kValues, 1) -
-                  RankTrainerBytes(config, kValues, 1, true),
-              2 * kValues);
-  }
-  // What is reduced is a vector of its own then.
-  const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
-  EXPECT_EQ(RankTrainerBytes(config, kValues, 1, true) -
-                RankTrainerBytes(config, kValues, 1),
-            2 * kValues);
-}
 
 }  // namespace
 }  // namespace causeway
