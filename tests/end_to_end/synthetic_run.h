@@ -24,7 +24,7 @@
 #include "server/server.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_runner.h"
-#include "worker/replica/host_replica.h"
+#include "worker/replica/testing/host_replica.h"
 
 namespace causeway {
 

@@ -28,7 +28,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/testing/host_collectives.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -77,7 +77,7 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
            .now = clock == nullptr ? SteadyWallClock() : clock(rank)},
           std::move(transports[rank]), &island->rendezvous,
           GetParam() == Kind::kSharedDevice
-              ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
+              ? std::make_unique<HostCollectives>(rank)
               : nullptr));
     }
     return island;
@@ -335,6 +335,62 @@ TEST_P(CommunicatorTest, DifferentOperationsAreRefused) {
                          AllOf(HasSubstr("404 bytes"), HasSubstr("400 bytes"),
                                HasSubstr("rank 0"), HasSubstr("rank 1"))));
   });
+}
+
+// Of as many bytes: without the kinds nobody would notice.
+TEST_P(CommunicatorTest, OperationsOfAnotherKindOrRootAreRefused) {
+  using Start = std::function<Pending(Communicator&, std::vector<double>&)>;
+  const auto floats = [](std::vector<double>& values) {
+    return absl::MakeSpan(reinterpret_cast<float*>(values.data()),
+                          2 * values.size());
+  };
+  const auto bytes = [](std::vector<double>& values) {
+    return absl::MakeSpan(reinterpret_cast<char*>(values.data()),
+                          sizeof(double) * values.size());
+  };
+  const std::pair<const char*, Start> operations[] = {
+      {"reduce-scatter of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.ReduceScatter(floats(values));
+       }},
+      {"all-gather of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.AllGather(floats(values));
+       }},
+      {"all-reduce of 320 bytes with root 0",
+       [](Communicator& communicator, std::vector<double>& values) {
+         return communicator.AllReduce(absl::MakeSpan(values));
+       }},
+      {"broadcast of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.Broadcast(0, bytes(values));
+       }},
+      {"broadcast of 320 bytes with root 1",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.Broadcast(1, bytes(values));
+       }},
+      {"all-to-all of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         std::vector<absl::Span<const char>> to(2, bytes(values));
+         std::vector<absl::Span<char>> from(2, bytes(values));
+         return communicator.AllToAll(to, from);
+       }}};
+  for (const auto& [name, start] : operations) {
+    for (const auto& [other_name, other_start] : operations) {
+      if (name == other_name) continue;
+      const auto island = MakeIsland(2);
+      ForEachRank(2, [&, name = name, start = start, other_name = other_name,
+                      other_start = other_start](int rank) {
+        std::vector<double> values(40);
+        EXPECT_THAT(
+            (rank == 0 ? start : other_start)(*island->ranks[rank], values)
+                .Wait(),
+            StatusIs(absl::StatusCode::kFailedPrecondition,
+                     AllOf(HasSubstr(name), HasSubstr(other_name),
+                           HasSubstr("rank 0"), HasSubstr("rank 1"))));
+      });
+    }
+  }
 }
 
 TEST_P(CommunicatorTest, OneRankNeedsNobody) {

@@ -23,14 +23,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/communicator.h"
-#include "worker/collective/cuda_device_memory.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/nccl_collectives.h"
 #include "worker/collective/nccl_library.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/shared_gpu_collectives.h"
 
 namespace causeway {
 namespace {
@@ -168,11 +167,7 @@ TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
   for (const int ranks : {1, 2, 4}) {
     ExpectCollectivesWork(
         ranks, [](int) { return 0; },
-        [](int rank) -> absl::StatusOr<std::unique_ptr<DeviceCollectives>> {
-          ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
-                           MakeCudaDeviceMemory(0));
-          return MakeSharedDeviceCollectives(rank, std::move(memory));
-        });
+        [](int rank) { return MakeSharedGpuCollectives(rank, 0); });
   }
 }
 
@@ -222,7 +217,7 @@ TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
 
 TEST(DeviceCollectivesCudaTest, WithoutADriverItIsSaid) {
   if (Devices() > 0) GTEST_SKIP() << "there is a device";
-  EXPECT_THAT(MakeCudaDeviceMemory(0).status(),
+  EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   LocalRendezvous id;
   EXPECT_FALSE(ConnectNccl({.now = SteadyWallClock()}, &id).ok());

@@ -28,7 +28,7 @@
 #include "server/server.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_replica.h"
-#include "worker/replica/host_replica.h"
+#include "worker/replica/testing/host_replica.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/sync/island_session.h"
 

@@ -23,7 +23,7 @@
 #include "worker/model/ops_cpu.h"
 #include "worker/training/gradient_source.h"
 #include "worker/training/rank_trainer.h"
-#include "worker/training/train_ranks.h"
+#include "worker/training/testing/train_ranks.h"
 
 namespace causeway {
 namespace {

@@ -9,8 +9,8 @@
 //       Train({.config = Config(v1::TrainingConfig::ACCO, 2),
 //              .ranks = 2,
 //              .counts = SharesOf(2)}));
-#ifndef WORKER_TRAINING_TRAIN_RANKS_H_
-#define WORKER_TRAINING_TRAIN_RANKS_H_
+#ifndef WORKER_TRAINING_TESTING_TRAIN_RANKS_H_
+#define WORKER_TRAINING_TESTING_TRAIN_RANKS_H_
 
 #include <cstdint>
 #include <functional>
@@ -93,6 +93,8 @@ struct Scenario {
   int ranks = 1;
   Counts counts;
   int steps = 6;
+  // After this step all ranks save, and go on with new trainers; 0 is never.
+  int restart_after = 0;
   // Called before each micro-batch of a rank.
   std::function<absl::Status(int rank, int64_t number)> before =
       [](int, int64_t) { return absl::OkStatus(); };
@@ -110,4 +112,4 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario);
 
 }  // namespace causeway
 
-#endif  // WORKER_TRAINING_TRAIN_RANKS_H_
+#endif  // WORKER_TRAINING_TESTING_TRAIN_RANKS_H_

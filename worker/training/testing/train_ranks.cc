@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/train_ranks.h"
+#include "worker/training/testing/train_ranks.h"
 
 #include <algorithm>
 #include <memory>
@@ -13,7 +13,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/testing/host_collectives.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/training/rank_trainer.h"
 
@@ -64,8 +64,7 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
          .now = SteadyWallClock(),
          .rounds = scenario.rounds},
         std::move(transports[rank]), &rendezvous,
-        scenario.device ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
-                        : nullptr);
+        scenario.device ? std::make_unique<HostCollectives>(rank) : nullptr);
     Springs source(layout.size, [&](int64_t number) {
       return scenario.before(rank, number);
     });
@@ -84,11 +83,16 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       return count < (halves && share == 2 ? scenario.counts.first_half[rank]
                                            : scenario.counts.second_half[rank]);
     };
-    ASSIGN_OR_RETURN(const std::unique_ptr<RankTrainer> trainer,
-                     MakeRankTrainer(options));
-    const std::vector<float> start = InitialParameters(layout, 1);
-    std::copy(start.begin(), start.end(), trainer->parameters().begin());
-    trainer->ParametersWritten();
+    std::unique_ptr<RankTrainer> trainer;
+    const auto start_from =
+        [&](const std::vector<float>& parameters) -> absl::Status {
+      ASSIGN_OR_RETURN(trainer, MakeRankTrainer(options));
+      std::copy(parameters.begin(), parameters.end(),
+                trainer->parameters().begin());
+      trainer->ParametersWritten();
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(start_from(InitialParameters(layout, 1)));
     if (communicator->rounds()) RETURN_IF_ERROR(trainer->MastersChanged());
     for (int step = 1; step <= scenario.steps; ++step) {
       if (scenario.change) {
@@ -108,6 +112,11 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       outcomes[rank].steps.push_back(*result);
       outcomes[rank].parameters.emplace_back(trainer->parameters().begin(),
                                              trainer->parameters().end());
+      if (step != scenario.restart_after) continue;
+      TrainerState state;
+      RETURN_IF_ERROR(trainer->Save(state));
+      RETURN_IF_ERROR(start_from(outcomes[rank].parameters.back()));
+      trainer->Restore(state);
     }
     return absl::OkStatus();
   };

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The replica of an island of tests: one thread, and a vector of parameters.
-#ifndef WORKER_REPLICA_HOST_REPLICA_H_
-#define WORKER_REPLICA_HOST_REPLICA_H_
+#ifndef WORKER_REPLICA_TESTING_HOST_REPLICA_H_
+#define WORKER_REPLICA_TESTING_HOST_REPLICA_H_
 
 #include <cstdint>
 #include <memory>
@@ -13,17 +13,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "worker/collective/communicator.h"
-#include "worker/collective/local_transport.h"
-#include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/replica/fragment_replica.h"
 #include "worker/replica/host_fragment_part.h"
+#include "worker/replica/orders.h"
 #include "worker/replica/replica_rank.h"
 #include "worker/replica/snapshot_pool.h"
+#include "worker/replica/testing/local_communicators.h"
 
 namespace causeway {
 
@@ -34,8 +32,6 @@ class HostReplica {
       const FragmentMap& map, const ReplicaOptions& options,
       absl::Span<float> parameters) {
     auto replica = std::make_unique<HostReplica>();
-    float* const master = parameters.data();
-    SnapshotPool* const snapshots = &replica->snapshots_;
     ASSIGN_OR_RETURN(
         replica->rank_,
         ReplicaRank::Create(
@@ -43,43 +39,32 @@ class HostReplica {
              .shards = {{0, static_cast<int64_t>(parameters.size())}},
              .replica = options,
              .make_part =
-                 [snapshots](uint32_t fragment, const FragmentShare& share,
-                             const ReplicaOptions& part_options,
-                             const float* values) {
+                 [snapshots = &replica->snapshots_](
+                     uint32_t fragment, const FragmentShare& share,
+                     const ReplicaOptions& part_options, const float* values) {
                    return MakeHostFragmentPart(fragment, share, part_options,
                                                values, snapshots);
                  },
-             .communicator = replica->communicator_.get()},
-            master));
-    replica->master_ = master;
+             .masters = [parameters](bool) { return parameters.data(); },
+             .orders = &replica->orders_}));
     return replica;
   }
 
   // Once.
   std::vector<std::unique_ptr<FragmentReplica>> Fragments() {
-    return rank_->Fragments(
-        {.take_snapshot =
-             [this](uint32_t fragment, bool eager) {
-               return rank_->TakeSnapshot(fragment, eager, master_);
-             },
-         .apply =
-             [this](uint32_t fragment, const UpdateUse& use) {
-               return rank_->Apply(fragment, use, master_);
-             }});
+    return rank_->Fragments();
   }
 
   SnapshotPool& snapshots() { return snapshots_; }
 
  private:
   LocalRendezvous rendezvous_;
-  const std::unique_ptr<Communicator> communicator_ = MakeMessageCommunicator(
-      {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
-      std::move(MakeLocalTransports(1)[0]), &rendezvous_);
+  Orders orders_{std::move(LocalCommunicators(1, &rendezvous_)[0]),
+                 absl::Minutes(1)};
   SnapshotPool snapshots_;
   std::unique_ptr<ReplicaRank> rank_;
-  float* master_ = nullptr;
 };
 
 }  // namespace causeway
 
-#endif  // WORKER_REPLICA_HOST_REPLICA_H_
+#endif  // WORKER_REPLICA_TESTING_HOST_REPLICA_H_
