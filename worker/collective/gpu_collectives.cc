@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
     return MakeSharedGpuCollectives(communicator->rank(), options.device);
   }
   RETURN_IF_ERROR(LoadNccl().status());
-  RETURN_IF_ERROR(communicator->AllToAll({}, {}).Wait());
+  RETURN_IF_ERROR(communicator->AllToAll({}, {}));
   return ConnectNccl({.rank = communicator->rank(),
                       .size = communicator->size(),
                       .device = options.device,

@@ -34,14 +34,14 @@ ShardedAdamW::ShardedAdamW(const v1::TrainingConfig& config,
 
 absl::StatusOr<ReducedGradient> ShardedAdamW::Reduce(
     const MicroBatches& own, absl::Span<float> gradients) {
-  RETURN_IF_ERROR(communicator_->ReduceScatter(gradients).Wait());
+  RETURN_IF_ERROR(communicator_->ReduceScatter(gradients));
   // Squares, losses, and one place for each rank's count.
   std::vector<double> sums(2 + communicator_->size());
   sums[0] = adamw_->SquaredNorm(gradients.data() + shard_.begin);
   RETURN_IF_ERROR(ops_->Synchronize());
   sums[1] = own.loss;
   sums[2 + communicator_->rank()] = static_cast<double>(own.count);
-  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)).Wait());
+  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)));
 
   ReducedGradient reduced;
   for (size_t i = 2; i < sums.size(); ++i) {

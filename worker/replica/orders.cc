@@ -14,7 +14,7 @@ namespace causeway {
 Orders::Orders(RankCommunicators communicators, absl::Duration period)
     : communicators_(std::move(communicators)) {
   if (rank() == 0 && size() > 1) {
-    pulse_ = std::thread([this, period] { ShowLife(period); });
+    stream_ = std::thread([this, period] { GiveOrders(period); });
   }
 }
 
@@ -23,12 +23,9 @@ Orders::~Orders() {
     absl::MutexLock lock(&mu_);
     ended_ = true;
   }
-  if (pulse_.joinable()) pulse_.join();
-  if (rank() > 0 || !failure().ok()) return;
-  Order end = {.what = Order::What::kEnd};
-  const absl::Status status = Exchange(end);
-  LOG_IF(WARNING, !status.ok())
-      << "the island's ranks did not end together: " << status.message();
+  if (!stream_.joinable()) return;
+  stream_.join();
+  LOG_IF(WARNING, !failure().ok()) << "the island's ranks did not end together";
 }
 
 absl::Status Orders::failure() const {
@@ -57,30 +54,51 @@ absl::Status Orders::Fail(absl::Status status) {
 }
 
 absl::Status Orders::Exchange(Order& order) {
-  if (size() == 1) return absl::OkStatus();
-  absl::MutexLock lock(&stream_mu_);
-  return communicators_.orders
-      ->Broadcast(
-          0, absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)))
-      .Wait();
+  return communicators_.orders->Broadcast(
+      0, absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)));
 }
 
-absl::Status Orders::Lead(Order order, absl::FunctionRef<absl::Status()> work) {
+absl::Status Orders::Lead(const Order& order,
+                          absl::FunctionRef<absl::Status()> work) {
   absl::MutexLockMaybe lock(order.is_for_replica() ? &replica_mu_ : nullptr);
+  if (size() > 1) Give(order);
   RETURN_IF_ERROR(failure());
-  absl::Status status = Exchange(order);
-  if (status.ok()) status = work();
-  return Fail(std::move(status));
+  return Fail(work());
 }
 
-void Orders::ShowLife(absl::Duration period) {
+void Orders::Give(const Order& order) {
   absl::MutexLock lock(&mu_);
-  while (
-      !mu_.AwaitWithTimeout(absl::Condition(this, &Orders::is_over), period)) {
-    mu_.Unlock();
-    Order wait;
-    Fail(Exchange(wait)).IgnoreError();
-    mu_.Lock();
+  to_give_.push_back(order);
+  const uint64_t number = ++ordered_;
+  const auto given = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return given_ >= number || !failure_.ok();
+  };
+  mu_.Await(absl::Condition(&given));
+}
+
+void Orders::GiveOrders(absl::Duration period) {
+  const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !to_give_.empty() || is_over();
+  };
+  bool goes_on = true;
+  while (goes_on) {
+    Order order;
+    bool is_asked_for = false;
+    {
+      absl::MutexLock lock(&mu_);
+      mu_.AwaitWithTimeout(absl::Condition(&woken), period);
+      if (!failure_.ok()) return;
+      is_asked_for = !to_give_.empty();
+      if (is_asked_for) {
+        order = to_give_.front();
+        to_give_.pop_front();
+      } else if (ended_) {
+        order.what = Order::What::kEnd;
+      }
+    }
+    goes_on = Fail(Exchange(order)).ok() && order.what != Order::What::kEnd;
+    absl::MutexLock lock(&mu_);
+    if (is_asked_for) ++given_;
   }
 }
 

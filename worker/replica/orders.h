@@ -119,7 +119,7 @@ class Orders {
   // On rank 0: gives the order and does `work`, this rank's part of it. Orders
   // for the replica's thread wait for one another. Returns the failure that has
   // ended the orders: that of `work`, a Communicator's or one before.
-  absl::Status Lead(Order order, absl::FunctionRef<absl::Status()> work);
+  absl::Status Lead(const Order& order, absl::FunctionRef<absl::Status()> work);
 
   // On the others: calls `work` for each order, on the two threads, until rank
   // 0 ends (OK) or the orders fail.
@@ -139,7 +139,10 @@ class Orders {
 
   // Broadcasts rank 0's order.
   absl::Status Exchange(Order& order);
-  void ShowLife(absl::Duration period);
+  // On rank 0: has the order broadcast by a thread that does nothing else, so
+  // that training never waits for a link's thread, whose priority is low.
+  void Give(const Order& order);
+  void GiveOrders(absl::Duration period);
   // On the others: hand orders to the threads, and carry them out.
   absl::Status TakeOrders();
   void CarryOut(std::deque<Task>& tasks,
@@ -151,21 +154,23 @@ class Orders {
 
   const RankCommunicators communicators_;
 
-  // On rank 0. Held while an order is given.
-  absl::Mutex stream_mu_;
-  // Held while an order for the replica is carried out.
+  // On rank 0: held while an order for the replica is carried out.
   absl::Mutex replica_mu_;
 
   mutable absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   // No more orders come; what has come is still done.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // On rank 0: orders to be given, and how many came and were given.
+  std::deque<Order> to_give_ ABSL_GUARDED_BY(mu_);
+  uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t given_ ABSL_GUARDED_BY(mu_) = 0;
   // On the others: what is still to be done, and how far training has come.
   std::deque<Task> training_ ABSL_GUARDED_BY(mu_);
   std::deque<Task> replica_ ABSL_GUARDED_BY(mu_);
   uint64_t trained_ ABSL_GUARDED_BY(mu_) = 0;
 
-  std::thread pulse_;
+  std::thread stream_;
 };
 
 }  // namespace causeway

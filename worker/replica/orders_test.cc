@@ -155,7 +155,7 @@ TEST_F(OrdersTest, ARankThatFailsEndsAllWithItsReason) {
     });
     absl::Status status = Lead({.what = what});
     // Rank 0's own part has nothing that would fail.
-    while (status.ok()) status = Lead({.what = What::kWait});
+    while (status.ok()) status = Lead({.what = What::kStep});
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
                                  HasSubstr("rank 2 has given up: bad sector")));
     EXPECT_EQ(Lead({.what = What::kStep}), status) << "and so it stays";
@@ -222,7 +222,7 @@ TEST_F(OrdersTest, AFailureEndsOperationsUnderWay) {
       Communicator* const communicator = order.is_for_replica()
                                              ? orders_[rank]->replica()
                                              : orders_[rank]->training();
-      return communicator->AllToAll({}, {}).Wait();
+      return communicator->AllToAll({}, {});
     });
     ASSERT_OK(Lead({.what = what}));
     begun.WaitForNotification();

@@ -55,7 +55,7 @@ class DdpTrainer : public RankTrainer {
                          OwnParameters().data());
     }
     RETURN_IF_ERROR(options_.ops->Synchronize());
-    return options_.communicator->AllGather(parameters()).Wait();
+    return options_.communicator->AllGather(parameters());
   }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {

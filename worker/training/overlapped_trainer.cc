@@ -64,7 +64,7 @@ class OverlappedTrainer : public RankTrainer {
     options_.ops->Copy(master_.data(), shard().size(),
                        parameters().data() + shard().begin);
     RETURN_IF_ERROR(options_.ops->Synchronize());
-    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
+    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()));
     // A prediction from the old parameters predicts nothing any more.
     if (predicts()) {
       options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
@@ -178,7 +178,7 @@ class OverlappedTrainer : public RankTrainer {
   }
   absl::Status Gather(DeviceArray<float>& vector) {
     RETURN_IF_ERROR(options_.communication_ops->Synchronize());
-    return options_.communicator->AllGather(All(vector)).Wait();
+    return options_.communicator->AllGather(All(vector));
   }
 
   // Runs `communicate` on a thread of its own and accumulates meanwhile.

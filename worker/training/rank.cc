@@ -149,7 +149,7 @@ absl::Status Rank::CarryOut(const Order& order) {
 }
 
 absl::Status Rank::ExchangeBytes(absl::Span<char> bytes) {
-  return communicator()->Broadcast(0, bytes).Wait();
+  return communicator()->Broadcast(0, bytes);
 }
 
 absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {

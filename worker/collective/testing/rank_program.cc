@@ -33,8 +33,8 @@ namespace {
 absl::Status Operate(Communicator& communicator) {
   std::vector<float> values(1 << 20);
   for (int i = 0;; ++i) {
-    RETURN_IF_ERROR(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
-    RETURN_IF_ERROR(communicator.AllGather(absl::MakeSpan(values)).Wait());
+    RETURN_IF_ERROR(communicator.ReduceScatter(absl::MakeSpan(values)));
+    RETURN_IF_ERROR(communicator.AllGather(absl::MakeSpan(values)));
     if (i == 0) {
       std::puts("running");
       std::fflush(stdout);
