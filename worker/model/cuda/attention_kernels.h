@@ -105,6 +105,67 @@ CAUSEWAY_DEVICE TileSource OutputSource(const AttentionShape& shape,
           static_cast<int>(shape.head_dim)};
 }
 
+// The keys and values that pass by a tile of queries, two tiles of each at a
+// time in shared memory: those of even steps, then those of odd ones.
+template <int kHeadDim, typename Tiles>
+struct PassingKeys {
+  static constexpr int kTile = kTileValues<kHeadDim, Tiles::kOther>;
+
+  CAUSEWAY_DEVICE PassingKeys(const AttentionShape& shape,
+                              const HeadMatrices& at, const Bf16* qkv,
+                              Bf16* shared)
+      : key(QkvSource(shape, qkv, at.key)),
+        value(QkvSource(shape, qkv, at.value)),
+        tiles(shared),
+        first_query(static_cast<int>(gridDim.x - 1 - blockIdx.x) *
+                    Tiles::kOwn) {
+    const int length = static_cast<int>(shape.length);
+    const int end_query =
+        first_query + Tiles::kOwn < length ? first_query + Tiles::kOwn : length;
+    steps = (end_query + Tiles::kOther - 1) / Tiles::kOther;
+  }
+
+  CAUSEWAY_DEVICE Bf16* Keys(int step) const {
+    return tiles + step % 2 * 2 * kTile;
+  }
+  CAUSEWAY_DEVICE Bf16* Values(int step) const { return Keys(step) + kTile; }
+
+  // Starts to copy the step's tiles.
+  CAUSEWAY_DEVICE void Load(int step) const {
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
+        key, step * Tiles::kOther, Keys(step));
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
+        value, step * Tiles::kOther, Values(step));
+    EndCopies();
+  }
+
+  TileSource key;
+  TileSource value;
+  Bf16* tiles;
+  // The block's first query.
+  int first_query;
+  int steps;
+};
+
+// Calls load(step) for each step, the first one's has been called, and
+// body(step) when its copies are there, while the next ones are on their way.
+template <typename Load, typename Body>
+CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
+                                 const Body& body) {
+  for (int step = 0; step < steps; ++step) {
+    if (step + 1 < steps) {
+      load(step + 1);
+      AwaitCopies<1>();
+    } else {
+      AwaitCopies<0>();
+    }
+    __syncthreads();
+    body(step);
+    // The next step's loads go where this one has read.
+    __syncthreads();
+  }
+}
+
 // The softmax over the keys that have come so far, for the rows that a lane has
 // a part of.
 template <int kTiles>
@@ -166,31 +227,15 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
   Bf16* const queries = reinterpret_cast<Bf16*>(DynamicShared());
-  Bf16* const passing = queries + kTileValues<kHeadDim, Tiles::kOwn>;
-  constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
-
   const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
-  const int length = static_cast<int>(shape.length);
-  const int block_query =
-      static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::kOwn;
-  const TileSource key = QkvSource(shape, qkv, at.key);
-  const TileSource value = QkvSource(shape, qkv, at.value);
-  const int end_query =
-      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
-  const int steps = (end_query + kKeys - 1) / kKeys;
-  const auto load = [&](int step) {
-    Bf16* const to = passing + step % 2 * 2 * kPassing;
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(value, step * kKeys,
-                                                 to + kPassing);
-    EndCopies();
-  };
+  const PassingKeys<kHeadDim, Tiles> passing(
+      shape, at, qkv, queries + kTileValues<kHeadDim, Tiles::kOwn>);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), block_query, queries);
-  load(0);
+      QkvSource(shape, qkv, at.query), passing.first_query, queries);
+  passing.Load(0);
 
   const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
-  const int first_query = block_query + warp_row;
+  const int first_query = passing.first_query + warp_row;
   const SharedRows<kHeadDim, kTiles> own(queries +
                                          warp_row * kTileStride<kHeadDim>);
   float sums[kTiles][kHeadDim / 8][4] = {};
@@ -200,28 +245,19 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
     softmax.largest[tile][0] = softmax.largest[tile][1] =
         -std::numeric_limits<float>::infinity();
   }
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    __syncthreads();
-    const Bf16* const keys = passing + step % 2 * 2 * kPassing;
+  const auto load = [&](int step) { passing.Load(step); };
+  ForEachStep(passing.steps, load, [&](int step) {
     // By how far the keys are ahead of the queries; some warps see none of the
     // last keys.
     const int ahead = step * kKeys - first_query;
-    if (ahead < kTiles * 16) {
-      float scores[kTiles][kKeys / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, keys, scores);
-      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
-      softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
-      Multiply<kHeadDim, kTiles, kKeys>(scores, keys + kPassing, sums);
-    }
-    // The next step's loads go where this one has read.
-    __syncthreads();
-  }
+    if (ahead >= kTiles * 16) return;
+    float scores[kTiles][kKeys / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, passing.Keys(step),
+                                                scores);
+    if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
+    Multiply<kHeadDim, kTiles, kKeys>(scores, passing.Values(step), sums);
+  });
 
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -235,7 +271,7 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
         sums[tile][n][2 * half + 1] *= share;
       }
       const int query = first_query + RowOf(tile, 2 * half);
-      if (LaneIndex() % 4 == 0 && query < length) {
+      if (LaneIndex() % 4 == 0 && query < shape.length) {
         log_sum_exp[at.statistics + query] =
             (softmax.largest[tile][half] * scale + log2f(sum)) * kLn2;
       }
@@ -352,52 +388,42 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
       values + warp_row * kTileStride<kHeadDim>);
   float d_keys[kTiles][kHeadDim / 8][4] = {};
   float d_values[kTiles][kHeadDim / 8][4] = {};
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    __syncthreads();
+  ForEachStep(steps, load, [&](int step) {
     const Bf16* const queries = passing + step % 2 * 2 * kPassing;
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
     const int ahead = first_query_of(step) - first_key;
     // Some warps' keys are seen by none of the first queries.
-    if (ahead + kQueries > 0) {
-      float weights[kTiles][kQueries / 8][4] = {};
-      float d_scores[kTiles][kQueries / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries,
-                                                     weights);
-      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
-                                                     d_scores);
-      if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
+    if (ahead + kQueries <= 0) return;
+    float weights[kTiles][kQueries / 8][4] = {};
+    float d_scores[kTiles][kQueries / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries, weights);
+    MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
+                                                   d_scores);
+    if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
 #pragma unroll
-      for (int n = 0; n < kQueries / 8; ++n) {
+    for (int n = 0; n < kQueries / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int column = ColumnOf(n, i);
-          const float log2_sum_exp = of_queries[column];
-          const float of_output = of_queries[kQueries + column];
+      for (int i = 0; i < 2; ++i) {
+        const int column = ColumnOf(n, i);
+        const float log2_sum_exp = of_queries[column];
+        const float of_output = of_queries[kQueries + column];
 #pragma unroll
-          for (int tile = 0; tile < kTiles; ++tile) {
+        for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-            for (int at = i; at < 4; at += 2) {
-              const ScoreGradient gradient =
-                  GradientOf(weights[tile][n][at], d_scores[tile][n][at], scale,
-                             log2_sum_exp, of_output);
-              weights[tile][n][at] = gradient.p;
-              d_scores[tile][n][at] = gradient.d_score;
-            }
+          for (int at = i; at < 4; at += 2) {
+            const ScoreGradient gradient =
+                GradientOf(weights[tile][n][at], d_scores[tile][n][at], scale,
+                           log2_sum_exp, of_output);
+            weights[tile][n][at] = gradient.p;
+            d_scores[tile][n][at] = gradient.d_score;
           }
         }
       }
-      Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
-      Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
     }
-    __syncthreads();
-  }
+    Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
+    Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
+  });
   // What the scores were multiplied by.
   Scale<kHeadDim, kTiles>(scale * kLn2, d_keys);
   const int head_dim = static_cast<int>(shape.head_dim);
@@ -419,36 +445,19 @@ __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
   constexpr int kOwn = kTileValues<kHeadDim, Tiles::kOwn>;
-  constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
   Bf16* const queries = reinterpret_cast<Bf16*>(DynamicShared());
   Bf16* const d_outputs = queries + kOwn;
-  Bf16* const passing = d_outputs + kOwn;
-
   const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
-  const int length = static_cast<int>(shape.length);
-  const int block_query =
-      static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::kOwn;
-  const TileSource key = QkvSource(shape, qkv, at.key);
-  const TileSource value = QkvSource(shape, qkv, at.value);
-  const int end_query =
-      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
-  const int steps = (end_query + kKeys - 1) / kKeys;
-  const auto load = [&](int step) {
-    Bf16* const to = passing + step % 2 * 2 * kPassing;
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(value, step * kKeys,
-                                                 to + kPassing);
-    EndCopies();
-  };
+  const PassingKeys<kHeadDim, Tiles> passing(shape, at, qkv, d_outputs + kOwn);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), block_query, queries);
+      QkvSource(shape, qkv, at.query), passing.first_query, queries);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      OutputSource(shape, d_output, at.output), block_query, d_outputs);
+      OutputSource(shape, d_output, at.output), passing.first_query, d_outputs);
   EndCopies();
-  load(0);
+  passing.Load(0);
 
   const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
-  const int first_query = block_query + warp_row;
+  const int first_query = passing.first_query + warp_row;
   float log2_sum_exp[kTiles][2];
   float of_output[kTiles][2];
 #pragma unroll
@@ -456,7 +465,7 @@ __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = first_query + RowOf(tile, 2 * half);
-      const bool inside = query < length;
+      const bool inside = query < shape.length;
       const int64_t from = at.statistics + query;
       log2_sum_exp[tile][half] = inside ? log_sum_exp[from] * kLog2E : 0;
       of_output[tile][half] = inside ? delta[from] : 0;
@@ -469,40 +478,32 @@ __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
   const typename Tiles::OwnRows own_d_outputs(d_outputs +
                                               warp_row * kTileStride<kHeadDim>);
   float d_queries[kTiles][kHeadDim / 8][4] = {};
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    __syncthreads();
-    const Bf16* const keys = passing + step % 2 * 2 * kPassing;
+  const auto load = [&](int step) { passing.Load(step); };
+  ForEachStep(passing.steps, load, [&](int step) {
+    const Bf16* const keys = passing.Keys(step);
     const int ahead = step * kKeys - first_query;
-    if (ahead < kTiles * 16) {
-      float scores[kTiles][kKeys / 8][4] = {};
-      float d_scores[kTiles][kKeys / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_queries, keys, scores);
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
-                                                  keys + kPassing, d_scores);
-      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    if (ahead >= kTiles * 16) return;
+    float scores[kTiles][kKeys / 8][4] = {};
+    float d_scores[kTiles][kKeys / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_queries, keys, scores);
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
+                                                passing.Values(step), d_scores);
+    if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
+    for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            d_scores[tile][n][i] =
-                GradientOf(scores[tile][n][i], d_scores[tile][n][i], scale,
-                           log2_sum_exp[tile][i / 2], of_output[tile][i / 2])
-                    .d_score;
-          }
+        for (int i = 0; i < 4; ++i) {
+          d_scores[tile][n][i] =
+              GradientOf(scores[tile][n][i], d_scores[tile][n][i], scale,
+                         log2_sum_exp[tile][i / 2], of_output[tile][i / 2])
+                  .d_score;
         }
       }
-      Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
     }
-    __syncthreads();
-  }
+    Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
+  });
   Scale<kHeadDim, kTiles>(scale * kLn2, d_queries);
   StoreSums<kHeadDim, kTiles>(
       d_queries, first_query, shape.length, shape.qkv_width(),
