@@ -84,7 +84,7 @@ absl::Status ShardedAdamW::Estimate(double learning_rate,
                           gradients.data() + shard_.begin, master, estimate);
 }
 
-absl::Status ShardedAdamW::Save(TrainerState& state) {
+absl::Status ShardedAdamW::Save(AdamWState& state) {
   state.updates = static_cast<uint64_t>(adamw_->updates());
   const std::pair<const float*, std::vector<float>*> moments[] = {
       {adamw_->first_moment(), &state.first_moment},
@@ -99,7 +99,7 @@ absl::Status ShardedAdamW::Save(TrainerState& state) {
   return absl::OkStatus();
 }
 
-void ShardedAdamW::Restore(const TrainerState& state) {
+void ShardedAdamW::Restore(const AdamWState& state) {
   CHECK_EQ(state.first_moment.size(), static_cast<size_t>(size_));
   CHECK_EQ(state.second_moment.size(), static_cast<size_t>(size_));
   adamw_->Restore(static_cast<int64_t>(state.updates),

@@ -73,10 +73,10 @@ class DdpTrainer : public RankTrainer {
   }
 
   absl::Status Save(TrainerState& state) override {
-    return optimizer_->Save(state);
+    return optimizer_->Save(state.optimizer);
   }
   void Restore(const TrainerState& state) override {
-    optimizer_->Restore(state);
+    optimizer_->Restore(state.optimizer);
   }
 
  private:

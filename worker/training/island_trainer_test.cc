@@ -23,7 +23,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 #include "worker/replica/fragment_replica.h"
 
 namespace causeway {

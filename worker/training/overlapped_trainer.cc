@@ -99,7 +99,7 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   absl::Status Save(TrainerState& state) override {
-    RETURN_IF_ERROR(optimizer_->Save(state));
+    RETURN_IF_ERROR(optimizer_->Save(state.optimizer));
     // What is accumulated is made again. Ranks may have come unequally far; the
     // first one's word counts.
     state.next_micro_batch = static_cast<uint64_t>(
@@ -109,7 +109,7 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   void Restore(const TrainerState& state) override {
-    optimizer_->Restore(state);
+    optimizer_->Restore(state.optimizer);
     started_ = true;
     next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
                         options_.communicator->rank();

@@ -219,13 +219,13 @@ absl::Status Rank::SaveOwn(TrainerState& state) {
 }
 
 absl::Status Rank::RestoreOwn(TrainerState state) {
-  uint64_t numbers[] = {state.updates, state.next_micro_batch};
+  uint64_t numbers[] = {state.optimizer.updates, state.next_micro_batch};
   RETURN_IF_ERROR(ExchangeBytes(
       absl::MakeSpan(reinterpret_cast<char*>(numbers), sizeof(numbers))));
-  state.updates = numbers[0];
+  state.optimizer.updates = numbers[0];
   state.next_micro_batch = numbers[1];
   for (std::vector<float>* moment :
-       {&state.first_moment, &state.second_moment}) {
+       {&state.optimizer.first_moment, &state.optimizer.second_moment}) {
     moment->resize(static_cast<size_t>(layout_.size));
     RETURN_IF_ERROR(
         ExchangeBytes(absl::MakeSpan(reinterpret_cast<char*>(moment->data()),

@@ -513,12 +513,12 @@ TEST_F(OpsCudaTest, CrossEntropy) {
     reference::CrossEntropyWithGradient<double>(targets.data(), kRows,
                                                 vocab_size, 0.125, want.data(),
                                                 want_losses.data());
-    ops_->CrossEntropy(device_targets.data(), kRows, vocab_size,
+    ops_->CrossEntropy(device_targets.data(), kRows, vocab_size, std::nullopt,
                        device_logits.data(), losses.data());
     ExpectNear(Host(losses), want_losses, 1e-4);
     device_logits = Rounded(logits);
-    ops_->CrossEntropyWithGradient(device_targets.data(), kRows, vocab_size,
-                                   0.125f, device_logits.data(), losses.data());
+    ops_->CrossEntropy(device_targets.data(), kRows, vocab_size, 0.125f,
+                       device_logits.data(), losses.data());
     ExpectNear(Host(losses), want_losses, 1e-4);
     ExpectNear(Host(device_logits), want, kRounding);
   }
@@ -536,9 +536,8 @@ TEST_F(OpsCudaTest, CrossEntropyKeepsNanOfAnyLogit) {
     Activations device_logits = Rounded(logits);
     Values losses = FloatGarbage(vocab_size);
     ops_->Zero(vocab_size, losses.data());
-    ops_->CrossEntropyWithGradient(device_targets.data(), vocab_size,
-                                   vocab_size, 1, device_logits.data(),
-                                   losses.data());
+    ops_->CrossEntropy(device_targets.data(), vocab_size, vocab_size, 1,
+                       device_logits.data(), losses.data());
     for (const float loss : Host(losses)) EXPECT_TRUE(std::isnan(loss));
   }
 }
@@ -570,16 +569,17 @@ TEST_F(OpsCudaTest, AdamW) {
       Values device_moments = Device(moments);
       Values device_squares = Device(squares);
       Values estimate = Device(parameters);
-      ops_->AdamWEstimate(
-          coefficients, device_gradients.data() + first,
-          device_parameters.data() + first, device_moments.data() + first,
-          device_squares.data() + first, size, estimate.data() + first);
+      ops_->AdamW(coefficients, device_gradients.data() + first, size,
+                  device_parameters.data() + first,
+                  device_moments.data() + first, device_squares.data() + first,
+                  estimate.data() + first);
       EXPECT_EQ(Host(device_parameters), parameters);
       EXPECT_EQ(Host(device_moments), moments);
       EXPECT_EQ(Host(device_squares), squares);
       ops_->AdamW(coefficients, device_gradients.data() + first, size,
                   device_parameters.data() + first,
-                  device_moments.data() + first, device_squares.data() + first);
+                  device_moments.data() + first, device_squares.data() + first,
+                  /*estimate=*/nullptr);
       ExpectNear(Host(device_parameters), want, 3e-6);
       ExpectNear(Host(device_moments), want_first, 3e-6);
       ExpectNear(Host(device_squares), want_second, 3e-6);

@@ -5,7 +5,7 @@
 // (identity normalization, bytes as a fallback), with <s> and </s>. A program
 // of its own for the reason in sentencepiece_protocol.h.
 //
-//   sentencepiece_test_trainer TEXT_FILE VOCABULARY MODEL_PREFIX
+//   sentencepiece_trainer TEXT_FILE VOCABULARY MODEL_PREFIX
 //
 // writes MODEL_PREFIX.model.
 #include <sentencepiece_trainer.h>

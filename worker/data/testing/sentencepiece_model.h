@@ -3,8 +3,8 @@
 //
 // A small SentencePiece model for tests, trained when first asked for. A test
 // that uses it has the programs named here among its `data`.
-#ifndef WORKER_DATA_SENTENCEPIECE_TEST_MODEL_H_
-#define WORKER_DATA_SENTENCEPIECE_TEST_MODEL_H_
+#ifndef WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
+#define WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
 
 #include <cstdlib>
 #include <string>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 
 namespace causeway {
 
@@ -38,8 +38,8 @@ inline std::string TrainTestModel() {
         "an island that comes late takes the update as a rebase\n");
     const std::string prefix = absl::StrCat(testing::TempDir(), "/english");
     const std::string command =
-        absl::StrCat(TestProgram("sentencepiece_test_trainer"), " ", text, " ",
-                     kTestModelVocabulary, " ", prefix);
+        absl::StrCat(TestProgram("testing/sentencepiece_trainer"), " ", text,
+                     " ", kTestModelVocabulary, " ", prefix);
     CHECK_EQ(std::system(command.c_str()), 0) << command;
     return prefix + ".model";
   }());
@@ -48,4 +48,4 @@ inline std::string TrainTestModel() {
 
 }  // namespace causeway
 
-#endif  // WORKER_DATA_SENTENCEPIECE_TEST_MODEL_H_
+#endif  // WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Small files for tests.
-#ifndef WORKER_DATA_TEST_FILES_H_
-#define WORKER_DATA_TEST_FILES_H_
+#ifndef WORKER_DATA_TESTING_FILES_H_
+#define WORKER_DATA_TESTING_FILES_H_
 
 #include <cstdint>
 #include <fstream>
@@ -44,4 +44,4 @@ inline std::string LlmcHeader(int32_t magic, int32_t version, int32_t tokens) {
 
 }  // namespace causeway
 
-#endif  // WORKER_DATA_TEST_FILES_H_
+#endif  // WORKER_DATA_TESTING_FILES_H_

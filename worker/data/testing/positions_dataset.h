@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dataset for tests in which each token is its own position in the stream.
-#ifndef WORKER_DATA_TEST_DATASET_H_
-#define WORKER_DATA_TEST_DATASET_H_
+#ifndef WORKER_DATA_TESTING_POSITIONS_DATASET_H_
+#define WORKER_DATA_TESTING_POSITIONS_DATASET_H_
 
 #include <cstdint>
 #include <utility>
@@ -12,7 +12,7 @@
 #include "common/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 
 namespace causeway {
 
@@ -37,4 +37,4 @@ inline Dataset PositionsDataset(uint32_t shards) {
 
 }  // namespace causeway
 
-#endif  // WORKER_DATA_TEST_DATASET_H_
+#endif  // WORKER_DATA_TESTING_POSITIONS_DATASET_H_
