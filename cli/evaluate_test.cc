@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 
 namespace causeway {
 namespace {

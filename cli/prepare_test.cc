@@ -22,9 +22,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/corpus.h"
-#include "worker/data/sentencepiece_test_model.h"
+#include "worker/data/testing/sentencepiece_model.h"
 #include "worker/data/sentencepiece_tokenizer.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 #include "worker/data/token_file.h"
 #include "worker/data/tokenizer.h"
 

@@ -116,13 +116,16 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
                        OpenUpdate(second, 3, from_second));
   EXPECT_TRUE(own.includes_island);
   EXPECT_FLOAT_EQ(own.island_share, 1.0f / 3);
-  EXPECT_FALSE(own.includes_other);
+  EXPECT_EQ(own.other_tokens, 0);
+  EXPECT_EQ(own.other_inner_steps, 0);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate other, OpenUpdate(second, 3));
   EXPECT_FALSE(other.includes_island);
-  EXPECT_TRUE(other.includes_other);
+  EXPECT_EQ(other.other_tokens, 1000);
+  EXPECT_EQ(other.other_inner_steps, 10);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 3, from_a));
   EXPECT_TRUE(of_a.includes_island);
-  EXPECT_FALSE(of_a.includes_other);
+  EXPECT_EQ(of_a.other_tokens, 0);
+  EXPECT_EQ(of_a.other_inner_steps, 0);
 }
 
 TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
+#include "worker/optimizer/adamw_state.h"
 #include "worker/replica/fragment_replica.h"
 
 namespace causeway {
@@ -43,13 +44,9 @@ struct TrainerState {
   // In fp32, flat in the order of common/model_layout.h. Of Save only: a
   // trainer gets its parameters when it is made.
   std::vector<float> parameters;
-  // Updates that the optimizer has made.
-  uint64_t updates = 0;
+  AdamWState optimizer;
   // The micro-batch to go on with, of the island's series; 0 if the step tells.
   uint64_t next_micro_batch = 0;
-  // AdamW's, in the order of the parameters; empty if there are none.
-  std::vector<float> first_moment;
-  std::vector<float> second_moment;
 };
 
 // For one thread.

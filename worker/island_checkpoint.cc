@@ -24,10 +24,11 @@ constexpr char kPositionDigest[] = "position_digest";
 template <typename State>
 auto TensorsOf(State& state) {
   using Tensor = std::pair<const char*, decltype(&state.parameters)>;
-  return std::array<Tensor, 4>{Tensor{"parameters", &state.parameters},
-                               {"anchors", &state.anchors},
-                               {"first_moment", &state.trainer.first_moment},
-                               {"second_moment", &state.trainer.second_moment}};
+  return std::array<Tensor, 4>{
+      Tensor{"parameters", &state.parameters},
+      {"anchors", &state.anchors},
+      {"first_moment", &state.trainer.optimizer.first_moment},
+      {"second_moment", &state.trainer.optimizer.second_moment}};
 }
 
 std::string DigestKey(absl::string_view tensor) {
@@ -50,7 +51,7 @@ absl::Status Read(const Safetensors& file, IslandState& state) {
     }
     values->assign(stored.begin(), stored.end());
   }
-  state.trainer.updates = state.position.optimizer_updates();
+  state.trainer.optimizer.updates = state.position.optimizer_updates();
   state.trainer.next_micro_batch = state.position.next_micro_batch();
   return absl::OkStatus();
 }
@@ -142,7 +143,7 @@ absl::Status IslandCheckpointStore::Remove() {
 
 absl::Status IslandCheckpointStore::Save(const IslandState& state) const {
   v1::IslandCheckpoint position = state.position;
-  position.set_optimizer_updates(state.trainer.updates);
+  position.set_optimizer_updates(state.trainer.optimizer.updates);
   position.set_next_micro_batch(state.trainer.next_micro_batch);
   const std::string bytes = position.SerializeAsString();
   Safetensors file{

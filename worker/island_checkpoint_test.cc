@@ -25,10 +25,10 @@ std::string Directory(const char* name) {
 IslandState SomeState(uint64_t step) {
   IslandState state{.parameters = {1, 2, 3},
                     .anchors = {4, 5, 6},
-                    .trainer = {.updates = step,
-                                .next_micro_batch = 77,
-                                .first_moment = {7, 8, 9},
-                                .second_moment = {10, 11, 12}}};
+                    .trainer = {.optimizer = {.updates = step,
+                                              .first_moment = {7, 8, 9},
+                                              .second_moment = {10, 11, 12}},
+                                .next_micro_batch = 77}};
   state.position.set_run_id("run-1");
   state.position.set_instance_id(5);
   state.position.set_run_step(step);
@@ -60,10 +60,12 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
   EXPECT_EQ(state.position.fragments(0).tokens(), 640);
   EXPECT_EQ(state.parameters, want.parameters);
   EXPECT_EQ(state.anchors, want.anchors);
-  EXPECT_EQ(state.trainer.updates, 20);
+  EXPECT_EQ(state.trainer.optimizer.updates, 20);
   EXPECT_EQ(state.trainer.next_micro_batch, 77);
-  EXPECT_EQ(state.trainer.first_moment, want.trainer.first_moment);
-  EXPECT_EQ(state.trainer.second_moment, want.trainer.second_moment);
+  EXPECT_EQ(state.trainer.optimizer.first_moment,
+            want.trainer.optimizer.first_moment);
+  EXPECT_EQ(state.trainer.optimizer.second_moment,
+            want.trainer.optimizer.second_moment);
 }
 
 TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {

@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "tests/cuda_emulator/bf16.h"
+#include "tests/cuda_emulator/cuda_state.h"
 
+using causeway::ptx::DeviceMemory;
 using causeway::ptx::FromBf16;
+using causeway::ptx::TheRuntime;
 using causeway::ptx::ToBf16;
 
 namespace {
@@ -204,13 +207,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                               const cublasLtMatmulAlgo_t*, void*, size_t,
                               cudaStream_t stream) {
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const DeviceMemory& memory = TheRuntime().memory;
   const Product product = {As<Operation>(operation),
                            As<Layout>(first),
                            As<Layout>(second),
                            As<Layout>(result),
-                           static_cast<const uint16_t*>(a),
-                           static_cast<const uint16_t*>(b),
-                           d,
+                           reinterpret_cast<uint16_t*>(memory.InHost(a)),
+                           reinterpret_cast<uint16_t*>(memory.InHost(b)),
+                           memory.InHost(d),
                            *static_cast<const float*>(alpha),
                            *static_cast<const float*>(beta)};
   // A graph may do it again: it is kept for good.

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of the CUDA runtime that this project calls, but for those of
-// cuda_kernels.cc: two devices whose memory is the host's. Operations are done
-// as late as may be: when somebody waits for their stream. Device memory begins
-// with bytes of 0xff, and may be used by kernels and copies as far as it was
-// allocated. A kernel that fails leaves an error for good, as on a GPU, and
-// says why on stderr.
+// cuda_kernels.cc, for two devices. Operations are done as late as may be: when
+// somebody waits for their stream. Device memory begins with bytes of 0xff, and
+// kernels and copies may use it as far as it was allocated; where the host
+// touches it, the program ends. A kernel that fails leaves an error for good,
+// as on a GPU, and says why on stderr.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -70,7 +70,9 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   }
   const cudaError_t error =
       Enqueue(stream, [to, from, bytes, copy = std::move(copy)] {
-        std::memmove(to, copy.empty() ? from : copy.data(), bytes);
+        const DeviceMemory& memory = TheRuntime().memory;
+        std::memmove(memory.InHost(to),
+                     copy.empty() ? memory.InHost(from) : copy.data(), bytes);
       });
   return IsOfDevice(to, bytes) ? error : Wait(stream);
 }
@@ -91,10 +93,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (bytes > device.bytes - device.bytes_taken) {
     return Said(cudaErrorMemoryAllocation);
   }
-  *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  std::memset(*memory, -1, bytes);
   device.bytes_taken += bytes;
-  runtime.memory.Add(*memory, bytes, CurrentDevice());
+  *memory = runtime.memory.Allocate(bytes, CurrentDevice());
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
@@ -105,14 +105,13 @@ cudaError_t cudaFree(void* memory) {
   if (!part.has_value()) return Said(cudaErrorInvalidValue);
   absl::MutexLock lock(&TheRuntime().mu);
   TheRuntime().devices[part->device].bytes_taken -= part->bytes;
-  std::free(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
   std::memset(*memory, -1, bytes);
-  TheRuntime().memory.Add(*memory, bytes, DeviceMemory::kPinned);
+  TheRuntime().memory.Pin(*memory, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
@@ -147,7 +146,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
                             cudaStream_t stream) {
   if (!IsOfDevice(memory, bytes)) return Said(cudaErrorInvalidValue);
-  return Enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return Enqueue(stream, [=] {
+    std::memset(TheRuntime().memory.InHost(memory), value, bytes);
+  });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {

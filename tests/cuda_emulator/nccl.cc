@@ -29,6 +29,11 @@ struct Part {
   float* to;
   cudaStream_t stream;
 };
+Part PartOf(const void* from, void* to, cudaStream_t stream) {
+  const auto& memory = causeway::ptx::TheRuntime().memory;
+  return {reinterpret_cast<const float*>(memory.InHost(from)),
+          reinterpret_cast<float*>(memory.InHost(to)), stream};
+}
 // Does the operation for all ranks.
 using Work = std::function<void(const std::vector<Part>&)>;
 
@@ -187,57 +192,49 @@ ncclResult_t ncclGroupEnd() { return ncclSuccess; }
 ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count,
                                ncclDataType_t type, ncclRedOp_t,
                                ncclComm_t communicator, cudaStream_t stream) {
-  return Call(
-      communicator,
-      {static_cast<const float*>(from), static_cast<float*>(to), stream}, type,
-      [count](const std::vector<Part>& parts) {
-        std::vector<std::vector<float>> sums;
-        for (size_t rank = 0; rank < parts.size(); ++rank) {
-          sums.push_back(Sum(parts, rank * count, count));
-        }
-        for (size_t rank = 0; rank < parts.size(); ++rank) {
-          Write(sums[rank], parts[rank].to);
-        }
-      });
+  return Call(communicator, PartOf(from, to, stream), type,
+              [count](const std::vector<Part>& parts) {
+                std::vector<std::vector<float>> sums;
+                for (size_t rank = 0; rank < parts.size(); ++rank) {
+                  sums.push_back(Sum(parts, rank * count, count));
+                }
+                for (size_t rank = 0; rank < parts.size(); ++rank) {
+                  Write(sums[rank], parts[rank].to);
+                }
+              });
 }
 
 ncclResult_t ncclReduce(const void* from, void* to, size_t count,
                         ncclDataType_t type, ncclRedOp_t, int root,
                         ncclComm_t communicator, cudaStream_t stream) {
-  return Call(
-      communicator,
-      {static_cast<const float*>(from), static_cast<float*>(to), stream}, type,
-      [count, root](const std::vector<Part>& parts) {
-        Write(Sum(parts, 0, count), parts[root].to);
-      });
+  return Call(communicator, PartOf(from, to, stream), type,
+              [count, root](const std::vector<Part>& parts) {
+                Write(Sum(parts, 0, count), parts[root].to);
+              });
 }
 
 ncclResult_t ncclAllGather(const void* from, void* to, size_t count,
                            ncclDataType_t type, ncclComm_t communicator,
                            cudaStream_t stream) {
-  return Call(
-      communicator,
-      {static_cast<const float*>(from), static_cast<float*>(to), stream}, type,
-      [count](const std::vector<Part>& parts) {
-        std::vector<float> all;
-        for (const Part& part : parts) {
-          all.insert(all.end(), part.from, part.from + count);
-        }
-        for (const Part& part : parts) Write(all, part.to);
-      });
+  return Call(communicator, PartOf(from, to, stream), type,
+              [count](const std::vector<Part>& parts) {
+                std::vector<float> all;
+                for (const Part& part : parts) {
+                  all.insert(all.end(), part.from, part.from + count);
+                }
+                for (const Part& part : parts) Write(all, part.to);
+              });
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count,
                            ncclDataType_t type, int root,
                            ncclComm_t communicator, cudaStream_t stream) {
-  return Call(
-      communicator,
-      {static_cast<const float*>(from), static_cast<float*>(to), stream}, type,
-      [count, root](const std::vector<Part>& parts) {
-        const float* const values = parts[root].from;
-        const std::vector<float> copy(values, values + count);
-        for (const Part& part : parts) Write(copy, part.to);
-      });
+  return Call(communicator, PartOf(from, to, stream), type,
+              [count, root](const std::vector<Part>& parts) {
+                const float* const values = parts[root].from;
+                const std::vector<float> copy(values, values + count);
+                for (const Part& part : parts) Write(copy, part.to);
+              });
 }
 
 }  // extern "C"

@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda_emulator/ptx_machine.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -11,9 +15,52 @@
 
 namespace causeway::ptx {
 
-void DeviceMemory::Add(const void* memory, size_t bytes, int device) {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// At least one.
+size_t Pages(size_t bytes) { return (bytes / kPageBytes + 1) * kPageBytes; }
+
+// Gives pages that are reserved, or takes them away.
+void Map(uintptr_t begin, size_t bytes, int protection) {
+  void* const mapped =
+      mmap(reinterpret_cast<void*>(begin), bytes, protection,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (mapped == MAP_FAILED) std::abort();
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory() {
+  void* const reserved =
+      mmap(nullptr, 2 * kMostBytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) std::abort();
+  hidden_ = reinterpret_cast<uintptr_t>(reserved);
+}
+
+DeviceMemory::~DeviceMemory() {
+  munmap(reinterpret_cast<void*>(hidden_), 2 * kMostBytes);
+}
+
+void* DeviceMemory::Allocate(size_t bytes, int device) {
   absl::MutexLock lock(&mu_);
-  parts_[reinterpret_cast<uintptr_t>(memory)] = {bytes, device};
+  const uintptr_t address = hidden_ + next_;
+  // A page stays free behind it.
+  next_ += Pages(bytes) + kPageBytes;
+  if (next_ > kMostBytes) std::abort();
+  char* const memory = InHost(address);
+  Map(reinterpret_cast<uintptr_t>(memory), Pages(bytes),
+      PROT_READ | PROT_WRITE);
+  std::memset(memory, -1, bytes);
+  parts_[address] = {bytes, device};
+  return reinterpret_cast<void*>(address);
+}
+
+void DeviceMemory::Pin(const void* memory, size_t bytes) {
+  absl::MutexLock lock(&mu_);
+  parts_[reinterpret_cast<uintptr_t>(memory)] = {bytes, kPinned};
 }
 
 std::optional<DeviceMemory::Part> DeviceMemory::Remove(const void* memory,
@@ -25,6 +72,10 @@ std::optional<DeviceMemory::Part> DeviceMemory::Remove(const void* memory,
   }
   const Part part = found->second;
   parts_.erase(found);
+  if (!pinned) {
+    Map(reinterpret_cast<uintptr_t>(InHost(memory)), Pages(part.bytes),
+        PROT_NONE);
+  }
   return part;
 }
 

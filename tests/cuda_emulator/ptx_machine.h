@@ -27,31 +27,55 @@
 
 namespace causeway::ptx {
 
-// What devices may access: their own memory and the host's that is pinned.
-// Thread-safe.
+// What devices may access: their own memory and the host's that is pinned. The
+// host cannot touch a device's memory by the addresses that the device has for
+// it: it lies elsewhere. Addresses are not used again. Thread-safe.
 class DeviceMemory {
  public:
-  // Of every device.
+  // The device of memory that is pinned: every device may access it.
   static constexpr int kPinned = -1;
-  // Whoever's it is.
+  // Any device.
   static constexpr int kAny = -2;
 
-  void Add(const void* memory, size_t bytes, int device)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  DeviceMemory();
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Returns the address of new memory of a device, full of bytes of 0xff.
+  void* Allocate(size_t bytes, int device) ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets all devices access memory of the host.
+  void Pin(const void* memory, size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   struct Part {
     size_t bytes;
     int device;
   };
-  // What was there, if it was a device's or, with `pinned`, pinned.
+  // Frees a device's memory or, with `pinned`, unpins the host's, and returns
+  // what was there, if it was of that kind.
   std::optional<Part> Remove(const void* memory, bool pinned)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The memory around an address that a device (or kAny) may access, [begin,
-  // end); both 0 if there is none.
+  // Returns the memory around an address that a device (or kAny) may access,
+  // [begin, end); both are 0 if there is none.
   std::pair<uintptr_t, uintptr_t> Around(uintptr_t address, int device) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Returns where the host has what devices know by `address`.
+  char* InHost(uintptr_t address) const {
+    const bool is_hidden = address - hidden_ < kMostBytes;
+    return reinterpret_cast<char*>(is_hidden ? address + kMostBytes : address);
+  }
+  char* InHost(const void* memory) const {
+    return InHost(reinterpret_cast<uintptr_t>(memory));
+  }
+
  private:
+  // Addresses of all memory that devices are ever given.
+  static constexpr uintptr_t kMostBytes = uintptr_t{1} << 40;
+
+  // The devices' addresses begin here, and kMostBytes behind them the memory.
+  uintptr_t hidden_ = 0;
   mutable absl::Mutex mu_;
+  uintptr_t next_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uintptr_t, Part> parts_ ABSL_GUARDED_BY(mu_);
 };
 

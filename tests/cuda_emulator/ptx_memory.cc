@@ -106,7 +106,7 @@ void AwaitCopies(Warp& warp, const Instruction& i, uint32_t mask) {
         char* const to = warp.Shared(i, copy.to, 16, Use::kWrite);
         if (to == nullptr) return;
         std::memset(to, 0, 16);
-        std::memcpy(to, reinterpret_cast<const void*>(copy.from), copy.bytes);
+        std::memcpy(to, warp.block().memory->InHost(copy.from), copy.bytes);
       }
       groups.pop_front();
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,7 @@ constexpr uint32_t kThreads = 64;
 class PtxTest : public testing::Test {
  protected:
   PtxTest() : words_(kThreads, 0xdeadbeef) {
-    memory_.Add(words_.data(), words_.size() * sizeof(uint32_t), 0);
+    memory_.Pin(words_.data(), words_.size() * sizeof(uint32_t));
   }
 
   // %rd0 is the address of the words, %rd1 that of this thread's, %r0 its
@@ -69,6 +70,20 @@ class PtxTest : public testing::Test {
   std::vector<uint32_t> words_;
   DeviceMemory memory_;
 };
+
+TEST(DeviceMemoryTest, TheHostSeesItWhereTheDeviceDoesNot) {
+  DeviceMemory memory;
+  auto* const address = static_cast<char*>(memory.Allocate(5000, 1));
+  EXPECT_EQ(memory.InHost(address)[4999], static_cast<char>(0xff));
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  EXPECT_EQ(memory.Around(begin + 4999, 1), std::pair(begin, begin + 5000));
+  EXPECT_EQ(memory.Around(begin + 5000, 1).second, 0);
+  EXPECT_EQ(memory.Around(begin, 0).second, 0);
+  EXPECT_DEATH(address[7] = 1, "");
+  EXPECT_TRUE(memory.Remove(address, /*pinned=*/false).has_value());
+  EXPECT_DEATH(memory.InHost(address)[7] = 1, "");
+  EXPECT_NE(memory.Allocate(5000, 1), address);
+}
 
 TEST_F(PtxTest, LanesGoTheirOwnWaysAndMeetAgain) {
   // Steps of the Collatz sequence, then the sum of a warp's numbers.

@@ -107,7 +107,7 @@ char* Warp::Global(const Instruction& instruction, uint64_t address,
       return nullptr;
     }
   }
-  return reinterpret_cast<char*>(address);
+  return block_->memory->InHost(address);
 }
 
 char* Warp::Own(const Instruction& instruction, uint64_t address,

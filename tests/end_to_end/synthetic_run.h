@@ -28,7 +28,7 @@
 #include "worker/inner_trainer.h"
 #include "worker/island_runner.h"
 #include "worker/replica/fragment_replica.h"
-#include "worker/replica/host_replica.h"
+#include "worker/replica/testing/host_replica.h"
 
 namespace causeway {
 

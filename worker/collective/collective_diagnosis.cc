@@ -115,7 +115,7 @@ absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
                                             own.other_speed};
   std::copy(mine.begin(), mine.end(),
             fields.begin() + kFields * communicator->rank());
-  RETURN_IF_ERROR(communicator->AllReduce(absl::MakeSpan(fields)).Wait());
+  RETURN_IF_ERROR(communicator->AllReduce(absl::MakeSpan(fields)));
 
   CollectiveDiagnosis worst;
   for (int rank = 0; rank < communicator->size(); ++rank) {

@@ -113,8 +113,8 @@ Observation Observe(const Island& island) {
       std::vector<float> values(10'000);
       for (int i = 0; i < 15; ++i) {
         absl::SleepFor(island.computing[rank]);
-        EXPECT_OK(communicator->ReduceScatter(absl::MakeSpan(values)).Wait());
-        EXPECT_OK(communicator->AllGather(absl::MakeSpan(values)).Wait());
+        EXPECT_OK(communicator->ReduceScatter(absl::MakeSpan(values)));
+        EXPECT_OK(communicator->AllGather(absl::MakeSpan(values)));
       }
       seen[rank] = DiagnoseCollectives(rank, communicator->TakeTimes());
       const auto worst = WorstOf(seen[rank], communicator.get());

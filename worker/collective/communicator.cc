@@ -38,24 +38,7 @@ absl::Status GatherShards(Communicator* communicator,
     to[rank] = shard(communicator->rank());
     from[rank] = shard(rank);
   }
-  return communicator->AllToAll(std::move(to), std::move(from)).Wait();
-}
-
-void Pending::State::Finish(absl::Status status) {
-  absl::MutexLock lock(&mu_);
-  status_ = std::move(status);
-  done_ = true;
-}
-
-absl::Status Pending::State::Wait() {
-  absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&done_));
-  return status_;
-}
-
-bool Pending::State::done() {
-  absl::MutexLock lock(&mu_);
-  return done_;
+  return communicator->AllToAll(std::move(to), std::move(from));
 }
 
 }  // namespace causeway

@@ -3,14 +3,11 @@
 //
 // Collective operations among the ranks of an island.
 //
-//   Pending reduced = communicator->ReduceScatter(gradients);
-//   ...                                     // compute meanwhile
-//   RETURN_IF_ERROR(reduced.Wait());
+//   RETURN_IF_ERROR(communicator->ReduceScatter(gradients));
 //   // gradients[shard] now holds the sum over all ranks.
 //
-// Operations of one communicator run one at a time, in the order in which they
-// were started; every rank must start the same operations in the same order
-// with the same sizes. Different orders are found and reported, not executed.
+// Every rank must call the same operations in the same order with the same
+// sizes. Different orders are found and reported, not executed.
 //
 // Failure. An operation has a time limit, from when it begins to run on this
 // rank. When it passes, or a rank's connection breaks, the ranks compare what
@@ -26,13 +23,10 @@
 #define WORKER_COLLECTIVE_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/thread_pool.h"
@@ -73,36 +67,8 @@ struct CollectiveTimes {
   std::vector<Peer> peers;
 };
 
-// Where an operation's end can be waited for. Copies mean the same operation.
-class Pending {
- public:
-  // Shared with whoever runs the operation.
-  class State {
-   public:
-    void Finish(absl::Status status);
-    absl::Status Wait();
-    bool done();
-
-   private:
-    absl::Mutex mu_;
-    bool done_ ABSL_GUARDED_BY(mu_) = false;
-    absl::Status status_ ABSL_GUARDED_BY(mu_);
-  };
-
-  explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
-
-  // Blocks until the operation has ended: it does, by its time limit.
-  absl::Status Wait() { return state_->Wait(); }
-  bool done() { return state_->done(); }
-
- private:
-  std::shared_ptr<State> state_;
-};
-
-// Operations are started by one thread at a time; Abort and TakeTimes may come
-// from any. Memory that an operation was given must stay, untouched, until it
-// has ended. Destruction waits for the operation that is running and fails
-// those behind it.
+// Operations are for one thread at a time, and block; Abort and TakeTimes may
+// come from any.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -123,21 +89,21 @@ class Communicator {
   // values[own shard] <- sum over the ranks, added in fp32 in order of rank.
   // The rest of `values` stays as it is. With rounds() the others' values are
   // rounded, and this rank's are not.
-  virtual Pending ReduceScatter(absl::Span<float> values) = 0;
+  virtual absl::Status ReduceScatter(absl::Span<float> values) = 0;
   // values[shard of r] <- what rank r has there, for every r. With rounds() all
   // are rounded, the own shard too: the same bits on every rank.
-  virtual Pending AllGather(absl::Span<float> values) = 0;
+  virtual absl::Status AllGather(absl::Span<float> values) = 0;
   // values <- sum over the ranks, added in order of rank: the same bits on
   // every rank. For a few values, counts and norms: all go to everybody.
-  virtual Pending AllReduce(absl::Span<double> values) = 0;
+  virtual absl::Status AllReduce(absl::Span<double> values) = 0;
   // bytes <- what `root` has. The root sends to each rank.
-  virtual Pending Broadcast(int root, absl::Span<char> bytes) = 0;
+  virtual absl::Status Broadcast(int root, absl::Span<char> bytes) = 0;
 
   // from[r] <- what rank r has in its to[this rank], for every other rank r:
   // bytes of any size, none included, but the same on both sides. Always by
   // messages, from host memory to host memory. An empty list is one of nothing.
-  virtual Pending AllToAll(std::vector<absl::Span<const char>> to,
-                           std::vector<absl::Span<char>> from) = 0;
+  virtual absl::Status AllToAll(std::vector<absl::Span<const char>> to,
+                                std::vector<absl::Span<char>> from) = 0;
 
   // Makes the operations of all ranks fail with ABORTED, this rank's name and
   // `reason`. At once, also where one is running.
@@ -149,7 +115,7 @@ class Communicator {
 };
 
 // AllGather in host memory, whatever the memory of the communicator's vectors
-// is: values[shard of r] <- what rank r has there. Waits for it.
+// is: values[shard of r] <- what rank r has there.
 absl::Status GatherShards(Communicator* communicator, absl::Span<float> values);
 
 }  // namespace causeway

@@ -28,7 +28,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/testing/host_collectives.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -77,7 +77,7 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
            .now = clock == nullptr ? SteadyWallClock() : clock(rank)},
           std::move(transports[rank]), &island->rendezvous,
           GetParam() == Kind::kSharedDevice
-              ? MakeSharedDeviceCollectives(rank, MakeHostMemory())
+              ? std::make_unique<HostCollectives>(rank)
               : nullptr));
     }
     return island;
@@ -135,22 +135,21 @@ TEST_P(CommunicatorTest, OperationsDoWhatTheySay) {
         std::vector<float> want = Values(rank, size);
         for (int64_t i = own.begin; i < own.end; ++i) want[i] = Sum(ranks, i);
         std::vector<float> values = Values(rank, size);
-        ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
+        ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)));
         ASSERT_EQ(values, want);
 
         for (int64_t i = 0; i < size; ++i) want[i] = Sum(ranks, i);
-        ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+        ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)));
         ASSERT_EQ(values, want);
 
         const int root = static_cast<int>(size % ranks);
         std::string bytes(size, static_cast<char>('a' + rank));
-        ASSERT_OK(communicator
-                      .Broadcast(root, absl::MakeSpan(&bytes[0], bytes.size()))
-                      .Wait());
+        ASSERT_OK(communicator.Broadcast(
+            root, absl::MakeSpan(&bytes[0], bytes.size())));
         ASSERT_EQ(bytes, std::string(size, static_cast<char>('a' + root)));
 
         std::vector<double> sums = {rank + 0.5, static_cast<double>(size)};
-        ASSERT_OK(communicator.AllReduce(absl::MakeSpan(sums)).Wait());
+        ASSERT_OK(communicator.AllReduce(absl::MakeSpan(sums)));
         ASSERT_THAT(sums, ElementsAre(ranks * (ranks - 1) / 2 + 0.5 * ranks,
                                       static_cast<double>(ranks) * size));
       }
@@ -177,13 +176,13 @@ TEST_P(CommunicatorTest, AllToAllMovesBytesOfAnySize) {
       to[peer] = sent[peer];
       from[peer] = absl::MakeSpan(&got[peer][0], got[peer].size());
     }
-    ASSERT_OK(island->ranks[rank]->AllToAll(to, from).Wait());
+    ASSERT_OK(island->ranks[rank]->AllToAll(to, from));
     for (int peer = 0; peer < kRanks; ++peer) {
       if (peer == rank) continue;
       EXPECT_EQ(got[peer], message(peer, rank));
     }
     // Nothing at all.
-    EXPECT_OK(island->ranks[rank]->AllToAll({}, {}).Wait());
+    EXPECT_OK(island->ranks[rank]->AllToAll({}, {}));
   });
 }
 
@@ -198,7 +197,7 @@ TEST_P(CommunicatorTest, AllToAllNeedsTheSameSizesOnBothSides) {
     } else {
       from[0] = absl::MakeSpan(&bytes[0], bytes.size());
     }
-    const absl::Status status = island->ranks[rank]->AllToAll(to, from).Wait();
+    const absl::Status status = island->ranks[rank]->AllToAll(to, from);
     if (rank == 1) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                    HasSubstr("all-to-all of 6 bytes")));
@@ -228,41 +227,34 @@ TEST_P(CommunicatorTest, SumsAreAddedInOrderOfRank) {
   ForEachRank(4, [&](int rank) {
     Communicator& communicator = *island->ranks[rank];
     std::vector<float> values(64, terms[rank]);
-    EXPECT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
-    EXPECT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+    EXPECT_OK(communicator.ReduceScatter(absl::MakeSpan(values)));
+    EXPECT_OK(communicator.AllGather(absl::MakeSpan(values)));
     EXPECT_EQ(values, std::vector<float>(64, want));
     std::vector<double> doubles = {rank == 0   ? 1
                                    : rank == 1 ? 1e16
                                    : rank == 2 ? -1e16
                                                : 3.0};
-    EXPECT_OK(communicator.AllReduce(absl::MakeSpan(doubles)).Wait());
+    EXPECT_OK(communicator.AllReduce(absl::MakeSpan(doubles)));
     EXPECT_EQ(doubles[0], ((1.0 + 1e16) - 1e16) + 3.0);
   });
 }
 
-TEST_P(CommunicatorTest, ManyOperationsInFlightRunInOrder) {
+// Each operation works on the results of those before it.
+TEST_P(CommunicatorTest, ManyOperationsFollowOneAnother) {
   constexpr int kRanks = 3;
   constexpr int kOperations = 200;
   const auto island = MakeIsland(kRanks);
   ForEachRank(kRanks, [&](int rank) {
     Communicator& communicator = *island->ranks[rank];
-    // Each round works on the result of the one before, so a wrong order gives
-    // a wrong number.
     std::vector<float> values(50, static_cast<float>(rank));
     double sum = 1;
-    std::vector<Pending> pending;
     for (int i = 0; i < kOperations; ++i) {
-      pending.push_back(communicator.AllReduce(absl::MakeSpan(&sum, 1)));
+      ASSERT_OK(communicator.AllReduce(absl::MakeSpan(&sum, 1)));
       if (i % 50 != 0) continue;
-      pending.push_back(communicator.ReduceScatter(absl::MakeSpan(values)));
-      pending.push_back(communicator.AllGather(absl::MakeSpan(values)));
-      // Keeps the numbers small.
-      pending.push_back(communicator.Broadcast(
+      ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)));
+      ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)));
+      ASSERT_OK(communicator.Broadcast(
           0, absl::MakeSpan(reinterpret_cast<char*>(&sum), sizeof(sum))));
-    }
-    for (Pending& operation : pending) {
-      ASSERT_OK(operation.Wait());
-      EXPECT_TRUE(operation.done());
     }
     // 200 times 1 + 1 + 1 of what was there.
     EXPECT_EQ(sum, std::pow(3.0, kOperations));
@@ -275,20 +267,17 @@ TEST_P(CommunicatorTest, ARankThatLeavesIsNamed) {
   const auto island = MakeIsland(3);
   ForEachRank(3, [&](int rank) {
     std::vector<float> values(1000);
-    EXPECT_OK(
-        island->ranks[rank]->ReduceScatter(absl::MakeSpan(values)).Wait());
+    EXPECT_OK(island->ranks[rank]->ReduceScatter(absl::MakeSpan(values)));
   });
   island->ranks[1].reset();
   ForEachRank(3, [&](int rank) {
     if (rank == 1) return;
     Communicator& communicator = *island->ranks[rank];
     std::vector<float> values(1000);
-    Pending first = communicator.ReduceScatter(absl::MakeSpan(values));
-    Pending second = communicator.AllGather(absl::MakeSpan(values));
     const auto dead =
         StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 is dead"));
-    EXPECT_THAT(first.Wait(), dead);
-    EXPECT_THAT(second.Wait(), dead);
+    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)), dead);
+    EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)), dead);
   });
 }
 
@@ -300,7 +289,7 @@ TEST_P(CommunicatorTest, ARankThatDoesNotComeIsNamedInTime) {
     const Clock now = SteadyWallClock();
     const absl::Time begin = now();
     EXPECT_THAT(
-        island->ranks[rank]->AllGather(absl::MakeSpan(values)).Wait(),
+        island->ranks[rank]->AllGather(absl::MakeSpan(values)),
         StatusIs(absl::StatusCode::kDeadlineExceeded,
                  AllOf(HasSubstr("rank 2 is stuck"), HasSubstr("all-gather"),
                        HasSubstr("number 1"))));
@@ -318,10 +307,8 @@ TEST_P(CommunicatorTest, AbortTellsEverybodyWhy) {
     if (rank == 1) {
       communicator.Abort(absl::NotFoundError("out of data"));
     }
-    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)).Wait(),
-                told);
-    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)).Wait(),
-                told);
+    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)), told);
+    EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)), told);
   });
 }
 
@@ -330,18 +317,74 @@ TEST_P(CommunicatorTest, DifferentOperationsAreRefused) {
   ForEachRank(2, [&](int rank) {
     Communicator& communicator = *island->ranks[rank];
     std::vector<float> values(100 + rank);
-    EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)).Wait(),
+    EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr("404 bytes"), HasSubstr("400 bytes"),
                                HasSubstr("rank 0"), HasSubstr("rank 1"))));
   });
 }
 
+// Of as many bytes: without the kinds nobody would notice.
+TEST_P(CommunicatorTest, OperationsOfAnotherKindOrRootAreRefused) {
+  using Start =
+      std::function<absl::Status(Communicator&, std::vector<double>&)>;
+  const auto floats = [](std::vector<double>& values) {
+    return absl::MakeSpan(reinterpret_cast<float*>(values.data()),
+                          2 * values.size());
+  };
+  const auto bytes = [](std::vector<double>& values) {
+    return absl::MakeSpan(reinterpret_cast<char*>(values.data()),
+                          sizeof(double) * values.size());
+  };
+  const std::pair<const char*, Start> operations[] = {
+      {"reduce-scatter of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.ReduceScatter(floats(values));
+       }},
+      {"all-gather of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.AllGather(floats(values));
+       }},
+      {"all-reduce of 320 bytes with root 0",
+       [](Communicator& communicator, std::vector<double>& values) {
+         return communicator.AllReduce(absl::MakeSpan(values));
+       }},
+      {"broadcast of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.Broadcast(0, bytes(values));
+       }},
+      {"broadcast of 320 bytes with root 1",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         return communicator.Broadcast(1, bytes(values));
+       }},
+      {"all-to-all of 320 bytes with root 0",
+       [&](Communicator& communicator, std::vector<double>& values) {
+         std::vector<absl::Span<const char>> to(2, bytes(values));
+         std::vector<absl::Span<char>> from(2, bytes(values));
+         return communicator.AllToAll(to, from);
+       }}};
+  for (const auto& [name, start] : operations) {
+    for (const auto& [other_name, other_start] : operations) {
+      if (name == other_name) continue;
+      const auto island = MakeIsland(2);
+      ForEachRank(2, [&, name = name, start = start, other_name = other_name,
+                      other_start = other_start](int rank) {
+        std::vector<double> values(40);
+        EXPECT_THAT(
+            (rank == 0 ? start : other_start)(*island->ranks[rank], values),
+            StatusIs(absl::StatusCode::kFailedPrecondition,
+                     AllOf(HasSubstr(name), HasSubstr(other_name),
+                           HasSubstr("rank 0"), HasSubstr("rank 1"))));
+      });
+    }
+  }
+}
+
 TEST_P(CommunicatorTest, OneRankNeedsNobody) {
   const auto island = MakeIsland(1);
   std::vector<float> values = {1, 2, 3};
-  EXPECT_OK(island->ranks[0]->ReduceScatter(absl::MakeSpan(values)).Wait());
-  EXPECT_OK(island->ranks[0]->AllGather(absl::MakeSpan(values)).Wait());
+  EXPECT_OK(island->ranks[0]->ReduceScatter(absl::MakeSpan(values)));
+  EXPECT_OK(island->ranks[0]->AllGather(absl::MakeSpan(values)));
   EXPECT_THAT(values, ElementsAre(1, 2, 3));
 }
 
@@ -361,7 +404,7 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
   const auto island = MakeIsland(2, absl::Seconds(60), clock);
   ForEachRank(2, [&](int rank) {
     double value = 0;
-    EXPECT_OK(island->ranks[rank]->AllReduce(absl::MakeSpan(&value, 1)).Wait());
+    EXPECT_OK(island->ranks[rank]->AllReduce(absl::MakeSpan(&value, 1)));
   });
   {
     absl::MutexLock lock(&mu);
@@ -369,7 +412,7 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
   }
   ForEachRank(2, [&](int rank) {
     std::vector<float> values(1000);
-    EXPECT_OK(island->ranks[rank]->AllGather(absl::MakeSpan(values)).Wait());
+    EXPECT_OK(island->ranks[rank]->AllGather(absl::MakeSpan(values)));
   });
   for (int rank = 0; rank < 2; ++rank) {
     const std::vector<CollectiveTimes> times = island->ranks[rank]->TakeTimes();
@@ -424,7 +467,7 @@ std::vector<absl::Status> WithDevices(
   std::vector<absl::Status> statuses(size);
   ForEachRank(size, [&](int rank) {
     std::vector<float> values(100);
-    statuses[rank] = ranks[rank]->ReduceScatter(absl::MakeSpan(values)).Wait();
+    statuses[rank] = ranks[rank]->ReduceScatter(absl::MakeSpan(values));
   });
   return statuses;
 }

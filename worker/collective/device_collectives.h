@@ -3,7 +3,7 @@
 //
 // How vectors move between the devices of ranks: by NCCL
 // (nccl_collectives.h), or by copies where several ranks have one device
-// (shared_device_collectives.h). A communicator calls it once the ranks have
+// (shared_gpu_collectives.h). A communicator calls it once the ranks have
 // agreed over messages on what comes (message_communicator.h), so that who is
 // late, stuck or dead is found in the same way as on the CPU.
 #ifndef WORKER_COLLECTIVE_DEVICE_COLLECTIVES_H_

@@ -23,14 +23,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/communicator.h"
-#include "worker/collective/cuda_device_memory.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/nccl_collectives.h"
 #include "worker/collective/nccl_library.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/shared_gpu_collectives.h"
 
 namespace causeway {
 namespace {
@@ -133,11 +132,11 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
       std::vector<float> want = Values(rank, size);
       for (int64_t i = own.begin; i < own.end; ++i) want[i] = sum[i];
       const absl::Time begin = now();
-      ASSERT_OK(communicator->ReduceScatter(vector.span()).Wait());
+      ASSERT_OK(communicator->ReduceScatter(vector.span()));
       const absl::Time middle = now();
       ASSERT_EQ(vector.ToHost(), want);
       const absl::Time gather = now();
-      ASSERT_OK(communicator->AllGather(vector.span()).Wait());
+      ASSERT_OK(communicator->AllGather(vector.span()));
       const absl::Time end = now();
       ASSERT_EQ(vector.ToHost(), sum);
       if (rank != 0 || size < 1 << 20) continue;
@@ -168,11 +167,7 @@ TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
   for (const int ranks : {1, 2, 4}) {
     ExpectCollectivesWork(
         ranks, [](int) { return 0; },
-        [](int rank) -> absl::StatusOr<std::unique_ptr<DeviceCollectives>> {
-          ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
-                           MakeCudaDeviceMemory(0));
-          return MakeSharedDeviceCollectives(rank, std::move(memory));
-        });
+        [](int rank) { return MakeSharedGpuCollectives(rank, 0); });
   }
 }
 
@@ -222,7 +217,7 @@ TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
 
 TEST(DeviceCollectivesCudaTest, WithoutADriverItIsSaid) {
   if (Devices() > 0) GTEST_SKIP() << "there is a device";
-  EXPECT_THAT(MakeCudaDeviceMemory(0).status(),
+  EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   LocalRendezvous id;
   EXPECT_FALSE(ConnectNccl({.now = SteadyWallClock()}, &id).ok());

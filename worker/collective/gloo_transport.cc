@@ -41,8 +41,10 @@ std::chrono::milliseconds GlooTimeout(absl::Duration timeout) {
 // Gloo's view of a Rendezvous. Throws, as Gloo expects.
 class Store : public gloo::rendezvous::Store {
  public:
-  Store(Rendezvous* rendezvous, absl::Duration timeout)
-      : rendezvous_(rendezvous), timeout_(timeout) {}
+  Store(const GlooTransportOptions& options, Rendezvous* rendezvous)
+      : prefix_(absl::StrCat("gloo/", options.name, "/")),
+        timeout_(options.connect_timeout),
+        rendezvous_(rendezvous) {}
 
   // Why a call has thrown.
   const absl::Status& failure() const { return failure_; }
@@ -62,17 +64,16 @@ class Store : public gloo::rendezvous::Store {
   }
 
  private:
-  static std::string Key(const std::string& key) {
-    return absl::StrCat("gloo/", key);
-  }
+  std::string Key(const std::string& key) const { return prefix_ + key; }
   void ThrowUnlessOk(const absl::Status& status) {
     if (status.ok()) return;
     failure_ = status;
     throw std::runtime_error(status.ToString());
   }
 
-  Rendezvous* const rendezvous_;
+  const std::string prefix_;
   const absl::Duration timeout_;
+  Rendezvous* const rendezvous_;
   absl::Status failure_;
 };
 
@@ -191,7 +192,7 @@ class GlooTransport : public Transport {
 absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
     const GlooTransportOptions& options, Rendezvous* rendezvous) {
   std::signal(SIGPIPE, SIG_IGN);
-  Store store(rendezvous, options.connect_timeout);
+  Store store(options, rendezvous);
   try {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = options.host;

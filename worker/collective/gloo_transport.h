@@ -25,6 +25,8 @@ namespace causeway {
 struct GlooTransportOptions {
   int rank = 0;
   int size = 1;
+  // Of these connections, where the same ranks have several.
+  std::string name;
   // Name or address of this host by which the other ranks reach it. Empty takes
   // the host's name.
   std::string host;
@@ -32,8 +34,8 @@ struct GlooTransportOptions {
   absl::Duration connect_timeout = absl::Minutes(1);
 };
 
-// Blocks until every rank has connected. `rendezvous` is used for that only and
-// must be new: ranks leave their addresses there for good.
+// Blocks until every rank has connected. Ranks leave their addresses in
+// `rendezvous` for good, under options.name, which must be new there.
 //   DEADLINE_EXCEEDED  some rank did not come.
 //   UNAVAILABLE        a connection or the rendezvous failed.
 absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(

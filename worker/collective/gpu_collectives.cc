@@ -2,33 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/gpu_collectives.h"
 
-#include <utility>
-
 #include "common/status_macros.h"
-#include "worker/collective/await_ranks.h"
-#include "worker/collective/cuda_device_memory.h"
 #include "worker/collective/nccl_collectives.h"
 #include "worker/collective/nccl_library.h"
-#include "worker/collective/shared_device_collectives.h"
+#include "worker/collective/shared_gpu_collectives.h"
 
 namespace causeway {
 
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
-    const GpuCollectivesOptions& options, Transport* transport,
+    const GpuCollectivesOptions& options, Communicator* communicator,
     Rendezvous* rendezvous) {
   if (options.shared) {
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
-                     MakeCudaDeviceMemory(options.device));
-    return MakeSharedDeviceCollectives(transport->rank(), std::move(memory));
+    return MakeSharedGpuCollectives(communicator->rank(), options.device);
   }
   RETURN_IF_ERROR(LoadNccl().status());
-  // NCCL would wait for those that do not come, and not say for whom.
-  RETURN_IF_ERROR(
-      AwaitRanks(transport, options.connect_timeout, options.now, rendezvous));
-  return ConnectNccl({.rank = transport->rank(),
-                      .size = transport->size(),
+  RETURN_IF_ERROR(communicator->AllToAll({}, {}));
+  return ConnectNccl({.rank = communicator->rank(),
+                      .size = communicator->size(),
                       .device = options.device,
-                      .connect_timeout = options.connect_timeout,
+                      .connect_timeout = options.timeout,
                       .now = options.now},
                      rendezvous);
 }

@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "worker/collective/communicator.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/collective/transport.h"
 
 namespace causeway {
 
@@ -22,17 +22,19 @@ struct GpuCollectivesOptions {
   int device = 0;
   // Whether all ranks are threads of this process and have this device.
   bool shared = false;
-  // How long ranks wait for one another.
-  absl::Duration connect_timeout = absl::Minutes(1);
+  // How long NCCL may take to connect ranks that are all there.
+  absl::Duration timeout = absl::Minutes(1);
   Clock now;
 };
 
-// Of the ranks of `transport`, over which they tell one another that they are
-// ready. `rendezvous` as of ConnectNccl.
+// For the ranks of `communicator`, over which they tell one another that their
+// devices are in order before they connect: NCCL would wait for one that does
+// not come, and not say for whom. `rendezvous` as of ConnectNccl.
 //   FAILED_PRECONDITION  the program was built without CUDA.
-//   else                 as AwaitRanks, ConnectNccl and MakeCudaDeviceMemory.
+//   else                 as Communicator, ConnectNccl and
+//                        MakeSharedGpuCollectives.
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
-    const GpuCollectivesOptions& options, Transport* transport,
+    const GpuCollectivesOptions& options, Communicator* communicator,
     Rendezvous* rendezvous);
 
 }  // namespace causeway

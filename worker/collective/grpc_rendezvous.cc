@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/grpc_time.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/island.grpc.pb.h"
 
@@ -92,7 +92,7 @@ class GrpcRendezvousServer : public RendezvousServer {
     return absl::OkStatus();
   }
   ~GrpcRendezvousServer() override {
-    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now()));
+    if (server_ != nullptr) server_->Shutdown(FromNow(absl::ZeroDuration()));
   }
 
   Rendezvous* table() override { return service_.table(); }
@@ -115,7 +115,7 @@ class GrpcRendezvous : public Rendezvous {
     request.set_value(std::string(value));
     v1::PutResponse response;
     grpc::ClientContext context;
-    SetTimeout(context, kPutTimeout);
+    context.set_deadline(FromNow(kPutTimeout));
     return FromGrpcStatus(stub_->Put(&context, request, &response));
   }
 
@@ -125,16 +125,12 @@ class GrpcRendezvous : public Rendezvous {
     request.set_key(std::string(key));
     v1::GetResponse response;
     grpc::ClientContext context;
-    SetTimeout(context, timeout);
+    context.set_deadline(FromNow(timeout));
     RETURN_IF_ERROR(FromGrpcStatus(stub_->Get(&context, request, &response)));
     return std::move(*response.mutable_value());
   }
 
  private:
-  static void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  }
-
   const std::unique_ptr<v1::Rendezvous::Stub> stub_;
 };
 
@@ -151,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
     const std::string& address, absl::Duration timeout) {
   const std::shared_ptr<grpc::Channel> channel =
       grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) {
+  if (!channel->WaitForConnected(FromNow(timeout))) {
     return absl::UnavailableError(
         absl::StrCat("rank 0 of the island does not answer at ", address,
                      " (waited ", absl::FormatDuration(timeout), ")"));

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
-#include <thread>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/as_bytes.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
@@ -52,66 +52,55 @@ class MessageCommunicator : public Communicator {
         rounds_(options.rounds && transport_->size() > 1),
         idle_since_(options.now()),
         collectives_(rounds_),
-        messages_(transport_.get(), options.now),
-        thread_([this] { Run(); }) {
+        messages_(transport_.get(), options.now) {
     CHECK(!rounds_ || device_ == nullptr);
-  }
-
-  ~MessageCommunicator() override {
-    {
-      absl::MutexLock lock(&mu_);
-      stopping_ = true;
-    }
-    thread_.join();
   }
 
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
   bool rounds() const override { return rounds_; }
 
-  Pending ReduceScatter(absl::Span<float> values) override {
-    return Start({.collective = Collective::kReduceScatter,
-                  .memory = AsBytes(values),
-                  .rounds = rounds_},
-                 [this, values] {
-                   return device_ == nullptr
-                              ? collectives_.ReduceScatter(
-                                    values, Shards(values), messages_)
-                              : RunOnDevice(values,
-                                            &DeviceCollectives::ReduceScatter);
-                 });
+  absl::Status ReduceScatter(absl::Span<float> values) override {
+    return Execute(
+        {.collective = Collective::kReduceScatter,
+         .memory = AsBytes(values),
+         .rounds = rounds_},
+        [&] {
+          return device_ == nullptr
+                     ? collectives_.ReduceScatter(values, Shards(values),
+                                                  messages_)
+                     : RunOnDevice(values, &DeviceCollectives::ReduceScatter);
+        });
   }
-  Pending AllGather(absl::Span<float> values) override {
-    return Start(
+  absl::Status AllGather(absl::Span<float> values) override {
+    return Execute(
         {.collective = Collective::kAllGather,
          .memory = AsBytes(values),
          .rounds = rounds_},
-        [this, values] {
+        [&] {
           return device_ == nullptr
                      ? collectives_.AllGather(values, Shards(values), messages_)
                      : RunOnDevice(values, &DeviceCollectives::AllGather);
         });
   }
-  Pending AllReduce(absl::Span<double> values) override {
-    return Start(
+  absl::Status AllReduce(absl::Span<double> values) override {
+    return Execute(
         {.collective = Collective::kAllReduce, .memory = AsBytes(values)},
-        [this, values] { return collectives_.AllReduce(values, messages_); });
+        [&] { return collectives_.AllReduce(values, messages_); });
   }
-  Pending Broadcast(int root, absl::Span<char> bytes) override {
-    return Start(
+  absl::Status Broadcast(int root, absl::Span<char> bytes) override {
+    return Execute(
         {.collective = Collective::kBroadcast, .memory = bytes, .root = root},
-        [this, root, bytes] {
-          return collectives_.Broadcast(root, bytes, messages_);
-        });
+        [&] { return collectives_.Broadcast(root, bytes, messages_); });
   }
 
-  Pending AllToAll(std::vector<absl::Span<const char>> to,
-                   std::vector<absl::Span<char>> from) override {
+  absl::Status AllToAll(std::vector<absl::Span<const char>> to,
+                        std::vector<absl::Span<char>> from) override {
     to.resize(size());
     from.resize(size());
-    return Start({.collective = Collective::kAllToAll,
-                  .to = std::move(to),
-                  .from = std::move(from)});
+    return Execute(
+        {.collective = Collective::kAllToAll, .to = to, .from = from},
+        [&] { return collectives_.AllToAll(to, from, messages_); });
   }
 
   void Abort(const absl::Status& reason) override {
@@ -134,10 +123,8 @@ class MessageCommunicator : public Communicator {
     bool rounds = false;
     int root = 0;
     // Of all-to-all, by rank.
-    std::vector<absl::Span<const char>> to;
-    std::vector<absl::Span<char>> from;
-    std::function<absl::Status()> run;
-    std::shared_ptr<Pending::State> state;
+    absl::Span<const absl::Span<const char>> to;
+    absl::Span<const absl::Span<char>> from;
 
     // What goes to a peer, and what is to come from it, as headers tell it. In
     // the other operations both are the size of the vector.
@@ -154,53 +141,15 @@ class MessageCommunicator : public Communicator {
                                          : memory.size());
     }
   };
-  // All-to-all needs no `run`: what it moves is in `operation`.
-  Pending Start(Operation operation,
-                std::function<absl::Status()> run = nullptr) {
-    operation.run = std::move(run);
-    operation.state = std::make_shared<Pending::State>();
-    Pending pending(operation.state);
-    absl::MutexLock lock(&mu_);
-    queue_.push_back(std::move(operation));
-    return pending;
-  }
-
-  // The thread of all operations.
-  void Run() {
-    while (true) {
-      Operation operation;
-      bool stopping = false;
-      {
-        absl::MutexLock lock(&mu_);
-        const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-          return stopping_ || !queue_.empty();
-        };
-        mu_.Await(absl::Condition(&woken));
-        if (queue_.empty()) return;
-        operation = std::move(queue_.front());
-        queue_.pop_front();
-        stopping = stopping_;
-      }
-      if (stopping) {
-        operation.state->Finish(
-            absl::CancelledError("the communicator was destroyed"));
-        continue;
-      }
-      operation.state->Finish(Execute(operation));
-    }
-  }
-
-  absl::Status Execute(const Operation& operation) {
+  // Does the operation, with `run` once the ranks have agreed on it.
+  absl::Status Execute(const Operation& operation,
+                       absl::FunctionRef<absl::Status()> run) {
     if (!broken_.ok()) return broken_;
     const absl::Time begin = options_.now();
     messages_.Begin(operation.collective, begin + options_.timeout);
     messages_.times(rank()).away = begin - idle_since_;
     absl::Status status = ExchangeHeaders(operation);
-    if (status.ok()) {
-      status = operation.run ? operation.run()
-                             : collectives_.AllToAll(operation.to,
-                                                     operation.from, messages_);
-    }
+    if (status.ok()) status = run();
     if (status.ok()) status = messages_.AwaitSends();
     idle_since_ = options_.now();
     if (!status.ok()) {
@@ -334,7 +283,7 @@ class MessageCommunicator : public Communicator {
   Rendezvous* const rendezvous_;
   const bool rounds_;
 
-  // Of the thread.
+  // Of the operations' thread.
   absl::Status broken_;
   absl::Time idle_since_;
   // By peer.
@@ -348,11 +297,7 @@ class MessageCommunicator : public Communicator {
   OperationMessages messages_;
 
   absl::Mutex mu_;
-  std::deque<Operation> queue_ ABSL_GUARDED_BY(mu_);
   std::deque<CollectiveTimes> times_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-
-  std::thread thread_;
 };
 
 }  // namespace

@@ -40,8 +40,9 @@ struct MessageCommunicatorOptions {
   bool rounds = false;
 };
 
-// Takes the connected transport. `rendezvous` is common to its ranks, for this
-// communicator alone, and outlives it.
+// Takes the connected transport. `rendezvous` is common to its ranks, also for
+// other communicators among them: each rank reports one failure there, and all
+// of its communicators then blame the same rank. It outlives the communicator.
 //
 // With `device`, the memory of ReduceScatter and AllGather is that device's,
 // and `device` moves it; what is written there must be complete before the

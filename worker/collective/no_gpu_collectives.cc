@@ -9,7 +9,7 @@
 namespace causeway {
 
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
-    const GpuCollectivesOptions& /*options*/, Transport* /*transport*/,
+    const GpuCollectivesOptions& /*options*/, Communicator* /*communicator*/,
     Rendezvous* /*rendezvous*/) {
   return absl::FailedPreconditionError(
       "this program was built without CUDA; build it with --config=cuda on a "

@@ -43,9 +43,10 @@ class CollectiveProcessesTest : public testing::Test {
 
   void Start(int rank, const std::string& address) {
     ranks_.push_back(std::make_unique<Process>(
-        std::vector<std::string>{ProgramPath("worker/collective/rank_program"),
-                                 absl::StrCat(rank), absl::StrCat(kRanks),
-                                 address, absl::StrCat(kTimeoutSeconds)},
+        std::vector<std::string>{
+            ProgramPath("worker/collective/testing/rank_program"),
+            absl::StrCat(rank), absl::StrCat(kRanks), address,
+            absl::StrCat(kTimeoutSeconds)},
         absl::StrCat(
             testing::TempDir(), "/",
             testing::UnitTest::GetInstance()->current_test_info()->name(), rank,

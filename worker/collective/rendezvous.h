@@ -15,7 +15,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -57,26 +56,6 @@ class LocalRendezvous : public Rendezvous {
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
   std::multimap<std::string, std::function<void(const std::string&)>> waiting_
       ABSL_GUARDED_BY(mu_);
-};
-
-// Keys of `table` that begin with `prefix`: for one of several communicators
-// with the same ranks.
-class RendezvousPart : public Rendezvous {
- public:
-  // `table` outlives the object.
-  RendezvousPart(Rendezvous* table, absl::string_view prefix)
-      : table_(table), prefix_(prefix) {}
-  absl::Status Put(absl::string_view key, absl::string_view value) override {
-    return table_->Put(absl::StrCat(prefix_, key), value);
-  }
-  absl::StatusOr<std::string> Get(absl::string_view key,
-                                  absl::Duration timeout) override {
-    return table_->Get(absl::StrCat(prefix_, key), timeout);
-  }
-
- private:
-  Rendezvous* const table_;
-  const std::string prefix_;
 };
 
 }  // namespace causeway

@@ -127,12 +127,12 @@ TEST_P(RoundingTest, SumsAreInFp32OfWhatOthersHaveInBf16) {
                 want.begin() + own.begin);
       std::vector<float> values = Values(rank, size);
       communicator.TakeTimes();
-      ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
+      ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)));
       ASSERT_TRUE(BitsOf(values) == BitsOf(want));
       for (int64_t i = own.begin; i < own.end; ++i) {
         ASSERT_LE(std::abs(values[i] - exact[i]), error[i]) << i;
       }
-      ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+      ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)));
       for (int64_t i = own.begin; i < own.end; ++i) {
         ASSERT_EQ(values[i], Rounded(want[i]));
       }
@@ -162,8 +162,8 @@ TEST_P(RoundingTest, BitsDoNotDependOnWhoComesFirst) {
       if (rank == late) absl::SleepFor(absl::Milliseconds(30));
       std::vector<float> values = Values(rank, kSize);
       Communicator& communicator = *island->ranks[rank];
-      ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
-      ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)).Wait());
+      ASSERT_OK(communicator.ReduceScatter(absl::MakeSpan(values)));
+      ASSERT_OK(communicator.AllGather(absl::MakeSpan(values)));
       if (rank == 0) gathered = std::move(values);
     });
     if (late == 0) first = gathered;
@@ -175,8 +175,8 @@ TEST_P(RoundingTest, OneRankRoundsNothing) {
   const auto island = MakeIsland(1);
   EXPECT_FALSE(island->ranks[0]->rounds());
   std::vector<float> values = Values(0, 1000);
-  ASSERT_OK(island->ranks[0]->ReduceScatter(absl::MakeSpan(values)).Wait());
-  ASSERT_OK(island->ranks[0]->AllGather(absl::MakeSpan(values)).Wait());
+  ASSERT_OK(island->ranks[0]->ReduceScatter(absl::MakeSpan(values)));
+  ASSERT_OK(island->ranks[0]->AllGather(absl::MakeSpan(values)));
   EXPECT_EQ(BitsOf(values), BitsOf(Values(0, 1000)));
 }
 
@@ -184,8 +184,7 @@ TEST_P(RoundingTest, AllRanksRoundOrNone) {
   const auto island = MakeIsland(2, /*exact=*/0);
   ForEachRank(2, [&](int rank) {
     std::vector<float> values(100);
-    EXPECT_FALSE(
-        island->ranks[rank]->AllGather(absl::MakeSpan(values)).Wait().ok());
+    EXPECT_FALSE(island->ranks[rank]->AllGather(absl::MakeSpan(values)).ok());
   });
 }
 

@@ -49,7 +49,7 @@ void BM_OpenUint16File(benchmark::State& state) {
 }
 BENCHMARK(BM_OpenUint16File)->Unit(benchmark::kMillisecond);
 
-void BM_FillBatch(benchmark::State& state) {
+void BM_FillSequences(benchmark::State& state) {
   v1::RunConfig config;
   config.mutable_model()->set_vocab_size(50257);
   config.mutable_model()->set_sequence_length(
@@ -59,21 +59,20 @@ void BM_FillBatch(benchmark::State& state) {
   absl::StatusOr<Dataset> dataset = OpenDataset(config, {FlatFile()});
   CHECK(dataset.ok()) << dataset.status();
   const int64_t batch_size = 8;
-  absl::StatusOr<Sampler> sampler = Sampler::Create(
-      &*dataset, {.seed = 1, .shard = 1, .batch_size = batch_size});
+  absl::StatusOr<Sampler> sampler = Sampler::Create(&*dataset, 1, 1);
   CHECK(sampler.ok()) << sampler.status();
   std::vector<int32_t> tokens(batch_size * state.range(0));
   std::vector<int32_t> targets(tokens.size());
   int64_t step = 0;
   for (auto _ : state) {
-    sampler->FillBatch(step++, 0, absl::MakeSpan(tokens),
-                       absl::MakeSpan(targets));
+    sampler->Fill(batch_size * step++, absl::MakeSpan(tokens),
+                  absl::MakeSpan(targets));
     benchmark::DoNotOptimize(tokens.data());
     benchmark::DoNotOptimize(targets.data());
   }
   state.SetItemsProcessed(state.iterations() * tokens.size());
 }
-BENCHMARK(BM_FillBatch)->Arg(256)->Arg(1024);
+BENCHMARK(BM_FillSequences)->Arg(256)->Arg(1024);
 
 }  // namespace
 }  // namespace causeway

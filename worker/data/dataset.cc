@@ -2,19 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/dataset.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 
 namespace causeway {
 
-void Dataset::CopyWindow(int64_t begin, absl::Span<int32_t> tokens,
-                         absl::Span<int32_t> targets) const {
-  corpus.Copy(begin, tokens);
-  corpus.Copy(begin + 1, targets);
+void Dataset::CopyWindows(absl::FunctionRef<int64_t()> next,
+                          absl::Span<int32_t> tokens,
+                          absl::Span<int32_t> targets) const {
+  const auto length = static_cast<size_t>(split.sequence_length());
+  CHECK_EQ(tokens.size(), targets.size());
+  CHECK_EQ(tokens.size() % length, 0u);
+  for (size_t row = 0; row < tokens.size(); row += length) {
+    const int64_t begin = next();
+    corpus.Copy(begin, tokens.subspan(row, length));
+    corpus.Copy(begin + 1, targets.subspan(row, length));
+  }
 }
 
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/run_config.pb.h"
@@ -27,11 +28,12 @@ struct Dataset {
   Corpus corpus;
   Split split;
 
-  // Writes the window that starts at token `begin` of the corpus: its first
-  // sequence_length tokens to `tokens`, its last to `targets`; both have that
-  // size.
-  void CopyWindow(int64_t begin, absl::Span<int32_t> tokens,
-                  absl::Span<int32_t> targets) const;
+  // Writes windows, as many as the spans hold, of which next() returns the
+  // first token's place in the corpus: rows of sequence_length tokens, and the
+  // token that follows each.
+  void CopyWindows(absl::FunctionRef<int64_t()> next,
+                   absl::Span<int32_t> tokens,
+                   absl::Span<int32_t> targets) const;
 };
 
 // Opens `paths` for a run. `config` must be resolved (common/run_config.h).

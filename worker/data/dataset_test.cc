@@ -10,7 +10,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 
 namespace causeway {
 namespace {
@@ -35,7 +35,8 @@ TEST(DatasetTest, TextIsReadInPlaceAcrossDocuments) {
   EXPECT_EQ(dataset.corpus.size(), 25);
   std::vector<int32_t> tokens(3);
   std::vector<int32_t> targets(3);
-  dataset.CopyWindow(10, absl::MakeSpan(tokens), absl::MakeSpan(targets));
+  dataset.CopyWindows([] { return 10; }, absl::MakeSpan(tokens),
+                      absl::MakeSpan(targets));
   EXPECT_THAT(tokens, ElementsAre('k', 'l', 257));
   EXPECT_THAT(targets, ElementsAre('l', 257, 'm'));
 }

@@ -14,8 +14,8 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/data/sentencepiece_test_model.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
+#include "worker/data/testing/sentencepiece_model.h"
 
 namespace causeway {
 namespace {

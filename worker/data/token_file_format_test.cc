@@ -11,7 +11,7 @@
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 
 namespace causeway {
 namespace {

@@ -3,7 +3,6 @@
 #include "worker/data/validation_set.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "absl/numeric/int128.h"
 #include "glog/logging.h"
@@ -26,13 +25,7 @@ int64_t ValidationSet::WindowBegin(int64_t index) const {
 
 void ValidationSet::Fill(int64_t first, absl::Span<int32_t> tokens,
                          absl::Span<int32_t> targets) const {
-  const size_t length = static_cast<size_t>(dataset_->split.sequence_length());
-  CHECK_EQ(tokens.size(), targets.size());
-  CHECK_EQ(tokens.size() % length, 0u);
-  for (size_t row = 0; row < tokens.size(); row += length) {
-    dataset_->CopyWindow(WindowBegin(first++), tokens.subspan(row, length),
-                         targets.subspan(row, length));
-  }
+  dataset_->CopyWindows([&] { return WindowBegin(first++); }, tokens, targets);
 }
 
 }  // namespace causeway

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
-#include "worker/data/test_dataset.h"
+#include "worker/data/testing/positions_dataset.h"
 
 namespace causeway {
 namespace {

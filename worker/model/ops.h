@@ -33,6 +33,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -268,27 +269,20 @@ class Ops {
                               int64_t rows, int64_t width, void* d_gate_up,
                               void* output) = 0;
 
-  // losses[r] <- -log softmax(logits[r])[targets[r]]; logits are left with
-  // unspecified values.
+  // losses[r] <- -log softmax(logits[r])[targets[r]]. Logits become
+  // gradient_scale * the gradient of losses[r] to them, or, without it, values
+  // that are not specified.
   virtual void CrossEntropy(const int32_t* targets, int64_t rows,
-                            int64_t vocab_size, void* logits,
+                            int64_t vocab_size,
+                            std::optional<float> gradient_scale, void* logits,
                             float* losses) = 0;
-  // The same, and logits become scale * the gradient of losses[r] to them.
-  virtual void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
-                                        int64_t vocab_size, float scale,
-                                        void* logits, float* losses) = 0;
 
-  // Parameters and moments are updated in place.
+  // Updates parameters and moments in place. With `estimate`, which may be
+  // `gradients`, only writes there where the parameters would go.
   virtual void AdamW(const AdamWCoefficients& coefficients,
                      const float* gradients, int64_t size, float* parameters,
-                     float* first_moment, float* second_moment) = 0;
-  // Where AdamW would take the parameters, written to `estimate`, which may be
-  // `gradients`; nothing else changes.
-  virtual void AdamWEstimate(const AdamWCoefficients& coefficients,
-                             const float* gradients, const float* parameters,
-                             const float* first_moment,
-                             const float* second_moment, int64_t size,
-                             float* estimate) = 0;
+                     float* first_moment, float* second_moment,
+                     float* estimate) = 0;
 
  protected:
   void CountAllocation() { ++allocations_; }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -292,47 +293,25 @@ class CpuOps final : public Ops {
   }
 
   void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                    void* logits_memory, float* losses) override {
+                    std::optional<float> gradient_scale, void* logits_memory,
+                    float* losses) override {
     float* const logits = Fp32(logits_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
-      kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
-                                /*gradient=*/false, 0,
-                                logits + slice.begin * vocab_size,
-                                losses + slice.begin);
-    });
-  }
-
-  void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
-                                int64_t vocab_size, float scale,
-                                void* logits_memory, float* losses) override {
-    float* const logits = Fp32(logits_memory);
-    ForSlices(rows, 1, [&](Slice slice, int) {
-      kernels::CrossEntropyRows(targets + slice.begin, slice.size(), vocab_size,
-                                /*gradient=*/true, scale,
-                                logits + slice.begin * vocab_size,
-                                losses + slice.begin);
+      kernels::CrossEntropyRows(
+          targets + slice.begin, slice.size(), vocab_size,
+          gradient_scale.has_value(), gradient_scale.value_or(0),
+          logits + slice.begin * vocab_size, losses + slice.begin);
     });
   }
 
   void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
              int64_t size, float* parameters, float* first_moment,
-             float* second_moment) override {
+             float* second_moment, float* estimate) override {
     ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
       kernels::AdamW(coefficients, gradients + slice.begin, slice.size(),
                      parameters + slice.begin, first_moment + slice.begin,
-                     second_moment + slice.begin);
-    });
-  }
-
-  void AdamWEstimate(const AdamWCoefficients& coefficients,
-                     const float* gradients, const float* parameters,
-                     const float* first_moment, const float* second_moment,
-                     int64_t size, float* estimate) override {
-    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
-      kernels::AdamWEstimate(
-          coefficients, gradients + slice.begin, parameters + slice.begin,
-          first_moment + slice.begin, second_moment + slice.begin, slice.size(),
-          estimate + slice.begin);
+                     second_moment + slice.begin,
+                     estimate == nullptr ? nullptr : estimate + slice.begin);
     });
   }
 

@@ -21,8 +21,8 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "worker/model/ops.h"
-#include "worker/model/ops_reference.h"
-#include "worker/model/ops_test_values.h"
+#include "worker/model/testing/ops_reference.h"
+#include "worker/model/testing/random_values.h"
 
 // The sanitizers end the program on an allocation that cannot succeed unless
 // told to return null as malloc does.
@@ -308,11 +308,11 @@ TEST_P(OpsCpuTest, CrossEntropy) {
           targets.data(), rows, vocab_size, 0.125, want.data(),
           want_losses.data());
       Floats scratch = logits;
-      ops_->CrossEntropy(targets.data(), rows, vocab_size, scratch.data(),
-                         losses.data());
+      ops_->CrossEntropy(targets.data(), rows, vocab_size, std::nullopt,
+                         scratch.data(), losses.data());
       ExpectNear(losses, want_losses, 1e-5);
-      ops_->CrossEntropyWithGradient(targets.data(), rows, vocab_size, 0.125f,
-                                     logits.data(), losses.data());
+      ops_->CrossEntropy(targets.data(), rows, vocab_size, 0.125f,
+                         logits.data(), losses.data());
       ExpectNear(losses, want_losses, 1e-5);
       ExpectNear(logits, want, 1e-5);
     }
@@ -327,8 +327,7 @@ TEST_P(OpsCpuTest, CrossEntropyKeepsNanOfAnyLogit) {
     logits[at] = std::numeric_limits<float>::quiet_NaN();
     const int32_t target = 5;
     float loss = 0;
-    ops_->CrossEntropyWithGradient(&target, 1, kVocabSize, 1, logits.data(),
-                                   &loss);
+    ops_->CrossEntropy(&target, 1, kVocabSize, 1, logits.data(), &loss);
     EXPECT_TRUE(std::isnan(loss)) << at;
   }
 }
@@ -353,10 +352,10 @@ TEST_P(OpsCpuTest, AdamW) {
     reference::AdamW(coefficients, Widen(gradients).data(), size, want.data(),
                      want_first.data(), want_second.data());
     Floats estimate(size);
-    ops_->AdamWEstimate(coefficients, gradients.data(), parameters.data(),
-                        first.data(), second.data(), size, estimate.data());
-    ops_->AdamW(coefficients, gradients.data(), size, parameters.data(),
-                first.data(), second.data());
+    for (float* const to : {estimate.data(), static_cast<float*>(nullptr)}) {
+      ops_->AdamW(coefficients, gradients.data(), size, parameters.data(),
+                  first.data(), second.data(), to);
+    }
     ExpectNear(parameters, want);
     ExpectNear(first, want_first);
     ExpectNear(second, want_second);

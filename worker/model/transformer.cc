@@ -290,7 +290,7 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
   PrepareWeights(parameters, std::nullopt);
   Forward(parameters, ShapeOf(rows / length_, length_));
-  HeadLoss(rows, 0, nullptr);
+  HeadLoss(rows, std::nullopt, nullptr);
   AddMeanLoss(rows);
   return TakeLoss();
 }
@@ -375,7 +375,7 @@ void Transformer::ForwardBlock(const float* parameters, int block,
                to.gate_up);
 }
 
-void Transformer::HeadLoss(int64_t rows, float gradient_scale,
+void Transformer::HeadLoss(int64_t rows, std::optional<float> gradient_scale,
                            GradientSum gradients) {
   for (int64_t first = 0; first < rows; first += logit_rows_) {
     const LinearShape head = {.rows = std::min(logit_rows_, rows - first),
@@ -384,12 +384,9 @@ void Transformer::HeadLoss(int64_t rows, float gradient_scale,
     const void* normalized = At(normalized_, first * hidden_);
     const int32_t* targets = targets_.data() + first;
     ops_->Linear(normalized, Weight(head_), head, logits_);
-    if (gradients.data() == nullptr) {
-      ops_->CrossEntropy(targets, head.rows, vocab_, logits_, losses_ + first);
-      continue;
-    }
-    ops_->CrossEntropyWithGradient(targets, head.rows, vocab_, gradient_scale,
-                                   logits_, losses_ + first);
+    ops_->CrossEntropy(targets, head.rows, vocab_, gradient_scale, logits_,
+                       losses_ + first);
+    if (!gradient_scale.has_value()) continue;
     ops_->LinearWeightGradient(logits_, normalized, head, gradients + head_);
     // residual_delta_ holds the gradient of the normalized stream from here on.
     ops_->LinearInputGradient(logits_, Weight(head_), head,

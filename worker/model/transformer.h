@@ -182,9 +182,10 @@ class Transformer {
                 GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, GradientSum gradients);
-  // The head and the losses, in chunks of rows. With `gradients`, also the
-  // head's backward: gradient_scale times the gradient of the sum of losses.
-  void HeadLoss(int64_t rows, float gradient_scale, GradientSum gradients);
+  // The head and the losses, in chunks of rows. With `gradient_scale`, also the
+  // head's backward: that times the gradient of the sum of losses.
+  void HeadLoss(int64_t rows, std::optional<float> gradient_scale,
+                GradientSum gradients);
   // To what TakeLoss returns.
   void AddMeanLoss(int64_t rows);
 

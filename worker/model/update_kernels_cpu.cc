@@ -76,28 +76,23 @@ HWY_INLINE AdamWResult<Vec> AdamWUpdate(const AdamWCoefficients& c, Tag tag,
 
 void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
            int64_t size, float* parameters, float* first_moment,
-           float* second_moment) {
+           float* second_moment, float* estimate) {
+  const auto update = [=](auto tag, int64_t i) HWY_ATTR {
+    return AdamWUpdate(coefficients, tag, hn::LoadU(tag, gradients + i),
+                       hn::LoadU(tag, parameters + i),
+                       hn::LoadU(tag, first_moment + i),
+                       hn::LoadU(tag, second_moment + i));
+  };
+  if (estimate != nullptr) {
+    return ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
+      hn::StoreU(update(tag, i).parameter, tag, estimate + i);
+    });
+  }
   ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
-    const auto result = AdamWUpdate(
-        coefficients, tag, hn::LoadU(tag, gradients + i),
-        hn::LoadU(tag, parameters + i), hn::LoadU(tag, first_moment + i),
-        hn::LoadU(tag, second_moment + i));
+    const auto result = update(tag, i);
     hn::StoreU(result.parameter, tag, parameters + i);
     hn::StoreU(result.first_moment, tag, first_moment + i);
     hn::StoreU(result.second_moment, tag, second_moment + i);
-  });
-}
-
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate) {
-  ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
-    const auto result = AdamWUpdate(
-        coefficients, tag, hn::LoadU(tag, gradients + i),
-        hn::LoadU(tag, parameters + i), hn::LoadU(tag, first_moment + i),
-        hn::LoadU(tag, second_moment + i));
-    hn::StoreU(result.parameter, tag, estimate + i);
   });
 }
 
@@ -110,7 +105,6 @@ namespace causeway::kernels {
 HWY_EXPORT(Sum);
 HWY_EXPORT(SquaredNorm);
 HWY_EXPORT(AdamW);
-HWY_EXPORT(AdamWEstimate);
 
 double Sum(const float* values, int64_t size) {
   return HWY_DYNAMIC_DISPATCH(Sum)(values, size);
@@ -122,17 +116,9 @@ double SquaredNorm(const float* values, int64_t size) {
 
 void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
            int64_t size, float* parameters, float* first_moment,
-           float* second_moment) {
+           float* second_moment, float* estimate) {
   HWY_DYNAMIC_DISPATCH(AdamW)
-  (coefficients, gradients, size, parameters, first_moment, second_moment);
-}
-
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate) {
-  HWY_DYNAMIC_DISPATCH(AdamWEstimate)
-  (coefficients, gradients, parameters, first_moment, second_moment, size,
+  (coefficients, gradients, size, parameters, first_moment, second_moment,
    estimate);
 }
 

@@ -18,11 +18,7 @@ double SquaredNorm(const float* values, int64_t size);
 
 void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
            int64_t size, float* parameters, float* first_moment,
-           float* second_moment);
-void AdamWEstimate(const AdamWCoefficients& coefficients,
-                   const float* gradients, const float* parameters,
-                   const float* first_moment, const float* second_moment,
-                   int64_t size, float* estimate);
+           float* second_moment, float* estimate);
 
 }  // namespace causeway::kernels
 

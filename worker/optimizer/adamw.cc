@@ -57,8 +57,20 @@ double AdamW::SquaredNorm(const float* gradients) {
   return ops_->SquaredNorm(gradients, size());
 }
 
-absl::StatusOr<AdamWCoefficients> AdamW::NextCoefficients(
-    const StepOptions& options) const {
+absl::Status AdamW::Step(const StepOptions& options, const float* gradients,
+                         float* parameters) {
+  RETURN_IF_ERROR(Update(options, gradients, parameters, nullptr));
+  ++updates_;
+  return absl::OkStatus();
+}
+
+absl::Status AdamW::Estimate(const StepOptions& options, const float* gradients,
+                             const float* parameters, float* estimate) {
+  return Update(options, gradients, const_cast<float*>(parameters), estimate);
+}
+
+absl::Status AdamW::Update(const StepOptions& options, const float* gradients,
+                           float* parameters, float* estimate) {
   if (!std::isfinite(options.learning_rate) ||
       !std::isfinite(options.gradient_scale)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -68,7 +80,7 @@ absl::StatusOr<AdamWCoefficients> AdamW::NextCoefficients(
         "training.learning_rate or a longer warm-up may help"));
   }
   const double update = static_cast<double>(updates_ + 1);
-  return AdamWCoefficients{
+  AdamWCoefficients coefficients = {
       .gradient_scale = static_cast<float>(options.gradient_scale),
       .beta1 = static_cast<float>(beta1_),
       .beta2 = static_cast<float>(beta2_),
@@ -77,40 +89,14 @@ absl::StatusOr<AdamWCoefficients> AdamW::NextCoefficients(
       .inverse_sqrt_correction2 =
           static_cast<float>(1 / std::sqrt(1 - std::pow(beta2_, update))),
       .epsilon = static_cast<float>(epsilon_)};
-}
-
-AdamWCoefficients AdamW::ForSegment(AdamWCoefficients coefficients,
-                                    const StepOptions& options,
-                                    const Segment& segment) const {
-  if (segment.decays) {
-    coefficients.decay =
-        static_cast<float>(1 - options.learning_rate * weight_decay_);
-  }
-  return coefficients;
-}
-
-absl::Status AdamW::Step(const StepOptions& options, const float* gradients,
-                         float* parameters) {
-  ASSIGN_OR_RETURN(const AdamWCoefficients next, NextCoefficients(options));
   for (const Segment& segment : segments_) {
-    ops_->AdamW(ForSegment(next, options, segment), gradients + segment.offset,
-                segment.size, parameters + segment.offset,
-                first_moment_.data() + segment.offset,
-                second_moment_.data() + segment.offset);
-  }
-  ++updates_;
-  return absl::OkStatus();
-}
-
-absl::Status AdamW::Estimate(const StepOptions& options, const float* gradients,
-                             const float* parameters, float* estimate) {
-  ASSIGN_OR_RETURN(const AdamWCoefficients next, NextCoefficients(options));
-  for (const Segment& segment : segments_) {
-    ops_->AdamWEstimate(ForSegment(next, options, segment),
-                        gradients + segment.offset, parameters + segment.offset,
-                        first_moment_.data() + segment.offset,
-                        second_moment_.data() + segment.offset, segment.size,
-                        estimate + segment.offset);
+    const int64_t at = segment.offset;
+    const double decay =
+        segment.decays ? options.learning_rate * weight_decay_ : 0;
+    coefficients.decay = static_cast<float>(1 - decay);
+    ops_->AdamW(coefficients, gradients + at, segment.size, parameters + at,
+                first_moment_.data() + at, second_moment_.data() + at,
+                estimate == nullptr ? nullptr : estimate + at);
   }
   return absl::OkStatus();
 }

@@ -96,12 +96,9 @@ class AdamW {
   AdamW(const v1::TrainingConfig& config, const ModelLayout& layout,
         int64_t begin, int64_t end, Ops* ops);
 
-  // The coefficients of the next update, for segments that decay and others.
-  absl::StatusOr<AdamWCoefficients> NextCoefficients(
-      const StepOptions& options) const;
-  AdamWCoefficients ForSegment(AdamWCoefficients coefficients,
-                               const StepOptions& options,
-                               const Segment& segment) const;
+  // Step, or with `estimate` Estimate.
+  absl::Status Update(const StepOptions& options, const float* gradients,
+                      float* parameters, float* estimate);
 
   Ops* const ops_;
   const double beta1_;

@@ -34,14 +34,14 @@ ShardedAdamW::ShardedAdamW(const v1::TrainingConfig& config,
 
 absl::StatusOr<ReducedGradient> ShardedAdamW::Reduce(
     const MicroBatches& own, absl::Span<float> gradients) {
-  RETURN_IF_ERROR(communicator_->ReduceScatter(gradients).Wait());
+  RETURN_IF_ERROR(communicator_->ReduceScatter(gradients));
   // Squares, losses, and one place for each rank's count.
   std::vector<double> sums(2 + communicator_->size());
   sums[0] = adamw_->SquaredNorm(gradients.data() + shard_.begin);
   RETURN_IF_ERROR(ops_->Synchronize());
   sums[1] = own.loss;
   sums[2 + communicator_->rank()] = static_cast<double>(own.count);
-  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)).Wait());
+  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)));
 
   ReducedGradient reduced;
   for (size_t i = 2; i < sums.size(); ++i) {
@@ -84,7 +84,7 @@ absl::Status ShardedAdamW::Estimate(double learning_rate,
                           gradients.data() + shard_.begin, master, estimate);
 }
 
-absl::Status ShardedAdamW::Save(TrainerState& state) {
+absl::Status ShardedAdamW::Save(AdamWState& state) {
   state.updates = static_cast<uint64_t>(adamw_->updates());
   const std::pair<const float*, std::vector<float>*> moments[] = {
       {adamw_->first_moment(), &state.first_moment},
@@ -99,7 +99,7 @@ absl::Status ShardedAdamW::Save(TrainerState& state) {
   return absl::OkStatus();
 }
 
-void ShardedAdamW::Restore(const TrainerState& state) {
+void ShardedAdamW::Restore(const AdamWState& state) {
   CHECK_EQ(state.first_moment.size(), static_cast<size_t>(size_));
   CHECK_EQ(state.second_moment.size(), static_cast<size_t>(size_));
   adamw_->Restore(static_cast<int64_t>(state.updates),

@@ -24,9 +24,9 @@
 #include "common/thread_pool.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/communicator.h"
-#include "worker/inner_trainer.h"
 #include "worker/model/ops.h"
 #include "worker/optimizer/adamw.h"
+#include "worker/optimizer/adamw_state.h"
 
 namespace causeway {
 
@@ -81,8 +81,8 @@ class ShardedAdamW {
 
   // Both on every rank: the moments of all shards and the number of updates,
   // and to continue from them. Errors as Communicator and Ops::Synchronize.
-  absl::Status Save(TrainerState& state);
-  void Restore(const TrainerState& state);
+  absl::Status Save(AdamWState& state);
+  void Restore(const AdamWState& state);
 
   // The shard's AdamW, to look at.
   const AdamW& adamw() const { return *adamw_; }

@@ -21,11 +21,12 @@ class HostFragmentPart : public FragmentPart {
  public:
   HostFragmentPart(uint32_t fragment, const FragmentShare& share,
                    const ReplicaOptions& options, const float* master,
-                   SnapshotPool* snapshots)
+                   SnapshotPool* snapshots, MasterCopy copy)
       : share_(share),
         options_(options),
         fragment_(fragment),
         snapshots_(snapshots),
+        copy_(std::move(copy)),
         anchor_(share.held.size()) {
     Gather(master, absl::MakeSpan(anchor_));
     if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
@@ -35,20 +36,20 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeSnapshot(bool eager, float* master) override {
+    ASSIGN_OR_RETURN(const absl::Span<float> shard, Fetch(master));
     snapshot_ = snapshots_->Take(anchor_.size());
-    Gather(master, absl::MakeSpan(snapshot_));
-    if (eager && eager_.has_value()) {
-      eager_->Begin(anchor_, share_.segments, Shard(master));
-    }
-    return absl::OkStatus();
+    Gather(shard.data(), absl::MakeSpan(snapshot_));
+    if (!eager || !eager_.has_value()) return absl::OkStatus();
+    eager_->Begin(anchor_, share_.segments, shard);
+    return BringBack(master);
   }
 
   absl::Status Apply(const UpdateUse& use, float* master) override {
+    ASSIGN_OR_RETURN(const absl::Span<float> shard, Fetch(master));
     if (eager_.has_value() && eager_->under_way()) {
-      eager_->Correct(change_, use.island_share, share_.segments,
-                      Shard(master));
+      eager_->Correct(change_, use.island_share, share_.segments, shard);
     } else {
-      MixOrRebase(use, Shard(master));
+      MixOrRebase(use, shard);
     }
     if (eager_.has_value() && use.is_next) {
       eager_->Observe(change_, use.island_share);
@@ -57,7 +58,7 @@ class HostFragmentPart : public FragmentPart {
     }
     anchor_ = std::exchange(new_anchor_, {});
     change_ = {};
-    return absl::OkStatus();
+    return BringBack(master);
   }
 
   absl::Status BeginContribution(uint64_t version) override {
@@ -158,8 +159,18 @@ class HostFragmentPart : public FragmentPart {
   }
 
  private:
-  absl::Span<float> Shard(float* master) const {
-    return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
+  // The shard of the master, or a copy of what the part holds of it.
+  absl::StatusOr<absl::Span<float>> Fetch(float* master) {
+    if (copy_ == nullptr) {
+      return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
+    }
+    held_.resize(anchor_.size());
+    RETURN_IF_ERROR(copy_(master, /*to_master=*/false, absl::MakeSpan(held_)));
+    return absl::MakeSpan(held_);
+  }
+  absl::Status BringBack(float* master) {
+    if (copy_ == nullptr) return absl::OkStatus();
+    return copy_(master, /*to_master=*/true, absl::MakeSpan(held_));
   }
 
   void Gather(const float* master, absl::Span<float> held) const {
@@ -211,6 +222,8 @@ class HostFragmentPart : public FragmentPart {
   const ReplicaOptions options_;
   const uint32_t fragment_;
   SnapshotPool* const snapshots_;
+  const MasterCopy copy_;
+  std::vector<float> held_;
 
   std::vector<float> anchor_;
   std::optional<EagerUpdate> eager_;
@@ -236,10 +249,10 @@ class HostFragmentPart : public FragmentPart {
 
 std::unique_ptr<FragmentPart> MakeHostFragmentPart(
     uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master,
-    SnapshotPool* snapshots) {
+    const ReplicaOptions& options, const float* master, SnapshotPool* snapshots,
+    MasterCopy copy) {
   return std::make_unique<HostFragmentPart>(fragment, share, options, master,
-                                            snapshots);
+                                            snapshots, std::move(copy));
 }
 
 }  // namespace causeway

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/eager_update.h"
 #include "quantization/codec.h"
-#include "quantization/strip_layout.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {

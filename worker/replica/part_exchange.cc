@@ -42,8 +42,7 @@ absl::Status PartExchange::ExchangeEdges(FragmentPart& part) const {
     RETURN_IF_ERROR(part.TakeEdge(absl::MakeSpan(out)));
     to[EncoderOf(shares_, own.held.begin)] = AsBytes(absl::MakeConstSpan(out));
   }
-  RETURN_IF_ERROR(
-      communicator_->AllToAll(std::move(to), std::move(from)).Wait());
+  RETURN_IF_ERROR(communicator_->AllToAll(std::move(to), std::move(from)));
   CHECK_EQ(received, own.edge_in());
   return in.empty() ? absl::OkStatus() : part.AddEdge(in);
 }
@@ -52,7 +51,7 @@ absl::StatusOr<uint64_t> PartExchange::GatherEncoded(
     absl::Span<char> buffer) const {
   // Small enough to be exact.
   std::vector<double> sizes(ranks());
-  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)).Wait());
+  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)));
   std::vector<absl::Span<char>> from(ranks());
   uint64_t received = 0;
   for (int other = 1; other < ranks(); ++other) {
@@ -64,17 +63,17 @@ absl::StatusOr<uint64_t> PartExchange::GatherEncoded(
     from[other] = buffer.subspan(received, size);
     received += size;
   }
-  RETURN_IF_ERROR(communicator_->AllToAll({}, std::move(from)).Wait());
+  RETURN_IF_ERROR(communicator_->AllToAll({}, std::move(from)));
   return received;
 }
 
 absl::Status PartExchange::SendEncoded(absl::string_view encoded) const {
   std::vector<double> sizes(ranks());
   sizes[rank()] = static_cast<double>(encoded.size());
-  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)).Wait());
+  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)));
   std::vector<absl::Span<const char>> to(ranks());
   to[0] = absl::MakeConstSpan(encoded.data(), encoded.size());
-  return communicator_->AllToAll(std::move(to), {}).Wait();
+  return communicator_->AllToAll(std::move(to), {});
 }
 
 absl::StatusOr<std::string> PartExchange::ScatterStrips(
@@ -83,8 +82,7 @@ absl::StatusOr<std::string> PartExchange::ScatterStrips(
   for (size_t other = 0; other < strips.size(); ++other) {
     sizes[other] = strips[other].size();
   }
-  RETURN_IF_ERROR(
-      communicator_->Broadcast(0, AsBytes(absl::MakeSpan(sizes))).Wait());
+  RETURN_IF_ERROR(communicator_->Broadcast(0, AsBytes(absl::MakeSpan(sizes))));
   std::vector<absl::Span<const char>> to(ranks());
   std::vector<absl::Span<char>> from(ranks());
   std::string received;
@@ -96,8 +94,7 @@ absl::StatusOr<std::string> PartExchange::ScatterStrips(
       to[other] = absl::MakeConstSpan(strips[other].data(), sizes[other]);
     }
   }
-  RETURN_IF_ERROR(
-      communicator_->AllToAll(std::move(to), std::move(from)).Wait());
+  RETURN_IF_ERROR(communicator_->AllToAll(std::move(to), std::move(from)));
   return received;
 }
 
@@ -108,9 +105,8 @@ absl::StatusOr<std::string> PartExchange::DigestNewAnchor(
     if (shares_[turn].held.size() == 0) continue;
     if (turn == rank()) RETURN_IF_ERROR(part.Digest(digest));
     std::string state = digest.Save();
-    RETURN_IF_ERROR(
-        communicator_->Broadcast(turn, absl::MakeSpan(&state[0], state.size()))
-            .Wait());
+    RETURN_IF_ERROR(communicator_->Broadcast(
+        turn, absl::MakeSpan(&state[0], state.size())));
     digest.Restore(state);
   }
   return digest.Finish();
@@ -130,8 +126,7 @@ absl::StatusOr<std::vector<float>> PartExchange::ScatterHeld(
     const absl::Span<const float> kept = Of(values, own_share().held);
     own.assign(kept.begin(), kept.end());
   }
-  RETURN_IF_ERROR(
-      communicator_->AllToAll(std::move(to), std::move(from)).Wait());
+  RETURN_IF_ERROR(communicator_->AllToAll(std::move(to), std::move(from)));
   return own;
 }
 
@@ -148,11 +143,11 @@ absl::Status PartExchange::GatherHeld(absl::Span<const float> own,
     }
     std::copy(own.begin(), own.end(), values.begin());
   }
-  return communicator_->AllToAll(std::move(to), std::move(from)).Wait();
+  return communicator_->AllToAll(std::move(to), std::move(from));
 }
 
 absl::Status PartExchange::AwaitOthers() const {
-  return communicator_->AllToAll({}, {}).Wait();
+  return communicator_->AllToAll({}, {});
 }
 
 }  // namespace causeway

@@ -6,48 +6,22 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "common/as_bytes.h"
 #include "common/status_macros.h"
-#include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
 
 namespace causeway {
-// What rank 0 broadcasts.
-struct ReplicaRank::Order {
-  enum class What : uint64_t {
-    kBeginContribution,
-    // The encodings go to rank 0.
-    kCollect,
-    kEndContribution,
-    kFinishUpdate,
-    kReplaceAnchor,
-    kSetAnchor,
-    kReadAnchor,
-    kEnd,
-  };
-  What what = What::kEnd;
-  uint64_t fragment = 0;
-  // Of kBeginContribution: of the anchor, and which snapshot it is.
-  uint64_t version = 0;
-  uint64_t snapshot = 0;
-  // Of kEndContribution.
-  uint64_t merged = 0;
-};
 
 // Rank 0's view. Calls from two threads are for the parts to keep apart.
 class ReplicaRank::Fragment : public FragmentReplica {
  public:
   using What = Order::What;
 
-  Fragment(ReplicaRank* rank, uint32_t fragment, const ReplicaHooks* hooks)
+  Fragment(ReplicaRank* rank, uint32_t fragment)
       : rank_(*rank),
         fragment_(fragment),
         part_(rank->parts_[fragment]),
-        hooks_(hooks),
         reader_(NewEncodingReader(downlink(), size())) {}
 
   uint64_t size() const override {
@@ -55,35 +29,28 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status TakeSnapshot(bool eager) override {
-    return hooks_->take_snapshot(fragment_, eager);
+    return Lead({.what = What::kTakeSnapshot, .eager = eager},
+                [&](const Order& order) { return rank_.TakeSnapshot(order); });
   }
   absl::Status Apply(const UpdateUse& use) override {
-    return hooks_->apply(fragment_, use);
+    return Lead({.what = What::kApply, .use = use},
+                [&](const Order& order) { return rank_.Apply(order); });
   }
 
   absl::Status SetAnchor(absl::Span<const float> values) override {
     return Lead({.what = What::kSetAnchor},
-                [&] { return rank_.SetAnchor(part_, values); });
+                [&](const Order&) { return rank_.SetAnchor(part_, values); });
   }
   absl::Status ReadAnchor(absl::Span<float> values) override {
-    return Lead({.what = What::kReadAnchor}, [&]() -> absl::Status {
-      std::vector<float> own(rank_.share(part_).held.size());
-      RETURN_IF_ERROR(part_.part->ReadAnchor(absl::MakeSpan(own)));
-      return rank_.ExchangeOf(part_).GatherHeld(own, values);
-    });
+    return Lead({.what = What::kReadAnchor},
+                [&](const Order&) { return rank_.ReadAnchor(part_, values); });
   }
 
   absl::Status BeginContribution(uint64_t version) override {
     collected_ = {};
-    uint64_t snapshot;
-    {
-      absl::MutexLock lock(&rank_.mu_);
-      snapshot = rank_.snapshots_[fragment_];
-    }
-    return Lead({.what = What::kBeginContribution,
-                 .version = version,
-                 .snapshot = snapshot},
-                [&] { return rank_.BeginContribution(part_, version); });
+    return Lead(
+        {.what = What::kBeginContribution, .version = version},
+        [&](const Order& order) { return rank_.BeginContribution(order); });
   }
 
   // The first strips are those of rank 0: while they are encoded and sent, the
@@ -99,21 +66,23 @@ class ReplicaRank::Fragment : public FragmentReplica {
         part_.shares[0].encoded.size() == part_.shares[0].fragment_size;
     if (!ready.complete || is_all) return ready;
     if (ready.ready < bytes) {
-      RETURN_IF_ERROR(Lead({.what = What::kCollect}, [&]() -> absl::Status {
-        ASSIGN_OR_RETURN(
-            const uint64_t others,
-            rank_.ExchangeOf(part_).GatherEncoded(buffer.subspan(ready.ready)));
-        collected_ = {.ready = ready.ready + others, .complete = true};
-        return absl::OkStatus();
-      }));
+      RETURN_IF_ERROR(
+          Lead({.what = What::kCollect}, [&](const Order&) -> absl::Status {
+            ASSIGN_OR_RETURN(const uint64_t others,
+                             rank_.ExchangeOf(part_).GatherEncoded(
+                                 buffer.subspan(ready.ready)));
+            collected_ = {.ready = ready.ready + others, .complete = true};
+            return absl::OkStatus();
+          }));
       return collected_;
     }
     return EncodedBytes{.ready = ready.ready};
   }
 
   absl::Status EndContribution(bool merged) override {
-    return Lead({.what = What::kEndContribution, .merged = merged},
-                [&] { return part_.part->EndContribution(merged); });
+    return Lead(
+        {.what = What::kEndContribution, .merged = merged},
+        [&](const Order&) { return part_.part->EndContribution(merged); });
   }
 
   absl::Status Decode(absl::string_view received) override {
@@ -131,10 +100,11 @@ class ReplicaRank::Fragment : public FragmentReplica {
       strips.push_back(StripsOf(share, received));
     }
     std::string digest;
-    RETURN_IF_ERROR(Lead({.what = What::kFinishUpdate}, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(digest, rank_.FinishUpdate(part_, strips));
-      return absl::OkStatus();
-    }));
+    RETURN_IF_ERROR(
+        Lead({.what = What::kFinishUpdate}, [&](const Order&) -> absl::Status {
+          ASSIGN_OR_RETURN(digest, rank_.FinishUpdate(part_, strips));
+          return absl::OkStatus();
+        }));
     RETURN_IF_ERROR(DropUpdate());
     return digest;
   }
@@ -146,16 +116,18 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status ReplaceAnchor(absl::Span<const float> values) override {
-    return Lead({.what = What::kReplaceAnchor},
-                [&] { return rank_.ReplaceAnchor(part_, values); });
+    return Lead({.what = What::kReplaceAnchor}, [&](const Order&) {
+      return rank_.ReplaceAnchor(part_, values);
+    });
   }
 
  private:
   const CodecSpec& downlink() const { return rank_.options_.replica.downlink; }
 
-  absl::Status Lead(Order order, absl::FunctionRef<absl::Status()> work) {
+  absl::Status Lead(Order order,
+                    absl::FunctionRef<absl::Status(const Order&)> work) {
     order.fragment = fragment_;
-    return rank_.Lead(order, work);
+    return rank_.options_.orders->Lead(order, [&] { return work(order); });
   }
 
   // What is there of the strips that have values which a rank holds.
@@ -173,7 +145,6 @@ class ReplicaRank::Fragment : public FragmentReplica {
   ReplicaRank& rank_;
   const uint32_t fragment_;
   Part& part_;
-  const ReplicaHooks* const hooks_;
   // Once the other ranks' encodings are there.
   EncodedBytes collected_;
   // Finds the strips of the update that comes in.
@@ -181,151 +152,77 @@ class ReplicaRank::Fragment : public FragmentReplica {
 };
 
 absl::StatusOr<std::unique_ptr<ReplicaRank>> ReplicaRank::Create(
-    Options options, const float* master) {
+    Options options) {
   auto rank = absl::WrapUnique(new ReplicaRank(std::move(options)));
   const Options& own = rank->options_;
   for (uint32_t fragment = 0; fragment < own.map.fragments(); ++fragment) {
     Part& part = rank->parts_.emplace_back();
     ASSIGN_OR_RETURN(part.shares, ShareFragment(own.map, fragment, own.shards));
-    ASSIGN_OR_RETURN(part.part, own.make_part(fragment, rank->share(part),
-                                              own.replica, master));
-  }
-  if (rank->rank() > 0) {
-    rank->thread_ = std::thread([rank = rank.get()] { rank->Serve(); });
+    ASSIGN_OR_RETURN(part.part,
+                     own.make_part(fragment, rank->share(part), own.replica,
+                                   own.masters(/*changes=*/false)));
   }
   return rank;
 }
 
-ReplicaRank::ReplicaRank(Options options)
-    : options_(std::move(options)), snapshots_(options_.map.fragments()) {}
-
-ReplicaRank::~ReplicaRank() {
-  if (rank() == 0) {
-    const absl::Status ended =
-        Lead({.what = Order::What::kEnd}, [] { return absl::OkStatus(); });
-    VLOG(1) << "the replica ends: " << ended;
-  }
-  if (thread_.joinable()) thread_.join();
-}
-
-std::vector<std::unique_ptr<FragmentReplica>> ReplicaRank::Fragments(
-    ReplicaHooks hooks) {
+std::vector<std::unique_ptr<FragmentReplica>> ReplicaRank::Fragments() {
   CHECK_EQ(rank(), 0);
-  hooks_ = std::move(hooks);
   std::vector<std::unique_ptr<FragmentReplica>> fragments;
   for (uint32_t fragment = 0; fragment < parts_.size(); ++fragment) {
-    fragments.push_back(std::make_unique<Fragment>(this, fragment, &hooks_));
+    fragments.push_back(std::make_unique<Fragment>(this, fragment));
   }
   return fragments;
 }
 
-absl::Status ReplicaRank::TakeSnapshot(uint32_t fragment, bool eager,
-                                       float* master) {
-  RETURN_IF_ERROR(parts_[fragment].part->TakeSnapshot(eager, master));
-  absl::MutexLock lock(&mu_);
-  ++snapshots_[fragment];
-  return absl::OkStatus();
-}
-
-absl::Status ReplicaRank::Apply(uint32_t fragment, const UpdateUse& use,
-                                float* master) {
-  return parts_[fragment].part->Apply(use, master);
-}
-
-void ReplicaRank::Abort(const absl::Status& reason) {
-  {
-    absl::MutexLock lock(&mu_);
-    if (abort_reason_.ok()) abort_reason_ = reason;
-  }
-  options_.communicator->Abort(reason);
-}
-
-absl::Status ReplicaRank::Explain(absl::Status status) {
-  if (status.ok()) return status;
-  absl::MutexLock lock(&mu_);
-  return abort_reason_.ok() ? status : abort_reason_;
-}
-
-absl::Status ReplicaRank::Lead(Order order,
-                               absl::FunctionRef<absl::Status()> work) {
-  absl::MutexLock lock(&work_mu_);
-  RETURN_IF_ERROR(failure_);
-  absl::Status status =
-      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
-          .Wait();
-  if (status.ok()) status = work();
-  failure_ = Explain(std::move(status));
-  if (!failure_.ok()) options_.communicator->Abort(failure_);
-  return failure_;
-}
-
-void ReplicaRank::Serve() {
-  const absl::Status lowered = LowerThreadPriority();
-  LOG_IF(WARNING, !lowered.ok())
-      << "rank " << rank() << " encodes and decodes at the same priority as it "
-      << "trains: " << lowered.message();
-  absl::StatusOr<bool> goes_on = true;
-  while (goes_on.ok() && *goes_on) goes_on = ServeOne();
-  if (goes_on.ok()) return;
-  LOG(WARNING) << "rank " << rank() << " has no part in the outer loop any "
-               << "more: " << goes_on.status().message();
-  options_.communicator->Abort(goes_on.status());
-}
-
-absl::StatusOr<bool> ReplicaRank::ServeOne() {
-  Order order;
-  RETURN_IF_ERROR(
-      options_.communicator->Broadcast(0, AsBytes(absl::MakeSpan(&order, 1)))
-          .Wait());
-  if (order.what == Order::What::kEnd) return false;
+absl::Status ReplicaRank::Follow(const Order& order) {
   Part& part = parts_[order.fragment];
   switch (order.what) {
+    case Order::What::kTakeSnapshot:
+      return TakeSnapshot(order);
+    case Order::What::kApply:
+      return Apply(order);
     case Order::What::kBeginContribution:
-      RETURN_IF_ERROR(AwaitSnapshot(order));
-      RETURN_IF_ERROR(BeginContribution(part, order.version));
-      RETURN_IF_ERROR(EncodeOwn(part));
-      break;
+      RETURN_IF_ERROR(BeginContribution(order));
+      return EncodeOwn(part);
     case Order::What::kCollect:
-      RETURN_IF_ERROR(ExchangeOf(part).SendEncoded(
-          absl::string_view(part.encoded.get(), part.encoded_bytes.ready)));
-      break;
+      return ExchangeOf(part).SendEncoded(
+          absl::string_view(part.encoded.get(), part.encoded_bytes.ready));
     case Order::What::kEndContribution:
-      RETURN_IF_ERROR(part.part->EndContribution(order.merged != 0));
       part.encoded.reset();
-      break;
+      return part.part->EndContribution(order.merged);
     case Order::What::kFinishUpdate:
-      RETURN_IF_ERROR(FinishUpdate(part, {}).status());
-      break;
+      return FinishUpdate(part, {}).status();
     case Order::What::kReplaceAnchor:
-      RETURN_IF_ERROR(ReplaceAnchor(part, {}));
-      break;
+      return ReplaceAnchor(part, {});
     case Order::What::kSetAnchor:
-      RETURN_IF_ERROR(SetAnchor(part, {}));
-      break;
-    case Order::What::kReadAnchor: {
-      std::vector<float> own(share(part).held.size());
-      RETURN_IF_ERROR(part.part->ReadAnchor(absl::MakeSpan(own)));
-      RETURN_IF_ERROR(ExchangeOf(part).GatherHeld(own, {}));
-      break;
-    }
-    case Order::What::kEnd:
-      break;
+      return SetAnchor(part, {});
+    case Order::What::kReadAnchor:
+      return ReadAnchor(part, {});
+    default:
+      LOG(FATAL) << "no order about a fragment";
   }
-  return true;
 }
 
-absl::Status ReplicaRank::AwaitSnapshot(const Order& order) {
-  absl::MutexLock lock(&mu_);
-  const auto taken = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return !abort_reason_.ok() || snapshots_[order.fragment] >= order.snapshot;
-  };
-  mu_.Await(absl::Condition(&taken));
-  return abort_reason_;
+absl::Status ReplicaRank::TakeSnapshot(const Order& order) {
+  return parts_[order.fragment].part->TakeSnapshot(
+      order.eager, options_.masters(/*changes=*/order.eager));
 }
 
-absl::Status ReplicaRank::BeginContribution(Part& part, uint64_t version) {
-  RETURN_IF_ERROR(part.part->BeginContribution(version));
+absl::Status ReplicaRank::Apply(const Order& order) {
+  return parts_[order.fragment].part->Apply(order.use,
+                                            options_.masters(/*changes=*/true));
+}
+
+absl::Status ReplicaRank::BeginContribution(const Order& order) {
+  Part& part = parts_[order.fragment];
+  RETURN_IF_ERROR(part.part->BeginContribution(order.version));
   return ExchangeOf(part).ExchangeEdges(*part.part);
+}
+
+absl::Status ReplicaRank::ReadAnchor(Part& part, absl::Span<float> values) {
+  std::vector<float> own(share(part).held.size());
+  RETURN_IF_ERROR(part.part->ReadAnchor(absl::MakeSpan(own)));
+  return ExchangeOf(part).GatherHeld(own, values);
 }
 
 absl::Status ReplicaRank::EncodeOwn(Part& part) {

@@ -31,7 +31,7 @@
 #include "server/testing/engine_driver.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_replica.h"
-#include "worker/replica/host_replica.h"
+#include "worker/replica/testing/host_replica.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/sync/session_actor.h"
 #include "worker/sync/shared_outer_loop.h"

@@ -55,7 +55,7 @@ class DdpTrainer : public RankTrainer {
                          OwnParameters().data());
     }
     RETURN_IF_ERROR(options_.ops->Synchronize());
-    return options_.communicator->AllGather(parameters()).Wait();
+    return options_.communicator->AllGather(parameters());
   }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
@@ -73,10 +73,10 @@ class DdpTrainer : public RankTrainer {
   }
 
   absl::Status Save(TrainerState& state) override {
-    return optimizer_->Save(state);
+    return optimizer_->Save(state.optimizer);
   }
   void Restore(const TrainerState& state) override {
-    optimizer_->Restore(state);
+    optimizer_->Restore(state.optimizer);
   }
 
  private:

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/island_trainer.h"
 
+#include <map>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
@@ -18,7 +20,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/data/dataset.h"
-#include "worker/replica/fragment_replica.h"
+#include "worker/replica/orders.h"
 #include "worker/training/rank.h"
 
 namespace causeway {
@@ -27,20 +29,16 @@ namespace {
 // Where rank 0 leaves the run for the others.
 constexpr char kRunKey[] = "run";
 
-// Where ranks find one another for the replica. Its communicator waits without
-// a limit: who is stuck or dead is found by training, which then aborts it.
-constexpr char kReplicaPrefix[] = "replica/";
+// Nobody comes to the replica's operations in a time that can be told.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
-// What outlives rank 0: the other ranks of this process, and the tables in
-// which ranks find one another.
+// Ranks on threads of this process that follow rank 0.
 class Followers {
  public:
   ~Followers() { Join().IgnoreError(); }
 
-  // For ranks that are all threads of this process.
-  LocalRendezvous* rendezvous() { return &rendezvous_; }
-  RendezvousPart* replica_rendezvous() { return &replica_rendezvous_; }
+  // The ranks' table, if all of them are here.
+  Rendezvous* rendezvous() { return &rendezvous_; }
 
   // A rank: follow() is called on a thread of its own.
   template <typename Follow>
@@ -53,9 +51,6 @@ class Followers {
     });
   }
 
-  // What rank 0 uses.
-  void Keep(std::unique_ptr<RendezvousPart> part) { kept_ = std::move(part); }
-
   // Waits for all; the first error.
   absl::Status Join() {
     for (std::thread& thread : threads_) thread.join();
@@ -66,118 +61,10 @@ class Followers {
 
  private:
   LocalRendezvous rendezvous_;
-  RendezvousPart replica_rendezvous_{&rendezvous_, kReplicaPrefix};
-  std::unique_ptr<RendezvousPart> kept_;
   std::vector<std::thread> threads_;
   absl::Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
-
-class IslandTrainer : public InnerTrainer {
- public:
-  // Life is shown each `period`.
-  IslandTrainer(std::unique_ptr<Followers> followers,
-                std::unique_ptr<Rank> rank, absl::Duration period)
-      : followers_(std::move(followers)), rank_(std::move(rank)) {
-    if (rank_->communicator().size() > 1) {
-      pulse_ = std::thread([this, period] { ShowLife(period); });
-    }
-  }
-
-  ~IslandTrainer() override {
-    {
-      absl::MutexLock lock(&mu_);
-      stopping_ = true;
-      if (failure_.ok()) Note(rank_->End());
-      LOG_IF(WARNING, !failure_.ok())
-          << "the island's ranks did not end together: " << failure_.message();
-    }
-    if (pulse_.joinable()) pulse_.join();
-  }
-
-  absl::Status ShareParameters(std::vector<float> parameters) {
-    return Do([&] { return rank_->ShareParameters(std::move(parameters)); });
-  }
-
-  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
-      const v1::JoinResponse& joined) override {
-    std::vector<std::unique_ptr<FragmentReplica>> replica;
-    RETURN_IF_ERROR(Do([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(
-          replica,
-          rank_->MakeReplica(
-              joined, {.take_snapshot =
-                           [this](uint32_t fragment, bool eager) {
-                             return Do([&] {
-                               return rank_->TakeSnapshot(fragment, eager);
-                             });
-                           },
-                       .apply =
-                           [this](uint32_t fragment, const UpdateUse& use) {
-                             return Do(
-                                 [&] { return rank_->Apply(fragment, use); });
-                           }}));
-      return absl::OkStatus();
-    }));
-    return replica;
-  }
-
-  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
-    InnerStepResult result;
-    RETURN_IF_ERROR(Do([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(result, rank_->Step(run_step));
-      return absl::OkStatus();
-    }));
-    return result;
-  }
-
-  absl::Status Save(TrainerState& state) override {
-    return Do([&] { return rank_->Save(state); });
-  }
-
-  absl::Status Restore(const TrainerState& state) override {
-    return Do([&] { return rank_->Restore(state); });
-  }
-
- private:
-  // While the outer loop keeps this rank from training.
-  void ShowLife(absl::Duration period) {
-    absl::MutexLock lock(&mu_);
-    while (!mu_.AwaitWithTimeout(absl::Condition(&stopping_), period)) {
-      if (failure_.ok()) Note(rank_->ShowLife());
-    }
-  }
-
-  // Something that all ranks do together, unless they have failed.
-  absl::Status Do(absl::FunctionRef<absl::Status()> work) {
-    absl::MutexLock lock(&mu_);
-    if (failure_.ok()) Note(work());
-    return failure_;
-  }
-
-  void Note(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    failure_ = std::move(status);
-    if (!failure_.ok()) rank_->Abort(failure_);
-  }
-
-  const std::unique_ptr<Followers> followers_;
-  const std::unique_ptr<Rank> rank_;
-  // Held by whoever uses the communicator.
-  absl::Mutex mu_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  std::thread pulse_;
-};
-
-absl::StatusOr<std::unique_ptr<InnerTrainer>> Lead(
-    std::unique_ptr<Followers> followers, std::unique_ptr<Rank> rank,
-    const IslandTrainerOptions& options, std::vector<float> parameters) {
-  // Often enough for the others to hear of it in time.
-  auto trainer = std::make_unique<IslandTrainer>(
-      std::move(followers), std::move(rank), options.timeout / 4);
-  RETURN_IF_ERROR(trainer->ShareParameters(std::move(parameters)));
-  return trainer;
-}
 
 absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
                                          const IslandTrainerOptions& options,
@@ -192,6 +79,8 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .anchors_on_device = options.anchors_on_device,
       .stochastic_rounding = options.stochastic_rounding,
       .bf16_gradients = options.bf16_gradients,
+      // Often enough for the others to hear of it in time.
+      .pulse = options.timeout / 4,
       .now = options.now};
 }
 
@@ -208,103 +97,75 @@ absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
       "of one process, one for all of them"));
 }
 
-// Those of rank number `thread` of this process.
-Rank::Options ForThread(Rank::Options rank_options,
-                        const IslandTrainerOptions& options, int thread) {
-  rank_options.device = options.devices[thread % options.devices.size()];
-  return rank_options;
-}
-
-// A rank of one process among others, with its connections.
-struct ProcessRank {
-  // Declared first: the rank uses it.
-  std::unique_ptr<RendezvousPart> replica_rendezvous;
-  std::unique_ptr<Rank> rank;
-};
-
-absl::StatusOr<std::unique_ptr<Transport>> Connect(
-    const ProcessRankOptions& process, int thread, Rendezvous* rendezvous) {
-  return ConnectGloo({.rank = process.rank * process.threads + thread,
-                      .size = process.size * process.threads,
-                      .host = process.host,
-                      .connect_timeout = process.connect_timeout},
-                     rendezvous);
-}
-
-// For the rank's own thread: ranks on GPUs wait for one another here, for at
-// most `connect_timeout`. `shared` says that all of them have one GPU and are
-// threads of this process.
-absl::StatusOr<std::unique_ptr<Communicator>> MakeTrainingCommunicator(
-    const IslandTrainerOptions& options, const Device& device, bool shared,
-    absl::Duration connect_timeout, std::unique_ptr<Transport> transport,
-    Rendezvous* rendezvous) {
-  const MessageCommunicatorOptions messages = {
-      .timeout = options.timeout,
-      .now = options.now,
-      .rounds = options.bf16_between_ranks};
-  if (device.is_host() || transport->size() == 1) {
-    return MakeMessageCommunicator(messages, std::move(transport), rendezvous);
-  }
-  // Before the others are waited for.
-  absl::StatusOr<std::unique_ptr<DeviceCollectives>> collectives =
-      [&]() -> absl::StatusOr<std::unique_ptr<DeviceCollectives>> {
-    RETURN_IF_ERROR(DescribeDevices({device}).status());
-    return ConnectGpus({.device = device.index,
-                        .shared = shared,
-                        .connect_timeout = connect_timeout,
-                        .now = options.now},
-                       transport.get(), rendezvous);
-  }();
-  if (!collectives.ok()) {
+// Makes the rank with number `thread` in this process; for its own thread, as
+// ranks on GPUs wait for one another. `shared` says that all ranks are threads
+// of this process with one GPU; `connect` makes a transport between all ranks
+// for each name.
+template <typename Connect>
+absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
+    Rank::Options own, const IslandTrainerOptions& options, int thread,
+    bool shared, Rendezvous* rendezvous, const Connect& connect) {
+  own.device = options.devices[thread % options.devices.size()];
+  MessageCommunicatorOptions messages = {.timeout = options.timeout,
+                                         .now = options.now};
+  RankCommunicators communicators;
+  ASSIGN_OR_RETURN(std::unique_ptr<Transport> orders, connect("orders"));
+  ASSIGN_OR_RETURN(std::unique_ptr<Transport> replica, connect("replica"));
+  ASSIGN_OR_RETURN(std::unique_ptr<Transport> training, connect("training"));
+  communicators.orders =
+      MakeMessageCommunicator(messages, std::move(orders), rendezvous);
+  std::unique_ptr<DeviceCollectives> collectives;
+  if (!own.device.is_host() && training->size() > 1) {
+    absl::Status status = DescribeDevices({own.device}).status();
+    if (status.ok()) {
+      auto connected = ConnectGpus({.device = own.device.index,
+                                    .shared = shared,
+                                    .timeout = options.timeout,
+                                    .now = options.now},
+                                   communicators.orders.get(), rendezvous);
+      status = connected.status();
+      if (connected.ok()) collectives = *std::move(connected);
+    }
     // So that the others hear why.
-    MakeMessageCommunicator(messages, std::move(transport), rendezvous)
-        ->Abort(collectives.status());
-    return collectives.status();
+    if (!status.ok()) communicators.orders->Abort(status);
+    RETURN_IF_ERROR(status);
   }
-  return MakeMessageCommunicator(messages, std::move(transport), rendezvous,
-                                 *std::move(collectives));
+  messages.rounds = options.bf16_between_ranks;
+  communicators.training = MakeMessageCommunicator(
+      messages, std::move(training), rendezvous, std::move(collectives));
+  communicators.replica =
+      MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
+                              std::move(replica), rendezvous);
+  return Rank::Create(own, std::move(communicators));
 }
 
-std::unique_ptr<Communicator> MakeReplicaCommunicator(
-    const IslandTrainerOptions& options, std::unique_ptr<Transport> transport,
-    Rendezvous* rendezvous) {
-  return MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
-                                 std::move(transport), rendezvous);
+absl::StatusOr<std::unique_ptr<Rank>> MakeRankOfProcess(
+    const Rank::Options& own, const IslandTrainerOptions& options,
+    const ProcessRankOptions& process, int thread) {
+  return MakeRank(own, options, thread, /*shared=*/false, process.rendezvous,
+                  [&](const char* name) {
+                    return ConnectGloo(
+                        {.rank = process.rank * process.threads + thread,
+                         .size = process.size * process.threads,
+                         .name = name,
+                         .host = process.host,
+                         .connect_timeout = process.connect_timeout},
+                        process.rendezvous);
+                  });
 }
 
-absl::StatusOr<ProcessRank> ConnectRank(const Rank::Options& rank_options,
-                                        const IslandTrainerOptions& options,
-                                        const ProcessRankOptions& process,
-                                        int thread) {
-  ProcessRank connected;
-  connected.replica_rendezvous =
-      std::make_unique<RendezvousPart>(process.rendezvous, kReplicaPrefix);
-  const Rank::Options own = ForThread(rank_options, options, thread);
-  Rank::Communicators communicators;
-  ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
-                   Connect(process, thread, process.rendezvous));
-  ASSIGN_OR_RETURN(
-      communicators.training,
-      MakeTrainingCommunicator(options, own.device, /*shared=*/false,
-                               process.connect_timeout, std::move(transport),
-                               process.rendezvous));
-  ASSIGN_OR_RETURN(
-      transport, Connect(process, thread, connected.replica_rendezvous.get()));
-  communicators.replica = MakeReplicaCommunicator(
-      options, std::move(transport), connected.replica_rendezvous.get());
-  ASSIGN_OR_RETURN(connected.rank, Rank::Create(own, std::move(communicators)));
-  return connected;
-}
-
-absl::Status FollowAmongProcesses(const Rank::Options& rank_options,
-                                  const IslandTrainerOptions& options,
-                                  const ProcessRankOptions& process,
-                                  int thread) {
-  ASSIGN_OR_RETURN(const ProcessRank connected,
-                   ConnectRank(rank_options, options, process, thread));
-  LOG(INFO) << "rank " << connected.rank->communicator().rank() << " of "
-            << connected.rank->communicator().size() << " follows rank 0";
-  return connected.rank->Follow();
+// Starts the ranks of a process from number `first` on.
+void StartFollowers(const Rank::Options& own,
+                    const IslandTrainerOptions& options,
+                    const ProcessRankOptions& process, int first,
+                    Followers& followers) {
+  for (int i = first; i < process.threads; ++i) {
+    followers.Start([=]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank,
+                       MakeRankOfProcess(own, options, process, i));
+      return rank->Follow();
+    });
+  }
 }
 
 }  // namespace
@@ -315,42 +176,33 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
   const bool shared = options.devices.size() == 1;
   RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
   // Everything that can be wrong with the data is said before memory is taken.
-  ASSIGN_OR_RETURN(const Rank::Options rank_options,
+  ASSIGN_OR_RETURN(Rank::Options own,
                    OptionsFor(config, options, options.shard));
-  auto followers = std::make_unique<Followers>();
-  std::vector<std::unique_ptr<Transport>> transports =
-      MakeLocalTransports(ranks);
-  std::vector<std::unique_ptr<Transport>> replica_transports =
-      MakeLocalTransports(ranks);
-  const auto make_rank = [=, tables = followers.get()](
-                             int thread, std::unique_ptr<Transport> transport,
-                             std::unique_ptr<Transport> replica_transport)
-      -> absl::StatusOr<std::unique_ptr<Rank>> {
-    const Rank::Options own = ForThread(rank_options, options, thread);
-    Rank::Communicators communicators;
-    ASSIGN_OR_RETURN(
-        communicators.training,
-        MakeTrainingCommunicator(options, own.device, shared, options.timeout,
-                                 std::move(transport), tables->rendezvous()));
-    communicators.replica = MakeReplicaCommunicator(
-        options, std::move(replica_transport), tables->replica_rendezvous());
-    return Rank::Create(own, std::move(communicators));
+  const auto followers = std::make_shared<Followers>();
+  // By name, by rank.
+  const auto transports = std::make_shared<
+      std::map<std::string, std::vector<std::unique_ptr<Transport>>>>();
+  for (const char* const name : {"orders", "replica", "training"}) {
+    (*transports)[name] = MakeLocalTransports(ranks);
+  }
+  const auto make_rank = [=, rendezvous = followers->rendezvous()](
+                             const Rank::Options& own, int thread) {
+    return MakeRank(
+        own, options, thread, shared, rendezvous,
+        [&](const char* name) -> absl::StatusOr<std::unique_ptr<Transport>> {
+          return std::move(transports->at(name)[thread]);
+        });
   };
   for (int i = 1; i < ranks; ++i) {
-    followers->Start([=, transport = std::move(transports[i]),
-                      replica_transport = std::move(
-                          replica_transports[i])]() mutable -> absl::Status {
-      ASSIGN_OR_RETURN(
-          const std::unique_ptr<Rank> rank,
-          make_rank(i, std::move(transport), std::move(replica_transport)));
+    followers->Start([=]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, make_rank(own, i));
       return rank->Follow();
     });
   }
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Rank> rank,
-      make_rank(0, std::move(transports[0]), std::move(replica_transports[0])));
-  return Lead(std::move(followers), std::move(rank), options,
-              std::move(parameters));
+  own.others = followers;
+  ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank, make_rank(own, 0));
+  RETURN_IF_ERROR(rank->ShareParameters(std::move(parameters)));
+  return rank;
 }
 
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
@@ -358,23 +210,19 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const ProcessRankOptions& process, std::vector<float> parameters) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
-  ASSIGN_OR_RETURN(const Rank::Options rank_options,
+  ASSIGN_OR_RETURN(Rank::Options own,
                    OptionsFor(config, options, options.shard));
   v1::IslandRun run;
   *run.mutable_config() = config;
   run.set_shard(options.shard);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
-  auto followers = std::make_unique<Followers>();
-  for (int i = 1; i < process.threads; ++i) {
-    followers->Start([=] {
-      return FollowAmongProcesses(rank_options, options, process, i);
-    });
-  }
-  ASSIGN_OR_RETURN(ProcessRank connected,
-                   ConnectRank(rank_options, options, process, 0));
-  followers->Keep(std::move(connected.replica_rendezvous));
-  return Lead(std::move(followers), std::move(connected.rank), options,
-              std::move(parameters));
+  const auto followers = std::make_shared<Followers>();
+  StartFollowers(own, options, process, 1, *followers);
+  own.others = followers;
+  ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank,
+                   MakeRankOfProcess(own, options, process, 0));
+  RETURN_IF_ERROR(rank->ShareParameters(std::move(parameters)));
+  return rank;
 }
 
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
@@ -387,14 +235,10 @@ absl::Status RunFollowingRank(const IslandTrainerOptions& options,
   if (!run.ParseFromString(text)) {
     return absl::DataLossError("what rank 0 says of the run is damaged");
   }
-  ASSIGN_OR_RETURN(const Rank::Options rank_options,
+  ASSIGN_OR_RETURN(const Rank::Options own,
                    OptionsFor(run.config(), options, run.shard()));
   Followers followers;
-  for (int i = 0; i < process.threads; ++i) {
-    followers.Start([&, i] {
-      return FollowAmongProcesses(rank_options, options, process, i);
-    });
-  }
+  StartFollowers(own, options, process, 0, followers);
   return followers.Join();
 }
 

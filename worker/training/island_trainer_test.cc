@@ -23,7 +23,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/data/test_files.h"
+#include "worker/data/testing/files.h"
 #include "worker/replica/fragment_replica.h"
 
 namespace causeway {
@@ -222,9 +222,11 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
           fragment->ReplaceAnchor(std::vector<float>(fragment->size(), 0)));
       ASSERT_OK(fragment->Apply({.includes_island = true}));
     }
-    ASSERT_OK(trainer->Step(2));
-    // ACCO's second step contains gradients from before the change.
-    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(3));
+    ASSERT_OK_AND_ASSIGN(InnerStepResult result, trainer->Step(2));
+    // The first step that has no gradients from before the change.
+    if (algorithm == v1::TrainingConfig::ACCO) {
+      ASSERT_OK_AND_ASSIGN(result, trainer->Step(3));
+    }
     // Without weights every byte is as likely as any other.
     EXPECT_NEAR(result.loss, std::log(258), 1e-4);
     for (const float value : Parameters(*trainer)) {

@@ -64,7 +64,7 @@ class OverlappedTrainer : public RankTrainer {
     options_.ops->Copy(master_.data(), shard().size(),
                        parameters().data() + shard().begin);
     RETURN_IF_ERROR(options_.ops->Synchronize());
-    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()).Wait());
+    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()));
     // A prediction from the old parameters predicts nothing any more.
     if (predicts()) {
       options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
@@ -99,7 +99,7 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   absl::Status Save(TrainerState& state) override {
-    RETURN_IF_ERROR(optimizer_->Save(state));
+    RETURN_IF_ERROR(optimizer_->Save(state.optimizer));
     // What is accumulated is made again. Ranks may have come unequally far; the
     // first one's word counts.
     state.next_micro_batch = static_cast<uint64_t>(
@@ -109,7 +109,7 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   void Restore(const TrainerState& state) override {
-    optimizer_->Restore(state);
+    optimizer_->Restore(state.optimizer);
     started_ = true;
     next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
                         options_.communicator->rank();
@@ -178,7 +178,7 @@ class OverlappedTrainer : public RankTrainer {
   }
   absl::Status Gather(DeviceArray<float>& vector) {
     RETURN_IF_ERROR(options_.communication_ops->Synchronize());
-    return options_.communicator->AllGather(All(vector)).Wait();
+    return options_.communicator->AllGather(All(vector));
   }
 
   // Runs `communicate` on a thread of its own and accumulates meanwhile.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rank of an island with all it needs to train: model, data, optimizer and
-// its place in the communicator. Rank 0 leads: it alone talks to the outer
-// loop, and tells the others before each step what comes next.
+// its place among the others. Rank 0 leads: it alone talks to the outer loop,
+// and orders what all ranks do (worker/replica/orders.h).
 //
 //   rank 0                              the others
 //   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicators));
@@ -11,12 +11,13 @@
 //   rank->MakeReplica(joined);
 //   rank->Step(1);
 //   ...
-//   rank->End();                        (Follow returns)
+//   rank.reset();                       (Follow returns)
 #ifndef WORKER_TRAINING_RANK_H_
 #define WORKER_TRAINING_RANK_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,13 +28,13 @@
 #include "common/model_layout.h"
 #include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
-#include "worker/collective/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/inner_trainer.h"
 #include "worker/model/device.h"
 #include "worker/model/ops.h"
 #include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_replica.h"
+#include "worker/replica/orders.h"
 #include "worker/replica/replica_rank.h"
 #include "worker/replica/snapshot_pool.h"
 #include "worker/training/gradient_source.h"
@@ -42,7 +43,7 @@
 namespace causeway {
 
 // For one thread.
-class Rank {
+class Rank : public InnerTrainer {
  public:
   struct Options {
     // Resolved.
@@ -58,80 +59,59 @@ class Rank {
     bool stochastic_rounding = false;
     // RankTrainerOptions.
     bool bf16_gradients = false;
+    // Rank 0 shows so often that it lives; see Orders.
+    absl::Duration pulse = absl::Seconds(15);
     Clock now;
-  };
-
-  // Between the same ranks, for two threads at the same time.
-  struct Communicators {
-    std::unique_ptr<Communicator> training;
-    // See ReplicaRank.
-    std::unique_ptr<Communicator> replica;
+    // What is to outlive rank 0: the other ranks of its process, for instance.
+    std::shared_ptr<void> others;
   };
 
   // Errors of MakeRankTrainer and MakeTransformerGradients; the other ranks are
   // told.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Rank>> Create(
-      const Options& options, Communicators communicators);
-  ~Rank();
+      const Options& options, RankCommunicators communicators);
+  ~Rank() override;
 
-  const Communicator& communicator() const { return *communicator_; }
+  int rank() const { return orders_.rank(); }
+  int size() const { return orders_.size(); }
 
-  // On rank 0. Errors as RankTrainer::Step; the other ranks fail, too, and the
-  // object is of no use afterwards.
+  // On rank 0; after an error of any rank the object is of no use.
 
   // Makes `parameters`, the whole model's, those of every rank. Before the
   // first step.
   absl::Status ShareParameters(std::vector<float> parameters);
-  // As ReplicaRank::Fragments; afterwards, before the first step. What the
-  // hooks are to do is TakeSnapshot and Apply.
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
-      const v1::JoinResponse& joined, ReplicaHooks hooks);
-  // Between steps, on all ranks; see FragmentPart.
-  absl::Status TakeSnapshot(uint32_t fragment, bool eager);
-  absl::Status Apply(uint32_t fragment, const UpdateUse& use);
-  absl::StatusOr<InnerStepResult> Step(uint64_t run_step);
-  // Shows the others that it lives, so that they go on waiting: to be called
-  // more often than the communicator's time limit.
-  absl::Status ShowLife();
-  // The state of the trainers of all ranks, parameters included, and to go on
-  // from one.
-  absl::Status Save(TrainerState& state);
-  absl::Status Restore(TrainerState state);
-  // Lets the others go.
-  absl::Status End();
-  // After a failure: ends what the ranks do beside training, too. Any thread.
-  void Abort(const absl::Status& reason);
+      const v1::JoinResponse& joined) override;
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
+  absl::Status Save(TrainerState& state) override;
+  absl::Status Restore(const TrainerState& state) override;
 
-  // On the others: does what rank 0 says until it ends.
+  // On the others: does what rank 0 orders until it ends.
   absl::Status Follow();
 
  private:
-  struct Order;
-
-  Rank(const Options& options, Communicators communicators);
+  Rank(const Options& options, RankCommunicators communicators);
   absl::Status AllocateOrAdvise(const Options& options);
   absl::Status Allocate(const Options& options);
-  // From rank 0 to all.
-  absl::Status Exchange(Order& order);
-  absl::Status ExchangeBytes(absl::Span<char> bytes);
+  Communicator* communicator() const { return orders_.training(); }
+
+  // What an order makes every rank do, together. What rank 0 gives is empty on
+  // the others, and what they return of no use.
+  absl::Status CarryOut(const Order& order);
   absl::Status ExchangeParameters(std::vector<float> parameters);
-  absl::Status ExchangeState(TrainerState& state);
-  absl::Status FollowOrders();
-  // What an order makes every rank do.
-  absl::Status MakeOwnReplica(const v1::JoinResponse& joined);
-  absl::Status TakeOwnSnapshot(const Order& order);
-  absl::Status ApplyOwn(const Order& order);
-  absl::Status SaveWithOthers(TrainerState& state);
-  // The parameters of all ranks become those of the masters.
-  absl::Status TakeChange();
-  absl::StatusOr<InnerStepResult> StepOrAbort(uint64_t run_step);
-  // With all ranks: what the times of their communication say.
+  absl::Status MakeOwnReplica(std::string joined);
+  absl::StatusOr<InnerStepResult> MakeStep(const Order& order);
+  absl::Status SaveOwn(TrainerState& state);
+  absl::Status RestoreOwn(TrainerState state);
+  // From rank 0 to all.
+  absl::Status ExchangeBytes(absl::Span<char> bytes);
+  // What the times of the communication say.
   absl::Status Diagnose();
 
+  const std::shared_ptr<void> others_;
   const Device device_;
   const ModelLayout layout_;
-  const std::unique_ptr<Communicator> communicator_;
-  const std::unique_ptr<Communicator> replica_communicator_;
+  Orders orders_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
@@ -147,7 +127,6 @@ class Rank {
   std::unique_ptr<ReplicaRank> replica_;
 
   const Clock now_;
-  // On rank 0.
   absl::Time diagnosed_at_;
   v1::RankTrouble trouble_;
 };

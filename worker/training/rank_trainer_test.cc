@@ -30,7 +30,7 @@
 #include "worker/model/ops_cpu.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/optimizer/learning_rate.h"
-#include "worker/training/train_ranks.h"
+#include "worker/training/testing/train_ranks.h"
 
 namespace {
 
@@ -233,6 +233,37 @@ TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
   EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
 }
 
+// What was only accumulated is not in the state: it is made again, and nothing
+// is passed over.
+TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
+  constexpr int kRanks = 2;
+  std::vector<std::vector<int64_t>> made(kRanks);
+  const Scenario scenario = {.config = Config(GetParam(), kRanks),
+                             .ranks = kRanks,
+                             .counts = SharesOf(kRanks),
+                             .restart_after = 3,
+                             .before = [&](int rank, int64_t number) {
+                               made[rank].push_back(number);
+                               return absl::OkStatus();
+                             }};
+  ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
+  int64_t committed = 0;
+  for (int step = 0; step < scenario.restart_after; ++step) {
+    committed += outcome.steps[step].rank_micro_batches[0];
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::vector<int64_t> want;
+    // With one beyond what is committed.
+    for (int64_t i = 0; i < committed + 1; ++i) {
+      want.push_back(kRanks * i + rank);
+    }
+    for (int64_t i = committed; want.size() < made[rank].size(); ++i) {
+      want.push_back(kRanks * i + rank);
+    }
+    EXPECT_EQ(made[rank], want);
+  }
+}
+
 TEST_P(OverlappedTrainerTest, ARankThatFailsEndsAllWithItsReason) {
   const Scenario scenario = {.config = Config(GetParam(), 2),
                              .ranks = 2,
@@ -418,6 +449,24 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
       EXPECT_EQ(device.parameters, messages.parameters);
     }
   }
+}
+
+// What a model of many values needs beside its parameters.
+TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
+  constexpr int64_t kValues = 1 << 20;
+  for (const auto algorithm :
+       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
+        v1::TrainingConfig::WP}) {
+    const v1::TrainingConfig config = Config(algorithm, 1);
+    EXPECT_EQ(RankTrainerBytes(config, kValues, 1) -
+                  RankTrainerBytes(config, kValues, 1, true),
+              2 * kValues);
+  }
+  // What is reduced is a vector of its own then.
+  const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
+  EXPECT_EQ(RankTrainerBytes(config, kValues, 1, true) -
+                RankTrainerBytes(config, kValues, 1),
+            2 * kValues);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/formats/dense_reference.h"
-#include "worker/training/train_ranks.h"
+#include "worker/training/testing/train_ranks.h"
 
 namespace causeway {
 namespace {

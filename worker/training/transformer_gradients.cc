@@ -33,8 +33,8 @@ class TransformerGradients : public GradientSource {
 
   absl::Status Accumulate(int64_t number, const float* parameters,
                           GradientSum gradients) override {
-    sampler_.FillSequences(number * micro_batch_size_, absl::MakeSpan(tokens_),
-                           absl::MakeSpan(targets_));
+    sampler_.Fill(number * micro_batch_size_, absl::MakeSpan(tokens_),
+                  absl::MakeSpan(targets_));
     return model_->AddGradients(
         parameters, tokens_, targets_, /*loss_scale=*/1, gradients,
         rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
@@ -60,11 +60,8 @@ absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
     uint32_t shard, bool stochastic_rounding, Ops* ops) {
   const v1::TrainingConfig& training = config.training();
-  ASSIGN_OR_RETURN(
-      Sampler sampler,
-      Sampler::Create(dataset.get(), {.seed = config.seed(),
-                                      .shard = shard,
-                                      .batch_size = training.batch_size()}));
+  ASSIGN_OR_RETURN(Sampler sampler,
+                   Sampler::Create(dataset.get(), config.seed(), shard));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> model,
       Transformer::Create(

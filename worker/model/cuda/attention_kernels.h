@@ -105,6 +105,67 @@ CAUSEWAY_DEVICE TileSource OutputSource(const AttentionShape& shape,
           static_cast<int>(shape.head_dim)};
 }
 
+// The keys and values that pass by a tile of queries, two tiles of each at a
+// time in shared memory: those of even steps, then those of odd ones.
+template <int kHeadDim, typename Tiles>
+struct PassingKeys {
+  static constexpr int kTile = kTileValues<kHeadDim, Tiles::kOther>;
+
+  CAUSEWAY_DEVICE PassingKeys(const AttentionShape& shape,
+                              const HeadMatrices& at, const Bf16* qkv,
+                              Bf16* shared)
+      : key(QkvSource(shape, qkv, at.key)),
+        value(QkvSource(shape, qkv, at.value)),
+        tiles(shared),
+        first_query(static_cast<int>(gridDim.x - 1 - blockIdx.x) *
+                    Tiles::kOwn) {
+    const int length = static_cast<int>(shape.length);
+    const int end_query =
+        first_query + Tiles::kOwn < length ? first_query + Tiles::kOwn : length;
+    steps = (end_query + Tiles::kOther - 1) / Tiles::kOther;
+  }
+
+  CAUSEWAY_DEVICE Bf16* Keys(int step) const {
+    return tiles + step % 2 * 2 * kTile;
+  }
+  CAUSEWAY_DEVICE Bf16* Values(int step) const { return Keys(step) + kTile; }
+
+  // Starts to copy the step's tiles.
+  CAUSEWAY_DEVICE void Load(int step) const {
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
+        key, step * Tiles::kOther, Keys(step));
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
+        value, step * Tiles::kOther, Values(step));
+    EndCopies();
+  }
+
+  TileSource key;
+  TileSource value;
+  Bf16* tiles;
+  // The block's first query.
+  int first_query;
+  int steps;
+};
+
+// Calls load(step) for each step, the first one's has been called, and
+// body(step) when its copies are there, while the next ones are on their way.
+template <typename Load, typename Body>
+CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
+                                 const Body& body) {
+  for (int step = 0; step < steps; ++step) {
+    if (step + 1 < steps) {
+      load(step + 1);
+      AwaitCopies<1>();
+    } else {
+      AwaitCopies<0>();
+    }
+    __syncthreads();
+    body(step);
+    // The next step's loads go where this one has read.
+    __syncthreads();
+  }
+}
+
 // The softmax over the keys that have come so far, for the rows that a lane has
 // a part of.
 template <int kTiles>
@@ -159,38 +220,22 @@ struct RunningSoftmax {
 
 // `scale` is that of the scores, times log2(e).
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
-                                              const Bf16* qkv, Bf16* output,
-                                              float* log_sum_exp) {
+__global__ void AttentionKernel(AttentionShape shape, float scale,
+                                const Bf16* qkv, Bf16* output,
+                                float* log_sum_exp) {
   using Tiles = ForwardTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
   Bf16* const queries = reinterpret_cast<Bf16*>(DynamicShared());
-  Bf16* const passing = queries + kTileValues<kHeadDim, Tiles::kOwn>;
-  constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
-
-  const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
-  const int length = static_cast<int>(shape.length);
-  const int block_query =
-      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
-  const TileSource key = QkvSource(shape, qkv, at.key);
-  const TileSource value = QkvSource(shape, qkv, at.value);
-  const int end_query =
-      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
-  const int steps = (end_query + kKeys - 1) / kKeys;
-  const auto load = [&](int step) {
-    Bf16* const to = passing + step % 2 * 2 * kPassing;
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(value, step * kKeys,
-                                                 to + kPassing);
-    EndCopies();
-  };
+  const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
+  const PassingKeys<kHeadDim, Tiles> passing(
+      shape, at, qkv, queries + kTileValues<kHeadDim, Tiles::kOwn>);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), block_query, queries);
-  load(0);
+      QkvSource(shape, qkv, at.query), passing.first_query, queries);
+  passing.Load(0);
 
   const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
-  const int first_query = block_query + warp_row;
+  const int first_query = passing.first_query + warp_row;
   const SharedRows<kHeadDim, kTiles> own(queries +
                                          warp_row * kTileStride<kHeadDim>);
   float sums[kTiles][kHeadDim / 8][4] = {};
@@ -200,28 +245,19 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
     softmax.largest[tile][0] = softmax.largest[tile][1] =
         -std::numeric_limits<float>::infinity();
   }
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    SyncBlock();
-    const Bf16* const keys = passing + step % 2 * 2 * kPassing;
+  const auto load = [&](int step) { passing.Load(step); };
+  ForEachStep(passing.steps, load, [&](int step) {
     // By how far the keys are ahead of the queries; some warps see none of the
     // last keys.
     const int ahead = step * kKeys - first_query;
-    if (ahead < kTiles * 16) {
-      float scores[kTiles][kKeys / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, keys, scores);
-      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
-      softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
-      Multiply<kHeadDim, kTiles, kKeys>(scores, keys + kPassing, sums);
-    }
-    // The next step's loads go where this one has read.
-    SyncBlock();
-  }
+    if (ahead >= kTiles * 16) return;
+    float scores[kTiles][kKeys / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, passing.Keys(step),
+                                                scores);
+    if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
+    Multiply<kHeadDim, kTiles, kKeys>(scores, passing.Values(step), sums);
+  });
 
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -235,9 +271,9 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
         sums[tile][n][2 * half + 1] *= share;
       }
       const int query = first_query + RowOf(tile, 2 * half);
-      if (LaneIndex() % 4 == 0 && query < length) {
+      if (LaneIndex() % 4 == 0 && query < shape.length) {
         log_sum_exp[at.statistics + query] =
-            (softmax.largest[tile][half] * scale + Log2(sum)) * kLn2;
+            (softmax.largest[tile][half] * scale + log2f(sum)) * kLn2;
       }
     }
   }
@@ -248,9 +284,10 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKernel(AttentionShape shape, float scale,
 
 // delta[sequence][head][position] <- the dot product of output and d_output, a
 // warp for each.
-CAUSEWAY_KERNEL void AttentionDeltaKernel(AttentionShape shape,
-                                          const Bf16* output,
-                                          const Bf16* d_output, float* delta) {
+static __global__ void AttentionDeltaKernel(AttentionShape shape,
+                                            const Bf16* output,
+                                            const Bf16* d_output,
+                                            float* delta) {
   const int64_t index = GlobalThread() / kWarpSize;
   if (index >= shape.rows() * shape.heads) return;
   const int64_t row = index / shape.heads;
@@ -292,9 +329,11 @@ CAUSEWAY_DEVICE ScoreGradient GradientOf(float score, float d_p, float scale,
 // What lies beyond the sequence's end adds nothing: its queries and their
 // gradients are 0, and its keys are not written.
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
-    AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
-    const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
+__global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
+                                           const Bf16* qkv,
+                                           const Bf16* d_output,
+                                           const float* log_sum_exp,
+                                           const float* delta, Bf16* d_qkv) {
   using Tiles = KeyGradientTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kQueries = Tiles::kOther;
@@ -306,8 +345,8 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
   float* const statistics = reinterpret_cast<float*>(passing + 4 * kPassing);
 
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t first_head = BlockIndex().y * group;
-  const int block_key = static_cast<int>(BlockIndex().x) * Tiles::kOwn;
+  const int64_t first_head = blockIdx.y * group;
+  const int block_key = static_cast<int>(blockIdx.x) * Tiles::kOwn;
   // Of each head: from the first query that sees one of the keys.
   const int first_step = block_key / kQueries;
   const int head_steps =
@@ -317,8 +356,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
     return (first_step + step % head_steps) * kQueries;
   };
   const auto load = [&](int step) {
-    const HeadMatrices at(shape, BlockIndex().z,
-                          first_head + step / head_steps);
+    const HeadMatrices at(shape, blockIdx.z, first_head + step / head_steps);
     const int first_query = first_query_of(step);
     Bf16* const to = passing + step % 2 * 2 * kPassing;
     LoadTile<kHeadDim, kQueries, kAttentionThreads>(
@@ -327,7 +365,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
         OutputSource(shape, d_output, at.output), first_query, to + kPassing);
     EndCopies();
     float* const to_statistics = statistics + step % 2 * 2 * kQueries;
-    for (int i = static_cast<int>(ThreadIndex()); i < kQueries;
+    for (int i = static_cast<int>(threadIdx.x); i < kQueries;
          i += kAttentionThreads) {
       const bool inside = first_query + i < shape.length;
       const int64_t from = at.statistics + first_query + i;
@@ -335,7 +373,7 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
       to_statistics[kQueries + i] = inside ? delta[from] : 0;
     }
   };
-  const HeadMatrices own(shape, BlockIndex().z, first_head);
+  const HeadMatrices own(shape, blockIdx.z, first_head);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
       QkvSource(shape, qkv, own.key), block_key, keys);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
@@ -350,52 +388,42 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
       values + warp_row * kTileStride<kHeadDim>);
   float d_keys[kTiles][kHeadDim / 8][4] = {};
   float d_values[kTiles][kHeadDim / 8][4] = {};
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    SyncBlock();
+  ForEachStep(steps, load, [&](int step) {
     const Bf16* const queries = passing + step % 2 * 2 * kPassing;
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
     const int ahead = first_query_of(step) - first_key;
     // Some warps' keys are seen by none of the first queries.
-    if (ahead + kQueries > 0) {
-      float weights[kTiles][kQueries / 8][4] = {};
-      float d_scores[kTiles][kQueries / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries,
-                                                     weights);
-      MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
-                                                     d_scores);
-      if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
+    if (ahead + kQueries <= 0) return;
+    float weights[kTiles][kQueries / 8][4] = {};
+    float d_scores[kTiles][kQueries / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries, weights);
+    MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
+                                                   d_scores);
+    if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
 #pragma unroll
-      for (int n = 0; n < kQueries / 8; ++n) {
+    for (int n = 0; n < kQueries / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int column = ColumnOf(n, i);
-          const float log2_sum_exp = of_queries[column];
-          const float of_output = of_queries[kQueries + column];
+      for (int i = 0; i < 2; ++i) {
+        const int column = ColumnOf(n, i);
+        const float log2_sum_exp = of_queries[column];
+        const float of_output = of_queries[kQueries + column];
 #pragma unroll
-          for (int tile = 0; tile < kTiles; ++tile) {
+        for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-            for (int at = i; at < 4; at += 2) {
-              const ScoreGradient gradient =
-                  GradientOf(weights[tile][n][at], d_scores[tile][n][at], scale,
-                             log2_sum_exp, of_output);
-              weights[tile][n][at] = gradient.p;
-              d_scores[tile][n][at] = gradient.d_score;
-            }
+          for (int at = i; at < 4; at += 2) {
+            const ScoreGradient gradient =
+                GradientOf(weights[tile][n][at], d_scores[tile][n][at], scale,
+                           log2_sum_exp, of_output);
+            weights[tile][n][at] = gradient.p;
+            d_scores[tile][n][at] = gradient.d_score;
           }
         }
       }
-      Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
-      Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
     }
-    SyncBlock();
-  }
+    Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
+    Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
+  });
   // What the scores were multiplied by.
   Scale<kHeadDim, kTiles>(scale * kLn2, d_keys);
   const int head_dim = static_cast<int>(shape.head_dim);
@@ -408,43 +436,28 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionKeyGradientKernel(
 // Gradients of queries: a tile of queries meets the keys that it sees.
 //   S = Q K^T,  dP = dO V^T,  dQ += dS K.
 template <int kHeadDim>
-CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
-    AttentionShape shape, float scale, const Bf16* qkv, const Bf16* d_output,
-    const float* log_sum_exp, const float* delta, Bf16* d_qkv) {
+__global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
+                                             const Bf16* qkv,
+                                             const Bf16* d_output,
+                                             const float* log_sum_exp,
+                                             const float* delta, Bf16* d_qkv) {
   using Tiles = QueryGradientTiles<kHeadDim>;
   constexpr int kTiles = Tiles::kTiles;
   constexpr int kKeys = Tiles::kOther;
   constexpr int kOwn = kTileValues<kHeadDim, Tiles::kOwn>;
-  constexpr int kPassing = kTileValues<kHeadDim, kKeys>;
   Bf16* const queries = reinterpret_cast<Bf16*>(DynamicShared());
   Bf16* const d_outputs = queries + kOwn;
-  Bf16* const passing = d_outputs + kOwn;
-
-  const HeadMatrices at(shape, BlockIndex().z, BlockIndex().y);
-  const int length = static_cast<int>(shape.length);
-  const int block_query =
-      static_cast<int>(GridBlocks().x - 1 - BlockIndex().x) * Tiles::kOwn;
-  const TileSource key = QkvSource(shape, qkv, at.key);
-  const TileSource value = QkvSource(shape, qkv, at.value);
-  const int end_query =
-      block_query + Tiles::kOwn < length ? block_query + Tiles::kOwn : length;
-  const int steps = (end_query + kKeys - 1) / kKeys;
-  const auto load = [&](int step) {
-    Bf16* const to = passing + step % 2 * 2 * kPassing;
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(key, step * kKeys, to);
-    LoadTile<kHeadDim, kKeys, kAttentionThreads>(value, step * kKeys,
-                                                 to + kPassing);
-    EndCopies();
-  };
+  const HeadMatrices at(shape, blockIdx.z, blockIdx.y);
+  const PassingKeys<kHeadDim, Tiles> passing(shape, at, qkv, d_outputs + kOwn);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      QkvSource(shape, qkv, at.query), block_query, queries);
+      QkvSource(shape, qkv, at.query), passing.first_query, queries);
   LoadTile<kHeadDim, Tiles::kOwn, kAttentionThreads>(
-      OutputSource(shape, d_output, at.output), block_query, d_outputs);
+      OutputSource(shape, d_output, at.output), passing.first_query, d_outputs);
   EndCopies();
-  load(0);
+  passing.Load(0);
 
   const int warp_row = static_cast<int>(WarpIndex()) * kTiles * 16;
-  const int first_query = block_query + warp_row;
+  const int first_query = passing.first_query + warp_row;
   float log2_sum_exp[kTiles][2];
   float of_output[kTiles][2];
 #pragma unroll
@@ -452,53 +465,45 @@ CAUSEWAY_KERNEL_TEMPLATE void AttentionQueryGradientKernel(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = first_query + RowOf(tile, 2 * half);
-      const bool inside = query < length;
+      const bool inside = query < shape.length;
       const int64_t from = at.statistics + query;
       log2_sum_exp[tile][half] = inside ? log_sum_exp[from] * kLog2E : 0;
       of_output[tile][half] = inside ? delta[from] : 0;
     }
   }
   AwaitCopies<1>();
-  SyncBlock();
+  __syncthreads();
   const typename Tiles::OwnRows own_queries(queries +
                                             warp_row * kTileStride<kHeadDim>);
   const typename Tiles::OwnRows own_d_outputs(d_outputs +
                                               warp_row * kTileStride<kHeadDim>);
   float d_queries[kTiles][kHeadDim / 8][4] = {};
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      AwaitCopies<1>();
-    } else {
-      AwaitCopies<0>();
-    }
-    SyncBlock();
-    const Bf16* const keys = passing + step % 2 * 2 * kPassing;
+  const auto load = [&](int step) { passing.Load(step); };
+  ForEachStep(passing.steps, load, [&](int step) {
+    const Bf16* const keys = passing.Keys(step);
     const int ahead = step * kKeys - first_query;
-    if (ahead < kTiles * 16) {
-      float scores[kTiles][kKeys / 8][4] = {};
-      float d_scores[kTiles][kKeys / 8][4] = {};
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_queries, keys, scores);
-      MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
-                                                  keys + kPassing, d_scores);
-      if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    if (ahead >= kTiles * 16) return;
+    float scores[kTiles][kKeys / 8][4] = {};
+    float d_scores[kTiles][kKeys / 8][4] = {};
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_queries, keys, scores);
+    MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
+                                                passing.Values(step), d_scores);
+    if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
+    for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            d_scores[tile][n][i] =
-                GradientOf(scores[tile][n][i], d_scores[tile][n][i], scale,
-                           log2_sum_exp[tile][i / 2], of_output[tile][i / 2])
-                    .d_score;
-          }
+        for (int i = 0; i < 4; ++i) {
+          d_scores[tile][n][i] =
+              GradientOf(scores[tile][n][i], d_scores[tile][n][i], scale,
+                         log2_sum_exp[tile][i / 2], of_output[tile][i / 2])
+                  .d_score;
         }
       }
-      Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
     }
-    SyncBlock();
-  }
+    Multiply<kHeadDim, kTiles, kKeys>(d_scores, keys, d_queries);
+  });
   Scale<kHeadDim, kTiles>(scale * kLn2, d_queries);
   StoreSums<kHeadDim, kTiles>(
       d_queries, first_query, shape.length, shape.qkv_width(),

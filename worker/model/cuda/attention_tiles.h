@@ -41,7 +41,7 @@ CAUSEWAY_DEVICE void LoadTile(const TileSource& source, int64_t first,
   static_assert(kRows * kRowVectors % kThreads == 0);
 #pragma unroll
   for (int i = 0; i < kRows * kRowVectors / kThreads; ++i) {
-    const int vector = i * kThreads + static_cast<int>(ThreadIndex());
+    const int vector = i * kThreads + static_cast<int>(threadIdx.x);
     const int row = vector / kRowVectors;
     const int column = vector % kRowVectors * kVector;
     const bool outside = first + row >= source.rows || column >= source.columns;

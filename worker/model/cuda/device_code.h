@@ -1,14 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vocabulary of our kernels: bf16 and its vectors, sums over warps and
-// blocks, the tensor cores, and how a kernel is launched. The same kernel
-// source is compiled by nvcc for GPUs, and by the host's compiler for the
-// emulator of device_emulator.h, where tests run it.
+// The vocabulary of our kernels, for nvcc: bf16 and its vectors, sums over
+// warps and blocks, the tensor cores, and how a kernel is launched.
 //
-// Kernels are templates or inline functions in *_kernels.h:
+// Kernels are templates or static functions in *_kernels.h:
 //
-//   CAUSEWAY_KERNEL void Scale(int64_t size, float factor, float* values) {
+//   static __global__ void Scale(int64_t size, float factor, float* values) {
 //     for (int64_t i = GlobalThread(); i < size; i += GlobalThreads()) {
 //       values[i] *= factor;
 //     }
@@ -20,29 +18,13 @@
 #ifndef WORKER_MODEL_CUDA_DEVICE_CODE_H_
 #define WORKER_MODEL_CUDA_DEVICE_CODE_H_
 
+#include <cuda_runtime.h>
+
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
-#ifdef __CUDACC__
-#include <cuda_runtime.h>
-#define CAUSEWAY_KERNEL static __global__
-#define CAUSEWAY_KERNEL_TEMPLATE __global__
 #define CAUSEWAY_DEVICE __device__ __forceinline__
-#define CAUSEWAY_SHARED __shared__
-#else
-#include <functional>
-#include <vector>
-
-#include "worker/model/cuda/device_emulator.h"
-#define CAUSEWAY_KERNEL inline
-#define CAUSEWAY_KERNEL_TEMPLATE
-#define CAUSEWAY_DEVICE inline
-// One block runs at a time.
-#define CAUSEWAY_SHARED static
-#endif
 
 namespace causeway {
 
@@ -50,33 +32,17 @@ inline constexpr uint32_t kWarpSize = 32;
 // Values in 16 bytes of bf16, the unit that kernels load and store.
 inline constexpr int kVector = 8;
 
-#ifdef __CUDACC__
-
 struct GridSize {
   uint32_t x = 1;
   uint32_t y = 1;
   uint32_t z = 1;
 };
-using DeviceStream = cudaStream_t;
-using LaunchError = cudaError_t;
-
-// The block's place in the grid, and the thread's in the block.
-CAUSEWAY_DEVICE GridSize BlockIndex() {
-  return {blockIdx.x, blockIdx.y, blockIdx.z};
-}
-CAUSEWAY_DEVICE GridSize GridBlocks() {
-  return {gridDim.x, gridDim.y, gridDim.z};
-}
-CAUSEWAY_DEVICE uint32_t ThreadIndex() { return threadIdx.x; }
-CAUSEWAY_DEVICE uint32_t BlockThreads() { return blockDim.x; }
 
 // Dynamic shared memory, aligned to 16 bytes.
 CAUSEWAY_DEVICE unsigned char* DynamicShared() {
   extern __shared__ __align__(16) unsigned char causeway_dynamic_shared[];
   return causeway_dynamic_shared;
 }
-
-CAUSEWAY_DEVICE void SyncBlock() { __syncthreads(); }
 
 template <typename T>
 CAUSEWAY_DEVICE T ShuffleXor(T value, uint32_t lanes) {
@@ -89,9 +55,6 @@ CAUSEWAY_DEVICE float Exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
-CAUSEWAY_DEVICE float Exp(float x) { return expf(x); }
-CAUSEWAY_DEVICE float Log2(float x) { return log2f(x); }
-CAUSEWAY_DEVICE float Log(float x) { return logf(x); }
 
 // Two values rounded to bf16, to nearest, ties to even; `low` is in the lower
 // half.
@@ -160,11 +123,11 @@ CAUSEWAY_DEVICE void AwaitCopies() {
 }
 
 template <typename... Parameters, typename... Arguments>
-LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
+cudaError_t LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
                          uint32_t threads, size_t shared_bytes,
-                         DeviceStream stream, Arguments... arguments) {
+                         cudaStream_t stream, Arguments... arguments) {
   if (shared_bytes > 0) {
-    const LaunchError error = cudaFuncSetAttribute(
+    const cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         static_cast<int>(shared_bytes));
     if (error != cudaSuccess) return error;
@@ -177,80 +140,6 @@ LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
   return cudaLaunchKernelEx(&config, kernel,
                             static_cast<Parameters>(arguments)...);
 }
-
-#else  // The emulator.
-
-// With `recording`, kernels are not run but noted there, as a CUDA stream does
-// that is captured.
-struct DeviceStream {
-  std::vector<std::function<void()> >* recording = nullptr;
-};
-struct LaunchError {};
-
-inline GridSize BlockIndex() { return emulator::Block(); }
-inline GridSize GridBlocks() { return emulator::Blocks(); }
-inline uint32_t ThreadIndex() { return emulator::Thread(); }
-inline uint32_t BlockThreads() { return emulator::Threads(); }
-inline unsigned char* DynamicShared() { return emulator::Shared(); }
-inline void SyncBlock() { emulator::SyncBlock(); }
-
-template <typename T>
-T ShuffleXor(T value, uint32_t lanes) {
-  static_assert(sizeof(T) <= sizeof(uint64_t));
-  emulator::Words words = {};
-  std::memcpy(words.word, &value, sizeof(T));
-  emulator::Exchange(words, [&](const emulator::Words* all) {
-    std::memcpy(&value, all[(ThreadIndex() % kWarpSize) ^ lanes].word,
-                sizeof(T));
-  });
-  return value;
-}
-
-inline float Exp2(float x) { return std::exp2(x); }
-inline float Exp(float x) { return std::exp(x); }
-inline float Log2(float x) { return std::log2(x); }
-inline float Log(float x) { return std::log(x); }
-
-inline uint32_t PackBf16(float low, float high) {
-  const auto round = [](float value) -> uint32_t {
-    if (std::isnan(value)) return 0x7fff;
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  };
-  return round(low) | round(high) << 16;
-}
-
-using emulator::MultiplyAdd;
-
-template <bool kTransposed>
-void LoadMatrices(const void* row, uint32_t (&values)[4]) {
-  emulator::LoadMatrices(row, kTransposed, values);
-}
-
-using emulator::CopyAsync;
-using emulator::EndCopies;
-template <int kGroups>
-void AwaitCopies() {
-  emulator::AwaitCopies(kGroups);
-}
-
-template <typename... Parameters, typename... Arguments>
-LaunchError LaunchKernel(void (*kernel)(Parameters...), const GridSize& blocks,
-                         uint32_t threads, size_t shared_bytes,
-                         DeviceStream stream, Arguments... arguments) {
-  const auto run = [=] {
-    emulator::Emulate(blocks, threads, shared_bytes,
-                      [&] { kernel(static_cast<Parameters>(arguments)...); });
-  };
-  if (stream.recording != nullptr) {
-    stream.recording->push_back(run);
-  } else {
-    run();
-  }
-  return {};
-}
-
-#endif
 
 // A bf16, the upper half of a binary32.
 struct Bf16 {
@@ -318,13 +207,13 @@ CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], float* to) {
 
 // For loops over all threads of a grid.
 CAUSEWAY_DEVICE int64_t GlobalThread() {
-  return int64_t{BlockIndex().x} * BlockThreads() + ThreadIndex();
+  return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 CAUSEWAY_DEVICE int64_t GlobalThreads() {
-  return int64_t{GridBlocks().x} * BlockThreads();
+  return int64_t{gridDim.x} * blockDim.x;
 }
-CAUSEWAY_DEVICE uint32_t WarpIndex() { return ThreadIndex() / kWarpSize; }
-CAUSEWAY_DEVICE uint32_t LaneIndex() { return ThreadIndex() % kWarpSize; }
+CAUSEWAY_DEVICE uint32_t WarpIndex() { return threadIdx.x / kWarpSize; }
+CAUSEWAY_DEVICE uint32_t LaneIndex() { return threadIdx.x % kWarpSize; }
 
 // Over a warp, in an order that does not change; every lane gets it.
 template <typename T>
@@ -340,13 +229,13 @@ CAUSEWAY_DEVICE T WarpSum(T value) {
 // after.
 template <typename T>
 CAUSEWAY_DEVICE T BlockSum(T value) {
-  CAUSEWAY_SHARED T sums[kWarpSize];
+  __shared__ T sums[kWarpSize];
   value = WarpSum(value);
-  SyncBlock();
+  __syncthreads();
   if (LaneIndex() == 0) sums[WarpIndex()] = value;
-  SyncBlock();
+  __syncthreads();
   T sum = 0;
-  for (uint32_t warp = 0; warp < BlockThreads() / kWarpSize; ++warp) {
+  for (uint32_t warp = 0; warp < blockDim.x / kWarpSize; ++warp) {
     sum += sums[warp];
   }
   return sum;

@@ -3,7 +3,7 @@
 //
 // The operations of worker/model/ops.h by the kernels of this directory, with
 // activations in bf16: all but memory, copies and matrix products, which are
-// the device's. Devices: ops_cuda.cu, and for tests ops_emulated.h.
+// the device's (ops_cuda.cu).
 //
 // What the kernels ask for, beside ops.h: widths of rows (of the model, and of
 // SwiGLU) are multiples of 8, heads have a multiple of 16 values and at most
@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "worker/model/cuda/attention_kernels.h"
@@ -189,36 +190,31 @@ class KernelOps : public Ops {
   }
 
   void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                    void* logits, float* losses) override {
-    LaunchCrossEntropy(vocab_size % kVector == 0
-                           ? CrossEntropyKernel<false, kVector>
-                           : CrossEntropyKernel<false, 1>,
-                       targets, rows, vocab_size, 0, logits, losses);
-  }
-  void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
-                                int64_t vocab_size, float scale, void* logits,
-                                float* losses) override {
-    LaunchCrossEntropy(vocab_size % kVector == 0
-                           ? CrossEntropyKernel<true, kVector>
-                           : CrossEntropyKernel<true, 1>,
-                       targets, rows, vocab_size, scale, logits, losses);
+                    std::optional<float> gradient_scale, void* logits,
+                    float* losses) override {
+    const bool vectors = vocab_size % kVector == 0;
+    const auto with_gradient = vectors ? CrossEntropyKernel<true, kVector>
+                                       : CrossEntropyKernel<true, 1>;
+    const auto without = vectors ? CrossEntropyKernel<false, kVector>
+                                 : CrossEntropyKernel<false, 1>;
+    Launch("cross-entropy",
+           gradient_scale.has_value() ? with_gradient : without,
+           {.x = static_cast<uint32_t>(rows)}, kThreads, 0, targets, vocab_size,
+           gradient_scale.value_or(0), AsBf16(logits), losses);
   }
 
   void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
              int64_t size, float* parameters, float* first_moment,
-             float* second_moment) override {
-    UpdateBy(AdamWKernel<false, 4>, AdamWKernel<false, 1>, coefficients,
-             gradients, size, parameters, first_moment, second_moment,
-             parameters);
-  }
-  // The moments are only read.
-  void AdamWEstimate(const AdamWCoefficients& coefficients,
-                     const float* gradients, const float* parameters,
-                     const float* first_moment, const float* second_moment,
-                     int64_t size, float* estimate) override {
-    UpdateBy(AdamWKernel<true, 4>, AdamWKernel<true, 1>, coefficients,
-             gradients, size, parameters, const_cast<float*>(first_moment),
-             const_cast<float*>(second_moment), estimate);
+             float* second_moment, float* estimate) override {
+    if (estimate != nullptr) {
+      UpdateBy(AdamWKernel<true, 4>, AdamWKernel<true, 1>, coefficients,
+               gradients, size, parameters, first_moment, second_moment,
+               estimate);
+    } else {
+      UpdateBy(AdamWKernel<false, 4>, AdamWKernel<false, 1>, coefficients,
+               gradients, size, parameters, first_moment, second_moment,
+               parameters);
+    }
   }
 
  protected:
@@ -228,11 +224,11 @@ class KernelOps : public Ops {
   static Bf16* AsBf16(void* memory) { return static_cast<Bf16*>(memory); }
 
   // Of the device.
-  virtual DeviceStream stream() const = 0;
+  virtual cudaStream_t stream() const = 0;
   // Whether nothing has failed so far.
   virtual bool ok() const = 0;
   // Keeps the first error. `doing` is a noun.
-  virtual void Record(LaunchError error, const char* doing) = 0;
+  virtual void Record(cudaError_t error, const char* doing) = 0;
   // Device memory for one operation; what is too small is replaced by more.
   // Null after an error.
   virtual void* Scratch(size_t bytes) = 0;
@@ -297,15 +293,6 @@ class KernelOps : public Ops {
         static_cast<double*>(Scratch(kSumBlocks * sizeof(double)));
     Launch("a sum", kernel, {.x = blocks}, kThreads, 0, values, size, sums);
     return {sums, blocks};
-  }
-
-  void LaunchCrossEntropy(void (*kernel)(const int32_t*, int64_t, float, Bf16*,
-                                         float*),
-                          const int32_t* targets, int64_t rows,
-                          int64_t vocab_size, float scale, void* logits,
-                          float* losses) {
-    Launch("cross-entropy", kernel, {.x = static_cast<uint32_t>(rows)},
-           kThreads, 0, targets, vocab_size, scale, AsBf16(logits), losses);
   }
 
   // exp(x) is 2^(x log2(e)), which the hardware has.

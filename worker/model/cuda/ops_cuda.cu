@@ -171,9 +171,9 @@ class CudaOps final : public KernelOps {
   }
 
  protected:
-  DeviceStream stream() const override { return stream_; }
+  cudaStream_t stream() const override { return stream_; }
   bool ok() const override { return Use(); }
-  void Record(LaunchError error, const char* doing) override {
+  void Record(cudaError_t error, const char* doing) override {
     Note(error, doing);
   }
 

@@ -38,7 +38,6 @@
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
 #include "worker/model/transformer.h"
-#include "worker/optimizer/adamw.h"
 
 ABSL_FLAG(std::string, json, "", "file to write the figures to");
 ABSL_FLAG(double, peak_tflops, 989,
@@ -123,6 +122,12 @@ void Randomize(float deviation, Ops* ops, DeviceArray<T>& array) {
   }
 }
 
+constexpr AdamWCoefficients kCoefficients = {.beta1 = 0.9f,
+                                             .beta2 = 0.95f,
+                                             .step_size = 1e-4f,
+                                             .inverse_sqrt_correction2 = 1,
+                                             .epsilon = 1e-8f};
+
 absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
   const v1::ModelConfig config = ConfigOf(model);
   ASSIGN_OR_RETURN(
@@ -132,11 +137,10 @@ absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
                            .recompute_activations = model.recompute},
                           ops));
   const int64_t size = transformer->layout().size;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<AdamW> optimizer,
-      AdamW::Create(v1::TrainingConfig(), transformer->layout(), 0, size, ops));
   ASSIGN_OR_RETURN(auto parameters, DeviceArray<float>::Create(ops, size));
   ASSIGN_OR_RETURN(auto gradients, DeviceArray<float>::Create(ops, size));
+  ASSIGN_OR_RETURN(auto first_moment, DeviceArray<float>::Create(ops, size));
+  ASSIGN_OR_RETURN(auto second_moment, DeviceArray<float>::Create(ops, size));
   const std::vector<float> initial =
       InitialParameters(transformer->layout(), 1);
   ops->CopyToDevice(initial.data(), parameters.size_bytes(), parameters.data());
@@ -152,10 +156,13 @@ absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
         ASSIGN_OR_RETURN(loss, transformer->ForwardBackward(
                                    parameters.data(), span.first(tokens),
                                    span.last(tokens), 1, gradients.data()));
-        const double norm = std::sqrt(optimizer->SquaredNorm(gradients.data()));
-        RETURN_IF_ERROR(optimizer->Step(
-            {.learning_rate = 1e-4, .gradient_scale = ClipScale(norm, 1)},
-            gradients.data(), parameters.data()));
+        const double norm = std::sqrt(ops->SquaredNorm(gradients.data(), size));
+        AdamWCoefficients coefficients = kCoefficients;
+        coefficients.gradient_scale =
+            static_cast<float>(std::min(1.0, 1 / norm));
+        ops->AdamW(coefficients, gradients.data(), size, parameters.data(),
+                   first_moment.data(), second_moment.data(),
+                   /*estimate=*/nullptr);
         ops->Zero(size, gradients.data());
         return ops->Synchronize();
       }));
@@ -240,12 +247,10 @@ absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
     if (i < 3) Randomize(1e-3f, ops, array);
     arrays.push_back(std::move(array));
   }
-  const AdamWCoefficients coefficients = {
-      .beta1 = 0.9f, .beta2 = 0.95f, .step_size = 1e-3f, .epsilon = 1e-8f};
   ASSIGN_OR_RETURN(const double update, MedianSeconds([&] {
-                     ops->AdamW(coefficients, arrays[0].data(), kSize,
+                     ops->AdamW(kCoefficients, arrays[0].data(), kSize,
                                 arrays[1].data(), arrays[2].data(),
-                                arrays[3].data());
+                                arrays[3].data(), /*estimate=*/nullptr);
                      return ops->Synchronize();
                    }));
   ASSIGN_OR_RETURN(const double copy, MedianSeconds([&] {

@@ -21,11 +21,10 @@ inline constexpr int64_t kWarpValues = int64_t{kWarpSize} * kVector;
 // A warp for each row. The second time it goes over a row it finds it in a
 // cache.
 template <bool kAdd>
-CAUSEWAY_KERNEL_TEMPLATE void RmsNormKernel(const Bf16* x, const Bf16* delta,
-                                            const float* gain, int64_t rows,
-                                            int64_t width, float epsilon,
-                                            Bf16* sum, float* inverse_rms,
-                                            Bf16* normalized) {
+__global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
+                              const float* gain, int64_t rows, int64_t width,
+                              float epsilon, Bf16* sum, float* inverse_rms,
+                              Bf16* normalized) {
   const int64_t row = GlobalThread() / kWarpSize;
   if (row >= rows) return;
   const int64_t begin = row * width;
@@ -64,7 +63,7 @@ CAUSEWAY_KERNEL_TEMPLATE void RmsNormKernel(const Bf16* x, const Bf16* delta,
 
 // A block for each row of a grid's stride. Dynamic shared memory: `width`
 // floats. partial_gains is [blocks][width]: sums over the rows of each block.
-CAUSEWAY_KERNEL void RmsNormBackwardKernel(
+static __global__ void RmsNormBackwardKernel(
     const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
     const float* gain, int64_t rows, int64_t width, bool accumulate, Bf16* d_x,
     float* partial_gains, Bf16* normalized) {
@@ -72,14 +71,14 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
   // * vectors + v, so that the threads of a warp meet different banks.
   float* const d_gain = reinterpret_cast<float*>(DynamicShared());
   const int64_t vectors = width / kVector;
-  for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+  for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) d_gain[j * vectors + v] = 0;
   }
-  for (int64_t row = BlockIndex().x; row < rows; row += GridBlocks().x) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const int64_t begin = row * width;
     float dot = 0;
-    for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+    for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
       float d[kVector];
       float values[kVector];
       float gains[kVector];
@@ -91,7 +90,7 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
     }
     const float s = inverse_rms[row];
     const float mean = BlockSum(dot) / static_cast<float>(width);
-    for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+    for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
       const int64_t at = begin + v * kVector;
       float d[kVector];
       float values[kVector];
@@ -111,12 +110,12 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
       StoreVector(values, normalized + at);
     }
   }
-  for (int64_t v = ThreadIndex(); v < vectors; v += BlockThreads()) {
+  for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
     float sums[kVector];
 #pragma unroll
     for (int j = 0; j < kVector; ++j) sums[j] = d_gain[j * vectors + v];
     StoreVector(sums,
-                partial_gains + int64_t{BlockIndex().x} * width + v * kVector);
+                partial_gains + int64_t{blockIdx.x} * width + v * kVector);
   }
 }
 
@@ -124,11 +123,11 @@ CAUSEWAY_KERNEL void RmsNormBackwardKernel(
 // Bf16. Blocks of 256 threads: 8 groups of rows for 32 columns.
 inline constexpr uint32_t kColumnSumThreads = 256;
 template <typename Sum>
-CAUSEWAY_KERNEL_TEMPLATE void ColumnSumKernel(const float* values, int64_t rows,
-                                              int64_t width, Sum* sums) {
+__global__ void ColumnSumKernel(const float* values, int64_t rows,
+                                int64_t width, Sum* sums) {
   constexpr uint32_t kGroups = kColumnSumThreads / kWarpSize;
-  CAUSEWAY_SHARED float group_sums[kGroups][kWarpSize];
-  const int64_t column = int64_t{BlockIndex().x} * kWarpSize + LaneIndex();
+  __shared__ float group_sums[kGroups][kWarpSize];
+  const int64_t column = int64_t{blockIdx.x} * kWarpSize + LaneIndex();
   float sum = 0;
   if (column < width) {
     for (int64_t row = WarpIndex(); row < rows; row += kGroups) {
@@ -136,7 +135,7 @@ CAUSEWAY_KERNEL_TEMPLATE void ColumnSumKernel(const float* values, int64_t rows,
     }
   }
   group_sums[WarpIndex()][LaneIndex()] = sum;
-  SyncBlock();
+  __syncthreads();
   if (WarpIndex() == 0 && column < width) {
     sum = 0;
     for (uint32_t group = 0; group < kGroups; ++group) {
@@ -146,9 +145,9 @@ CAUSEWAY_KERNEL_TEMPLATE void ColumnSumKernel(const float* values, int64_t rows,
   }
 }
 
-CAUSEWAY_KERNEL void EmbeddingKernel(const int32_t* tokens, const float* table,
-                                     int64_t rows, int64_t width,
-                                     Bf16* output) {
+static __global__ void EmbeddingKernel(const int32_t* tokens,
+                                       const float* table, int64_t rows,
+                                       int64_t width, Bf16* output) {
   const int64_t row_vectors = width / kVector;
   for (int64_t i = GlobalThread(); i < rows * row_vectors;
        i += GlobalThreads()) {
@@ -166,19 +165,19 @@ CAUSEWAY_KERNEL void EmbeddingKernel(const int32_t* tokens, const float* table,
 // comparisons of what is in shared memory: it takes no time beside a training
 // step. Blocks of kSortThreads threads.
 inline constexpr uint32_t kSortThreads = 256;
-CAUSEWAY_KERNEL void SortTokensKernel(const int32_t* tokens, int64_t rows,
-                                      int32_t* sorted_tokens,
-                                      int32_t* sorted_rows) {
-  CAUSEWAY_SHARED int32_t tile[kSortThreads];
+static __global__ void SortTokensKernel(const int32_t* tokens, int64_t rows,
+                                        int32_t* sorted_tokens,
+                                        int32_t* sorted_rows) {
+  __shared__ int32_t tile[kSortThreads];
   const int64_t row = GlobalThread();
   const int32_t token = row < rows ? tokens[row] : 0;
   int32_t place = 0;
   for (int64_t begin = 0; begin < rows; begin += kSortThreads) {
-    SyncBlock();
-    if (begin + ThreadIndex() < rows) {
-      tile[ThreadIndex()] = tokens[begin + ThreadIndex()];
+    __syncthreads();
+    if (begin + threadIdx.x < rows) {
+      tile[threadIdx.x] = tokens[begin + threadIdx.x];
     }
-    SyncBlock();
+    __syncthreads();
     const int count = static_cast<int>(
         rows - begin < kSortThreads ? rows - begin : kSortThreads);
     const int64_t before = row - begin;
@@ -197,16 +196,17 @@ CAUSEWAY_KERNEL void SortTokensKernel(const int32_t* tokens, int64_t rows,
 // place is a token's first.
 inline constexpr uint32_t kEmbeddingThreads = 256;
 template <typename Sum>
-CAUSEWAY_KERNEL_TEMPLATE void EmbeddingBackwardKernel(
-    const int32_t* sorted_tokens, const int32_t* sorted_rows,
-    const Bf16* d_output, int64_t rows, int64_t width, Sum* d_table) {
+__global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
+                                        const int32_t* sorted_rows,
+                                        const Bf16* d_output, int64_t rows,
+                                        int64_t width, Sum* d_table) {
   constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
   static_assert(kWarpValues == kEmbeddingThreads);
-  CAUSEWAY_SHARED float group_sums[kGroups][kWarpValues];
-  const int64_t first = BlockIndex().x;
+  __shared__ float group_sums[kGroups][kWarpValues];
+  const int64_t first = blockIdx.x;
   const int32_t token = sorted_tokens[first];
   if (first > 0 && sorted_tokens[first - 1] == token) return;
-  const int64_t begin = int64_t{BlockIndex().y} * kWarpValues;
+  const int64_t begin = int64_t{blockIdx.y} * kWarpValues;
   const int64_t column = begin + int64_t{LaneIndex()} * kVector;
   float sums[kVector] = {};
   if (column < width) {
@@ -222,13 +222,13 @@ CAUSEWAY_KERNEL_TEMPLATE void EmbeddingBackwardKernel(
   for (int j = 0; j < kVector; ++j) {
     group_sums[WarpIndex()][LaneIndex() * kVector + j] = sums[j];
   }
-  SyncBlock();
-  if (begin + ThreadIndex() >= width) return;
+  __syncthreads();
+  if (begin + threadIdx.x >= width) return;
   float sum = 0;
   for (uint32_t group = 0; group < kGroups; ++group) {
-    sum += group_sums[group][ThreadIndex()];
+    sum += group_sums[group][threadIdx.x];
   }
-  AddTo(sum, d_table + token * width + begin + ThreadIndex());
+  AddTo(sum, d_table + token * width + begin + threadIdx.x);
 }
 
 // A running softmax: the largest value, and the sum of exp(value - largest).
@@ -239,37 +239,37 @@ struct SoftmaxSum {
   CAUSEWAY_DEVICE void Add(float value) {
     // A NaN goes into the sum.
     if (value > largest) {
-      sum = sum * Exp(largest - value) + 1;
+      sum = sum * expf(largest - value) + 1;
       largest = value;
     } else {
-      sum += Exp(value - largest);
+      sum += expf(value - largest);
     }
   }
   // That of no values at all is neutral.
   CAUSEWAY_DEVICE void Merge(const SoftmaxSum& other) {
     const float both = other.largest > largest ? other.largest : largest;
-    const float own = sum == 0 ? 0 : sum * Exp(largest - both);
-    sum = own + (other.sum == 0 ? 0 : other.sum * Exp(other.largest - both));
+    const float own = sum == 0 ? 0 : sum * expf(largest - both);
+    sum = own + (other.sum == 0 ? 0 : other.sum * expf(other.largest - both));
     largest = both;
   }
 };
 
 CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
-  CAUSEWAY_SHARED float shared[2][kWarpSize];
+  __shared__ float shared[2][kWarpSize];
   for (uint32_t lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
     SoftmaxSum other;
     other.largest = ShuffleXor(value.largest, lanes);
     other.sum = ShuffleXor(value.sum, lanes);
     value.Merge(other);
   }
-  SyncBlock();
+  __syncthreads();
   if (LaneIndex() == 0) {
     shared[0][WarpIndex()] = value.largest;
     shared[1][WarpIndex()] = value.sum;
   }
-  SyncBlock();
+  __syncthreads();
   SoftmaxSum result;
-  for (uint32_t warp = 0; warp < BlockThreads() / kWarpSize; ++warp) {
+  for (uint32_t warp = 0; warp < blockDim.x / kWarpSize; ++warp) {
     SoftmaxSum other;
     other.largest = shared[0][warp];
     other.sum = shared[1][warp];
@@ -281,14 +281,12 @@ CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
 // A block for each row. kWidth values at a time: kVector where rows are aligned
 // to 16 bytes, else 1. Without kGradient the logits stay.
 template <bool kGradient, int kWidth>
-CAUSEWAY_KERNEL_TEMPLATE void CrossEntropyKernel(const int32_t* targets,
-                                                 int64_t vocab_size,
-                                                 float scale, Bf16* logits,
-                                                 float* losses) {
-  const int64_t row = BlockIndex().x;
+__global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
+                                   float scale, Bf16* logits, float* losses) {
+  const int64_t row = blockIdx.x;
   Bf16* const of_row = logits + row * vocab_size;
-  const int64_t first = int64_t{ThreadIndex()} * kWidth;
-  const int64_t stride = int64_t{BlockThreads()} * kWidth;
+  const int64_t first = int64_t{threadIdx.x} * kWidth;
+  const int64_t stride = int64_t{blockDim.x} * kWidth;
   const auto load = [&](int64_t i, float(&values)[kWidth]) {
     if constexpr (kWidth == kVector) {
       LoadVector(of_row + i, values);
@@ -307,8 +305,8 @@ CAUSEWAY_KERNEL_TEMPLATE void CrossEntropyKernel(const int32_t* targets,
   }
   // Behind its barriers everybody has read the target's logit.
   softmax = BlockSoftmaxSum(softmax);
-  if (ThreadIndex() == 0) {
-    losses[row] = softmax.largest + Log(softmax.sum) - target_logit;
+  if (threadIdx.x == 0) {
+    losses[row] = softmax.largest + logf(softmax.sum) - target_logit;
   }
   if constexpr (kGradient) {
     const float share = scale / softmax.sum;
@@ -317,7 +315,7 @@ CAUSEWAY_KERNEL_TEMPLATE void CrossEntropyKernel(const int32_t* targets,
       load(i, values);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        values[j] = share * Exp(values[j] - softmax.largest) -
+        values[j] = share * expf(values[j] - softmax.largest) -
                     (i + j == target ? scale : 0.0f);
       }
       if constexpr (kWidth == kVector) {

@@ -20,7 +20,7 @@
 namespace causeway {
 
 // `size` need not be a multiple of anything.
-CAUSEWAY_KERNEL void RoundKernel(const float* from, int64_t size, Bf16* to) {
+static __global__ void RoundKernel(const float* from, int64_t size, Bf16* to) {
   const int64_t vectors = size / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
     float values[kVector];
@@ -31,7 +31,7 @@ CAUSEWAY_KERNEL void RoundKernel(const float* from, int64_t size, Bf16* to) {
   if (rest < size) to[rest] = ToBf16(from[rest]);
 }
 
-CAUSEWAY_KERNEL void WidenKernel(const Bf16* from, int64_t size, float* to) {
+static __global__ void WidenKernel(const Bf16* from, int64_t size, float* to) {
   const int64_t vectors = size / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
     float values[kVector];
@@ -53,8 +53,8 @@ CAUSEWAY_DEVICE Bf16 ToBf16AtRandom(float value, uint32_t random) {
 
 // As reference::RoundToBf16AtRandom: vector i of 8 values takes the halves of
 // block i of random numbers.
-CAUSEWAY_KERNEL void RoundAtRandomKernel(const float* from, int64_t size,
-                                         uint64_t seed, Bf16* to) {
+static __global__ void RoundAtRandomKernel(const float* from, int64_t size,
+                                           uint64_t seed, Bf16* to) {
   const int64_t vectors = (size + kVector - 1) / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
     const std::array<uint32_t, 4> random = Philox4x32(
@@ -84,33 +84,33 @@ CAUSEWAY_KERNEL void RoundAtRandomKernel(const float* from, int64_t size,
 // partial_sums[block] <- its part of the sum of the values, or of their
 // squares.
 template <bool kSquares>
-CAUSEWAY_KERNEL_TEMPLATE void SumKernel(const float* values, int64_t size,
-                                        double* partial_sums) {
+__global__ void SumKernel(const float* values, int64_t size,
+                          double* partial_sums) {
   double sum = 0;
   for (int64_t i = GlobalThread(); i < size; i += GlobalThreads()) {
     const double value = values[i];
     sum += kSquares ? value * value : value;
   }
   sum = BlockSum(sum);
-  if (ThreadIndex() == 0) partial_sums[BlockIndex().x] = sum;
+  if (threadIdx.x == 0) partial_sums[blockIdx.x] = sum;
 }
 
 // total += scale * the sum of what SumKernel has left, by one thread: they are
 // few, and always in the same order.
-CAUSEWAY_KERNEL void AddPartialSumsKernel(const double* partial_sums,
-                                          int64_t size, double scale,
-                                          double* total) {
+static __global__ void AddPartialSumsKernel(const double* partial_sums,
+                                            int64_t size, double scale,
+                                            double* total) {
   if (GlobalThread() != 0) return;
   double sum = 0;
   for (int64_t i = 0; i < size; ++i) sum += partial_sums[i];
   *total += scale * sum;
 }
 
-CAUSEWAY_DEVICE float Sigmoid(float x) { return 1 / (1 + Exp(-x)); }
+CAUSEWAY_DEVICE float Sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 // `width` is a multiple of kVector.
-CAUSEWAY_KERNEL void SwiGluKernel(const Bf16* gate_up, int64_t rows,
-                                  int64_t width, Bf16* output) {
+static __global__ void SwiGluKernel(const Bf16* gate_up, int64_t rows,
+                                    int64_t width, Bf16* output) {
   const int64_t row_vectors = width / kVector;
   for (int64_t i = GlobalThread(); i < rows * row_vectors;
        i += GlobalThreads()) {
@@ -130,10 +130,10 @@ CAUSEWAY_KERNEL void SwiGluKernel(const Bf16* gate_up, int64_t rows,
 }
 
 // d_gate_up may be gate_up, and output may be d_output.
-CAUSEWAY_KERNEL void SwiGluBackwardKernel(const Bf16* gate_up,
-                                          const Bf16* d_output, int64_t rows,
-                                          int64_t width, Bf16* d_gate_up,
-                                          Bf16* output) {
+static __global__ void SwiGluBackwardKernel(const Bf16* gate_up,
+                                            const Bf16* d_output, int64_t rows,
+                                            int64_t width, Bf16* d_gate_up,
+                                            Bf16* output) {
   const int64_t row_vectors = width / kVector;
   for (int64_t i = GlobalThread(); i < rows * row_vectors;
        i += GlobalThreads()) {
@@ -162,8 +162,8 @@ CAUSEWAY_KERNEL void SwiGluBackwardKernel(const Bf16* gate_up,
 }
 
 // `sign` is 1, or -1 for the gradient. Half of a head is a multiple of kVector.
-CAUSEWAY_KERNEL void RopeKernel(AttentionShape shape, RopeTable table,
-                                float sign, Bf16* qkv) {
+static __global__ void RopeKernel(AttentionShape shape, RopeTable table,
+                                  float sign, Bf16* qkv) {
   const int64_t half = shape.head_dim / 2;
   const int64_t head_vectors = half / kVector;
   const int64_t row_vectors = (shape.heads + shape.kv_heads) * head_vectors;
@@ -216,11 +216,10 @@ CAUSEWAY_DEVICE AdamWValues AdamWUpdate(const AdamWCoefficients& c,
 // or only the parameters are written to `to`, which may be `gradients`: with
 // kEstimate.
 template <bool kEstimate, int kWidth>
-CAUSEWAY_KERNEL_TEMPLATE void AdamWKernel(AdamWCoefficients coefficients,
-                                          const float* gradients, int64_t size,
-                                          const float* parameters,
-                                          float* first_moment,
-                                          float* second_moment, float* to) {
+__global__ void AdamWKernel(AdamWCoefficients coefficients,
+                            const float* gradients, int64_t size,
+                            const float* parameters, float* first_moment,
+                            float* second_moment, float* to) {
   using Vector = Floats<kWidth>;
   for (int64_t i = GlobalThread(); i < size / kWidth; i += GlobalThreads()) {
     const auto g = reinterpret_cast<const Vector*>(gradients)[i];

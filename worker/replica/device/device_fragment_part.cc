@@ -15,7 +15,7 @@
 #include "quantization/codec.h"
 #include "quantization/strips/encoding_reader.h"
 #include "quantization/strips/layout.h"
-#include "worker/replica/device/staged_fragment_part.h"
+#include "worker/replica/host_fragment_part.h"
 
 namespace causeway {
 namespace {
@@ -410,6 +410,32 @@ class DeviceFragmentPart : public FragmentPart {
   Lease new_anchor_;
 };
 
+// A part in host memory.
+absl::StatusOr<std::unique_ptr<FragmentPart>> MakePartOfMasterOnDevice(
+    uint32_t fragment, const FragmentShare& share,
+    const ReplicaOptions& options, const float* master, DeviceQueue* queue,
+    SnapshotPool* snapshots) {
+  const MasterCopy copy = [queue, segments = share.segments](
+                              float* masters, bool to_master,
+                              absl::Span<float> held) {
+    for (const FragmentMap::Segment& segment : segments) {
+      float* const there = masters + segment.model_offset;
+      float* const here = held.data() + segment.fragment_offset;
+      queue->Copy(to_master ? here : there, segment.size * kFloat,
+                  to_master ? there : here);
+    }
+    return queue->Synchronize();
+  };
+  std::vector<float> held(static_cast<size_t>(share.held.size()));
+  RETURN_IF_ERROR(copy(const_cast<float*>(master), /*to_master=*/false,
+                       absl::MakeSpan(held)));
+  FragmentShare alone = share;
+  alone.shard_size = share.held.size();
+  alone.segments = {{.size = held.size()}};
+  return MakeHostFragmentPart(fragment, alone, options, held.data(), snapshots,
+                              copy);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
@@ -418,8 +444,8 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
     SnapshotPool* snapshots) {
   if (!HasDeviceKernels(options.uplink) || options.error_feedback > 0 ||
       options.eager.has_value()) {
-    return MakeStagedFragmentPart(fragment, share, options, master,
-                                  device->training().queue, snapshots);
+    return MakePartOfMasterOnDevice(fragment, share, options, master,
+                                    device->training().queue, snapshots);
   }
   auto part =
       std::make_unique<DeviceFragmentPart>(fragment, share, options, device);

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the outer loop does on a device: copies to and from it, and the
-// arithmetic of outer_optimizer/mixing.h and quantization/codec.h there.
-// Implementations: a CUDA stream (cuda_queue.h), and for tests one that does
-// everything as late as it may (deferred_queue.h).
+// arithmetic of outer_optimizer/mixing.h and quantization/codec.h there: a CUDA
+// stream (cuda_queue.h).
 //
 //   queue->Copy(anchor, 4 * n, staged_anchor);
 //   queue->EncodeDifference(spec, {}, staged_anchor, values, n, encoded);

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of ranks that are threads of one process and have one GPU: each
+// reads what it needs straight from the others' memory. NCCL refuses two ranks
+// on one GPU.
+#ifndef WORKER_COLLECTIVE_SHARED_GPU_COLLECTIVES_H_
+#define WORKER_COLLECTIVE_SHARED_GPU_COLLECTIVES_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/collective/device_collectives.h"
+
+namespace causeway {
+
+// For `rank`, on CUDA device number `device`, with a stream of its own. Sums
+// are in order of rank. Errors of CudaStatus; operations of more than 64 ranks
+// are INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<DeviceCollectives>> MakeSharedGpuCollectives(
+    int rank, int device);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_SHARED_GPU_COLLECTIVES_H_

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trains the SentencePiece model of a test: byte pairs, any text round-trips
+// (identity normalization, bytes as a fallback), with <s> and </s>. A program
+// of its own for the reason in sentencepiece_protocol.h.
+//
+//   sentencepiece_trainer TEXT_FILE VOCABULARY MODEL_PREFIX
+//
+// writes MODEL_PREFIX.model.
+#include <sentencepiece_trainer.h>
+
+#include <cstdio>
+#include <string>
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      "--model_type=bpe --byte_fallback=true"
+      " --normalization_rule_name=identity --remove_extra_whitespaces=false"
+      " --num_threads=1 --minloglevel=2 --input=" +
+      std::string(argv[1]) + " --vocab_size=" + argv[2] +
+      " --model_prefix=" + argv[3]);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said of devices that are not there, or have too little memory.
+#include <cstddef>
+#include <memory>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/model/cuda/ops_cuda.h"
+
+namespace causeway {
+namespace {
+
+bool HasDevice() { return CountCudaDevices().ok(); }
+
+TEST(DeviceCudaTest, SaysSoIfThereIsNoDriver) {
+  if (HasDevice()) GTEST_SKIP() << "there is a device";
+  EXPECT_THAT(MakeCudaOps(0),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::HasSubstr("looking for CUDA devices")));
+}
+
+TEST(DeviceCudaTest, SaysHowManyDevicesThereAre) {
+  if (!HasDevice()) GTEST_SKIP() << "there is no device";
+  EXPECT_THAT(MakeCudaOps(1000),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::HasSubstr("no device cuda:1000")));
+}
+
+TEST(DeviceCudaTest, AnImpossibleAllocationIsRefusedAndHarmsNothing) {
+  if (!HasDevice()) GTEST_SKIP() << "there is no device";
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> ops, MakeCudaOps(0));
+  EXPECT_THAT(ops->Allocate(size_t{1} << 50),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::HasSubstr("MiB are free")));
+  EXPECT_THAT(ops->Synchronize(), IsOk());
+}
+
+}  // namespace
+}  // namespace causeway

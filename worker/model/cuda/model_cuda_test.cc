@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small models on a device against the CPU backend.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/model_layout.h"
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/run_config.pb.h"
+#include "worker/model/cuda/testing/ops_on_device.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/model/testing/random_values.h"
+#include "worker/model/transformer.h"
+
+namespace causeway {
+namespace {
+
+class ModelCudaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ops_ = OpsOnDevice();
+    if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
+  }
+
+  using Values = DeviceArray<float>;
+
+  Values Device(const Floats& host) {
+    Values values = *Values::Create(ops_.get(), std::ssize(host));
+    ops_->CopyToDevice(host.data(), host.size() * 4, values.data());
+    return values;
+  }
+  Floats Host(const Values& values) {
+    Floats host(static_cast<size_t>(values.size()));
+    ops_->CopyToHost(values.data(), host.size() * 4, host.data());
+    EXPECT_OK(ops_->Synchronize());
+    return host;
+  }
+
+  std::unique_ptr<Ops> ops_;
+};
+
+v1::ModelConfig SmallModel() {
+  v1::ModelConfig config;
+  config.set_layers(2);
+  config.set_hidden_size(64);
+  config.set_intermediate_size(96);
+  config.set_heads(4);
+  config.set_kv_heads(2);
+  config.set_vocab_size(258);
+  config.set_sequence_length(40);
+  config.set_rope_theta(10000);
+  config.set_norm_epsilon(1e-5);
+  return config;
+}
+
+// Of a tensor in vectors of all: the norm of the difference over that of
+// `want`.
+double RelativeError(const Floats& got, const Floats& want,
+                     const TensorSpec& tensor) {
+  double error = 0;
+  double size = 0;
+  for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+    error += std::pow(got[i] - want[i], 2);
+    size += std::pow(want[i], 2);
+  }
+  return std::sqrt(error / size);
+}
+
+// The whole of it: loss and gradients of a model as the CPU computes them in
+// fp32, as near as bf16 goes.
+TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
+  const v1::ModelConfig config = SmallModel();
+  const std::vector<int32_t> tokens = RandomTokens(80, 258, 1);
+  const std::vector<int32_t> targets = RandomTokens(80, 258, 2);
+  const ModelLayout layout = MakeModelLayout(config);
+  const Floats parameters = InitialParameters(layout, 1);
+  for (const bool recompute : {false, true}) {
+    double losses[2] = {};
+    Floats gradients[2];
+    const std::unique_ptr<Ops> cpu = MakeCpuOps(1);
+    Ops* const backends[] = {cpu.get(), ops_.get()};
+    for (int i = 0; i < 2; ++i) {
+      Ops* const ops = backends[i];
+      ASSERT_OK_AND_ASSIGN(
+          const auto model,
+          Transformer::Create(
+              config, {.micro_batch = 2, .recompute_activations = recompute},
+              ops));
+      ASSERT_OK_AND_ASSIGN(auto values,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ASSERT_OK_AND_ASSIGN(auto sums,
+                           DeviceArray<float>::Create(ops, layout.size));
+      ops->CopyToDevice(parameters.data(), values.size_bytes(), values.data());
+      ASSERT_OK_AND_ASSIGN(
+          losses[i], model->ForwardBackward(values.data(), tokens, targets, 1,
+                                            sums.data()));
+      gradients[i].resize(layout.size);
+      ops->CopyToHost(sums.data(), sums.size_bytes(), gradients[i].data());
+    }
+    EXPECT_NEAR(losses[1], losses[0], 1e-3 * losses[0]);
+    for (const TensorSpec& tensor : layout.tensors) {
+      SCOPED_TRACE(tensor.name);
+      EXPECT_LT(RelativeError(gradients[1], gradients[0], tensor), 0.03);
+    }
+  }
+}
+
+// From the second pass on a backend may do what it has noted of the first ones:
+// it must not have noted tokens, parameters or gradients, and needs no more
+// memory.
+TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
+  v1::ModelConfig config = SmallModel();
+  config.set_layers(1);
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  // Loss and gradients of the passes.
+  const auto train = [&](int first, int last, std::vector<Floats>& results) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto model,
+        Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
+    Values values = Device(Floats(layout.size));
+    Values sums = Device(Floats(layout.size));
+    int64_t allocations = 0;
+    for (int pass = first; pass <= last; ++pass) {
+      const Floats parameters = InitialParameters(layout, pass);
+      ops_->CopyToDevice(parameters.data(), parameters.size() * 4,
+                         values.data());
+      ops_->Zero(layout.size, sums.data());
+      ASSERT_OK_AND_ASSIGN(
+          const double loss,
+          model->ForwardBackward(values.data(), RandomTokens(8, 258, pass),
+                                 RandomTokens(8, 258, pass + 100), 1,
+                                 sums.data()));
+      if (pass == first) allocations = ops_->allocations();
+      results.push_back(Host(sums));
+      results.back().push_back(static_cast<float>(loss));
+    }
+    EXPECT_EQ(ops_->allocations(), allocations);
+  };
+  std::vector<Floats> repeated;
+  train(0, 2, repeated);
+  for (const int pass : {1, 2}) {
+    std::vector<Floats> alone;
+    train(pass, pass, alone);
+    EXPECT_EQ(repeated[pass], alone[0]) << pass;
+  }
+}
+
+// While gradients are added up the host does not wait for the device.
+TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
+  v1::ModelConfig config = SmallModel();
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config, {.micro_batch = 2}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  double want = 0;
+  // The first two passes are made in other ways than those behind them.
+  for (int batch = 0; batch < 4; ++batch) {
+    ASSERT_OK_AND_ASSIGN(
+        const double loss,
+        model->ForwardBackward(values.data(), RandomTokens(16, 258, batch),
+                               RandomTokens(16, 258, batch + 100), 1,
+                               sums.data()));
+    want += loss;
+  }
+  const int64_t waits = ops_->waits();
+  for (int batch = 0; batch < 4; ++batch) {
+    ASSERT_OK(model->AddGradients(values.data(), RandomTokens(16, 258, batch),
+                                  RandomTokens(16, 258, batch + 100), 1,
+                                  sums.data()));
+  }
+  EXPECT_EQ(ops_->waits(), waits);
+  ASSERT_OK_AND_ASSIGN(const double loss, model->TakeLoss());
+  EXPECT_NEAR(loss, want, 1e-12 * want);
+  ASSERT_OK_AND_ASSIGN(const double nothing, model->TakeLoss());
+  EXPECT_EQ(nothing, 0);
+}
+
+TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
+  const v1::ModelConfig config = SmallModel();
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  ASSERT_OK_AND_ASSIGN(auto rounded,
+                       DeviceArray<uint16_t>::Create(ops_.get(), layout.size));
+  for (int pass = 0; pass < 3; ++pass) {
+    for (const GradientSum sum :
+         {GradientSum(sums.data()), GradientSum::Bf16(rounded.data())}) {
+      ASSERT_OK(
+          model->ForwardBackward(values.data(), RandomTokens(40, 258, pass),
+                                 RandomTokens(40, 258, pass + 100), 1, sum));
+    }
+  }
+  Values widened = Device(Floats(layout.size));
+  ops_->WidenActivations(rounded.data(), layout.size, widened.data());
+  const Floats got = Host(widened);
+  const Floats want = Host(sums);
+  for (const TensorSpec& tensor : layout.tensors) {
+    SCOPED_TRACE(tensor.name);
+    const double error = RelativeError(got, want, tensor);
+    // Three roundings of 2^-9 at most.
+    EXPECT_LT(error, 3.0 / 512);
+    EXPECT_GT(error, 0);
+  }
+}
+
+TEST_F(ModelCudaTest, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
+  v1::ModelConfig config = SmallModel();
+  config.set_layers(1);
+  config.set_sequence_length(8);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(
+          config, {.micro_batch = 1, .stochastic_rounding = true}, ops_.get()));
+  Values values = Device(InitialParameters(layout, 1));
+  Values sums = Device(Floats(layout.size));
+  const auto loss = [&](uint64_t seed) {
+    return *model->ForwardBackward(values.data(), RandomTokens(8, 258, 1),
+                                   RandomTokens(8, 258, 2), 1, sums.data(),
+                                   seed);
+  };
+  const double first = loss(1);
+  EXPECT_NE(loss(2), first);
+  EXPECT_NEAR(loss(3), first, 0.01 * first);
+  EXPECT_EQ(loss(1), first);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replica/device/part_device.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "common/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+// What a device has given.
+struct Memory {
+  std::map<void*, size_t> of_device;
+  int64_t allocations = 0;
+  size_t limit = SIZE_MAX;
+
+  size_t device_bytes() const {
+    size_t bytes = 0;
+    for (const auto& [memory, size] : of_device) bytes += size;
+    return bytes;
+  }
+};
+
+// Has memory, and does nothing.
+class FakeQueue : public DeviceQueue {
+ public:
+  explicit FakeQueue(Memory* memory) : memory_(*memory) {}
+
+  absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) override {
+    ++memory_.allocations;
+    if (kind == MemoryKind::kPinned) return std::malloc(bytes);
+    if (memory_.device_bytes() + bytes > memory_.limit) {
+      return absl::ResourceExhaustedError("the device is full");
+    }
+    void* const memory = std::malloc(1);
+    memory_.of_device[memory] = bytes;
+    return memory;
+  }
+  void Free(MemoryKind kind, void* memory) override {
+    EXPECT_EQ(memory_.of_device.erase(memory), kind == MemoryKind::kDevice);
+    std::free(memory);
+  }
+  void Copy(const void*, size_t, void*) override {}
+  void EncodeDifference(const CodecSpec&, const EncodeOptions&, uint64_t,
+                        const float*, const float*, uint64_t, char*) override {}
+  void DecodeAdd(const CodecSpec&, const char*, uint64_t, float*) override {}
+  void Mix(const float*, float, uint64_t, float*) override {}
+  void Rebase(const float*, uint64_t, float*) override {}
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  Memory& memory_;
+};
+
+class PartDeviceTest : public testing::Test {
+ protected:
+  ~PartDeviceTest() override { EXPECT_EQ(memory_.device_bytes(), 0); }
+
+  absl::StatusOr<std::unique_ptr<PartDevice>> Create() {
+    return PartDevice::Create(
+        {.training = std::make_unique<FakeQueue>(&memory_),
+         .background = std::make_unique<FakeQueue>(&memory_),
+         .piece_strips = 1});
+  }
+  std::unique_ptr<PartDevice> NewDevice() {
+    auto device = Create();
+    EXPECT_OK(device.status());
+    return *std::move(device);
+  }
+
+  Memory memory_;
+};
+
+TEST_F(PartDeviceTest, OneSnapshotIsOnTheDeviceAndTheOthersAreNot) {
+  const std::unique_ptr<PartDevice> device = NewDevice();
+  ASSERT_OK(device->ReserveSnapshot(1000));
+  ASSERT_OK(device->ReserveSnapshot(5000));
+  ASSERT_OK(device->ReserveSnapshot(300));
+  const size_t bytes = memory_.device_bytes();
+  ASSERT_OK_AND_ASSIGN(PartDevice::Lease first, device->TakeSnapshot(300));
+  ASSERT_OK_AND_ASSIGN(PartDevice::Lease second, device->TakeSnapshot(5000));
+  EXPECT_FALSE(first.is_pinned());
+  EXPECT_TRUE(second.is_pinned());
+  first.Release();
+  ASSERT_OK_AND_ASSIGN(PartDevice::Lease third, device->TakeSnapshot(5000));
+  EXPECT_FALSE(third.is_pinned());
+  EXPECT_EQ(memory_.device_bytes(), bytes);
+}
+
+TEST_F(PartDeviceTest, NothingNeedsNone) {
+  const std::unique_ptr<PartDevice> device = NewDevice();
+  ASSERT_OK(device->ReserveSnapshot(1000));
+  const int64_t allocations = memory_.allocations;
+  ASSERT_OK_AND_ASSIGN(const auto nothing, device->TakeSnapshot(0));
+  EXPECT_TRUE(nothing.empty());
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, device->TakeSnapshot(1000));
+  EXPECT_FALSE(snapshot.is_pinned());
+  ASSERT_OK(device->TakePinned(0));
+  EXPECT_EQ(memory_.allocations, allocations);
+}
+
+TEST_F(PartDeviceTest, IsUsedAgain) {
+  const std::unique_ptr<PartDevice> device = NewDevice();
+  const void* memory = nullptr;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto large, device->TakePinned(10'000));
+    ASSERT_OK_AND_ASSIGN(const auto small, device->TakePinned(1000));
+    memory = small.bytes();
+  }
+  const int64_t allocations = memory_.allocations;
+  ASSERT_OK_AND_ASSIGN(const auto again, device->TakePinned(900));
+  EXPECT_EQ(again.bytes(), memory) << "the smallest that is large enough";
+  ASSERT_OK(device->TakePinned(5000));
+  EXPECT_EQ(memory_.allocations, allocations);
+}
+
+TEST_F(PartDeviceTest, SaysWhatDoesNotFit) {
+  memory_.limit = 1000;
+  EXPECT_THAT(Create(), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks whose parts are on a device. Skipped where there is none.
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/status_matchers.h"
+#include "gtest/gtest.h"
+#include "worker/replica/device/cuda_queue.h"
+#include "worker/replica/device/device_fragment_part.h"
+#include "worker/replica/device/part_device.h"
+#include "worker/replica/fragment_part.h"
+#include "worker/replica/snapshot_pool.h"
+#include "worker/replica/testing/replica_ranks.h"
+
+namespace causeway {
+namespace {
+
+std::unique_ptr<DeviceQueue> NewQueue() {
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> queue =
+      NewCudaQueue(0, QueuePriority::kLow);
+  return queue.ok() ? *std::move(queue) : nullptr;
+}
+
+TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
+  if (NewQueue() == nullptr) GTEST_SKIP() << "no device";
+  std::deque<SnapshotPool> snapshots;
+  std::vector<std::unique_ptr<PartDevice>> devices;
+  // Masters stay the host's, where the test trains: a device reaches both.
+  const auto parts = [&](int /*rank*/) -> FragmentPartFactory {
+    auto device = PartDevice::Create(
+        {.training = NewQueue(), .background = NewQueue(), .piece_strips = 2});
+    EXPECT_OK(device);
+    devices.push_back(*std::move(device));
+    return
+        [snapshots = &snapshots.emplace_back(), device = devices.back().get()](
+            uint32_t fragment, const FragmentShare& share,
+            const ReplicaOptions& options, const float* masters) {
+          return MakeDeviceFragmentPart(fragment, share, options, masters,
+                                        device, snapshots);
+        };
+  };
+  ExpectRanksDoWhatOneDoes({1, 3}, {.parts = parts});
+}
+
+}  // namespace
+}  // namespace causeway

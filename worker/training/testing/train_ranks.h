@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests of rank trainers: ranks that are threads train a model whose loss is
+// made of springs.
+//
+//   ASSERT_OK_AND_ASSIGN(
+//       const Outcome outcome,
+//       Train({.config = Config(v1::TrainingConfig::ACCO, 2),
+//              .ranks = 2,
+//              .counts = SharesOf(2)}));
+#ifndef WORKER_TRAINING_TESTING_TRAIN_RANKS_H_
+#define WORKER_TRAINING_TESTING_TRAIN_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/status_macros.h"
+#include "proto/run_config.pb.h"
+#include "worker/inner_trainer.h"
+#include "worker/training/gradient_source.h"
+
+namespace causeway {
+
+v1::ModelConfig SmallModel();
+
+// Three micro-batches of one sequence for each rank: with ACCO two of them in
+// the first half and one in the second.
+inline constexpr int kShare = 3;
+
+v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
+                          int ranks);
+
+// Micro-batch k pulls each parameter to a place of its own:
+//   loss = mean of (parameter - place)^2 / 2, times the number of values.
+class Springs : public GradientSource {
+ public:
+  Springs(int64_t size, std::function<absl::Status(int64_t)> before)
+      : size_(size), before_(std::move(before)) {}
+
+  static float Place(int64_t number, int64_t i) {
+    return 0.01f * static_cast<float>((number * 37 + i * 11) % 101);
+  }
+  static double Add(int64_t number, const float* parameters, int64_t size,
+                    float* gradients) {
+    double loss = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      const float gradient = parameters[i] - Place(number, i);
+      gradients[i] += gradient;
+      loss += 0.5 * gradient * gradient;
+    }
+    return loss;
+  }
+
+  absl::Status Accumulate(int64_t number, const float* parameters,
+                          GradientSum gradients) override {
+    RETURN_IF_ERROR(before_(number));
+    loss_ += Add(number, parameters, size_, gradients.fp32());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<double> TakeLoss() override { return std::exchange(loss_, 0); }
+  uint64_t tokens() const override { return 4; }
+
+ private:
+  const int64_t size_;
+  const std::function<absl::Status(int64_t)> before_;
+  double loss_ = 0;
+};
+
+// How many micro-batches each rank makes.
+struct Counts {
+  std::vector<int64_t> first_half;
+  // Also what DPU and WP make.
+  std::vector<int64_t> second_half;
+};
+
+// Those of kShare.
+Counts SharesOf(int ranks);
+
+// By step.
+struct Outcome {
+  std::vector<std::vector<float>> parameters;
+  std::vector<InnerStepResult> steps;
+};
+
+struct Scenario {
+  v1::TrainingConfig config;
+  int ranks = 1;
+  Counts counts;
+  int steps = 6;
+  // After this step all ranks save, and go on with new trainers; 0 is never.
+  int restart_after = 0;
+  // Called before each micro-batch of a rank.
+  std::function<absl::Status(int rank, int64_t number)> before =
+      [](int, int64_t) { return absl::OkStatus(); };
+  // Called before each step, as the outer loop does; may be null.
+  std::function<bool(int step, absl::Span<float> parameters)> change;
+  v1::ModelConfig model = SmallModel();
+  // Whether vectors are those of a device that all ranks have.
+  bool device = false;
+  // Whether they go from rank to rank in bf16.
+  bool rounds = false;
+};
+
+// Trains and returns what every rank agrees on.
+absl::StatusOr<Outcome> Train(const Scenario& scenario);
+
+}  // namespace causeway
+
+#endif  // WORKER_TRAINING_TESTING_TRAIN_RANKS_H_
