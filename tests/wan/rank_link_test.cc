@@ -90,8 +90,8 @@ class RankLinkTest : public testing::Test {
 
 absl::Status Exchange(Communicator& communicator) {
   std::vector<float> values(250'000);
-  RETURN_IF_ERROR(communicator.ReduceScatter(absl::MakeSpan(values)).Wait());
-  return communicator.AllGather(absl::MakeSpan(values)).Wait();
+  RETURN_IF_ERROR(communicator.ReduceScatter(absl::MakeSpan(values)));
+  return communicator.AllGather(absl::MakeSpan(values));
 }
 
 TEST_F(RankLinkTest, ASlowLinkIsCalledSo) {
