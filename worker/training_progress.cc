@@ -80,7 +80,6 @@ v1::IslandProgress TrainingProgress::Report() {
 
 void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
-  progress_.set_overlap_steps(config.synchronization().overlap_steps());
   total_steps_ = config.training().total_steps();
   training_ = absl::StrCat("training (",
                            v1::TrainingConfig::InnerAlgorithm_Name(
@@ -97,6 +96,7 @@ void TrainingProgress::ReadLoop() {
   OuterLoop::Activity activity;
   loop_->Read([&](const OuterLoop& core, absl::Time now) {
     activity = core.activity();
+    progress_.set_overlap_steps(core.overlap_steps());
     progress_.set_wait_seconds(absl::ToDoubleSeconds(core.waited(now)));
     progress_.set_late_updates(core.lateness().updates);
     progress_.set_overrun_steps(core.lateness().steps);

@@ -33,7 +33,7 @@ class TrainingProgress {
   // one.
   v1::IslandProgress Report();
 
-  // The island takes part in this run, with its own overlap_steps.
+  // The island takes part in a run with this configuration.
   void SetRun(const v1::RunConfig& config);
 
   // A step that took `duration` was made; logs if it is time, or if it is the

@@ -192,9 +192,9 @@ INSTANTIATE_TEST_SUITE_P(
              0.1},
         Wire{"EcqWithErrorFeedback",
              "uplink_format: ECQ downlink_format: ECQ error_feedback: 1", 0.2},
-        Wire{"EcqOfOneBitWithErrorFeedback",
+        Wire{"EcqOfTwoBitsWithErrorFeedback",
              "uplink_format: ECQ downlink_format: INT8 error_feedback: 1 "
-             "ecq_bits: 1",
+             "ecq_bits: 2",
              0.5},
         Wire{"StochasticInt8",
              "uplink_format: INT8 downlink_format: BF16 "

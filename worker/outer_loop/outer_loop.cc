@@ -83,10 +83,7 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
 absl::Status OuterLoop::StartLoading() {
   const v1::JoinResponse& joined = *membership_.joined();
   config_ = joined.config();
-  if (options_.overlap_steps.has_value()) {
-    config_.mutable_synchronization()->set_overlap_steps(
-        *options_.overlap_steps);
-  }
+  config_.mutable_synchronization()->set_overlap_steps(overlap_steps());
   ASSIGN_OR_RETURN(schedule_, SyncSchedule::Create(config_, joined.plan()));
   if (options_.checkpoint_steps > 0) {
     RETURN_IF_ERROR(CheckKeepsCheckpoints(config_));
@@ -163,7 +160,10 @@ void OuterLoop::Begun() {
     fragments_.push_back(
         {.exchange = std::move(exchange), .window = std::move(window)});
   }
+  // What was in flight when the checkpoint was made, and was not accepted, is
+  // to be sent again: at this step, or at an earlier one that comes again.
   rebased_ = resumes_;
+  if (resumes_) StartSynchronizing();
   phase_ = Phase::kStarting;
 }
 
@@ -221,6 +221,13 @@ void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
     waited_ += now - waiting_since_;
     waiting_since_ = absl::InfiniteFuture();
   }
+}
+
+uint32_t OuterLoop::overlap_steps() const {
+  const std::optional<v1::JoinResponse>& joined = membership_.joined();
+  if (!joined.has_value()) return 0;
+  return options_.overlap_steps.value_or(
+      joined->config().synchronization().overlap_steps());
 }
 
 absl::Duration OuterLoop::waited(absl::Time now) const {

@@ -4,7 +4,7 @@
 // Everything that an island decides about the outer loop, from its join to its
 // leave, as a deterministic state machine: events in, actions out, time passed
 // in. Threads, sockets and the parameters themselves live around it
-// (worker/sync/outer_loop_host.h), so that the same rules run on real islands,
+// (worker/sync/shared_outer_loop.h), so that the same rules run on real islands,
 // in simulations, and under other trainers.
 //
 // A host has three kinds of actors (worker/outer_loop/actions.h). Each asks
@@ -22,14 +22,13 @@
 //     } else ...
 //   }
 //
-// What happens after an inner step, in this order:
-//   * updates that none of our contributions waits for are applied, as a
-//   rebase,
-//     at once; the update of a contribution is applied tau steps after the
-//     send, so that what training sees does not depend on the link's speed;
-//   * the fragments that are due are sent, each after it has caught up with the
-//     newest version;
-//   * training waits for what is late by more than max_overlap_steps.
+// After an inner step, in this order:
+//   * The updates that none of our contributions waits for are applied at once,
+//     as rebases. The update of a contribution is applied tau steps after the
+//     send, so that what training sees does not depend on the link's speed.
+//   * The fragments that are due are sent, each after it has caught up with the
+//     newest version.
+//   * Training waits for updates that are late by more than max_overlap_steps.
 // The rules of the schedule are in outer_optimizer/sync_schedule.h, the books
 // by which each token counts once in worker/outer_loop/fragment_window.h.
 //
@@ -121,6 +120,8 @@ class OuterLoop {
   // The run's configuration, with the island's own overlap_steps. Once Begin
   // was ordered.
   const v1::RunConfig& config() const { return config_; }
+  // The island's own tau; 0 before the island has joined.
+  uint32_t overlap_steps() const;
   // The inner step of the run that is complete.
   uint64_t step() const { return step_; }
   uint32_t fragments() const {
@@ -241,9 +242,8 @@ class OuterLoop {
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
   bool lateness_booked_ = false;
-  // An update was applied as a rebase: the step to go on from may be another
-  // one. So it may be after a checkpoint: what was in flight when it was made,
-  // and not accepted, is to be sent again.
+  // An update was applied as a rebase, or the island began with a checkpoint:
+  // the step to go on from may be another one.
   bool rebased_ = false;
   // Of the last checkpoint of this process, and of the last that was ordered.
   std::optional<uint64_t> saved_step_;

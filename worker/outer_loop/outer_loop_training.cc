@@ -76,6 +76,15 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
     ++next_send_;
     return Send(send.fragment, /*partial=*/false, schedule_->ApplyStep(step_));
   }
+  if (std::exchange(rebased_, false)) {
+    std::vector<uint64_t> versions;
+    for (const Fragment& fragment : fragments_) {
+      // What is in flight is sent: that step does not come again.
+      versions.push_back(fragment.exchange.version() +
+                         (fragment.exchange.in_flight() ? 1 : 0));
+    }
+    step_ = schedule_->ClampToVersions(step_, versions);
+  }
   BookLateness();
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
@@ -84,13 +93,6 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
                      config_.synchronization().max_overlap_steps()) {
       return ApplyOrWait(id);
     }
-  }
-  if (std::exchange(rebased_, false)) {
-    std::vector<uint64_t> versions;
-    for (const Fragment& fragment : fragments_) {
-      versions.push_back(fragment.exchange.version());
-    }
-    step_ = schedule_->ClampToVersions(step_, versions);
   }
   return std::nullopt;
 }

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/outer_loop/island_membership.h"
+
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/status_matchers.h"
+#include "gtest/gtest.h"
+#include "worker/outer_loop/testing/island_driver.h"
+
+namespace causeway {
+namespace {
+
+class IslandMembershipTest : public testing::Test {
+ protected:
+  IslandMembership& membership() { return driver_.loop().membership(); }
+
+  template <typename Action>
+  bool IsNext() const {
+    return std::holds_alternative<Action>(driver_.Session());
+  }
+  absl::Duration WaitOf() const {
+    const SessionAction next = driver_.Session();
+    const auto* const wait = std::get_if<action::Wait>(&next);
+    return wait == nullptr ? absl::ZeroDuration() : wait->until - driver_.now();
+  }
+
+  IslandDriver driver_;
+};
+
+TEST_F(IslandMembershipTest, JoinsConnectsAndSendsHeartbeats) {
+  EXPECT_TRUE(IsNext<action::Join>());
+  EXPECT_FALSE(membership().joined().has_value());
+  driver_.Connect();
+  EXPECT_EQ(membership().identity().incarnation(), 1);
+  ASSERT_TRUE(IsNext<action::Heartbeat>());
+  membership().HeartbeatSent(driver_.now());
+  EXPECT_EQ(WaitOf(), IslandDriver::kHeartbeat);
+  driver_.Sleep(IslandDriver::kHeartbeat);
+  EXPECT_TRUE(IsNext<action::Heartbeat>());
+}
+
+TEST_F(IslandMembershipTest, AJoinThatFailsForNowIsTriedAgainLaterAndLater) {
+  absl::Duration longest;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(IsNext<action::Join>());
+    membership().JoinAnswered(absl::UnavailableError("no route"),
+                              driver_.now());
+    ASSERT_GT(WaitOf(), absl::ZeroDuration());
+    longest = std::max(longest, WaitOf());
+    driver_.Sleep(WaitOf());
+  }
+  EXPECT_GT(longest, absl::Seconds(2));
+  EXPECT_OK(membership().failure());
+}
+
+TEST_F(IslandMembershipTest, ARefusedJoinEndsTheSession) {
+  membership().JoinAnswered(absl::InvalidArgumentError("name"), driver_.now());
+  EXPECT_TRUE(IsNext<action::End>());
+  EXPECT_THAT(membership().failure(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(IslandMembershipTest, OnlyAViewMakesAConnection) {
+  membership().JoinAnswered(driver_.joined(), driver_.now());
+  membership().StreamOpened(driver_.now());
+  EXPECT_FALSE(membership().connected());
+  EXPECT_EQ(membership().connection(), 0);
+  driver_.Publish({0, 0});
+  EXPECT_TRUE(membership().connected());
+  EXPECT_EQ(membership().connection(), 1);
+  driver_.Publish({1, 0});
+  EXPECT_EQ(membership().connection(), 1);
+  EXPECT_EQ(membership().newest_version(0), 1);
+}
+
+TEST_F(IslandMembershipTest, AStreamThatBreaksIsOpenedAgain) {
+  driver_.Connect();
+  membership().StreamBroke();
+  EXPECT_FALSE(membership().connected());
+  const SessionAction next = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
+  EXPECT_FALSE(std::get<action::CloseStream>(next).cancel);
+  membership().StreamEnded(absl::UnavailableError("reset"), driver_.now());
+  driver_.Sleep(WaitOf());
+  driver_.OpenStream();
+  EXPECT_EQ(membership().connection(), 2);
+  EXPECT_EQ(membership().identity().incarnation(), 1);
+}
+
+TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {
+  driver_.Connect();
+  const absl::Time opened = driver_.now();
+  while (driver_.now() < opened + IslandDriver::kLease / 2) {
+    if (IsNext<action::Heartbeat>()) membership().HeartbeatSent(driver_.now());
+    ASSERT_TRUE(IsNext<action::Wait>());
+    driver_.Sleep(WaitOf());
+  }
+  EXPECT_EQ(driver_.now(), opened + IslandDriver::kLease / 2);
+  const SessionAction next = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
+  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+}
+
+TEST_F(IslandMembershipTest, AViewKeepsTheStream) {
+  driver_.Connect();
+  driver_.Sleep(IslandDriver::kLease / 2 - absl::Seconds(1));
+  driver_.Publish({0, 0});
+  driver_.Sleep(absl::Seconds(2));
+  EXPECT_TRUE(IsNext<action::Heartbeat>());
+}
+
+TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
+  driver_.Connect();
+  membership().StreamBroke();
+  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
+  const SessionAction next = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::Join>(next));
+  EXPECT_EQ(std::get<action::Join>(next).request.expected_run_id(), "run");
+  driver_.joined().mutable_identity()->set_incarnation(2);
+  driver_.Connect();
+  EXPECT_EQ(membership().identity().incarnation(), 2);
+}
+
+TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {
+  driver_.Connect();
+  membership().StreamBroke();
+  membership().StreamEnded(absl::PermissionDeniedError("who?"), driver_.now());
+  EXPECT_TRUE(IsNext<action::End>());
+  EXPECT_THAT(membership().failure(),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(IslandMembershipTest, AStopCancelsTheStreamAndEndsTheSession) {
+  driver_.Connect();
+  membership().RequestStop();
+  const SessionAction next = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
+  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+  membership().StreamEnded(absl::CancelledError(), driver_.now());
+  EXPECT_TRUE(IsNext<action::End>());
+  EXPECT_OK(membership().failure());
+}
+
+TEST_F(IslandMembershipTest, LeavesWhenItIsAskedHereOrByAnOperator) {
+  driver_.Connect();
+  EXPECT_FALSE(membership().must_leave());
+  v1::SessionResponse view = membership().state();
+  view.set_drain(true);
+  membership().ViewArrived(view, driver_.now());
+  EXPECT_TRUE(membership().must_leave());
+  EXPECT_EQ(membership().leave_reason(), "drained");
+  membership().RequestLeave("signal 15");
+  EXPECT_EQ(membership().leave_reason(), "signal 15");
+}
+
+}  // namespace
+}  // namespace causeway

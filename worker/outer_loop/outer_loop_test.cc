@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/outer_loop/outer_loop.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/outer_loop/testing/island_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+using Actions = std::vector<std::string>;
+
+TEST(OuterLoopTest, BeginsWithTheRunsParameters) {
+  IslandDriver driver;
+  EXPECT_THAT(driver.Train(), ElementsAre("wait"));
+  driver.joined().mutable_heads(1)->set_version(2);
+  driver.joined().set_run_step(9);
+  driver.Connect();
+  // Version 0 is made from the seed.
+  EXPECT_THAT(driver.Train(9), ElementsAre("fetch 1 at 2", "begin"));
+  EXPECT_EQ(driver.loop().step(), 9);
+}
+
+TEST(OuterLoopTest, ParametersThatAreDroppedAreFetchedAtTheirNewestVersion) {
+  IslandDriver driver;
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  ASSERT_TRUE(
+      std::holds_alternative<action::FetchParameters>(driver.Trainer()));
+  driver.loop().ParametersAnswered(absl::NotFoundError("no more"),
+                                   driver.now());
+  // Nothing newer is known yet.
+  EXPECT_THAT(driver.Train(), ElementsAre(StartsWith("wait ")));
+  driver.Publish({3, 0});
+  driver.Sleep(absl::Seconds(1));
+  ASSERT_TRUE(
+      std::holds_alternative<action::FetchParameters>(driver.Trainer()));
+  driver.loop().ParametersAnswered(absl::NotFoundError("no more"),
+                                   driver.now());
+  EXPECT_THAT(driver.Train(0), ElementsAre("fetch 0 at 3", "begin"));
+}
+
+TEST(OuterLoopTest, WaitsForTheOtherIslands) {
+  IslandDriver driver;
+  driver.joined().set_run_state(v1::WAITING_FOR_ISLANDS);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(), ElementsAre("begin", "wait"));
+  EXPECT_EQ(driver.loop().activity(), OuterLoop::Activity::kWaitingForIslands);
+  driver.Publish({0, 0});
+  EXPECT_THAT(driver.Train(1), ElementsAre("train 1"));
+}
+
+TEST(OuterLoopTest, AsksForTheSameActionUntilItIsAnswered) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  for (int i = 0; i < 2; ++i) {
+    const TrainerAction action = driver.Trainer();
+    ASSERT_TRUE(std::holds_alternative<action::Train>(action));
+    EXPECT_EQ(std::get<action::Train>(action).step, 3);
+  }
+}
+
+// A whole run, whose rounds have this island alone.
+TEST(OuterLoopTest, SendsOnScheduleAndMixesOneStepLater) {
+  IslandDriver driver;
+  driver.Connect();
+  EXPECT_THAT(driver.Train(4), ElementsAre("begin", "train 1", "train 2",
+                                           "train 3", "train 4", "snapshot 0"));
+  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
+  driver.ReceiveUpdate(0, /*includes_island=*/true);
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("train 5", "mix 0", "train 6", "snapshot 1"));
+  EXPECT_EQ(driver.Contribute(1).tokens(), 60);
+  driver.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver.Train(8),
+              ElementsAre("train 7", "mix 1", "train 8", "snapshot 0"));
+  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(10),
+              ElementsAre("train 9", "mix 0", "train 10", "snapshot 1"));
+  driver.Contribute(1);
+  driver.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver.Train(), ElementsAre("train 11", "mix 1", "train 12",
+                                          "snapshot 0", "snapshot 1", "wait"));
+  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
+  EXPECT_EQ(driver.Contribute(1).tokens(), 20);
+  driver.ReceiveUpdate(0, true);
+  driver.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "mix 1", "end OK"));
+}
+
+TEST(OuterLoopTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  // Meant to be applied after step 5, and at the latest after step 6.
+  EXPECT_THAT(driver.Train(),
+              ElementsAre("train 5", "train 6", "snapshot 1", "wait"));
+  EXPECT_EQ(driver.loop().lateness().updates, 1);
+  EXPECT_EQ(driver.loop().lateness().steps, 1);
+  driver.Sleep(absl::Seconds(3));
+  EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(7), ElementsAre("mix 0", "train 7"));
+  driver.Sleep(absl::Seconds(5));
+  EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
+}
+
+TEST(OuterLoopTest, AnUpdateWithoutTheIslandIsARebaseAndItsTrainingStays) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, /*includes_island=*/false);
+  EXPECT_THAT(driver.Train(8),
+              ElementsAre("train 5", "rebase 0", "train 6", "snapshot 1",
+                          "train 7", "train 8", "snapshot 0", "wait"));
+  EXPECT_EQ(driver.Contribute(0).tokens(), 80);
+}
+
+// Before the fragment is sent, its anchor is the newest version.
+TEST(OuterLoopTest, CatchesUpWithOthersBeforeItSends) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(3);
+  driver.Publish({1, 0});
+  driver.ReceiveUpdate(0, false);
+  // Round 1 is closed: step 4 sends nothing, and the fragment's training goes
+  // into round 2.
+  EXPECT_THAT(driver.Train(6), ElementsAre("train 4", "rebase 0", "train 5",
+                                           "train 6", "snapshot 1"));
+  EXPECT_EQ(driver.loop().window(0).training().tokens, 60);
+}
+
+TEST(OuterLoopTest, PassesOverTheStepsThatASlowIslandLeavesOut) {
+  IslandDriver driver;
+  driver.Connect();
+  v1::SessionResponse view = driver.loop().membership().state();
+  view.set_inner_steps_per_round(2);
+  driver.loop().membership().ViewArrived(view, driver.now());
+  EXPECT_THAT(driver.Train(4),
+              ElementsAre("begin", "train 2", "train 4", "snapshot 0"));
+  EXPECT_EQ(driver.Contribute(0).inner_steps(), 2);
+}
+
+TEST(OuterLoopTest, StandsStillWhileTheRunIsPaused) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.Publish({0, 0}, v1::PAUSED);
+  // The step under way is finished.
+  EXPECT_THAT(driver.Train(), ElementsAre("train 3", "wait"));
+  EXPECT_EQ(driver.loop().activity(), OuterLoop::Activity::kPaused);
+  driver.Sleep(absl::Minutes(1));
+  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
+  driver.Publish({0, 0});
+  EXPECT_THAT(driver.Train(4), ElementsAre("train 4", "snapshot 0"));
+}
+
+TEST(OuterLoopTest, HandsInWhatItHasTrainedBeforeItLeaves) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(5);
+  driver.loop().RequestLeave("signal 15");
+  // Fragment 0 was sent after step 4; nobody has accepted it yet.
+  EXPECT_THAT(driver.Train(), ElementsAre("train 6", "snapshot 1", "wait 30s"));
+  v1::ContributionHeader header = driver.Contribute(1);
+  EXPECT_TRUE(header.partial());
+  EXPECT_EQ(header.tokens(), 60);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
+  header = driver.Contribute(0);
+  EXPECT_TRUE(header.partial());
+  EXPECT_EQ(header.tokens(), 20);
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopTest, LeavesWithoutWhatNobodyTakesInTime) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver.Train(),
+              ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
+  driver.Sleep(absl::Seconds(30));
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopTest, LeavesAtOnceIfItHasNotTrained) {
+  IslandDriver driver;
+  driver.joined().set_run_state(v1::WAITING_FOR_ISLANDS);
+  driver.Connect();
+  driver.Train();
+  driver.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopTest, EndsWhenTheRunIsFinishedByOthers) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(3);
+  driver.Publish({3, 3}, v1::FINISHED);
+  // The step under way is finished, and every update is applied.
+  for (int version = 1; version <= 3; ++version) {
+    driver.ReceiveUpdate(0, false);
+    driver.ReceiveUpdate(1, false);
+    if (version < 3) {
+      EXPECT_THAT(driver.Train(), testing::Contains("rebase 1"));
+    }
+  }
+  EXPECT_THAT(driver.Train(), ElementsAre("rebase 0", "rebase 1", "end OK"));
+}
+
+TEST(OuterLoopTest, EndsWithTheFirstFailure) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.loop().Failed(absl::DataLossError("the GPU is gone"));
+  EXPECT_THAT(driver.Train(), ElementsAre("end DATA_LOSS: the GPU is gone"));
+}
+
+TEST(OuterLoopTest, AFragmentsFailureEndsTheIsland) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  const FragmentAction action = driver.OfFragment(0);
+  ASSERT_TRUE(std::holds_alternative<action::Contribute>(action));
+  driver.loop().exchange(0).ContributionAnswered(
+      std::get<action::Contribute>(action),
+      absl::OutOfRangeError("the replica has diverged"), "", driver.now());
+  EXPECT_THAT(driver.Train(),
+              testing::Contains(StartsWith("end OUT_OF_RANGE")));
+}
+
+TEST(OuterLoopTest, AStopEndsEveryActor) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.loop().RequestStop();
+  EXPECT_TRUE(std::holds_alternative<action::End>(driver.OfFragment(0)));
+  driver.loop().Stepped(IslandDriver::kTokens);
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: stopped"));
+}
+
+OuterLoop::Options WithCheckpoints() {
+  OuterLoop::Options options = IslandDriver::Options();
+  options.checkpoint_steps = 3;
+  return options;
+}
+
+TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
+  IslandDriver driver(WithCheckpoints());
+  driver.Connect();
+  // The first is due at once, so that a successor knows whose place it takes.
+  EXPECT_THAT(driver.Train(5),
+              ElementsAre("begin", "save 0", "train 1", "train 2", "train 3",
+                          "save 3", "train 4", "snapshot 0", "train 5"));
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  driver.Train(6);
+  driver.Contribute(1);
+  EXPECT_THAT(driver.Train(6), ElementsAre());
+  const v1::IslandCheckpoint& saved = driver.saved();
+  EXPECT_EQ(saved.run_id(), "run");
+  EXPECT_EQ(saved.run_step(), 6);
+  EXPECT_EQ(saved.fragments(0).anchor().version(), 1);
+  EXPECT_EQ(saved.fragments(0).tokens(), 20);
+  // What is in flight may be lost.
+  EXPECT_EQ(saved.fragments(1).anchor().version(), 0);
+  EXPECT_EQ(saved.fragments(1).tokens(), 60);
+}
+
+class ResumeTest : public testing::Test {
+ protected:
+  // A checkpoint of step 6, at version 1 of fragment 0.
+  ResumeTest() {
+    IslandDriver first(WithCheckpoints());
+    first.Connect();
+    first.Train(4);
+    first.Contribute(0);
+    first.ReceiveUpdate(0, true);
+    first.Train(6);
+    options_.resume = first.saved();
+  }
+
+  OuterLoop::Options options_ = WithCheckpoints();
+};
+
+TEST_F(ResumeTest, GoesOnFromTheCheckpoint) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  // What was in flight when the checkpoint was made is sent again, and counts
+  // as an earlier process's.
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("begin from checkpoint", "snapshot 1", "save 6"));
+  const v1::ContributionHeader header = driver.Contribute(1);
+  EXPECT_EQ(header.tokens(), 60);
+  EXPECT_EQ(header.restored_tokens(), 60);
+}
+
+// The process before had handed in more than its checkpoint knows.
+TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.joined().mutable_heads(1)->set_version(1);
+  driver.Connect();
+  // It catches up before it sends.
+  EXPECT_THAT(driver.Train(), ElementsAre("begin from checkpoint", "wait"));
+  driver.ReceiveUpdate(1, false, {.tokens = 60, .inner_steps = 6});
+  EXPECT_THAT(driver.Train(6), ElementsAre("mix 1", "save 6"));
+  EXPECT_TRUE(driver.loop().window(1).empty());
+  EXPECT_EQ(driver.loop().exchange(1).version(), 1);
+}
+
+TEST_F(ResumeTest, StartsAfreshIfTheRunIsTooFarAhead) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(2);
+  driver.joined().mutable_heads(1)->set_version(4);
+  driver.joined().set_run_step(10);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(0),
+              ElementsAre("fetch 0 at 2", "fetch 1 at 4", "begin", "save 10"));
+}
+
+TEST_F(ResumeTest, ACheckpointOfAnotherRunIsRefused) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_identity()->set_run_id("another");
+  driver.Connect();
+  EXPECT_THAT(driver.Train(),
+              ElementsAre(StartsWith("end FAILED_PRECONDITION")));
+}
+
+}  // namespace
+}  // namespace causeway
