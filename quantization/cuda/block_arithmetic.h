@@ -111,8 +111,8 @@ class BlockQuantizer {
   float reciprocal_;
 };
 
-// Finds the nearest level 2^k * scale without a division, by the thresholds 1.5
-// * 2^k * scale. Subtracting the bits of one from those of a magnitude
+// Finds the nearest level 2^k * scale without a division, by the thresholds
+// 1.5 * 2^k * scale. Subtracting the bits of one from those of a magnitude
 // subtracts their exponents, and borrows 1 if the magnitude has the smaller
 // significand.
 template <>

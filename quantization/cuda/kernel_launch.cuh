@@ -4,7 +4,7 @@
 // The common parts of the block formats' kernels: how their threads walk a
 // vector's units, and how they are launched.
 //
-// A kernel moves so many bytes for each value, where c is the bytes of a code
+// The bytes that a kernel moves for each value, where c is the bytes of a code
 // (1 or 0.5) and scale is 2 / block size:
 //
 //            reads            writes
