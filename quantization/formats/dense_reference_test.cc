@@ -58,7 +58,7 @@ TEST(Bf16Test, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
   }
 }
 
-// Of two neighbours the nearer one is taken. The test computes in double, where
+// The nearer one of two neighbours is taken. The test computes in double, where
 // the distances are exact.
 TEST(Bf16Test, NoNeighbourIsNearer) {
   for (uint32_t code = 0; code < 0x7f7f; ++code) {

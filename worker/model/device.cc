@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice) {
 }
 
 absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices) {
-  // In order; neighbours that are alike are counted.
+  // These are in order; equal neighbours are counted.
   std::vector<std::pair<std::string, int>> kinds;
   for (const Device& device : devices) {
     std::string name = "CPU";
