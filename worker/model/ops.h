@@ -220,9 +220,9 @@ class Ops {
 
   // Computes the residual stream and its norm in one pass (Zhang & Sennrich
   // 2019):
-  //   sum[r] <- x[r] + delta[r]      (nothing is added or written if delta is
-  //   null) inverse_rms[r] <- 1 / sqrt(mean(sum[r]^2) + epsilon) normalized[r]
-  //   <- sum[r] * inverse_rms[r] * gain
+  //   sum[r] <- x[r] + delta[r]      (delta null: neither added nor written)
+  //   inverse_rms[r] <- 1 / sqrt(mean(sum[r]^2) + epsilon)
+  //   normalized[r] <- sum[r] * inverse_rms[r] * gain
   // `sum` may be `x` or `delta`.
   virtual void RmsNorm(const void* x, const void* delta, const float* gain,
                        int64_t rows, int64_t width, float epsilon, void* sum,
