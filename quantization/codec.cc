@@ -60,12 +60,12 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        absl::StrFormat("ECQ's distortion is to be %g; want 0.0001 to 0.9",
+        absl::StrFormat("ECQ's target distortion is %g; want 0.0001 to 0.9",
                         options.ecq_distortion));
   }
   if (options.ecq_bits >= 0.5 && options.ecq_bits <= 8) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
-      "ECQ's rate is to be %g bits per value; want 0.5 to 8, or 0 to aim at a "
+      "ECQ's target rate is %g bits per value; want 0.5 to 8, or 0 to aim at a "
       "distortion",
       options.ecq_bits));
 }

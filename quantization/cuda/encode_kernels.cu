@@ -107,7 +107,7 @@ absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
   RETURN_IF_ERROR(CheckAligned({anchor, parameters, encoded}));
   if (rounding.begin % kStripValues != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "the random numbers begin with value %d, which no strip begins with; "
+        "the random numbers begin with value %d, which does not begin a strip; "
         "strips have %d values",
         rounding.begin, kStripValues));
   }

@@ -106,8 +106,8 @@ class Warp {
   bool IsAligned(const Instruction& instruction, uint64_t address,
                  size_t bytes);
   uint32_t LanesAt(State state, int function, int at) const;
-  // Returns the lanes that run next, or 0 if none can, and makes their place
-  // current.
+  // Returns the lanes that run next, or 0 if none can. Sets registers_ and
+  // join_ for them.
   uint32_t Choose();
   void Step(uint32_t lanes);
   uint32_t Guarded(const Instruction& instruction, uint32_t lanes);

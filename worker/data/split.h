@@ -41,9 +41,9 @@ class Split {
     // The number of tokens in the stream.
     int64_t tokens = 0;
     int64_t sequence_length = 0;
-    // In [0, 1).
+    // The share of blocks that are for validation, in [0, 1).
     double validation_fraction = 0;
-    // At least 1.
+    // The number of shards; at least 1.
     int64_t shards = 1;
   };
 

@@ -98,7 +98,7 @@ absl::Status TokenFile::OpenFlat() {
   if (payload_.size() % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         path(), ": ", payload_.size(),
-        " bytes are no whole number of uint16 token ids; give a flat uint16 "
+        " bytes are not a whole number of uint16 token ids; give a flat uint16 "
         "file, an llm.c file or one from `causeway prepare` (text itself is "
         "read with data.tokenizer: BYTES)"));
   }

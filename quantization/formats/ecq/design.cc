@@ -136,7 +136,7 @@ void Fill(uint32_t block_size, absl::Span<const float> values,
 
 // The cost and the loss of a quantizer.
 struct Outcome {
-  // In bits per value, including everything.
+  // The rate in bits per value, including everything.
   double rate = 0;
   // The squared error / the sum of squares, with the best shift.
   double distortion = 0;

@@ -113,7 +113,7 @@ class CudaOps final : public KernelOps {
       const absl::Status recorded = RecordGraph(operations, recording);
       if (!recorded.ok()) {
         LOG(WARNING) << "cuda:" << device_
-                     << " goes on without graphs: " << recorded.message();
+                     << " continues without graphs: " << recorded.message();
         can_record_ = false;
         return operations();
       }
