@@ -23,7 +23,8 @@ namespace {
 constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8,
                                    v1::INT4, v1::E3M0, v1::ECQ};
 
-// Formats with scales are those with codes to compress.
+// Returns whether the format has scales. Formats with scales are those whose
+// codes can be compressed.
 bool HasScales(v1::Format format) {
   return format != v1::FP32 && format != v1::BF16;
 }
@@ -48,9 +49,9 @@ const StripPlanes& PlanesOf(const CodecSpec& spec) {
   }
 }
 
-// All formats have at least a scale of two bytes for every 256 values. Beyond
-// this, bytes are not computed: `values` may be anything that a peer says, and
-// must not overflow.
+// Every format takes at least two bytes, a scale, for every 256 values. Larger
+// claims are refused before bytes are computed: `values` may be anything that a
+// peer says, and must not overflow.
 constexpr uint64_t kMaxValuesPerByte = 128;
 
 absl::Status CheckEcqTarget(const EncodeOptions& options) {
@@ -59,12 +60,12 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        absl::StrFormat("ECQ's distortion is to be %g; want 0.0001 to 0.9",
+        absl::StrFormat("ECQ's target distortion is %g; want 0.0001 to 0.9",
                         options.ecq_distortion));
   }
   if (options.ecq_bits >= 0.5 && options.ecq_bits <= 8) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
-      "ECQ's rate is to be %g bits per value; want 0.5 to 8, or 0 to aim at a "
+      "ECQ's target rate is %g bits per value; want 0.5 to 8, or 0 to aim at a "
       "distortion",
       options.ecq_bits));
 }

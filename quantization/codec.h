@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of fp32 values to encoded bytes and back. docs/encodings.md gives the
-// bytes of each format.
+// Encodes vectors of fp32 values and decodes them. docs/encodings.md describes
+// the bytes of each format.
 //
 // A whole vector at once:
 //
@@ -18,11 +18,11 @@
 //     cursor->DecodeAccumulate(begin, weight, tile);
 //   }
 //
-// While the bytes come in: quantization/strips/encoding_reader.h.
+// quantization/strips/encoding_reader.h decodes while the bytes come in.
 //
-// OpenDecoder and Decoder::CheckFinite, or an EncodingReader, say everything
-// that can be wrong with foreign bytes; what follows cannot fail. To add a
-// format, write its StripPlanes and name them in codec.cc; callers do not
+// OpenDecoder and Decoder::CheckFinite, or an EncodingReader, report everything
+// that can be wrong with bytes from a peer; decoding cannot fail after that. To
+// add a format, write its StripPlanes and name them in codec.cc; callers do not
 // change.
 #ifndef QUANTIZATION_CODEC_H_
 #define QUANTIZATION_CODEC_H_
@@ -46,8 +46,8 @@ namespace causeway {
 // The choices that encoder and decoder must agree on.
 struct CodecSpec {
   v1::Format format = v1::FP32;
-  // Values that share one scale: 64, 128 or 256. Formats without scales carry
-  // it along unused.
+  // The number of values that share one scale: 64, 128 or 256. Formats without
+  // scales ignore it.
   uint32_t block_size = 256;
   // Whether codes are entropy coded where that makes them smaller.
   bool entropy_coded = false;
@@ -55,56 +55,62 @@ struct CodecSpec {
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
 };
 
-// INVALID_ARGUMENT: unknown format, a block size that is none of the three,
-// entropy coding of a format that has none, or none for ECQ.
+// Checks that the choices exist and fit each other.
+//   INVALID_ARGUMENT  unknown format, a block size that is none of the three,
+//                     entropy coding of a format that has none, or ECQ without
+//                     entropy coding.
 absl::Status CheckCodecSpec(const CodecSpec& spec);
 
-// `spec` must pass CheckCodecSpec.
+// Checks the options of an encoder. `spec` must pass CheckCodecSpec.
 //   INVALID_ARGUMENT  stochastic rounding in a format that has none (FP32,
 //                     BF16, ECQ); with ECQ, ecq_bits that are neither 0 nor
-//                     0.5 to 8, or an ecq_distortion, if that decides, outside
-//                     [0.0001, 0.9].
+//                     0.5 to 8, or an ecq_distortion outside [0.0001, 0.9] if
+//                     ecq_bits is 0.
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options);
 
-// Returns whether decoding gives back the same bits for every vector.
+// Returns whether every vector keeps all its bits when it is encoded and
+// decoded.
 bool IsLossless(v1::Format format);
 
-// Returns the most bytes that `values` values take; encodings that are not
-// entropy coded take exactly so many. `spec` must pass CheckCodecSpec.
+// Returns the most bytes that an encoding of `values` values takes; encodings
+// that are not entropy coded take exactly that many. `spec` must pass
+// CheckCodecSpec.
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
 
-// Returns the multiple that an encoder's pieces begin at: kPieceAlignment, or
-// kStripValues if the encoding is entropy coded.
+// Returns the alignment, in values, of the pieces that an encoder takes:
+// kPieceAlignment, or kStripValues if the encoding is entropy coded.
 uint64_t PieceAlignment(const CodecSpec& spec);
 
-// Encodes `values` values by `spec` and `options`, which must pass the checks
-// above, into `buffer` of MaxEncodedBytes(spec, values) bytes, which outlives
+// Returns an encoder of `values` values. `spec` and `options` must pass the
+// checks above. `buffer` has MaxEncodedBytes(spec, values) bytes and outlives
 // the encoder.
 //
-// The values may be whole strips of a longer vector, where the first is value
-// `first_value`, a multiple of kStripValues: several processes may encode a
-// part of it each. Their encodings, one after the other, are the encoding of
-// the vector, bit for bit.
+// The values may be whole strips of a longer vector; the first of them is then
+// value `first_value` of that vector, a multiple of kStripValues. So several
+// processes may each encode a part of it. Their encodings, one after the other,
+// equal the encoding of the whole vector, bit for bit.
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
                                     uint64_t values, absl::Span<char> buffer,
                                     uint64_t first_value = 0);
 
-// Reads an encoding of `values` values; `spec` must pass CheckCodecSpec.
+// Returns a reader of an encoding of `values` values. `spec` must pass
+// CheckCodecSpec.
 EncodingReader NewEncodingReader(
     const CodecSpec& spec, uint64_t values,
     EncodingReader::Task task = EncodingReader::Task::kFindStrips);
 
-// `encoded` is to hold `values` values and must outlive the decoder.
-//   INVALID_ARGUMENT  bad spec, a length that is not the encoding's, or strips
-//                     that are longer than they can be.
+// Opens an encoding of `values` values. `encoded` must outlive the decoder.
+//   INVALID_ARGUMENT  bad spec, `encoded` does not have the length of such an
+//                     encoding, or a strip is longer than it can be.
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      absl::string_view encoded,
                                                      uint64_t values);
 
-// Whole vectors. The last two also refuse encodings with values that are not
-// finite, and leave their output as it was on any error.
+// Encodes or decodes a whole vector. Decode and DecodeAccumulate also refuse
+// encodings with values that are not finite, and do not change their output on
+// errors.
 //   INVALID_ARGUMENT  as the checks above, OpenDecoder and CheckFinite.
 absl::StatusOr<std::string> Encode(const CodecSpec& spec,
                                    absl::Span<const float> values,

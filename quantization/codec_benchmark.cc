@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The codecs against the speed of memory (quantization/testing/codec_speed.h),
-// on one thread.
+// Measures the codecs against the speed of memory
+// (quantization/testing/codec_speed.h), on one thread.
 //
 //   bazel run //quantization:codec_benchmark
 #include <chrono>  // NOLINT: for timing in a benchmark.

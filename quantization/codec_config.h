@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the two directions of a run are encoded, as its configuration says.
-// `config` must have been validated (common/run_config.h).
+// Derives from a run's configuration how both directions are encoded. `config`
+// must have been validated (common/run_config.h).
 #ifndef QUANTIZATION_CODEC_CONFIG_H_
 #define QUANTIZATION_CODEC_CONFIG_H_
 
@@ -14,14 +14,14 @@
 
 namespace causeway {
 
-// Contributions, islands to coordinator. `seed` is that of the contribution,
-// for stochastic rounding.
+// Returns how islands encode contributions for the coordinator. `seed` is the
+// contribution's, for stochastic rounding.
 CodecSpec UplinkSpec(const v1::SynchronizationConfig& config);
 EncodeOptions UplinkOptions(const v1::SynchronizationConfig& config,
                             uint64_t seed);
 
-// Updates, coordinator to islands: rounded to nearest, since the coordinator
-// adds what an update loses to the next.
+// Returns how the coordinator encodes updates for islands. It rounds to the
+// nearest level, since it adds what an update loses to the next one.
 CodecSpec DownlinkSpec(const v1::SynchronizationConfig& config);
 EncodeOptions DownlinkOptions(const v1::SynchronizationConfig& config);
 

@@ -46,7 +46,7 @@ std::vector<float> Values(size_t count) {
   return values;
 }
 
-// The contract of the interface, for every format and block size.
+// Tests the contract of the interface for every format and block size.
 class CodecTest : public testing::TestWithParam<CodecSpec> {
  protected:
   bool HasScales() const {
@@ -119,7 +119,7 @@ TEST_P(CodecTest, LosslessMeansTheSameBits) {
 }
 
 TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
-  // Its scales are not among its levels.
+  // ECQ's scales are not among its levels.
   if (spec_.format == v1::ECQ) return;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(777)));
   std::vector<float> decoded(777);
@@ -173,7 +173,7 @@ TEST_P(CodecTest, IsTheConcatenationOfItsStrips) {
   ASSERT_OK(Decode(spec_, whole, absl::MakeSpan(decoded)));
   EXPECT_TRUE(decoded == want_decoded);
 
-  // A piece across the border of two strips.
+  // This piece crosses the border of two strips.
   ASSERT_OK_AND_ASSIGN(const auto decoder,
                        OpenDecoder(spec_, whole, values.size()));
   std::vector<float> piece(700);
@@ -203,7 +203,7 @@ TEST_P(CodecTest, ThreadsGiveTheSameBytesAndReadyBytesAreFinal) {
     const uint64_t ready = encoder->ready();
     EXPECT_EQ(buffer.compare(0, ready, want, 0, ready), 0);
   };
-  // Alone, the second strip makes nothing ready.
+  // The second strip alone makes nothing ready.
   encode(kStripValues, 2 * kStripValues);
   EXPECT_EQ(encoder->ready(), 0u);
   std::thread last([&] { encode(2 * kStripValues, values.size()); });
@@ -280,8 +280,8 @@ TEST_P(CodecTest, DecodesAndAccumulatesPieces) {
   }
 }
 
-// Pieces that begin and end inside strips, go across them and end with the
-// vector; with encodings of one spec, and with one of another among them.
+// The pieces begin and end inside strips, cross their borders and end with the
+// vector. All encodings have one spec, or one of them has another.
 TEST_P(CodecTest, SumsPiecesInOrder) {
   const uint64_t size = kStripValues + 300;
   const std::vector<float> weights = {0.6f, -0.3f, 0.1f};
@@ -330,7 +330,7 @@ TEST_P(CodecTest, RefusesEveryWrongLength) {
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10 values")));
   }
   EXPECT_THAT(values, Each(5.0f));
-  // A number of values whose bytes do not fit 64 bits.
+  // The bytes of this many values do not fit 64 bits.
   EXPECT_THAT(OpenDecoder(spec_, "", uint64_t{1} << 62),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(OpenDecoder(spec_, "", uint64_t{1} << 63),
@@ -425,8 +425,8 @@ TEST(CodecBytesTest, ThePriceOfEachFormat) {
   }
 }
 
-// Squared error relative to the values' squares, on Gaussian values in blocks
-// of 128 with a 16-bit scale, from a trial with another program.
+// The squared errors relative to the values' squares were measured with another
+// program, on Gaussian values in blocks of 128 with a 16-bit scale.
 TEST(CodecErrorTest, IsThatOfTheFormat) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 3e-4f);
@@ -462,7 +462,7 @@ TEST(CodecForeignBytesTest, RefusesScalesThatNoEncoderWrites) {
       {std::string("\x80\xff", 2), "-inf"},
       {std::string("\xc0\x7f", 2), "nan"},
       {std::string("\x80\xbf", 2), "has scale -1, but scales are 0 to"},
-      // Finite, but 127 times as much is not.
+      // The scale is finite, but 127 times the scale is not.
       {std::string("\x00\x7f", 2), "has scale 1.70141e+38"},
   };
   for (const auto& [scale, message] : cases) {
@@ -476,7 +476,8 @@ TEST(CodecForeignBytesTest, RefusesScalesThatNoEncoderWrites) {
   }
 }
 
-// With the largest scales and all codes, what CheckFinite lets pass is finite.
+// Values with the largest scales and any code, which CheckFinite accepts, are
+// finite.
 TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
   std::mt19937 random(3);
   for (const CodecSpec& spec : AllSpecs()) {
@@ -524,7 +525,7 @@ TEST(EncodeOptionsTest, RefusesTargetsOfEcqOutOfRange) {
     EXPECT_THAT(Encode(ecq, {1.0f}, {.ecq_distortion = distortion}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("want 0.0001 to 0.9")));
-    // Where the rate decides, it does not matter.
+    // The distortion does not matter if the rate decides.
     EXPECT_OK(
         Encode(ecq, {1.0f}, {.ecq_bits = 2, .ecq_distortion = distortion}));
   }
@@ -538,7 +539,7 @@ TEST(CodecSpecTest, NamesWhatIsWrongAndWhatIsAllowed) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("FORMAT_UNSPECIFIED"),
                              HasSubstr("FP32, BF16"))));
-  // 6 was NF4.
+  // Format 6 was NF4.
   for (const int number : {6, 99}) {
     EXPECT_THAT(
         CheckCodecSpec({.format = static_cast<v1::Format>(number)}),

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// A piece outside the vector is our own bug.
+// A piece outside the vector is a bug of our own.
 void CheckPiece(uint64_t begin, uint64_t count, uint64_t values) {
   CHECK_EQ(begin % kPieceAlignment, 0u);
   CHECK_LE(begin, values);

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Foreign bytes as the encoding of a vector, in any format. Input:
+// Decodes arbitrary bytes as the encoding of a vector, in any format. Input:
 //
 //   byte 0       format, by its number in proto/fragment.proto
 //   byte 1       bits 0-1 block size (64, 128, 256), bit 2 entropy coded, bit 3
-//                pad or cut the encoding to the most it may have
+//                pad or cut the encoding to its greatest length
 //   bytes 2-4    values, little-endian, modulo 2^17 + 64
-//   byte 5       how the stream is cut: pieces of 1 + 16 * byte bytes
+//   byte 5       the stream comes in pieces of 1 + 16 * byte bytes
 //   the rest     the encoding
 #include <algorithm>
 #include <bit>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 6;
 
-// Values by a cursor, in pieces of an odd number of blocks.
+// Decodes with a cursor, in pieces of an odd number of blocks.
 std::vector<float> DecodeInPieces(const Decoder& decoder, uint64_t values) {
   constexpr uint64_t kPiece = 5 * kPieceAlignment;
   std::vector<float> decoded(values);
@@ -43,7 +43,7 @@ std::vector<float> DecodeInPieces(const Decoder& decoder, uint64_t values) {
   return decoded;
 }
 
-// Values by a reader that gets `piece` more bytes at a time.
+// Decodes with a reader that gets `piece` more bytes at a time.
 absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
                                                 absl::string_view encoded,
                                                 uint64_t values, size_t piece) {
@@ -63,8 +63,8 @@ absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
   return decoded;
 }
 
-// The norm by a reader that gets `piece` more bytes at a time; in the middle it
-// gets some again, which were damaged.
+// Measures the norm with a reader that gets `piece` more bytes at a time. In
+// the middle it gets some bytes damaged and then again.
 absl::StatusOr<double> NormOfStream(const CodecSpec& spec,
                                     absl::string_view encoded, uint64_t values,
                                     size_t piece) {
@@ -99,7 +99,7 @@ void TestEncoding(const CodecSpec& spec, absl::string_view encoded,
   CHECK_EQ(accepted, norm.ok()) << norm.status();
   if (!decoder.ok()) return;
   CHECK_LE(encoded.size(), MaxEncodedBytes(spec, values));
-  // What is refused must decode to something, too.
+  // Encodings with values that are refused must decode to something, too.
   const std::vector<float> decoded = DecodeInPieces(**decoder, values);
   if (!accepted) return;
   CHECK(absl::c_all_of(decoded, [](float x) { return std::isfinite(x); }));

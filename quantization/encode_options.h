@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only the sender of an encoding needs to know: choices that change the
-// codes, but not how they are read.
+// The options that only the sender of an encoding needs to know: they change
+// the codes, but not how they are read.
 #ifndef QUANTIZATION_ENCODE_OPTIONS_H_
 #define QUANTIZATION_ENCODE_OPTIONS_H_
 
@@ -10,11 +10,12 @@
 
 namespace causeway {
 
-// Which of the two levels around a value an encoder takes.
+// The way an encoder chooses between the two levels around a value.
 enum class Rounding {
-  // The nearer one.
+  // Takes the nearer one.
   kNearest,
-  // Either, at random, such that the mean of what is decoded is the value.
+  // Takes either, at random, such that the mean of the decoded values is the
+  // value.
   kStochastic,
 };
 
@@ -23,8 +24,9 @@ struct EncodeOptions {
   // Seeds the random numbers of stochastic rounding. The same seed, values and
   // spec give the same bytes.
   uint64_t seed = 0;
-  // ECQ: the rate to aim at, in bits per value with everything that is sent;
-  // where it is 0, the distortion: mean squared error / mean square.
+  // ECQ's target. If ecq_bits is not 0, it is the rate in bits per value,
+  // including everything that is sent; otherwise ecq_distortion is the mean
+  // squared error relative to the mean square.
   double ecq_bits = 0;
   double ecq_distortion = 0.035;
 };

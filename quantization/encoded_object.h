@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoded vectors on their way: the description that is sent first
-// (v1::EncodedObject) and what the receiver checks against it.
+// Encoded vectors in transit: the description that is sent first
+// (v1::EncodedObject) and the receiver's checks against it.
 //
 // Sender:    *header.mutable_object() = DescribeEncoding(spec, size, encoded);
 // Receiver:  RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
@@ -10,11 +10,11 @@
 //            (common/transport/chunk.h) ...
 //            RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
 //
-// Whether the bytes can be merged, quantization/strips/encoding_reader.h says.
+// quantization/strips/encoding_reader.h checks whether the bytes can be merged.
 //
-// A sender that still encodes sends an open description, which says how the
-// values are encoded, but lacks size in bytes and digest; the whole one follows
-// the last chunk, as the trailer.
+// A sender that is still encoding sends an open description, which says how the
+// values are encoded, but lacks the size in bytes and the digest; the complete
+// description follows the last chunk, as the trailer.
 //
 // Pure functions, thread-safe.
 #ifndef QUANTIZATION_ENCODED_OBJECT_H_
@@ -31,38 +31,39 @@ namespace causeway {
 
 CodecSpec SpecOf(const v1::EncodedObject& object);
 
-// `encoded` holds `values` values in the format of `spec`.
+// Describes `encoded`, which holds `values` values encoded by `spec`.
 v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
                                    absl::string_view encoded);
 
-// The open description of `values` values that will be encoded by `spec`.
+// Returns the open description of `values` values that will be encoded by
+// `spec`.
 v1::EncodedObject DescribeOpen(const CodecSpec& spec, uint64_t values);
 
-// Whether size in bytes and digest are left out.
+// Returns whether the size in bytes and the digest are missing.
 bool IsOpen(const v1::EncodedObject& object);
 
-// Whether an object is what the run expects; before a byte of it is accepted.
-// After OK, object.encoded_bytes() is safe to allocate.
+// Checks that an object is what the run expects, before any of its bytes are
+// accepted. After OK, object.encoded_bytes() is safe to allocate.
 //   FAILED_PRECONDITION  format, block size or entropy coding is not the run's.
-//   INVALID_ARGUMENT     number of values or bytes, or the digest's length.
+//   INVALID_ARGUMENT     wrong number of values or bytes, or length of digest.
 absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,
                               uint64_t expected_values);
 
-// Checks what CheckDescription checks, but the description may be open; then
-// the encoding has at most MaxEncodedBytes.
+// Checks what CheckDescription checks, except that the description may be open;
+// the encoding then has at most MaxEncodedBytes.
 absl::Status CheckOffer(const v1::EncodedObject& object,
                         const CodecSpec& expected_spec,
                         uint64_t expected_values);
 
-// Whether `trailer` is the whole of the open description `offered`.
+// Checks that `trailer` completes the open description `offered`.
 //   INVALID_ARGUMENT  it is open, or describes something else.
 absl::Status CheckTrailer(const v1::EncodedObject& trailer,
                           const v1::EncodedObject& offered);
 
-// Whether what arrived, `bytes` bytes with this Digest128, is the object that
-// was described.
-//   DATA_LOSS  it is not: send it again.
+// Checks that the `bytes` bytes that arrived, with this Digest128, are the
+// object that was described.
+//   DATA_LOSS  they are not: send the object again.
 absl::Status CheckArrival(const v1::EncodedObject& object, uint64_t bytes,
                           absl::string_view digest);
 

@@ -53,7 +53,7 @@ TEST_F(EncodedObjectTest, RefusesAnotherFormatThanTheRuns) {
                                  "uses FP32 in blocks of 128")));
   EXPECT_THAT(CheckDescription(object_, {.format = v1::BF16}, 3),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("256")));
-  // 6 was NF4.
+  // Format 6 was NF4.
   object_.set_format(static_cast<v1::Format>(6));
   EXPECT_THAT(CheckDescription(object_, kSpec, 3),
               StatusIs(StatusCode::kFailedPrecondition,

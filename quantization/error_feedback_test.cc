@@ -20,8 +20,8 @@ using ::testing::Each;
 constexpr uint64_t kSize = 3 * kPieceAlignment + 17;
 constexpr CodecSpec kCoarse = {.format = v1::INT4, .block_size = 64};
 
-// Sends `values` in two pieces; returns what a receiver decodes and leaves in
-// `values` the error.
+// Sends `values` in two pieces. Returns the values that a receiver decodes, and
+// leaves the error in `values`.
 std::vector<float> Send(const CodecSpec& spec, ErrorFeedback& feedback,
                         std::vector<float>& values) {
   std::string encoded(MaxEncodedBytes(spec, values.size()), '\0');
@@ -85,8 +85,8 @@ TEST(ErrorFeedbackTest, LosslessFormatsLeaveNoError) {
   EXPECT_THAT(values, Each(0.0f));
 }
 
-// A constant far below the format's smallest level beside a large value is sent
-// in the mean all the same.
+// A constant far below the format's smallest level, beside a large value, still
+// arrives in the mean.
 TEST(ErrorFeedbackTest, SmallValuesComeThroughInTheMean) {
   constexpr int kRounds = 400;
   ErrorFeedback feedback(1);

@@ -3,15 +3,16 @@
 //
 // The arithmetic of quantization/formats/block_format.h as a GPU does it: one
 // value per call, without branches, for the device and the host. The CUDA
-// kernels are made of these functions, and block_arithmetic_test.cc shows on
-// the CPU that they equal quantization/formats/block_reference.h bit for bit.
-// Pure functions.
+// kernels consist of these functions, and block_arithmetic_test.cc shows on the
+// CPU that they equal quantization/formats/block_reference.h bit for bit. Pure
+// functions.
 //
 // Bit identity needs products and sums that are not fused, division as IEEE 754
-// rounds it and denormals: //:cuda.bzl and .bazelrc see to that.
+// rounds it, and denormals; //:cuda.bzl and .bazelrc set the compilers' flags
+// for that.
 //
-// A NaN is a NaN on all machines, but which of its bits are set is not the same
-// on all; only encodings that CheckFinite() refuses decode to NaN.
+// All machines agree on which values are NaN, but not on the bits of a NaN.
+// Only encodings that CheckFinite() refuses decode to NaN.
 #ifndef QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_
 #define QUANTIZATION_CUDA_BLOCK_ARITHMETIC_H_
 
@@ -38,10 +39,10 @@
 
 namespace causeway {
 
-// The larger magnitude; a NaN outweighs all.
+// Returns the larger magnitude, or NaN if one of the two is NaN.
 CAUSEWAY_HOST_DEVICE inline float MaxMagnitude(float a, float b) {
 #ifdef __CUDA_ARCH__
-  // One instruction: taking magnitudes is a modifier of its operands.
+  // This is one instruction: taking magnitudes is a modifier of its operands.
   float larger;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
   return larger;
@@ -57,7 +58,7 @@ CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
 }
 
-// ScaleOfAbsmax() of quantization/formats/block_reference.h.
+// Equals ScaleOfAbsmax() of quantization/formats/block_reference.h.
 template <BlockFormat kFormat, Rounding kRounding>
 CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
   constexpr float kTop = TopLevel(kFormat);
@@ -73,14 +74,15 @@ CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
   return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
 }
 
-// Whether the values of a block with this scale have codes; otherwise, with no
-// scale or one that is not finite, all of them are 0.
+// Returns whether the values of a block with this scale have codes. In other
+// blocks the scale is 0 or not finite, and all codes are 0.
 CAUSEWAY_HOST_DEVICE inline bool HasCodes(uint16_t scale) {
   return scale != 0 && scale < kInfiniteScale;
 }
 
-// Beyond it values of a block saturate before they are rounded to the nearest
-// level: infinity, but in blocks with the largest scale.
+// Returns the magnitude at which values of a block saturate before they are
+// rounded to the nearest level: infinity, except in blocks with the largest
+// scale.
 template <BlockFormat kFormat>
 CAUSEWAY_HOST_DEVICE inline float TopValue(uint16_t scale) {
   constexpr uint16_t kLargest = LargestScale(kFormat);
@@ -89,10 +91,10 @@ CAUSEWAY_HOST_DEVICE inline float TopValue(uint16_t scale) {
                           : kTop * ScaleValue(scale);
 }
 
-// Codes, to the nearest level, of the values of one block whose scale
-// HasCodes(). For formats whose levels are integers: adding 1.5 * 2^23 rounds
-// to the nearest integer, ties to even, and leaves it in two's complement in
-// the lowest bits.
+// Encodes values of one block, whose scale HasCodes(), to the nearest level.
+// The levels of these formats are integers: adding 1.5 * 2^23 rounds to the
+// nearest integer, ties to even, and leaves it in two's complement in the
+// lowest bits.
 template <BlockFormat kFormat>
 class BlockQuantizer {
  public:
@@ -109,9 +111,10 @@ class BlockQuantizer {
   float reciprocal_;
 };
 
-// The nearest level 2^k * scale without a division: the exponents of magnitudes
-// and of the threshold 1.5 * 2^k * scale differ by k, and the significands
-// decide, which is what subtracting their bits does.
+// Finds the nearest level 2^k * scale without a division, by the thresholds
+// 1.5 * 2^k * scale. Subtracting the bits of one from those of a magnitude
+// subtracts their exponents, and borrows 1 if the magnitude has the smaller
+// significand.
 template <>
 class BlockQuantizer<BlockFormat::kE3m0> {
  public:
@@ -133,16 +136,17 @@ class BlockQuantizer<BlockFormat::kE3m0> {
   float least_;
 };
 
-// Stochastic rounding: EncodeValueStochastically() of
-// quantization/formats/block_reference.h, with random numbers of
+// The functions below round stochastically, as EncodeValueStochastically() of
+// quantization/formats/block_reference.h with random numbers of
 // quantization/formats/philox.h.
 
-// A number in [0, 1).
+// Returns a number in [0, 1).
 CAUSEWAY_HOST_DEVICE inline float UniformOf(uint32_t random) {
   return static_cast<float>(random >> 8) * 0x1p-24f;
 }
 
-// The integer below, or the next with the probability of the rest.
+// Returns the integer below, or the next one with a probability equal to the
+// fraction.
 CAUSEWAY_HOST_DEVICE inline int32_t IntegerBelowOrAbove(float quotient,
                                                         uint32_t random) {
   const float below = floorf(quotient);
@@ -150,7 +154,7 @@ CAUSEWAY_HOST_DEVICE inline int32_t IntegerBelowOrAbove(float quotient,
          (UniformOf(random) < quotient - below ? 1 : 0);
 }
 
-// The code of E3M0's level below or above, in magnitude.
+// Returns the code of the level of E3M0 below or above, in magnitude.
 CAUSEWAY_HOST_DEVICE inline uint32_t PowerBelowOrAbove(float quotient,
                                                        uint32_t random) {
   const uint32_t bits = std::bit_cast<uint32_t>(quotient);
@@ -158,13 +162,13 @@ CAUSEWAY_HOST_DEVICE inline uint32_t PowerBelowOrAbove(float quotient,
   const float magnitude = std::bit_cast<float>(magnitude_bits);
   const uint32_t denormal =
       static_cast<uint32_t>(IntegerBelowOrAbove(magnitude * 0x1p6f, random));
-  // Random numbers carry into the exponent.
+  // The random bits carry into the exponent.
   const uint32_t normal = ((magnitude_bits + (random >> 9)) >> 23) - (127 - 7);
   const uint32_t code = magnitude < 0x1p-6f ? denormal : normal;
   return code == 0 ? 0 : code | (bits >> 28 & 8);
 }
 
-// Codes of the values of one block whose scale HasCodes().
+// Encodes values of one block whose scale HasCodes().
 template <BlockFormat kFormat>
 class StochasticBlockQuantizer {
  public:
@@ -187,8 +191,8 @@ class StochasticBlockQuantizer {
   float reciprocal_;
 };
 
-// The levels of formats of 4 bits, which look them up. Kernels keep the table
-// in shared memory, where 16 words lie in 16 banks.
+// The table of levels of a 4-bit format. Kernels keep it in shared memory,
+// where 16 words lie in 16 banks.
 template <BlockFormat kFormat>
 struct DecodeTable {
   static constexpr DecodeTable Make() {
@@ -205,7 +209,7 @@ struct DecodeTable<BlockFormat::kInt8> {
   static constexpr DecodeTable Make() { return {}; }
 };
 
-// The level of `code`, which has no more bits than the format's codes.
+// Returns the level of `code`, which has no more bits than the format's codes.
 template <BlockFormat kFormat>
 CAUSEWAY_HOST_DEVICE inline float LevelOf(const DecodeTable<kFormat>& table,
                                           uint32_t code) {

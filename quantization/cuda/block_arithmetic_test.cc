@@ -16,7 +16,7 @@
 namespace causeway {
 namespace {
 
-// One test for each format.
+// Runs every test for each format.
 template <typename Format>
 class BlockArithmeticTest : public testing::Test {};
 
@@ -51,7 +51,8 @@ TEST(MaxMagnitudeTest, ANanOutweighsAll) {
   EXPECT_TRUE(std::isnan(MaxMagnitude(1, -NAN)));
 }
 
-// All upper halves of a binary32, with lower halves around a rounding's tie.
+// Tests all upper halves of a binary32, with lower halves around a tie in
+// rounding.
 TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
   constexpr BlockFormat kFormat = TypeParam::kFormat;
   for (uint32_t high = 0; high < 0x8000; ++high) {
@@ -67,8 +68,8 @@ TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
   }
 }
 
-// Values that blocks with a scale can have, under scales of all magnitudes that
-// blocks have.
+// Tests values that can occur in blocks with a scale, under scales of all
+// magnitudes.
 TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
   constexpr BlockFormat kFormat = TypeParam::kFormat;
   std::mt19937 random(1);
@@ -76,7 +77,7 @@ TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
        scale += 7) {
     const float top = TopLevel(kFormat) * FloatFromBf16(scale);
     for (int i = 0; i < 64; ++i) {
-      // Rounding takes up to one part in 2^8 off a scale.
+      // Rounding makes a scale smaller by up to one part in 2^8.
       float value =
           std::ldexp(static_cast<float>(random()), -32) * (1.0039f * top);
       if (i % 2 == 0) value = -value;
@@ -95,8 +96,8 @@ TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
 TYPED_TEST(BlockArithmeticTest, CodesAroundHalfWaysBetweenLevels) {
   constexpr BlockFormat kFormat = TypeParam::kFormat;
   constexpr uint32_t kCodes = 1u << CodeBits(kFormat);
-  // Scales of eight significant bits, some of them powers of two, where
-  // products are exact.
+  // The scales have eight significant bits, and products with the powers of two
+  // among them are exact.
   for (const float scale : {1.0f, 0.5f, 1.3046875f, 0x1.fep-12f, 0x1.01p40f}) {
     const uint16_t code = Bf16FromFloat(scale);
     const float top = TopLevel(kFormat) * FloatFromBf16(code);
@@ -110,8 +111,8 @@ TYPED_TEST(BlockArithmeticTest, CodesAroundHalfWaysBetweenLevels) {
           ASSERT_EQ(CodeOf<kFormat>(code, value),
                     EncodeValue(kFormat, code, value))
               << "scale " << scale << ", value " << value;
-          // Around the random number that decides for a half-way, and the
-          // least and the greatest.
+          // The numbers are the least, the greatest, and those around the one
+          // that decides for a value half-way between two levels.
           for (const uint32_t number :
                {0u, 0x7fffffffu, 0x80000000u, 0x80000100u, 0xffffffffu}) {
             ASSERT_EQ(StochasticCodeOf<kFormat>(code, value, number),

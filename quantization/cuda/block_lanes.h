@@ -1,27 +1,27 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a GPU's threads share the work of quantization/formats/block_format.h:
-// which value goes to which thread, and where its bytes go. The CUDA kernels
-// are loops around these functions, and block_lanes_test.cc runs the same
-// functions on the CPU, so that a wrong index shows without a GPU.
+// Divides the work of quantization/formats/block_format.h among a GPU's
+// threads: which thread has which values, and where their bytes go. The CUDA
+// kernels are loops around these functions, and block_lanes_test.cc runs the
+// same functions on the CPU, so that a wrong index shows without a GPU.
 //
 // A unit of 256 values (kLaneUnit) is the work of eight neighbouring threads,
-// its lanes 0 .. 7, with 32 values each: eight quads of four consecutive
-// values, read and written in 16 bytes. The quads of a lane are
+// its lanes 0 .. 7. Each has 32 values: eight quads of four consecutive values,
+// which are read and written in 16 bytes. The quads of a lane begin at values
 //
-//   8-bit formats   32 q + 4 lane, q = 0 .. 7: the lanes' quads q are 128
+//   8-bit formats   32 q + 4 lane, q = 0 .. 7: quads q of all lanes are 128
 //                   consecutive bytes, and their codes 32
 //   4-bit formats   128 (lane / 4) + 16 q + 4 (lane % 4): a lane has four whole
 //                   words of a group of codes, without asking another lane;
-//                   four lanes' quads are 64 consecutive bytes
+//                   quads q of four lanes are 64 consecutive bytes
 //
-// Lanes share nothing but the largest magnitude of a block, which the caller
-// finds (a few exchanges).
+// Lanes exchange nothing but the largest magnitude of a block, which the caller
+// finds in a few exchanges.
 //
-// Units that are not whole (quantization/cuda/block_units.h) are done value by
-// value and byte by byte (kWhole is false). Bytes are little-endian on the
-// host, too.
+// With kWhole false, for units that are not whole
+// (quantization/cuda/block_units.h), functions work value by value and byte by
+// byte. Bytes are little-endian on the host, too.
 #ifndef QUANTIZATION_CUDA_BLOCK_LANES_H_
 #define QUANTIZATION_CUDA_BLOCK_LANES_H_
 
@@ -41,7 +41,7 @@ inline constexpr uint32_t kQuads = 8;
 
 static_assert(std::endian::native == std::endian::little);
 
-// Four values, moved in one instruction.
+// Four values, which one instruction moves.
 struct alignas(16) Quad {
   float values[4];
 };
@@ -49,48 +49,50 @@ struct alignas(16) CodeWords {
   uint32_t words[4];
 };
 
-// The share of one lane in the units of a format.
+// One lane's share of the units of a format.
 template <BlockFormat kFormat, uint32_t kBlockSize>
 class Lane {
   static constexpr uint32_t kBits = CodeBits(kFormat);
   static constexpr bool kBytes = kBits == 8;
 
  public:
-  // Blocks that the lane has values of, as many quads of each; and how many
-  // neighbouring lanes have values of the same ones.
+  // The number of blocks that the lane has values of, the number of its quads
+  // in each of them, and the number of neighbouring lanes that share each of
+  // them.
   static constexpr uint32_t kBlocks = kBytes             ? 256 / kBlockSize
                                       : kBlockSize == 64 ? 2
                                                          : 1;
   static constexpr uint32_t kQuadsOfBlock = kQuads / kBlocks;
   static constexpr uint32_t kSharers = kBytes || kBlockSize == 256 ? 8 : 4;
-  // Words of codes.
+  // The number of 32-bit words of the lane's codes.
   static constexpr uint32_t kWords = kBytes ? 8 : 4;
 
   // `lane` is less than kLanes.
   CAUSEWAY_HOST_DEVICE explicit Lane(uint32_t lane) : lane_(lane) {}
 
-  // The distance of two quads' first values.
+  // The distance from one quad's first value to the next quad's, in values.
   static constexpr uint32_t kQuadStride = kBytes ? 32 : 16;
 
-  // The place of a quad's first value in the unit.
+  // Returns the place of a quad's first value in the unit.
   CAUSEWAY_HOST_DEVICE uint32_t QuadAt(uint32_t quad) const {
     return (kBytes ? 0 : 128 * (lane_ / 4)) + 4 * (kBytes ? lane_ : lane_ % 4) +
            kQuadStride * quad;
   }
 
-  // Returns how many of a unit's `values` values lie from a quad's first one
+  // Returns how many of a unit's `values` values remain from a quad's first one
   // on.
   CAUSEWAY_HOST_DEVICE uint32_t LeftAt(uint32_t quad, uint32_t values) const {
     const uint32_t at = QuadAt(quad);
     return at < values ? values - at : 0;
   }
 
-  // The unit's block, counted from 0, that the lane's block `block` is.
+  // Returns which of the unit's blocks, counted from 0, the lane's block
+  // `block` is.
   CAUSEWAY_HOST_DEVICE uint32_t BlockAt(uint32_t block) const {
     return kBytes ? block : QuadAt(kQuadsOfBlock * block) / kBlockSize;
   }
 
-  // The largest magnitude of the lane's values of its block `block`.
+  // Returns the largest magnitude of the lane's values in its block `block`.
   CAUSEWAY_HOST_DEVICE static float LargestMagnitude(
       const Quad (&quads)[kQuads], uint32_t block) {
     float largest = 0;
@@ -105,7 +107,7 @@ class Lane {
   }
 
   // Adds the codes of the lane's block `block` to `words`, which begin as 0.
-  // The unit's first value is `begin` of the vector.
+  // The unit's first value is value `begin` of the vector.
   CAUSEWAY_HOST_DEVICE void Encode(const NearestRounding&, uint64_t,
                                    uint32_t block, uint16_t scale,
                                    const Quad (&quads)[kQuads],
@@ -136,7 +138,7 @@ class Lane {
     }
   }
 
-  // The decoded values of quad `quad`.
+  // Returns the decoded values of quad `quad`.
   CAUSEWAY_HOST_DEVICE static Quad Decode(const DecodeTable<kFormat>& table,
                                           uint32_t quad,
                                           const uint16_t (&scales)[kBlocks],
@@ -151,8 +153,8 @@ class Lane {
     return decoded;
   }
 
-  // Writes the scales of those of the lane's blocks that the unit has, if it is
-  // the first of those who share them.
+  // Writes the scales of those of the lane's blocks that the unit has, if the
+  // lane is the first of those that share them.
   template <bool kWhole>
   CAUSEWAY_HOST_DEVICE void StoreScales(const uint16_t (&scales)[kBlocks],
                                         const UnitPlace& place,
@@ -169,7 +171,8 @@ class Lane {
     }
   }
 
-  // 0 for blocks beyond the end.
+  // Reads the scales of the lane's blocks; those of blocks beyond the end are
+  // 0.
   template <bool kWhole>
   CAUSEWAY_HOST_DEVICE void LoadScales(const char* encoded,
                                        const UnitPlace& place,
@@ -206,7 +209,7 @@ class Lane {
     }
   }
 
-  // Codes beyond the end are 0.
+  // Reads the lane's codes; those beyond the end are 0.
   template <bool kWhole>
   CAUSEWAY_HOST_DEVICE void LoadCodes(const char* encoded,
                                       const UnitPlace& place,
@@ -236,8 +239,8 @@ class Lane {
   }
 
  private:
-  // 64 values share their random numbers (quantization/formats/philox.h). The
-  // lane has as many quads of them.
+  // The number of the lane's quads among 64 consecutive values, which share
+  // their random numbers (quantization/formats/philox.h).
   static constexpr uint32_t kQuadsOfRandoms = 64 / kQuadStride;
 
   CAUSEWAY_HOST_DEVICE static void AddCode(uint32_t code, uint32_t quad,
@@ -250,9 +253,9 @@ class Lane {
     }
   }
 
-  // The quads from `first` on that share their random numbers. Column `value`
-  // of quad i has a number of the block that belongs to their place in a row of
-  // 16: the one of its row.
+  // Adds the codes of the kQuadsOfRandoms quads from `first` on, which share
+  // their random numbers. Values `value` of these quads have one place in rows
+  // of 16, and hence one block of four random numbers, one for each row.
   CAUSEWAY_HOST_DEVICE void AddStochastic(
       const StochasticBlockQuantizer<kFormat>& quantizer,
       const StochasticRounding& rounding, uint64_t begin, uint32_t first,
@@ -264,7 +267,8 @@ class Lane {
       const auto randoms = RoundingRandoms(rounding.seed, randoms_at + value);
       CAUSEWAY_UNROLL
       for (uint32_t i = 0; i < kQuadsOfRandoms; ++i) {
-        // Without an index that depends on the lane, for the registers' sake.
+        // The index does not depend on the lane, so that the numbers stay in
+        // registers.
         const uint32_t random = !kBytes     ? randoms[i]
                                 : lane_ < 4 ? randoms[2 * i]
                                             : randoms[2 * i + 1];
@@ -275,7 +279,7 @@ class Lane {
     }
   }
 
-  // The code of value `value` of quad `quad`, as AddCode() puts it.
+  // Returns the code of value `value` of quad `quad`; inverts AddCode().
   CAUSEWAY_HOST_DEVICE static uint32_t CodeAt(const uint32_t (&words)[kWords],
                                               uint32_t quad, uint32_t value) {
     if constexpr (kBytes) {
@@ -285,7 +289,8 @@ class Lane {
     }
   }
 
-  // The place among the unit's codes of byte `byte` of the lane's words.
+  // Returns the place of byte `byte` of the lane's words among the unit's
+  // codes.
   CAUSEWAY_HOST_DEVICE uint32_t ByteAt(uint32_t byte) const {
     if constexpr (kBytes) {
       return QuadAt(byte / 4) + byte % 4;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA kernels' parts on the CPU: the suite of
-// quantization/cuda/testing/block_kernels_suite.h with a loop over lanes
+// Runs the parts of the CUDA kernels on the CPU: the suite of
+// quantization/cuda/testing/block_kernels_suite.h, with a loop over lanes
 // instead of threads.
 #include "quantization/cuda/block_lanes.h"
 
@@ -17,8 +17,8 @@ namespace {
 
 using UnitQuads = Quad[kLanes][kQuads];
 
-// The largest magnitude of block `block` of the lanes that share it with lane
-// `lane`.
+// Returns the largest magnitude of block `block` in the lanes that share it
+// with lane `lane`.
 template <typename ThisLane>
 float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   const uint32_t first = lane / ThisLane::kSharers * ThisLane::kSharers;
@@ -68,8 +68,8 @@ void DecodeUnit(const char* encoded, uint64_t count, uint64_t unit,
   }
 }
 
-// Calls visit.operator()<whole>(unit) as the warps of a GPU do: also for units
-// beyond the end, which have no values.
+// Calls visit.operator()<whole>(unit) for the units that a GPU's warps visit,
+// including units beyond the end, which have no values.
 template <BlockFormat kFormat, uint32_t kBlockSize, typename Visitor>
 void ForEachUnit(uint64_t values, const Visitor& visit) {
   for (uint64_t first = 0; first < LaneUnits(values); first += kUnitsOfWarp) {
@@ -102,7 +102,7 @@ class LanesOnTheHost final : public BlockKernelsUnderTest {
     });
   }
 
-  // Like a GPU's arrays, the encoding is aligned, however short it is.
+  // The encoding is aligned, like a GPU's arrays, however short it is.
   void DecodeAdd(const BlockSpec& spec, const std::string& encoded,
                  uint64_t count, std::vector<float>& values) override {
     const std::vector<char> aligned(encoded.begin(), encoded.end());

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one lane (quantization/cuda/block_lanes.h) reads and writes in host or
+// Loads and stores of one lane (quantization/cuda/block_lanes.h) in host or
 // device memory: the difference that it encodes, and the values that it adds
 // decoded ones to. Arrays are aligned to 16 bytes.
 //
-// The unit at `place` begins with value `begin` of the vector. Values that are
-// not there are read as 0, and not written.
+// The unit at `place` begins with value `begin` of the vector. Values beyond
+// the end are read as 0 and never written.
 #ifndef QUANTIZATION_CUDA_BLOCK_STREAMS_H_
 #define QUANTIZATION_CUDA_BLOCK_STREAMS_H_
 
@@ -18,8 +18,8 @@
 
 namespace causeway {
 
-// The four values from `at` on, a multiple of 4, of which there are `left`;
-// with kWhole all four.
+// Loads the four values from `at` on, a multiple of 4. With kWhole all four
+// exist; otherwise `left` of them do.
 template <bool kWhole>
 CAUSEWAY_HOST_DEVICE inline Quad LoadQuad(const float* values, uint64_t at,
                                           uint32_t left) {
@@ -66,8 +66,8 @@ CAUSEWAY_HOST_DEVICE inline void LoadDifference(
   }
 }
 
-// Quads whose loads are on their way at once: enough to hide the latency of
-// memory, and few enough for registers.
+// The number of quads that are loaded at once: enough to hide the latency of
+// memory, and few enough for the registers.
 inline constexpr uint32_t kQuadsInFlight = 4;
 static_assert(kQuads % kQuadsInFlight == 0);
 

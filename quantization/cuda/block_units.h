@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GPU kernel of the block formats is told, and the cut of its vector
-// into units of 256 values (kLaneUnit): what eight threads do together
+// The arguments of the block formats' GPU kernels, and the cut of a vector into
+// units of 256 values (kLaneUnit). Eight threads work on a unit together
 // (quantization/cuda/block_lanes.h). For the device and the host.
 //
 // Four units, the work of a warp, are whole if they have all their values and
@@ -26,20 +26,20 @@ static_assert(kStripValues % (kUnitsOfWarp * kLaneUnit) == 0);
 
 struct BlockSpec {
   BlockFormat format;
-  // 64, 128 or 256.
+  // The values of a block: 64, 128 or 256.
   uint32_t block_size;
 };
 
-// How an encoder rounds values between levels.
+// The way in which an encoder rounds values between levels.
 struct BlockRounding {
   Rounding rounding = Rounding::kNearest;
-  // For stochastic rounding: the seed, and the place in the vector of the first
+  // The seed of stochastic rounding, and the place in the vector of the first
   // value that is encoded, a multiple of kStripValues.
   uint64_t seed = 0;
   uint64_t begin = 0;
 };
 
-// The two ways as types, which kernels are compiled for.
+// The two ways as types, for which kernels are compiled.
 struct NearestRounding {
   static constexpr Rounding kRounding = Rounding::kNearest;
 };
@@ -57,8 +57,8 @@ auto VisitRounding(const BlockRounding& rounding, const Function& function) {
              : function(StochasticRounding{rounding.seed, rounding.begin});
 }
 
-// Calls function.operator()<format, block size>(). False for unknown formats
-// and sizes.
+// Calls function.operator()<format, block size>(). Returns false for unknown
+// formats and block sizes.
 template <typename Function>
 bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
   const auto with_format = [&]<BlockFormat kFormat>() {
@@ -87,16 +87,17 @@ bool VisitBlockSpec(const BlockSpec& spec, const Function& function) {
   return false;
 }
 
-// Units of a vector; the last one may be shorter.
+// Returns the number of units of a vector; the last one may be shorter.
 constexpr uint64_t LaneUnits(uint64_t values) {
   return values / kLaneUnit + (values % kLaneUnit != 0);
 }
 
-// One unit of a vector.
+// The place of one unit of a vector.
 struct UnitPlace {
-  // Less than kLaneUnit only in the vector's last unit.
+  // The unit's values; fewer than kLaneUnit only in the vector's last unit.
   uint32_t values;
-  // Bytes from the encoding's begin to the unit's scales and codes.
+  // The offsets, in bytes from the start of the encoding, of the unit's scales
+  // and codes.
   uint64_t scales;
   uint64_t codes;
 };
@@ -125,7 +126,7 @@ CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
           codes + in_strip * CodeBits(kFormat) / 8};
 }
 
-// Whether the units of a warp, from `first_unit` on, are whole.
+// Returns whether the units of a warp, from `first_unit` on, are whole.
 template <BlockFormat kFormat, uint32_t kBlockSize>
 CAUSEWAY_HOST_DEVICE inline bool AreWhole(uint64_t values,
                                           uint64_t first_unit) {

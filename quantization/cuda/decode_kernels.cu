@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decoder: a loop around DecodeAddQuads() of
+// The decoding kernel: a loop around DecodeAddQuads() of
 // quantization/cuda/block_streams.h.
 #include <cuda_runtime.h>
 
@@ -18,7 +18,7 @@
 namespace causeway {
 namespace {
 
-// Thread blocks that registers suffice for on each multiprocessor.
+// The thread blocks that each multiprocessor has registers for.
 constexpr uint32_t kResidentDecoders = 4;
 
 template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize>

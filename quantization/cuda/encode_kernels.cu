@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoders: loops around quantization/cuda/block_lanes.h, and what lanes find
-// out together.
+// The encoding kernels: loops around quantization/cuda/block_lanes.h, and the
+// exchanges between lanes.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -22,14 +22,16 @@ namespace causeway {
 namespace {
 
 constexpr uint32_t kWholeWarp = 0xffffffff;
-// Thread blocks that registers suffice for on each multiprocessor. They hold 32
-// values in each thread, and so have 96 KiB on their way there; 64 KiB where
-// random numbers take registers, too, and more time than memory does.
+// The thread blocks that each multiprocessor has registers for. Each thread
+// holds 32 values, so that 96 KiB are on their way to a multiprocessor; 64 KiB
+// with stochastic rounding, whose random numbers take registers, too, and more
+// time than memory does.
 template <typename Rounds>
 constexpr uint32_t kResidentEncoders =
     Rounds::kRounding == Rounding::kStochastic ? 2 : 3;
 
-// The largest magnitude of a block that several lanes share; each gets it.
+// Returns to each lane the largest magnitude of a block that several lanes
+// share.
 template <typename ThisLane>
 __device__ float LargestMagnitude(const Quad (&quads)[kQuads], uint32_t block) {
   float largest = ThisLane::LargestMagnitude(quads, block);
@@ -67,7 +69,7 @@ __device__ void EncodeUnit(const float* anchor, const float* parameters,
   lane.template StoreCodes<kWhole>(words, place, encoded);
 }
 
-// Apart, so that it takes no registers from the units that are whole.
+// This is a function of its own so that it takes no registers from whole units.
 template <BlockFormat kFormat, uint32_t kBlockSize, typename Rounds>
 __device__ __noinline__ void EncodePartOfUnit(const float* anchor,
                                               const float* parameters,
@@ -105,7 +107,7 @@ absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
   RETURN_IF_ERROR(CheckAligned({anchor, parameters, encoded}));
   if (rounding.begin % kStripValues != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "the random numbers begin with value %d, which no strip begins with; "
+        "the random numbers begin with value %d, which does not begin a strip; "
         "strips have %d values",
         rounding.begin, kStripValues));
   }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of the block formats have in common: how their threads go
-// over a vector's units, and how they are started.
+// The common parts of the block formats' kernels: how their threads walk a
+// vector's units, and how they are launched.
 //
-// Bytes that a kernel moves for each value, c of them being codes (1 or 0.5)
-// and 2 / block size the scale:
+// The bytes that a kernel moves for each value, where c is the bytes of a code
+// (1 or 0.5) and scale is 2 / block size:
 //
 //            reads            writes
 //   encode   8                c + scale
@@ -29,12 +29,12 @@ namespace causeway {
 
 inline constexpr uint32_t kThreads = 256;
 inline constexpr uint32_t kWarpSize = 32;
-// Several times as many as fit, so that others begin where some end, which
-// evens out the last ones.
+// This is several times the number that fits: blocks begin where others end,
+// which evens out the last ones.
 inline constexpr uint32_t kBlocksPerMultiprocessor = 16;
 
-// Copies what kernels look up to shared memory; all threads of a block take
-// part.
+// Copies a look-up table to shared memory. All threads of a block must call
+// this function.
 template <typename Table>
 __device__ void CopyTable(const Table& from, Table& to) {
   if constexpr (!std::is_empty_v<Table>) {
@@ -47,9 +47,9 @@ __device__ void CopyTable(const Table& from, Table& to) {
   }
 }
 
-// A thread begins at FirstUnit(), the first of its warp's four, and goes on by
-// UnitStride(). The threads of a warp go round equally often, so that they can
-// exchange values; units beyond the last one have no values.
+// A thread begins at FirstUnit(), the first of its warp's four, and advances by
+// UnitStride(). All threads of a warp make the same number of steps, so that
+// they can exchange values; units beyond the last one have no values.
 __device__ inline uint64_t FirstUnit() {
   const uint64_t thread = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   return thread / kWarpSize * kUnitsOfWarp;
@@ -61,7 +61,7 @@ __device__ inline uint32_t UnitInWarp() {
   return threadIdx.x % kWarpSize / kLanes;
 }
 
-// The most thread blocks to start on the current device.
+// Sets `blocks` to the most thread blocks to launch on the current device.
 inline cudaError_t MostBlocks(uint64_t& blocks) {
   int device = 0;
   int multiprocessors = 0;
@@ -73,7 +73,7 @@ inline cudaError_t MostBlocks(uint64_t& blocks) {
   return error;
 }
 
-// Puts a kernel that goes over `values` values on `stream`.
+// Launches a kernel for `values` values on `stream`.
 template <typename... Parameters, typename... Arguments>
 cudaError_t Launch(void (*kernel)(Parameters...), uint64_t values,
                    cudaStream_t stream, const Arguments&... arguments) {
@@ -92,7 +92,8 @@ cudaError_t Launch(void (*kernel)(Parameters...), uint64_t values,
   return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
-// Starts the kernel of the spec: launch.operator()<format, block size>().
+// Launches the spec's kernel: calls launch.operator()<format, block size>().
+//   INVALID_ARGUMENT  there is no kernel for the format or block size.
 template <typename Function>
 absl::Status LaunchFor(const BlockSpec& spec, const Function& launch) {
   cudaError_t error = cudaSuccess;
@@ -108,7 +109,8 @@ absl::Status LaunchFor(const BlockSpec& spec, const Function& launch) {
                       static_cast<int>(spec.format), spec.block_size));
 }
 
-// INVALID_ARGUMENT if one is not aligned; null is.
+// Checks that all pointers are aligned; null pointers are.
+//   INVALID_ARGUMENT  one is not.
 inline absl::Status CheckAligned(absl::Span<const void* const> pointers) {
   for (const void* const pointer : pointers) {
     if (reinterpret_cast<uintptr_t>(pointer) % sizeof(Quad) == 0) continue;

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA kernels against a copy within the device's memory.
+// Measures the CUDA kernels against a copy within the device's memory.
 //
 //   kernels_cuda_benchmark [--json FILE] [--values N]
 //
 // Arrays are far larger than the caches. Each round times one copy and, right
-// after it, every kernel, so that all meet the same clocks; figures are of the
-// medians of the rounds. `ratio` is bytes moved per second, read and written,
-// over those of the copy: 1 is as fast as memory moves. Exits with 77 if there
-// is no GPU.
+// after it, every kernel, so that all run at the same clock rates; figures are
+// from the medians of the rounds. `ratio` divides the bytes that a kernel moves
+// per second, read and written, by those of the copy: 1 is as fast as memory
+// moves. Exits with 77 if there is no GPU.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -60,7 +60,7 @@ absl::StatusOr<DeviceArray<float>> NewGaussianArray(uint64_t count,
   ASSIGN_OR_RETURN(DeviceArray<float> array, NewDeviceArray<float>(count));
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 3e-4f);
-  // Repeated, which no kernel can tell.
+  // The array repeats these values, which makes no difference to a kernel.
   std::vector<float> some(1 << 20);
   for (float& value : some) value = normal(random);
   for (uint64_t begin = 0; begin < count; begin += some.size()) {
@@ -73,14 +73,14 @@ absl::StatusOr<DeviceArray<float>> NewGaussianArray(uint64_t count,
   return array;
 }
 
-// Something to be timed.
+// An operation to be timed.
 struct Operation {
   std::string name;
   std::string format;
   uint32_t block_size;
-  // Read and written.
+  // The bytes that it reads and writes.
   double bytes;
-  // Puts it on the default stream.
+  // Launches the operation on the default stream.
   std::function<absl::Status()> start;
   std::vector<float> milliseconds;
 
@@ -98,7 +98,7 @@ class Benchmark {
     values_ = values;
     ASSIGN_OR_RETURN(anchor_, NewGaussianArray(values, 1));
     ASSIGN_OR_RETURN(parameters_, NewGaussianArray(values, 2));
-    // Room for every encoding.
+    // The buffer has room for every encoding.
     ASSIGN_OR_RETURN(encoded_, NewDeviceArray<char>(2 * values + 1024));
     operations_.push_back({"copy", "", 0, 8.0 * static_cast<double>(values),
                            [this] { return Copy(); }});
@@ -203,7 +203,7 @@ class Benchmark {
   DeviceArray<float> anchor_;
   DeviceArray<float> parameters_;
   DeviceArray<char> encoded_;
-  // The first one is the copy that all are compared with.
+  // The first one is the copy that the others are compared with.
   std::vector<Operation> operations_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite of quantization/cuda/testing/block_kernels_suite.h on the current
-// device. Skipped where there is none.
+// Runs the suite of quantization/cuda/testing/block_kernels_suite.h on the
+// current device. Skipped if there is none.
 #include "quantization/cuda/kernels_cuda.h"
 
 #include "common/cuda_status.h"
@@ -22,7 +22,7 @@ bool HasDevice() {
          devices > 0;
 }
 
-// A copy of `count` elements in the device's memory.
+// An array of `count` elements in the device's memory.
 template <typename T>
 class DeviceArray {
  public:
@@ -41,7 +41,7 @@ class DeviceArray {
 
   T* data() const { return static_cast<T*>(data_); }
 
-  // Waits for the kernels that write the array.
+  // Copies the array to the host after the kernels that write it.
   template <typename Container>
   void CopyTo(Container& to) const {
     EXPECT_THAT(
@@ -115,7 +115,7 @@ TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-// Captured, a call is one kernel and nothing else: it neither allocates nor
+// A captured call is one kernel and nothing else: it neither allocates nor
 // copies, and replays give the same bytes.
 TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
   if (!HasDevice()) GTEST_SKIP() << "no device";

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void CountBytes(const char* codes, size_t size, CodeCounts& counts) {
-  // Several tables, so that equal codes in a row do not wait for each other.
+  // With several tables, equal codes in a row do not wait for each other.
   constexpr size_t kTables = 8;
   std::array<std::array<uint32_t, 256>, kTables> tables = {};
   for (size_t i = 0; i < size; i += 8) {
@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<Bytes> HighNibbles(hn::Vec<Bytes> bytes) {
 // One look-up counts two symbols, in the two halves of each byte.
 void CountNibbles(const char* codes, size_t size, CodeCounts& counts) {
   constexpr size_t kPairs = 8;
-  // Two nibbles a byte: after seven rounds the counts may be full.
+  // Each byte has two nibbles, so the counts may be full after seven rounds.
   constexpr size_t kRounds = 7;
   hn::Vec<Bytes> is_pair[kPairs];
   for (size_t pair = 0; pair < kPairs; ++pair) {
@@ -108,7 +108,7 @@ HWY_EXPORT(CountBytes);
 HWY_EXPORT(CountNibbles);
 
 CodeCounts CountCodes(SymbolWidth width, absl::string_view codes) {
-  // A whole vector of every instruction set.
+  // A unit is a whole vector of every instruction set.
   constexpr size_t kUnit = 64;
   CodeCounts counts = {};
   const size_t whole = codes.size() / kUnit * kUnit;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often each code occurs in a plane: one source in Highway, compiled for
-// several instruction sets. Thread-safe.
+// Counts how often each code occurs in a plane. One source in Highway is
+// compiled for several instruction sets. Thread-safe.
 #ifndef QUANTIZATION_ENTROPY_CODE_COUNTS_H_
 #define QUANTIZATION_ENTROPY_CODE_COUNTS_H_
 
@@ -14,10 +14,10 @@
 
 namespace causeway {
 
-// Counts by code; those of nibbles are the first 16.
+// The counts by code; nibbles have the first 16.
 using CodeCounts = std::array<uint32_t, 256>;
 
-// `codes` has at most 2^31 bytes.
+// Counts the codes in `codes`, at most 2^31 bytes.
 CodeCounts CountCodes(SymbolWidth width, absl::string_view codes);
 
 }  // namespace causeway

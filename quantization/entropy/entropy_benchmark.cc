@@ -1,23 +1,23 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The entropy coder against zstd: size and speed on the code planes of
+// Compares the entropy coder with zstd: size and speed on the code planes of
 // quantized values, strip by strip, on one thread.
 //
 //   bazel run //quantization/entropy:entropy_benchmark --
 //       [--file=VALUES] [--repetitions=N]
 //
-// VALUES are little-endian binary32, such as pseudo-gradients of a run; without
-// it values are drawn from three distributions. For each kind of values and
-// each format it prints one row per coder:
+// VALUES is a file of little-endian binary32 numbers, such as pseudo-gradients
+// of a run; without it values are drawn from three distributions. For each kind
+// of values and each format, the benchmark prints one row per coder:
 //
 //   bits     per code, everything included
 //   excess   over the codes' entropy of order 0
 //   encode   10^9 codes per second, the shortest of all repetitions
 //   decode   the same
 //
-// zstd compresses the plane as it is ("packed") and, of formats with codes of 4
-// bits, one code a byte ("bytes").
+// zstd compresses the plane as it is ("packed") and, for formats with 4-bit
+// codes, with one code in each byte ("bytes").
 #include <algorithm>
 #include <array>
 #include <chrono>  // NOLINT: for timing in a benchmark.
@@ -51,7 +51,7 @@ ABSL_FLAG(int, repetitions, 5, "How often each coder goes over the data");
 namespace causeway {
 namespace {
 
-// 2 Mi values: planes far beyond the first two caches.
+// These are 2 Mi values: their planes exceed the first two caches by far.
 constexpr uint64_t kStrips = 32;
 
 double Seconds() {
@@ -87,8 +87,7 @@ Values StudentT4() {
   return Drawn([&](std::mt19937& random) { return student(random); });
 }
 
-// Whole strips of the file, as many as there are up to kStrips, taken evenly
-// from all of it.
+// Returns up to kStrips whole strips of the file, evenly spaced.
 Values FromFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   CHECK(file) << "cannot open " << path;
@@ -107,7 +106,7 @@ Values FromFile(const std::string& path) {
   return values;
 }
 
-// The code planes of the values' strips; those of ECQ at its usual distortion.
+// The code planes of the values' strips; ECQ's are at its usual distortion.
 struct Planes {
   SymbolWidth width;
   std::vector<std::string> strips;
@@ -148,7 +147,7 @@ std::string OneCodeAByte(const std::string& nibbles) {
   return bytes;
 }
 
-// The mean over strips of the entropy of each, in bits per code.
+// Returns the mean over strips of each strip's entropy, in bits per code.
 double Entropy(const Planes& planes) {
   double bits = 0;
   for (const std::string& strip : planes.strips) {
@@ -162,7 +161,7 @@ double Entropy(const Planes& planes) {
 
 struct Coder {
   std::string name;
-  // To the front of `out`, which has room; returns the size.
+  // Writes to the front of `out`, which has room; returns the size.
   std::function<size_t(const std::string& plane, std::string& out)> encode;
   std::function<void(absl::string_view coded, std::string& plane)> decode;
 };
@@ -205,7 +204,7 @@ void Run(const Coder& coder, const std::vector<std::string>& strips,
     for (std::string& out : coded) out.resize(ZSTD_compressBound(plane.size()));
     double start = Seconds();
     for (size_t strip = 0; strip < strips.size(); ++strip) {
-      // resize() to less moves nothing.
+      // A resize() to less moves no bytes.
       coded[strip].resize(coder.encode(strips[strip], coded[strip]));
     }
     encode = std::min(encode, Seconds() - start);

@@ -27,7 +27,7 @@ bool HasOneSymbol(const RansTable& table) {
   return absl::c_linear_search(table.frequency, kRansTotal);
 }
 
-// Decodes the whole units of a plane, and takes their words off `words`.
+// Decodes the whole units of a plane, and removes their words from `words`.
 absl::Status DecodeUnits(SymbolWidth width, const RansTable& table,
                          RansStates& states, absl::string_view& words,
                          size_t units, char* codes) {
@@ -39,7 +39,7 @@ absl::Status DecodeUnits(SymbolWidth width, const RansTable& table,
                                states, front, back, codes);
   words = absl::string_view(front, static_cast<size_t>(back - front));
   if (done == units) return absl::OkStatus();
-  // Kernels read beyond the last words, which are fewer than
+  // The kernels read beyond the last words, which are fewer than
   // kMaxRansUnitReadBytes now.
   char last[3 * kMaxRansUnitReadBytes] = {};
   front = last + kMaxRansUnitReadBytes;
@@ -71,13 +71,14 @@ size_t CompressCodes(SymbolWidth width, absl::string_view codes,
   const RansPlane plane{width, codes.size()};
   const size_t units = codes.size() / RansUnitBytes(width);
 
-  // Grows from the middle to both sides. With more words than codes it does
-  // not pay, so there never are many more.
+  // The stream grows from the middle to both sides. The encoder gives up when
+  // there are more words than codes, so there never are many more.
   constexpr size_t kRoom = kMaxCodePlaneBytes + 2 * kMaxRansUnitReadBytes;
   alignas(64) char words[2 * kRoom];
   RansStream stream{words + kRoom, words + kRoom};
   RansStates states = InitialRansStates();
-  // What is left after the whole units is encoded first: it is decoded last.
+  // The symbols after the whole units are encoded first, since they are decoded
+  // last.
   RansEncodeSteps(table, plane, codes.data(), units * RansUnitSteps(width),
                   plane.Steps(), states, stream);
   if (!CpuRansKernels(width).encode(RansEncodeTable(table), codes.data(), units,
@@ -104,7 +105,7 @@ absl::Status DecompressCodes(SymbolWidth width, absl::string_view compressed,
   ASSIGN_OR_RETURN(RansStates states, ReadRansStates(rest));
   const RansPlane plane{width, codes.size()};
   size_t units = codes.size() / RansUnitBytes(width);
-  // The kernels have no room for the one frequency.
+  // The kernels' tables have no room for a frequency of kRansTotal.
   if (HasOneSymbol(table)) units = 0;
   RETURN_IF_ERROR(DecodeUnits(width, table, states, rest, units, codes.data()));
   const size_t decoded = units * RansUnitBytes(width);

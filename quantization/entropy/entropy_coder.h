@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lossless stage: planes of codes in fewer bytes, near their entropy (of
-// order 0: what the frequencies of the codes alone tell). The bytes are those
-// of quantization/entropy/rans_table.h and
-// quantization/entropy/rans_reference.h, which docs/encodings.md repeats
-// for other implementations; they depend on the plane only, not on the machine.
+// The lossless stage: compresses planes of codes to nearly their entropy of
+// order 0, which the frequencies of the codes alone determine.
+// quantization/entropy/rans_table.h and quantization/entropy/rans_reference.h
+// define the bytes, and docs/encodings.md repeats them for other
+// implementations; they depend only on the plane, not on the machine.
 //
-// One plane is what one strip of a vector has: kMaxCodePlaneBytes at most.
+// A plane belongs to one strip of a vector and has at most kMaxCodePlaneBytes.
 // Thread-safe.
 #ifndef QUANTIZATION_ENTROPY_ENTROPY_CODER_H_
 #define QUANTIZATION_ENTROPY_ENTROPY_CODER_H_
@@ -21,24 +21,25 @@
 
 namespace causeway {
 
-// 65 536 codes of 8 bits.
+// The bytes of 65 536 codes of 8 bits.
 inline constexpr size_t kMaxCodePlaneBytes = 1 << 16;
 
 // Compresses `codes` to the front of `compressed`, which has at least
-// codes.size() bytes and shares none with it. Returns the number of bytes, less
-// than codes.size(); or 0 if the plane does not get smaller, with anything in
-// `compressed`. A plane of nibbles is whole groups (a multiple of 64 bytes).
+// codes.size() bytes and does not overlap `codes`. Returns the number of bytes,
+// less than codes.size(), or 0 if the plane does not get smaller; `compressed`
+// then holds anything. A plane of nibbles is whole groups (a multiple of 64
+// bytes).
 size_t CompressCodes(SymbolWidth width, absl::string_view codes,
                      absl::Span<char> compressed);
 
-// Restores the plane, all of `codes`, whose size is known from elsewhere. Takes
-// time in proportion to that size whatever the bytes are, and reads and writes
-// nothing else. On an error `codes` holds anything.
+// Restores the whole plane to `codes`, whose size the caller knows. Takes time
+// in proportion to that size whatever the bytes are, and reads and writes
+// nothing outside the two arrays. On an error `codes` holds anything.
 //   INVALID_ARGUMENT  the bytes are cut off, too many, or were not made by
-//                     CompressCodes: bad table, or states that do not end where
-//                     the encoder began. Most damage is found so, but not all:
-//                     the last symbols of a lane have no others to disagree
-//                     with. That is what checksums are for.
+//                     CompressCodes: the table is bad, or the states do not end
+//                     where the encoder began. This finds most damage, but not
+//                     all: nothing checks the last symbols of a lane. Checksums
+//                     have to find the rest.
 absl::Status DecompressCodes(SymbolWidth width, absl::string_view compressed,
                              absl::Span<char> codes);
 

@@ -23,15 +23,15 @@
 namespace causeway {
 namespace {
 
-// Runs every test once for each instruction set that this machine has, and each
-// width of symbols.
+// Runs every test for each instruction set that this machine has and each width
+// of symbols.
 class EntropyCoderTest
     : public testing::TestWithParam<std::tuple<int64_t, SymbolWidth>> {
  protected:
   const ScopedHighwayTarget target_{std::get<0>(GetParam())};
 
   bool nibbles() const { return width_ == SymbolWidth::kNibble; }
-  // The bytes of one strip.
+  // The bytes of one strip's codes.
   size_t LargestPlane() const { return nibbles() ? 1 << 15 : 1 << 16; }
 
   std::string Compress(const std::string& codes) const {
@@ -46,7 +46,7 @@ class EntropyCoderTest
   }
 
   // Expects the reference's bytes if they are fewer than the codes, and the
-  // codes from them.
+  // original codes when these bytes are decompressed.
   void ExpectAsReference(const std::string& codes) const;
 
   const SymbolWidth width_ = std::get<1>(GetParam());
@@ -79,7 +79,7 @@ void EntropyCoderTest::ExpectAsReference(const std::string& codes) const {
   ASSERT_EQ(decoded, codes);
 }
 
-// Rounded Gaussian numbers around 0, as two's complement.
+// Returns rounded Gaussian numbers around 0, in two's complement.
 std::string GaussianCodes(SymbolWidth width, size_t bytes, double deviation,
                           uint32_t seed) {
   std::mt19937 random(seed);
@@ -112,8 +112,8 @@ TEST_P(EntropyCoderTest, EqualsTheReferenceAtAllSizes) {
   }
 }
 
-// Any frequencies, 2048 and more in particular, where quotients by reciprocal
-// have the least room.
+// Tests any frequencies, in particular those of 2048 and more, where quotients
+// by reciprocals have the least slack.
 TEST_P(EntropyCoderTest, EqualsTheReferenceWithAnyFrequencies) {
   std::mt19937 random(3);
   for (int round = 0; round < 100; ++round) {
@@ -148,7 +148,7 @@ TEST_P(EntropyCoderTest, UniformCodesDoNotPay) {
   EXPECT_EQ(Compress(codes), "");
 }
 
-// Bits of the codes' entropy of order 0.
+// Returns the bits that the codes take at their entropy of order 0.
 double EntropyBits(SymbolWidth width, absl::string_view codes) {
   std::vector<double> counts(AlphabetSize(width));
   double symbols = 0;
@@ -195,7 +195,7 @@ TEST_P(EntropyCoderTest, RefusesEveryPrefix) {
   }
 }
 
-// The back half of the lanes reads them first.
+// The lanes that read from the back meet these bytes first.
 TEST_P(EntropyCoderTest, RefusesBytesAfterTheEnd) {
   const std::string codes = GaussianCodes(width_, 1024, 0.5, 7);
   std::string decoded(codes.size(), '\0');
@@ -216,8 +216,8 @@ TEST_P(EntropyCoderTest, RefusesAPlaneOfAnotherSize) {
   }
 }
 
-// A few flips make another plane's bytes (the last symbols of a lane stand for
-// themselves), most are found.
+// A few flips turn the bytes into those of another plane (nothing checks the
+// last symbols of a lane); the coder finds most flips.
 TEST_P(EntropyCoderTest, RefusesNearlyEveryFlippedBit) {
   const std::string codes = GaussianCodes(width_, 1280, 0.6, 9);
   const std::string compressed = Compress(codes);
@@ -240,8 +240,8 @@ TEST_P(EntropyCoderTest, RefusesNearlyEveryFlippedBit) {
   EXPECT_LT(unseen, compressed.size() * 8 / 100);
 }
 
-// Nothing but a status, and the reference's opinion, whatever the bytes are.
-// The address sanitizer watches the bounds.
+// Any bytes give a status, the same as the reference's, and nothing else. The
+// address sanitizer watches the bounds.
 TEST_P(EntropyCoderTest, TakesAnyBytes) {
   std::mt19937 random(10);
   const std::string good = Compress(GaussianCodes(width_, 4096, 0.5, 11));
@@ -259,8 +259,8 @@ TEST_P(EntropyCoderTest, TakesAnyBytes) {
   }
 }
 
-// What quantization/entropy/entropy_golden.py calls small(): whole numbers
-// around zero.
+// Returns whole numbers around zero, as small() in
+// quantization/entropy/entropy_golden.py.
 int Small(int i) {
   const int draw = i * i * 31 % 101;
   constexpr int kNumbers[] = {1, -1, 1, -1, 2, -2, -3};
@@ -278,7 +278,7 @@ void ExpectGolden(SymbolWidth width, const std::string& codes,
   EXPECT_EQ(decoded, codes);
 }
 
-// From quantization/entropy/entropy_golden.py.
+// The bytes come from quantization/entropy/entropy_golden.py.
 TEST(EntropyCoderGoldenTest, Nibbles) {
   std::string codes(11 * 64, '\0');
   for (int i = 0; i < 1400; ++i) {

@@ -17,7 +17,7 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 16 lanes at most: a row of nibbles of one group.
+// Vectors have at most 16 lanes, a row of nibbles of one group.
 using Lanes = hn::CappedTag<uint32_t, 16>;
 using SignedLanes = hn::RebindToSigned<Lanes>;
 using WordsOfLanes = hn::Rebind<uint16_t, Lanes>;
@@ -65,8 +65,9 @@ class CodingTable {
   }
 
  private:
-  // The entries of codes -8 .. 7 by their lowest four bits: a register's worth,
-  // and all there is to most vectors of codes with little entropy.
+  // Looks up the entries of codes -8 .. 7 by their lowest four bits. The table
+  // fits a register, and suffices for most vectors of codes with little
+  // entropy.
   static Vec Near(const uint32_t* table) {
     alignas(64) uint32_t near[16];
     for (size_t i = 0; i < 16; ++i) {
@@ -104,7 +105,7 @@ HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
 }
 
 #if HWY_TARGET > HWY_AVX3 && HWY_TARGET != HWY_SCALAR
-// The places that the lanes of a mask of up to 8 go to.
+// The places to which the lanes of a mask of up to 8 move.
 struct LaneMoves {
   constexpr LaneMoves() {
     for (uint32_t bits = 0; bits < 1u << kWidth; ++bits) {
@@ -120,9 +121,9 @@ struct LaneMoves {
     }
   }
 
-  // For each lane, how many lanes of the mask are below it.
+  // For each lane, the number of the mask's lanes below it.
   uint8_t ranks[1 << kWidth][8] = {};
-  // The lanes of the mask, in order, in the first or last places of a vector.
+  // The mask's lanes, in order, in the first or last places of a vector.
   uint8_t first[1 << kWidth][8] = {};
   uint8_t last[1 << kWidth][8] = {};
 };
@@ -140,10 +141,10 @@ HWY_INLINE Vec Move(Vec lanes, const uint8_t* from) {
 }
 #endif
 
-// The next word of each lane of a mask that has one too many.
+// The next word of each lane in a mask of lanes whose states are full.
 struct Overflow {
-  // Writes the words in the order of lanes, right below `front`; what is below
-  // them may be overwritten, too. Returns where.
+  // Writes the words, in the order of lanes, right below `front`, and returns
+  // their start. May overwrite memory below them.
   HWY_INLINE char* ToFront(char* front) const {
     const WordsOfLanes tag;
     const size_t count = hn::CountTrue(Lanes(), mask);
@@ -160,8 +161,8 @@ struct Overflow {
     return front - kRansWordBytes * count;
   }
 
-  // Writes them to `back`; what is behind them may be overwritten. Returns
-  // their end.
+  // Writes the words to `back` and returns their end. May overwrite memory
+  // behind them.
   HWY_INLINE char* ToBack(char* back) const {
     const WordsOfLanes tag;
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_SCALAR
@@ -178,14 +179,15 @@ struct Overflow {
   Mask mask;
 };
 
-// The words at `words`, one in each lane.
+// Loads the words at `words`, one into each lane.
 HWY_INLINE Vec LoadWords(const char* words) {
   return hn::PromoteTo(
       Lanes(),
       hn::LoadU(WordsOfLanes(), reinterpret_cast<const uint16_t*>(words)));
 }
 
-// Lane i of `next` to the i-th lane of those in `mask`; zeros to the others.
+// Moves lane i of `next` to the i-th lane of those in `mask`. The other lanes
+// become 0.
 HWY_INLINE Vec Expand(Vec next, Mask mask) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::IfThenElseZero(mask, next);
@@ -196,7 +198,7 @@ HWY_INLINE Vec Expand(Vec next, Mask mask) {
 #endif
 }
 
-// Makes room in `state` for a symbol.
+// Makes room in `state` for a symbol and returns the words that this moves out.
 HWY_INLINE Overflow MakeRoom(const Coding& coding, Vec& state) {
   const SignedLanes ints;
   const Vec frequency = hn::And(coding.packed, hn::Set(Lanes(), 0x1fff));
@@ -208,7 +210,7 @@ HWY_INLINE Overflow MakeRoom(const Coding& coding, Vec& state) {
   return overflow;
 }
 
-// The state with the symbol in it.
+// Returns the state with the symbol put into it.
 HWY_INLINE Vec PutSymbol(const Coding& coding, Vec state) {
   const Lanes lanes;
   const Vec packed = coding.packed;
@@ -224,13 +226,13 @@ HWY_INLINE Vec PutSymbol(const Coding& coding, Vec state) {
   return hn::Add(hn::Add(state, first_slot), hn::Mul(quotient, rest));
 }
 
-// Vector i of 16 numbers that end at `end`, in reverse order.
+// Loads vector i of the 16 numbers that end at `end`, in reverse order.
 HWY_INLINE Vec LoadReversed(const uint32_t* end, size_t i) {
   return hn::Reverse(Lanes(), hn::LoadU(Lanes(), end - (i + 1) * kWidth));
 }
 
 // An encoder's states and stream. The lanes of the back are in reverse order,
-// in which their words are written.
+// the order in which their words are written.
 template <SymbolWidth kSymbols>
 class EncoderLanes {
  public:
@@ -339,8 +341,8 @@ class DecoderLanes {
   const char* front() const { return front_; }
   const char* back() const { return back_; }
 
-  // Takes a symbol out of each lane of vector i. It is in the highest bits;
-  // below it there is anything.
+  // Takes a symbol out of each lane of vector i. Returns it in the highest
+  // bits; the bits below hold anything.
   HWY_INLINE Vec TakeSymbols(size_t i) {
     const Lanes lanes;
     const bool is_front = i < kFrontVectors;
@@ -435,11 +437,11 @@ HWY_AFTER_NAMESPACE();
 namespace causeway {
 
 RansReciprocal ReciprocalOf(uint32_t frequency) {
-  // Rounded up, the product of a state x is above x / frequency * 2^(32 +
-  // shift) by x * excess / frequency, which must not reach the next quotient.
-  // Rounded down and with 1 added to x it is below by as much as the next
-  // quotient was above, and the excess is the other part of the frequency. Of
-  // the two one is at most half of it, which is small enough.
+  // Rounded up, the product of a state x exceeds x / frequency * 2^(32 + shift)
+  // by x * excess / frequency, which must not reach the next quotient. Rounded
+  // down and with 1 added to x, the same holds with frequency - excess in place
+  // of the excess. One of the two is at most half the frequency, which is small
+  // enough.
   const uint32_t shift = static_cast<uint32_t>(std::bit_width(frequency)) - 1;
   const uint64_t one = uint64_t{1} << (32 + shift);
   const uint64_t up = one / frequency + 1;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner loops of the entropy coder (quantization/entropy/rans_reference.h)
-// for CPUs: one source in Highway, compiled for several instruction sets, of
-// which the best that the machine has is taken at run time. The same bytes as
-// the reference on all of them.
+// for CPUs. One source in Highway is compiled for several instruction sets; the
+// best one that the machine has is chosen at run time. All give the same bytes
+// as the reference.
 //
 // Kernels work on whole units: a pair of groups (8 steps) of nibbles, or one
 // step of bytes. Thread-safe.
@@ -21,7 +21,7 @@
 
 namespace causeway {
 
-// Bytes of codes in a unit, and its steps.
+// The bytes of codes in a unit, and its steps.
 constexpr size_t RansUnitBytes(SymbolWidth width) {
   return width == SymbolWidth::kNibble ? 2 * kNibbleGroupBytes : kRansLanes;
 }
@@ -29,15 +29,15 @@ constexpr size_t RansUnitSteps(SymbolWidth width) {
   return width == SymbolWidth::kNibble ? 8 : 1;
 }
 
-// A unit takes at most so many bytes of words from each end of the stream, and
-// decoding it reads at most so far into the stream from each.
+// The most bytes of words that a unit takes from each end of the stream, and
+// the most bytes that decoding a unit reads at each end.
 inline constexpr size_t kMaxRansUnitWordBytes =
     8 * kRansFrontLanes * kRansWordBytes;
 inline constexpr size_t kMaxRansUnitReadBytes =
     kMaxRansUnitWordBytes + 16 * kRansWordBytes;
 
 // floor(state / frequency) = ((state + addend) * multiplier) >> (32 + shift)
-// for every state below frequency * 2^20, which is what an encoder divides.
+// for every state below frequency * 2^20. Encoders divide only such states.
 struct RansReciprocal {
   uint32_t multiplier;
   uint32_t shift;
@@ -45,8 +45,9 @@ struct RansReciprocal {
 };
 RansReciprocal ReciprocalOf(uint32_t frequency);
 
-// Entries by code; `packed` holds, from the lowest bit on, the frequency in 13
-// bits, the first slot in 12, the reciprocal's shift in 4 and its addend.
+// The encoder's entries by code. `packed` holds, from the lowest bit on, the
+// frequency in 13 bits, the first slot in 12, the reciprocal's shift in 4 and
+// its addend.
 struct RansEncodeTable {
   explicit RansEncodeTable(const RansTable& table);
 
@@ -54,10 +55,10 @@ struct RansEncodeTable {
   alignas(64) std::array<uint32_t, 256> packed = {};
 };
 
-// Entries by slot, from the lowest bit on: the slot less the first of its
-// symbol in 12 bits, the frequency in 12, and the symbol in the highest 8 bits,
-// or 4 for nibbles. No frequency may be kRansTotal: such a plane needs no
-// decoding.
+// The decoder's entries by slot. Each holds, from the lowest bit on, the slot
+// minus its symbol's first slot in 12 bits, the frequency in 12, and the symbol
+// in the highest 8 bits, or 4 for nibbles. No frequency may be kRansTotal: such
+// a plane needs no decoding.
 struct RansDecodeTable {
   explicit RansDecodeTable(const RansTable& table);
 
@@ -65,13 +66,14 @@ struct RansDecodeTable {
 };
 
 struct RansKernels {
-  // Encodes units [0, units), the last first; false if `stream` had more than
-  // `most_bytes` before one of them. There must be room for that many and
-  // kMaxRansUnitReadBytes more on either side of where the stream began.
+  // Encodes units [0, units), the last one first. Returns false if `stream` had
+  // more than `most_bytes` before a unit. There must be room for that many
+  // bytes and kMaxRansUnitReadBytes more on either side of where the stream
+  // began.
   bool (*encode)(const RansEncodeTable& table, const char* codes, size_t units,
                  size_t most_bytes, RansStates& states, RansStream& stream);
-  // Decodes up to `units` units, as long as there are `least_bytes` in the
-  // stream [front, back) before each; returns how many. Reads up to
+  // Decodes up to `units` units, as long as the stream [front, back) has
+  // `least_bytes` before each; returns their number. Reads up to
   // kMaxRansUnitReadBytes - least_bytes beyond both ends, and may leave the
   // front behind the back.
   size_t (*decode)(const RansDecodeTable& table, size_t units,

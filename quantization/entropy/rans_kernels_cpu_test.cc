@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels' bytes are compared with the reference's in
-// quantization/entropy/entropy_coder_test.cc.
+// Tests the kernels' tables. quantization/entropy/entropy_coder_test.cc
+// compares the kernels' bytes with the reference's.
 #include "quantization/entropy/rans_kernels_cpu.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ uint32_t Quotient(const RansReciprocal& reciprocal, uint32_t state) {
                                (32 + reciprocal.shift));
 }
 
-// What the product is off grows with the state, so the largest quotients are
-// the ones to look at, and the states around the next one.
+// The error of the product grows with the state, so the test looks at the
+// largest quotients, and at states right before the next quotient.
 TEST(ReciprocalTest, IsExactForAllStatesBelowTheFrequencyTimes2To20) {
   for (uint32_t frequency = 1; frequency < kRansTotal; ++frequency) {
     const RansReciprocal reciprocal = ReciprocalOf(frequency);

@@ -86,7 +86,7 @@ void RansEncodeSteps(const RansTable& table, const RansPlane& plane,
           SymbolMask(plane.width);
       const uint32_t frequency = table.frequency[code];
       uint32_t& state = states[lane];
-      // At frequency * 2^20 the new state would be 2^32.
+      // At frequency * 2^20 the new state would be 2^32, which does not fit.
       if (state >> (32 - kRansBits) >= frequency) {
         const uint16_t word = static_cast<uint16_t>(state);
         if (lane < kRansFrontLanes) stream.front -= kRansWordBytes;

@@ -1,14 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The entropy coder of code planes, one symbol at a time: the truth that the
-// kernels (quantization/entropy/rans_kernels_cpu.h) must equal byte for byte.
+// The entropy coder of code planes, one symbol at a time: the reference that
+// the kernels (quantization/entropy/rans_kernels_cpu.h) must equal byte for
+// byte.
 //
 // A range asymmetric numeral system (J. Duda, arXiv 1311.2540), interleaved as
 // in F. Giesen, "Interleaved entropy coders", arXiv 1402.3392: kRansLanes
-// coders of their own, with one frequency table and one stream of words, so
-// that vectors and GPU warps work on all of them at once. The states are 32
-// bits, kRansLowerBound or more between symbols, and change by 16-bit words.
+// separate coders share one frequency table and one stream of words, so that
+// vectors and GPU warps can work on all of them at once. The states have 32
+// bits, are kRansLowerBound or more between symbols, and change by 16-bit
+// words.
 //
 // Steps and lanes. A step has one symbol for each of the lanes 0 .. 31:
 //
@@ -29,11 +31,12 @@
 // Lanes 0 .. 15 take the next word from the front of the stream, lanes 16 .. 31
 // from its end, the lanes of a step in ascending order; so neither half waits
 // to learn how many words the other took. Decoding ends with every state at
-// kRansLowerBound and no word left. The encoder does the inverse from the last
+// kRansLowerBound and no word left. The encoder does the inverse, from the last
 // symbol to the first.
 //
-// Bytes: the table (quantization/entropy/rans_table.h), 32 little-endian 32-bit
-// states of lanes 0 .. 31, and the stream of little-endian 16-bit words.
+// The bytes are the table (quantization/entropy/rans_table.h), the
+// little-endian 32-bit states of lanes 0 .. 31, and the stream of little-endian
+// 16-bit words.
 #ifndef QUANTIZATION_ENTROPY_RANS_REFERENCE_H_
 #define QUANTIZATION_ENTROPY_RANS_REFERENCE_H_
 
@@ -52,17 +55,19 @@ namespace causeway {
 
 inline constexpr size_t kRansLanes = 32;
 inline constexpr uint32_t kRansLowerBound = 1 << 16;
-// Lanes below use the front of the stream of words, the others its end.
+// Lanes below this one use the front of the stream of words, the others its
+// end.
 inline constexpr size_t kRansFrontLanes = kRansLanes / 2;
 inline constexpr size_t kRansStateBytes = 4 * kRansLanes;
 inline constexpr size_t kRansWordBytes = 2;
 
 using RansStates = std::array<uint32_t, kRansLanes>;
 
-// The order of the symbols of a plane. A plane of nibbles is whole groups.
+// Maps steps and lanes to the symbols of a plane. A plane of nibbles is whole
+// groups.
 struct RansPlane {
   size_t Steps() const;
-  // Lanes [0, LanesOf(step)) have a symbol.
+  // Returns how many lanes have a symbol in `step`: lanes [0, LanesOf(step)).
   size_t LanesOf(size_t step) const;
 
   struct Place {
@@ -88,23 +93,23 @@ struct RansStream {
   char* back;
 };
 
-// Codes steps [begin, end) of `plane`, the last first. There must be room for
-// kRansLanes bytes a step at each end of `stream`.
+// Encodes steps [begin, end) of `plane`, the last one first. There must be room
+// for kRansLanes bytes a step at each end of `stream`.
 void RansEncodeSteps(const RansTable& table, const RansPlane& plane,
                      const char* codes, size_t begin, size_t end,
                      RansStates& states, RansStream& stream);
 
 // Decodes steps [begin, end), and sets the bits of their symbols, which must be
-// zero, in `codes`. Takes words off both ends of `words`.
+// zero, in `codes`. Removes the words it reads from both ends of `words`.
 //   INVALID_ARGUMENT  there are too few words.
 absl::Status RansDecodeSteps(const RansTable& table, const RansPlane& plane,
                              size_t begin, size_t end, RansStates& states,
                              absl::string_view& words, char* codes);
 
-// The states that an encoder begins and a decoder ends with.
+// Returns the states that an encoder begins with and a decoder ends with.
 RansStates InitialRansStates();
 
-// Removes the states at the front of `bytes`.
+// Reads the states at the front of `bytes` and removes them from there.
 //   INVALID_ARGUMENT  they are cut off, or one is below kRansLowerBound.
 absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
 
@@ -112,8 +117,9 @@ absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
 //   INVALID_ARGUMENT  a word is left, or a state is not the initial one.
 absl::Status CheckRansEnd(const RansStates& states, absl::string_view words);
 
-// Whole planes, not empty. Decompression finds the same faults as
-// DecompressCodes (quantization/entropy/entropy_coder.h), which is what to use.
+// Compress and decompress whole planes, which are not empty. Decompression
+// finds the same faults as DecompressCodes
+// (quantization/entropy/entropy_coder.h), which callers use instead.
 std::string RansCompressReference(SymbolWidth width, absl::string_view codes);
 absl::Status RansDecompressReference(SymbolWidth width,
                                      absl::string_view compressed,

@@ -22,7 +22,8 @@ uint32_t Log2(uint32_t value) {
 
 uint32_t NextOrder(uint32_t z) { return z == 0 ? 0 : Log2(z); }
 
-// The order of the symbols, by which ties are decided.
+// Calls function(code) for all codes in the order of symbols, which decides
+// ties.
 template <typename Function>
 void ForEachCode(SymbolWidth width, const Function& function) {
   for (size_t place = 0; place < AlphabetSize(width); ++place) {
@@ -38,12 +39,12 @@ size_t LargestCode(const RansTable& table) {
   return largest;
 }
 
-// Lowest bit of a byte first.
+// Writes bits, the lowest bit of a byte first.
 class BitWriter {
  public:
   explicit BitWriter(char* bytes) : next_(bytes) {}
 
-  // At most 24 bits.
+  // Writes the lowest `bits` bits of `value`, at most 24.
   void Write(uint32_t value, uint32_t bits) {
     pending_ |= value << pending_bits_;
     for (pending_bits_ += bits; pending_bits_ >= 8; pending_bits_ -= 8) {
@@ -52,7 +53,7 @@ class BitWriter {
     }
   }
 
-  // Fills the last byte up. Returns the end.
+  // Fills the last byte with zeros. Returns the end.
   char* Finish() {
     if (pending_bits_ > 0) Write(0, 8 - pending_bits_);
     return next_;
@@ -68,7 +69,7 @@ class BitReader {
  public:
   explicit BitReader(absl::string_view bytes) : bytes_(bytes) {}
 
-  // Beyond the end there are zeros.
+  // Reads `bits` bits; there are zeros beyond the end.
   uint32_t Read(uint32_t bits) {
     uint32_t value = 0;
     for (uint32_t i = 0; i < bits; ++i, ++position_) {
@@ -82,7 +83,7 @@ class BitReader {
 
   size_t BytesRead() const { return (position_ + 7) / 8; }
 
-  // Whether the bits up to the end of the last byte are zero.
+  // Returns whether the bits up to the end of the last byte are zero.
   bool SkipFilling() { return Read((8 - position_ % 8) % 8) == 0; }
 
  private:

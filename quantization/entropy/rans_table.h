@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often each symbol occurs in one plane of codes: what the entropy coder
-// (quantization/entropy/rans_reference.h) knows about a plane, and sends ahead
-// of it.
+// The frequency table of one plane of codes, which the entropy coder
+// (quantization/entropy/rans_reference.h) sends ahead of the codes.
 //
 // Frequencies are parts of kRansTotal. Symbols are in the order of two's
 // complement, from the least: -8 .. 7 as codes 8 .. 15, 0 .. 7, or -128 .. 127
-// as codes 128 .. 255, 0 .. 127. In that order neighbours are alike in most
-// formats, so tables are short: each frequency is written as its difference
-// from the one before.
+// as codes 128 .. 255, 0 .. 127. In that order neighbours have similar
+// frequencies in most formats, so tables are short: each frequency is written
+// as its difference from the one before.
 //
 // Bytes of a table:
 //
@@ -24,8 +23,9 @@
 //            zero, and the n lowest bits of v, the lowest first. k is 4 at
 //            first, then max(0, floor(log2 z)) of the z before.
 //
-// Measured on 65 536 codes of Gaussian, Laplace and Student-t values: 17 to 20
-// bytes for INT4 and E3M0, 80 to 90 for INT8, 12 to 36 for ECQ.
+// Measured on 65 536 codes of Gaussian, Laplace and Student-t values, tables
+// take 17 to 20 bytes for INT4 and E3M0, 80 to 90 for INT8, and 12 to 36 for
+// ECQ.
 #ifndef QUANTIZATION_ENTROPY_RANS_TABLE_H_
 #define QUANTIZATION_ENTROPY_RANS_TABLE_H_
 
@@ -39,12 +39,12 @@
 
 namespace causeway {
 
-// The symbols of a plane; the value is the size of the alphabet.
+// The width of a plane's symbols; the value is the size of the alphabet.
 enum class SymbolWidth : uint32_t {
-  // Groups of 64 bytes, 16 little-endian 32-bit words of 8 nibbles each
-  // (quantization/formats/block_format.h): 4-bit codes.
+  // 4-bit codes in groups of 64 bytes, which are 16 little-endian 32-bit words
+  // of 8 nibbles each (quantization/formats/block_format.h).
   kNibble = 16,
-  // One symbol a byte.
+  // One symbol in each byte.
   kByte = 256,
 };
 
@@ -52,7 +52,7 @@ constexpr size_t AlphabetSize(SymbolWidth width) {
   return static_cast<size_t>(width);
 }
 
-// The code at `place` of the order above, and back.
+// Converts a place in the order above to a code, and a code to its place.
 constexpr size_t CodeAtPlace(SymbolWidth width, size_t place) {
   return place ^ (AlphabetSize(width) / 2);
 }
@@ -62,16 +62,16 @@ inline constexpr uint32_t kRansTotal = 1 << kRansBits;
 
 struct RansTable {
   SymbolWidth width = SymbolWidth::kByte;
-  // Frequencies by code. Their sum is kRansTotal.
+  // The frequencies by code. Their sum is kRansTotal.
   std::array<uint16_t, 256> frequency = {};
 };
 
-// The table for symbols of which there are `counts` (by code; AlphabetSize of
-// them, one at least above 0, their sum n below 2^32). A symbol that occurs
-// gets round(kRansTotal * count / n), halves rounded up, and at least 1. Then,
-// as long as the sum is above kRansTotal, the largest frequency loses 1; if it
-// is below, the largest gets what is missing. Of equal ones the first in the
-// order above counts as the largest.
+// Returns the table for symbols that occur `counts` times: AlphabetSize counts
+// by code, at least one of them above 0, with a sum n below 2^32. A symbol that
+// occurs gets round(kRansTotal * count / n), halves rounded up, and at least 1.
+// Then, as long as the sum is above kRansTotal, the largest frequency loses 1;
+// if it is below, the largest gets what is missing. Of equal frequencies the
+// first in the order above counts as the largest.
 RansTable NormalizedTable(SymbolWidth width, absl::Span<const uint32_t> counts);
 
 // The most bytes that a table takes.

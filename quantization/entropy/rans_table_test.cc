@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Widths, RansTableTest,
                          });
 
 TEST_P(RansTableTest, KeepsExactProportions) {
-  // A quarter, a quarter and a half.
+  // The proportions are a quarter, a quarter and a half.
   std::vector<uint32_t> counts(alphabet_);
   counts[0] = 1000;
   counts[3] = 1000;
@@ -111,7 +111,7 @@ TEST_P(RansTableTest, RefusesEveryPrefix) {
   }
 }
 
-// Whatever is read is a table that a writer would have written so.
+// Whatever a reader accepts is a table that a writer would have written so.
 TEST_P(RansTableTest, ReadsOnlyWhatIsWritten) {
   std::vector<uint32_t> counts(alphabet_);
   for (size_t i = 0; i < 10; ++i) counts[(i * 3) % alphabet_] = 1u << i;
@@ -135,8 +135,8 @@ TEST_P(RansTableTest, ReadsOnlyWhatIsWritten) {
 }
 
 TEST(RansTableBytesTest, OneSymbol) {
-  // First and last are -8 + 8 = 0: z = 8192, order 4, v = 8208, n = 13: nine
-  // ones, a zero, and 16 in 13 bits: 10 + 4 = bit 14 is set.
+  // First and last are -8 + 8 = 0. z = 8192 at order 4 gives v = 8208 and n =
+  // 13: nine ones, a zero, and 16 in 13 bits, so that bit 10 + 4 = 14 is set.
   std::vector<uint32_t> counts(16);
   counts[8] = 1;
   const RansTable table = NormalizedTable(SymbolWidth::kNibble, counts);

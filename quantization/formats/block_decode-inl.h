@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding, for quantization/formats/block_kernels_cpu.cc, which is the only
-// file that includes it, once for each instruction set.
+// Decoding, for quantization/formats/block_kernels_cpu.cc, which alone includes
+// this file, once for each instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_DECODE_INL_H_) == \
@@ -28,7 +28,7 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Stores the values of codes, or adds them to what is there.
+// Stores the values of codes, or adds them to the values at `destination`.
 template <bool kAccumulate, class BlockDequantizer>
 HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
                     float* destination) {
@@ -39,8 +39,9 @@ HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
   hn::StoreU(values, floats, destination);
 }
 
-// A group of 4-bit codes. `low` and `high` belong to the blocks of the lower
-// and upper half of the group: the same block unless blocks have 64 values.
+// Decodes a group of 4-bit codes. `low` and `high` belong to the blocks of the
+// lower and upper half of the group, which are the same block unless blocks
+// have 64 values.
 template <bool kAccumulate, class BlockDequantizer>
 HWY_INLINE void DecodeNibbles(const char* codes, const BlockDequantizer& low,
                               const BlockDequantizer& high,
@@ -78,8 +79,8 @@ HWY_INLINE void DecodeUnitsBy(size_t block_size, size_t units,
   const size_t count = units * kBlockUnit;
   const int block_bits = std::countr_zero(block_size);
   for (size_t i = 0; i < count; i += kPiece) {
-    // What lies beyond the end is another's: accumulators of a tile, which are
-    // in the cache already.
+    // Values beyond the end are not ours: the accumulators of a tile are in the
+    // cache already.
     if (kAccumulate && i + kPrefetchBytes / sizeof(float) < count) {
       for (size_t row = 0; row < kPiece; row += kRow) {
         PrefetchAhead(destination + i + row);

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of codes to values, for each format of
-// quantization/formats/block_format.h, for
-// quantization/formats/block_kernels_cpu.cc, which is the only file that
-// includes it, once for each instruction set.
+// Turns vectors of codes into values, for each format of
+// quantization/formats/block_format.h. Only
+// quantization/formats/block_kernels_cpu.cc includes this file, once for each
+// instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_DEQUANTIZERS_INL_H_) == \
@@ -36,7 +36,7 @@ HWY_INLINE float LoadScale(const char* scale) {
   return FloatFromBf16(code);
 }
 
-// Indices of table look-ups, which ignore the bits above an index.
+// Returns indices for table look-ups, which ignore the bits above an index.
 HWY_INLINE auto TableIndices(IntVec codes) {
 #if HWY_IS_DEBUG_BUILD
   constexpr int kEntries = HWY_MAX_BYTES / sizeof(float) - 1;
@@ -45,18 +45,19 @@ HWY_INLINE auto TableIndices(IntVec codes) {
   return hn::IndicesFromVec(Floats(), codes);
 }
 
-// The bits of a lane that a code is in; the others do not count.
+// The bits of a lane that contain a code; the other bits hold anything.
 enum class CodesIn { kLowestBits, kHighestBits };
 
-// A level of E3M0, in the highest bits of a lane, times 2^-120: sign and code
-// of 2^(code - 7) become those and the exponent of 2^(code - 127), or zero.
+// Returns the level of an E3M0 code in the highest bits of a lane, times
+// 2^-120. The sign and code of 2^(code - 7) are also the sign and exponent of
+// 2^(code - 127), or zero.
 HWY_INLINE FloatVec SmallE3m0Level(IntVec codes) {
   return hn::And(hn::BitCast(Floats(), hn::ShiftRight<5>(codes)),
                  hn::BitCast(Floats(), hn::Set(Words(), 0x83800000u)));
 }
 
-// weight * (level(code) * scale) of the codes of one block; without kWeighted,
-// level(code) * scale.
+// Returns weight * (level(code) * scale) for the codes of one block; without
+// kWeighted, level(code) * scale.
 template <BlockFormat kFormat, bool kWeighted>
 class ScalarDequantizer {
  public:
@@ -66,7 +67,7 @@ class ScalarDequantizer {
   ScalarDequantizer(float scale, float weight)
       : scale_(scale), weight_(weight) {}
 
-  // 8-bit codes are -128 .. 127.
+  // Returns the values of codes; 8-bit codes are -128 .. 127.
   HWY_INLINE FloatVec Values(IntVec codes) const {
     const Floats floats;
     const auto value = hn::Mul(Level(codes), hn::Set(floats, scale_));
@@ -121,19 +122,18 @@ using Dequantizer =
     std::conditional_t<kHasTable<kFormat>, TableDequantizer<kFormat, kWeighted>,
                        ScalarDequantizer<kFormat, kWeighted>>;
 
-// Whether ShiftDequantizer is faster than Dequantizer where it fits.
+// Whether ShiftDequantizer, where it fits, is faster than Dequantizer.
 template <BlockFormat kFormat>
 constexpr bool kHasShiftDequantizer =
     kFormat == BlockFormat::kE3m0 && !kHasTable<kFormat>;
 
-// For kE3m0: one factor makes the value. As the product has no rounding,
-// neither has what is added to a sum with it.
+// Decodes kE3m0 with one multiplication. Its product is exact, and so is not
+// rounded before it is added to a sum.
 class ShiftDequantizer {
  public:
   static constexpr CodesIn kCodesIn = CodesIn::kHighestBits;
 
-  // With another product, factor or values may leave the range of normal
-  // numbers.
+  // Returns whether the factor and all values are 0 or normal numbers.
   static bool Fits(float scale, float weight) {
     const float product = weight * scale;
     return product == 0 || (product >= 0x1p-119f && product < 0x1p7f);
@@ -154,7 +154,7 @@ class ShiftDequantizer {
   const float factor_;
 };
 
-// `sum` plus the values of codes.
+// Returns `sum` plus the values of codes.
 template <class BlockDequantizer>
 HWY_INLINE FloatVec AddValues(const BlockDequantizer& block, IntVec codes,
                               FloatVec sum) {
@@ -165,7 +165,8 @@ HWY_INLINE FloatVec AddValues(const BlockDequantizer& block, IntVec codes,
   }
 }
 
-// The 4-bit codes at position `position` of `packed`, for BlockDequantizer.
+// Returns the 4-bit codes at position `position` of `packed`, in the bits that
+// BlockDequantizer takes.
 template <class BlockDequantizer>
 HWY_INLINE IntVec UnpackedCodes(hn::Vec<Words> packed, size_t position) {
   const int right = static_cast<int>(4 * position);
@@ -174,7 +175,7 @@ HWY_INLINE IntVec UnpackedCodes(hn::Vec<Words> packed, size_t position) {
                                  : hn::ShiftRightSame(packed, right));
 }
 
-// Whether ShiftDequantizer fits all blocks with these scales.
+// Returns whether ShiftDequantizer fits all blocks with these scales.
 inline bool ShiftFits(const char* scales, size_t blocks, float weight) {
   bool fits = true;
   for (size_t i = 0; i < blocks; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formats with one scale per block: their levels and their bytes.
+// The levels and bytes of the formats with one scale per block.
 //
 // A vector is cut into flat blocks of 64, 128 or 256 values (the last may be
 // shorter). A value is sent as a code, and decodes to
@@ -11,15 +11,15 @@
 // where the scale is a bfloat16 of the block: |largest value| / top level,
 // rounded to nearest. Rounding moves the scale by at most one part in 2^8, so
 // the largest value still maps to the top level, and is no further from it than
-// other values may be from theirs. It also makes codecs idempotent: what was
-// decoded encodes to the same bytes. (Measured for INT8 in blocks of 128
-// Gaussian values: always rounding up, so that the top level is never below the
-// largest value, costs 1.1 % more squared error; a binary32 scale costs 0.4 %
-// less, and 0.125 bits a value.)
+// other values may be from theirs. It also makes codecs idempotent: decoded
+// values encode to the same bytes. (Measured for INT8 in blocks of 128 Gaussian
+// values: always rounding up, so that the top level is never below the largest
+// value, costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and
+// 0.125 bits a value.)
 //
-// With stochastic rounding a value goes to one of the two levels around it, at
-// random, such that its mean is the value. There the scale is rounded up, so
-// that no value is beyond the top level.
+// With stochastic rounding a value becomes one of the two levels around it, at
+// random, such that the mean is the value. The scale is then rounded up, so
+// that no value exceeds the top level.
 //
 // A strip (quantization/strips/layout.h) of n values has two planes, so that a
 // lossless stage can work on the codes alone:
@@ -28,13 +28,14 @@
 //   codes   8-bit formats: n bytes, code i at byte i
 //           4-bit formats: 64 * ceil(n / 128) bytes, see below
 //
-// 4-bit codes lie in groups of 128 (kNibbleGroup), a group in 16 little-endian
+// 4-bit codes lie in groups of 128 (kNibbleGroup). A group is 16 little-endian
 // 32-bit words: code 16 j + i of the group (0 <= i < 16, 0 <= j < 8) is bits
 // 4 j .. 4 j + 3 of word i. So eight vectors of codes are packed with a shift
-// and an OR each, and no lane ever moves. The last group is filled up with
-// zero codes, which readers ignore.
+// and an OR each, and no lane ever moves. The last group is filled up with zero
+// codes, which readers ignore.
 //
-// docs/encodings.md says the same for other implementations, with examples.
+// docs/encodings.md describes the same for other implementations, with
+// examples.
 #ifndef QUANTIZATION_FORMATS_BLOCK_FORMAT_H_
 #define QUANTIZATION_FORMATS_BLOCK_FORMAT_H_
 
@@ -45,8 +46,8 @@
 namespace causeway {
 
 enum class BlockFormat {
-  // Two's complement, levels -127 .. 127. Half-way values go to the even
-  // level. -128 is never written and read as it is.
+  // Two's complement, levels -127 .. 127. Half-way values go to the even level.
+  // -128 is never written, but decodes like any other code.
   kInt8,
   // Two's complement, levels -7 .. 7, as kInt8.
   kInt4,
@@ -55,14 +56,14 @@ enum class BlockFormat {
   kE3m0,
 };
 
-// The largest level. The largest magnitude of a block maps to it.
+// Returns the largest level, to which the largest magnitude of a block maps.
 constexpr float TopLevel(BlockFormat format) {
   return format == BlockFormat::kInt8   ? 127
          : format == BlockFormat::kInt4 ? 7
                                         : 1;
 }
 
-// The largest magnitude that a reader may meet.
+// Returns the largest magnitude of a level that a reader may meet.
 constexpr float LargestLevel(BlockFormat format) {
   return format == BlockFormat::kE3m0 ? 1 : TopLevel(format) + 1;
 }
@@ -78,9 +79,10 @@ inline constexpr uint16_t kSmallestScale = 0x0d80;
 inline constexpr uint16_t kInfiniteScale = 0x7f80;
 inline constexpr uint16_t kNanScale = 0x7fc0;
 
-// The largest scale with which every level is finite; values that would need a
-// larger one saturate. Greater codes (infinities, NaN, negative numbers) are
-// not valid; only blocks with values that are not finite are written so.
+// Returns the largest scale with which every level is finite; values that would
+// need a larger one saturate. Greater codes (infinities, NaN, negative numbers)
+// are not valid; encoders write them only for blocks with values that are not
+// finite.
 constexpr uint16_t LargestScale(BlockFormat format) {
   const float scale = std::numeric_limits<float>::max() / LargestLevel(format);
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(scale) >> 16);
@@ -90,7 +92,7 @@ constexpr uint16_t LargestScale(BlockFormat format) {
 inline constexpr uint64_t kNibbleGroup = 128;
 inline constexpr uint64_t kNibbleGroupBytes = 64;
 
-// Bytes of the two planes of `values` values.
+// Returns the bytes of each plane of `values` values.
 constexpr uint64_t ScalePlaneBytes(uint64_t values, uint32_t block_size) {
   return 2 * ((values + block_size - 1) / block_size);
 }
@@ -99,14 +101,14 @@ constexpr uint64_t CodePlaneBytes(BlockFormat format, uint64_t values) {
   return (values + kNibbleGroup - 1) / kNibbleGroup * kNibbleGroupBytes;
 }
 
-// Levels by code.
+// The levels by code.
 inline constexpr float kInt4Levels[16] = {0,  1,  2,  3,  4,  5,  6,  7,
                                           -8, -7, -6, -5, -4, -3, -2, -1};
 inline constexpr float kE3m0Levels[16] = {
     0.0f,  0x1p-6f,  0x1p-5f,  0x1p-4f,  0x1p-3f,  0x1p-2f,  0x1p-1f,  1.0f,
     -0.0f, -0x1p-6f, -0x1p-5f, -0x1p-4f, -0x1p-3f, -0x1p-2f, -0x1p-1f, -1.0f};
 
-// The levels of a format of 4 bits.
+// Returns the levels of a 4-bit format.
 constexpr const float* NibbleLevels(BlockFormat format) {
   return format == BlockFormat::kInt4 ? kInt4Levels : kE3m0Levels;
 }

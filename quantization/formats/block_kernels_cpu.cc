@@ -32,8 +32,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
 
-// Codes of a vector of values from `values + i` on. Only stochastic rounding
-// reads `random`.
+// Encodes the vector of values at `values + i`. Only stochastic rounding reads
+// `random`.
 template <BlockFormat kFormat>
 HWY_INLINE IntVec CodesAt(const Quantizer<kFormat>& quantizer,
                           const float* values, const uint32_t*, size_t i) {
@@ -47,12 +47,12 @@ HWY_INLINE IntVec CodesAt(const StochasticQuantizer<kFormat>& quantizer,
                          hn::LoadU(Words(), random + i));
 }
 
-// Writes nothing.
+// Ignores the codes.
 struct NoDecoded {
   HWY_INLINE void Put(size_t, IntVec) const {}
 };
 
-// Writes what the codes of a group will decode to.
+// Writes the values that the codes of a group will decode to.
 template <class BlockDequantizer>
 struct DecodedGroup {
   HWY_INLINE void Put(size_t i, IntVec codes) const {
@@ -68,8 +68,9 @@ struct DecodedGroup {
   float* const destination;
 };
 
-// `low` and `high` belong to the blocks of the lower and upper half of the
-// group: the same block unless blocks have 64 values.
+// Encodes a group of values to 4-bit codes. `low` and `high` belong to the
+// blocks of the lower and upper half of the group, which are the same block
+// unless blocks have 64 values.
 template <typename BlockQuantizer, typename Decoded>
 HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
                               const BlockQuantizer& low,
@@ -106,7 +107,7 @@ HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
   }
 }
 
-// ScaleOfAbsmax() of the reference; without a call where nothing is special.
+// Equals the reference's ScaleOfAbsmax(), but calls it only for special values.
 template <BlockFormat kFormat, Rounding kRounding>
 HWY_INLINE uint16_t ScaleOf(float absmax) {
   const uint32_t bits = std::bit_cast<uint32_t>(absmax / TopLevel(kFormat));
@@ -119,7 +120,7 @@ HWY_INLINE uint16_t ScaleOf(float absmax) {
   return ScaleOfAbsmax(kFormat, absmax, kRounding);
 }
 
-// Whether values of a block with this scale can be encoded as they are.
+// Returns whether values of a block with this scale can be encoded as they are.
 HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
   return scale != 0 && scale < LargestScale(format);
 }
@@ -130,7 +131,7 @@ using EncodersDequantizer =
     std::conditional_t<kHasShiftDequantizer<kFormat>, ShiftDequantizer,
                        Dequantizer<kFormat, false>>;
 
-// Whether EncodeUnit() can write the decoded values itself.
+// Returns whether EncodeUnit() can write the decoded values itself.
 template <BlockFormat kFormat>
 HWY_INLINE bool CanDecodeWhileEncoding(const float quarter_scales[4]) {
   if (!kHasShiftDequantizer<kFormat>) return CodeBits(kFormat) == 4;
@@ -139,8 +140,9 @@ HWY_INLINE bool CanDecodeWhileEncoding(const float quarter_scales[4]) {
   });
 }
 
-// Encodes the values of one unit, given the scales of its four quarters, and
-// decodes them if `decoded` is not null, which takes CanDecodeWhileEncoding().
+// Encodes the values of one unit, given the scales of its four quarters.
+// Decodes them, too, if `decoded` is not null, which requires
+// CanDecodeWhileEncoding().
 template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
                            const float quarter_scales[4], char* codes,
@@ -170,7 +172,7 @@ HWY_INLINE bool IsPositiveNumber(float scale) {
   return scale > 0 && scale - scale == 0;
 }
 
-// Encodes a unit whose scales are not all usable.
+// Encodes a unit in which not all scales are usable.
 template <BlockFormat kFormat, typename BlockQuantizer>
 HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
                                           const uint32_t* random,
@@ -180,7 +182,7 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
   float scales[4];
   for (size_t quarter = 0; quarter < 4; ++quarter) {
     const float scale = quarter_scales[quarter];
-    // Values with an infinite scale or none become zeros, those beyond the
+    // Values become zeros if the scale is infinite or 0; those beyond the
     // largest scale saturate.
     const bool is_number = IsPositiveNumber(scale);
     const float top = is_number ? TopLevel(kFormat) * scale : 0;

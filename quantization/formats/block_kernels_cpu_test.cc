@@ -26,8 +26,8 @@ namespace {
 constexpr size_t kUnits = 20;
 constexpr size_t kValues = kUnits * kBlockUnit;
 
-// Runs every test once for each instruction set that this machine has, each
-// format and each block size.
+// Runs every test for each instruction set that this machine has, each format
+// and each block size.
 class BlockKernelsTest : public testing::TestWithParam<
                              std::tuple<int64_t, BlockFormat, uint32_t>> {
  protected:
@@ -36,7 +36,7 @@ class BlockKernelsTest : public testing::TestWithParam<
   size_t ScaleBytes() const { return ScalePlaneBytes(kValues, block_size_); }
   size_t CodeBytes() const { return CodePlaneBytes(format_, kValues); }
 
-  // Random bytes, and among the codes each of the 256.
+  // Returns random bytes; each of the 256 is among the codes.
   std::string RandomEncoding(std::mt19937& random) const {
     std::string encoded(ScaleBytes() + CodeBytes(), '\0');
     for (char& byte : encoded) byte = static_cast<char>(random());
@@ -46,10 +46,10 @@ class BlockKernelsTest : public testing::TestWithParam<
     return encoded;
   }
 
-  // Expects the reference's bytes, and its decoded values from both the
-  // encoder and the decoder.
+  // Expects the reference's bytes, and its decoded values from both the encoder
+  // and the decoder.
   void ExpectAsReference(const std::vector<float>& values);
-  // Expects the same of stochastic rounding.
+  // Expects the same with stochastic rounding.
   void ExpectStochasticAsReference(const std::vector<float>& values);
 
   const BlockFormat format_ = std::get<1>(GetParam());
@@ -74,7 +74,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   const std::string want = EncodeBlocks(format_, block_size_, values);
   const std::vector<float> want_decoded =
       DecodeBlocks(format_, block_size_, want, kValues);
-  // Unaligned, and with room to see what is written beyond the end.
+  // The arrays are unaligned, and have room to show writes beyond the end.
   std::string scales(ScaleBytes() + 2, 'x');
   std::string codes(CodeBytes() + 2, 'x');
   std::vector<float> decoded(kValues);
@@ -104,7 +104,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
 
 void BlockKernelsTest::ExpectStochasticAsReference(
     const std::vector<float>& values) {
-  // Random numbers whose counters go beyond 32 bits on the way.
+  // The counters of the random numbers exceed 32 bits on the way.
   const uint64_t begin = (uint64_t{1} << 34) - 256;
   const EncodeOptions options{.rounding = Rounding::kStochastic,
                               .seed = 0x123456789abcdef0};
@@ -156,8 +156,8 @@ TEST_P(BlockKernelsTest, BlocksWithoutAUsableScaleHaveNoCodes) {
 }
 
 TEST_P(BlockKernelsTest, DecodesEveryCodeWithScalesOfAllKinds) {
-  // Bytes of all values in every position, under scales that no encoder
-  // writes too: denormal, negative, too large, not finite.
+  // All bytes occur in every position, and scales include those that no encoder
+  // writes: denormal, negative, too large, and not finite.
   std::mt19937 random(7);
   for (int round = 0; round < 8; ++round) {
     const std::string encoded = RandomEncoding(random);
@@ -188,15 +188,15 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
   }
 }
 
-// Sums of no term, of one, and of several under negative weights and weights
-// that make negative zeros.
+// Sums have no term, one, or several with weights that are negative or make
+// negative zeros.
 TEST_P(BlockKernelsTest, SumsAsTheReference) {
   const float weights[] = {0.3f, -1.7f, -0.0f, 1e-3f, 0.25f};
   std::vector<std::string> encoded;
   std::vector<WeightedPart> terms;
   std::vector<float> want(kValues);
   for (size_t count = 0; count <= std::size(weights); ++count) {
-    // Unaligned, and with room to see what is written beyond the end.
+    // The array is unaligned, and has room to show writes beyond the end.
     std::vector<float> got(kValues + 2, 77);
     kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
     EXPECT_EQ(got.front(), 77);
@@ -221,13 +221,13 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
   }
 }
 
-// Every code where weight times scale is near the ends of what a kernel may
-// treat as one factor, and beyond.
+// Tests every code where weight times scale is near the ends of the range that
+// a kernel may treat as one factor, and beyond.
 TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
   std::mt19937 random(12);
   std::string encoded = RandomEncoding(random);
   for (size_t i = 0; i < ScaleBytes(); i += 2) {
-    // In [1, 2), or zero.
+    // The scales are in [1, 2), or zero.
     const uint32_t scale = random() % 8 == 0 ? 0 : 0x3f80 + random() % 0x80;
     encoded[i] = static_cast<char>(scale);
     encoded[i + 1] = static_cast<char>(scale >> 8);
@@ -259,7 +259,7 @@ TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
   }
 }
 
-// Every code under scales of any magnitude that a reader accepts.
+// Tests every code under scales of any magnitude that a reader accepts.
 TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
   std::mt19937 random(11);
   std::string encoded = RandomEncoding(random);
@@ -268,7 +268,7 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
     encoded[i] = static_cast<char>(scale);
     encoded[i + 1] = static_cast<char>(scale >> 8);
   }
-  // All codes are those of the largest level, whose squares add up to most.
+  // All codes have the largest level, whose squares have the largest sum.
   for (size_t i = 512; i < 1024; ++i) {
     encoded[ScaleBytes() + i] =
         static_cast<char>(format_ == BlockFormat::kInt4   ? 0x88
@@ -281,7 +281,7 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
   for (size_t at = 0; at < kValues; at += block_size_) {
     want += SumOfSquares(absl::MakeConstSpan(values).subspan(at, block_size_));
   }
-  // Unaligned.
+  // This makes the encoding unaligned.
   encoded = "x" + encoded;
   const char* const scales = encoded.data() + 1;
   EXPECT_EQ(kernels_->sum_of_squares(block_size_, kUnits, scales,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The measures of a block that encoders take before they quantize it. The
-// kernels that include this file do so once for each instruction set.
+// The measures of a block that encoders take before they quantize it. Several
+// kernels include this file, once for each instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_MEASURES_INL_H_) == \
@@ -26,19 +26,20 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How far ahead of the reads memory is asked for: further than the hardware
-// looks by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest. Asking beyond
-// the end of an array does no harm.
+// The distance, in bytes, of prefetches ahead of the reads: further than the
+// hardware prefetches by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest.
+// Prefetching beyond the end of an array does no harm.
 //
-// Encoders read a block twice, from memory and then from the cache. Half of
-// the lines ahead are asked for in each pass, so that memory is never idle.
+// Encoders read a block twice, from memory and then from the cache. Each pass
+// prefetches half of the lines, so that memory is never idle.
 constexpr size_t kPrefetchBytes = 8192;
 
 HWY_INLINE void PrefetchAhead(const void* address) {
   hwy::Prefetch(static_cast<const char*>(address) + kPrefetchBytes);
 }
 
-// The largest magnitude, as its bits: their order also puts NaN above infinity.
+// Returns the bits of the largest magnitude. By their order, NaN is above
+// infinity.
 HWY_INLINE float AbsMax(const float* values, size_t count) {
   const Ints ints;
   auto even = hn::Zero(ints);

@@ -25,10 +25,10 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-// Loops of this many steps without a way out become vector instructions.
+// Loops of this many steps that have no early exit become vector instructions.
 constexpr uint64_t kRun = 64;
 
-// Whether none of `count` scales is above `largest`.
+// Returns whether none of `count` scales is above `largest`.
 bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
   uint16_t run[kRun];
   uint16_t most = 0;
@@ -41,8 +41,8 @@ bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
   return most <= largest;
 }
 
-// Why block `begin` to `begin` + `count` - 1 of `size` values may not have this
-// scale.
+// Returns the error for the bad scale of the block of values `begin` to `begin`
+// + `count` - 1 of `size`.
 absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
                       uint64_t count, uint64_t size) {
   const uint64_t last = begin + count - 1;
@@ -59,10 +59,10 @@ absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
       begin, size, last, value));
 }
 
-// The rest of a strip after its whole units, decoded as one more.
+// The rest of a strip after its whole units, padded to a unit and decoded.
 struct LastUnit {
   float values[kBlockUnit];
-  // Filled up with zeros.
+  // The scales, padded with zeros.
   char scales[2 * kBlockUnit / 64] = {};
   char codes[kBlockUnit] = {};
 };
@@ -82,7 +82,7 @@ class BlockPlanes final : public StripPlanes {
     return CodePlaneBytes(format_, values);
   }
 
-  // The strips have no parameter: it is 0.
+  // Returns 0: the strips have no parameter.
   uint8_t Encode(const EncodeOptions& options, uint64_t begin,
                  absl::Span<const float> values, StripPart part,
                  absl::Span<float> decoded) const override;
@@ -99,7 +99,7 @@ class BlockPlanes final : public StripPlanes {
   }
 
  private:
-  // Decodes the last values of `part`, `count` of them after `whole` others.
+  // Decodes the last `count` values of `part`, which follow `whole` others.
   void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
 
@@ -108,7 +108,7 @@ class BlockPlanes final : public StripPlanes {
   const BlockKernels& kernels_;
 };
 
-// accumulator[i] += weight * value i of `last`.
+// Adds accumulator[i] += weight * value i of `last`.
 void AccumulateLast(const LastUnit& last, float weight,
                     absl::Span<float> accumulator) {
   for (size_t i = 0; i < accumulator.size(); ++i) {
@@ -123,7 +123,7 @@ uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
   const absl::Span<const float> rest = values.subspan(whole);
   float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
   std::string last;
-  // Before its values may be overwritten.
+  // The last values are encoded before they may be overwritten.
   if (!rest.empty()) {
     last = EncodeBlocks(format_, block_size_, rest, options, begin + whole);
   }
@@ -238,7 +238,7 @@ absl::Status CheckBlockScales(BlockFormat format, uint32_t block_size,
   uint64_t block = 0;
   uint16_t scale = 0;
   for (; scale <= largest; ++block) {
-    // Also infinities, NaN and whatever has a sign.
+    // Codes above `largest` include infinities, NaN and negative numbers.
     std::memcpy(&scale, scales + 2 * block, sizeof(scale));
   }
   const uint64_t at = (block - 1) * block_size;

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The planes of the formats with one scale per block
-// (quantization/formats/block_format.h): the kernels, for any number of values.
+// (quantization/formats/block_format.h). They apply the kernels to any number
+// of values.
 #ifndef QUANTIZATION_FORMATS_BLOCK_PLANES_H_
 #define QUANTIZATION_FORMATS_BLOCK_PLANES_H_
 
@@ -14,12 +15,13 @@
 
 namespace causeway {
 
-// `block_size` is 64, 128 or 256.
+// Returns the planes for blocks of `block_size` values: 64, 128 or 256.
 const StripPlanes& BlockPlanesOf(BlockFormat format, uint32_t block_size);
 
-// INVALID_ARGUMENT if one of the scales of `count` values is not what an
-// encoder of `format` writes for finite values. Arguments are as for
+// Checks the scales of `count` values. Arguments are as for
 // StripPlanes::CheckFinite().
+//   INVALID_ARGUMENT  an encoder of `format` never writes one of the scales for
+//                     finite values.
 absl::Status CheckBlockScales(BlockFormat format, uint32_t block_size,
                               const char* scales, uint64_t count,
                               uint64_t begin, uint64_t size);

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of values to codes, for each format of
-// quantization/formats/block_format.h, for
-// quantization/formats/block_kernels_cpu.cc, once for each instruction set.
+// Turns vectors of values into codes, for each format of
+// quantization/formats/block_format.h.
+// quantization/formats/block_kernels_cpu.cc includes this file once for each
+// instruction set.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_QUANTIZERS_INL_H_) == \
@@ -26,7 +27,8 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A row: the values whose 4-bit codes share a position in the words of a group.
+// A row has the values whose 4-bit codes share a position in the words of a
+// group.
 constexpr size_t kRow = 16;
 
 using Floats = hn::CappedTag<float, kRow>;
@@ -41,20 +43,20 @@ HWY_INLINE IntVec Magnitude(IntVec bits) {
   return hn::And(bits, hn::Set(Ints(), 0x7fffffff));
 }
 
-// `magnitude` with the sign of `value` at bit 3.
+// Returns `magnitude` with the sign of `value` at bit 3.
 HWY_INLINE IntVec WithSign(IntVec magnitude, FloatVec value) {
   const auto bits = hn::BitCast(Words(), value);
   const auto sign = hn::BitCast(Ints(), hn::ShiftRight<28>(bits));
   return hn::OrAnd(magnitude, sign, hn::Set(Ints(), 8));
 }
 
-// Codes of the values of one block, one in each 32-bit lane. What lies above
-// the code's bits is cut off later. `scale` is usable (see UsableScale), so
-// values are finite and none needs to be clamped: the largest is at most
-// (1 + 2^-8) times the top level, which rounds to the top level by itself.
+// Encodes values of one block, one in each 32-bit lane. The bits above a code
+// are cut off later. `scale` is usable (see UsableScale), so values are finite
+// and need no clamping: the largest is at most (1 + 2^-8) times the top level,
+// which rounds to the top level by itself.
 //
-// For formats whose levels are integers. Adding 1.5 * 2^23 rounds to the
-// nearest integer, ties to even, and leaves it in two's complement in the
+// This is for formats whose levels are integers. Adding 1.5 * 2^23 rounds to
+// the nearest integer, ties to even, and leaves it in two's complement in the
 // lowest bits.
 template <BlockFormat kFormat>
 class Quantizer {
@@ -71,9 +73,10 @@ class Quantizer {
   const float reciprocal_;
 };
 
-// Nearest level 2^k * scale without a division: the exponents of magnitudes
-// and of the threshold 1.5 * 2^k * scale differ by k and the significands
-// decide, which is what subtracting their bits does.
+// Finds the nearest level 2^k * scale without a division, by the thresholds
+// 1.5 * 2^k * scale. Subtracting the bits of one from those of a magnitude
+// subtracts their exponents, and borrows 1 if the magnitude has the smaller
+// significand.
 template <>
 class Quantizer<BlockFormat::kE3m0> {
  public:

@@ -27,7 +27,7 @@ uint8_t EncodeE3m0(float scale, float value) {
 
 int CodeMask(BlockFormat format) { return (1 << CodeBits(format)) - 1; }
 
-// A number in [0, 1).
+// Returns a number in [0, 1).
 float Uniform(uint32_t random) {
   return static_cast<float>(random >> 8) * 0x1p-24f;
 }

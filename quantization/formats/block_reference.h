@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arithmetic of quantization/formats/block_format.h, one value at a time:
-// the truth that the kernels must equal bit for bit. Pure functions,
+// the reference that the kernels must equal bit for bit. Pure functions,
 // thread-safe.
 #ifndef QUANTIZATION_FORMATS_BLOCK_REFERENCE_H_
 #define QUANTIZATION_FORMATS_BLOCK_REFERENCE_H_
@@ -18,48 +18,50 @@
 
 namespace causeway {
 
-// The scale, a bfloat16 code, of a block whose largest magnitude is `absmax`
-// (not negative): absmax / top level, rounded to binary32 and then to nearest
-// even bfloat16; 0 if that is below kSmallestScale; at most
+// Returns the scale, a bfloat16 code, of a block whose largest magnitude is
+// `absmax` (not negative): absmax / top level, rounded to binary32 and then to
+// the nearest even bfloat16; 0 if that is below kSmallestScale; at most
 // LargestScale(format). Infinity and NaN give kInfiniteScale and kNanScale.
 // With stochastic rounding the quotient, rounded to binary32, is rounded up.
 uint16_t ScaleOfAbsmax(BlockFormat format, float absmax,
                        Rounding rounding = Rounding::kNearest);
 
-// The sum of squares in a fixed order, so that all machines get the same bits:
-// partial sum j (0 <= j < 16) adds the squares of values j, 16 + j, 32 + j ...
-// one after the other in binary64, where squares are exact; then partial sums
-// j and j + 8 are added, j and j + 4, j and j + 2, and the last two.
+// Returns the sum of squares, in a fixed order, so that all machines get the
+// same bits: partial sum j (0 <= j < 16) adds the squares of values j, 16 + j,
+// 32 + j ... one after the other in binary64, where squares are exact; then
+// partial sums j and j + 8 are added, j and j + 4, j and j + 2, and the last
+// two.
 double SumOfSquares(absl::Span<const float> block);
 
-// A NaN outweighs all.
+// Returns the largest magnitude, or NaN if a value is NaN.
 float LargestMagnitude(absl::Span<const float> block);
 
-// The code of a value of a block that has this scale; 0 if the scale is 0 or
-// not finite. Exact for kE3m0. The others take the level nearest to the
-// quotient value * (1 / scale), both operations rounded to binary32. A value
-// that rounds to zero loses its sign, so code 0 is the only zero.
+// Returns the code of a value in a block with this scale; 0 if the scale is 0
+// or not finite. kE3m0 takes the nearest level exactly. The other formats take
+// the level nearest to the quotient value * (1 / scale), both operations
+// rounded to binary32. A value that rounds to zero loses its sign, so code 0 is
+// the only zero.
 uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value);
 
-// Stochastic rounding by the random number `random`: the code of one of the two
-// levels around the quotient value * (1 / scale), both operations rounded to
-// binary32, which is first moved to the top level if it is beyond. With
-// u = floor(random / 2^8) / 2^24:
+// Rounds stochastically by the random number `random`: returns the code of one
+// of the two levels around the quotient value * (1 / scale), both operations
+// rounded to binary32. A quotient beyond the top level is first moved to it.
+// With u = floor(random / 2^8) / 2^24:
 //
 //   kInt8, kInt4  the integer below, or the next if u is less than the rest
 //   kE3m0         in magnitude, from the level 2^-6 on: the power of two below,
 //                 or the next if adding the highest 23 bits of `random` to the
-//                 fraction's 23 bits carries. Below: as integers, of the least
-//                 level.
+//                 fraction's 23 bits carries. Below that level: as integers,
+//                 in units of the least level.
 //
 // Zero stays zero; a value that rounds to zero loses its sign.
 uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
                                   float value, uint32_t random);
 
-// level(code) * scale.
+// Returns level(code) * scale.
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code);
 
-// Strips, of any number of values, in the bytes of
+// Encode and decode strips, of any number of values, in the bytes of
 // quantization/formats/block_format.h. Stochastic rounding takes the random
 // numbers (quantization/formats/philox.h) of values `vector_begin` and on of a
 // vector.

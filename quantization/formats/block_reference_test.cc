@@ -35,7 +35,7 @@ std::string Hex(const std::string& bytes) {
   return hex;
 }
 
-// Golden vectors are made by block_golden.py in rational arithmetic.
+// block_golden.py computes the golden vectors in rational arithmetic.
 const std::vector<float> kGoldenValues = {
     1.0f,    -0.5f,  0.75f, 0.74f,       0.02f, 0.0078125f, 0.007f,
     -0.001f, 0.0f,   -0.3f, 0.3f,        0.1f,  -0.1f,      -1.0f,
@@ -78,7 +78,7 @@ TEST(BlockGoldenTest, BytesOfEachFormat) {
 }
 
 TEST(BlockLayoutTest, CodesOfAGroupLieInSixteenWords) {
-  // 300 values of one block size 128: 3 scales, 3 groups. Codes differ by
+  // 300 values in blocks of 128 have 3 scales and 3 groups. Codes differ by
   // place: value i of a group has level i % 15 - 7.
   std::vector<float> values(300);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -142,7 +142,7 @@ TEST(ScaleTest, ANanOutweighsInfinityAndInfinityAllNumbers) {
   }
 }
 
-// The level of each code, as the header says it, in double.
+// Returns the level of each code, as the header defines it, in double.
 double ExactLevel(BlockFormat format, int code) {
   switch (format) {
     case BlockFormat::kInt8:
@@ -156,11 +156,11 @@ double ExactLevel(BlockFormat format, int code) {
   return NAN;
 }
 
-// Codes that encoders write.
+// Returns the codes that encoders write.
 std::vector<int> WrittenCodes(BlockFormat format) {
   std::vector<int> codes;
   for (int code = 0; code < 1 << CodeBits(format); ++code) {
-    // -128, -8 and the negative zero.
+    // The others are -128, -8 and the negative zero.
     if (code != 1 << (CodeBits(format) - 1)) codes.push_back(code);
   }
   return codes;
@@ -187,8 +187,8 @@ TEST(BlockCodesTest, CodesThatAreNeverWrittenAreReadAsDocumented) {
   EXPECT_EQ(DecodeValue(BlockFormat::kE3m0, kOne, 8), 0);
 }
 
-// No written code's level is nearer; distances in double are exact enough to
-// tell one part in 2^22 of a level from a tie.
+// The level of no other written code is nearer. Distances in double are exact
+// enough to tell one part in 2^22 of a level from a tie.
 TEST(BlockCodesTest, NoLevelIsNearerThanTheOneTaken) {
   std::mt19937 random(11);
   for (const BlockFormat format : kAllFormats) {
@@ -213,7 +213,7 @@ TEST(BlockCodesTest, NoLevelIsNearerThanTheOneTaken) {
 
 TEST(BlockCodesTest, TheLargestValueMapsToTheTopLevel) {
   for (const BlockFormat format : kAllFormats) {
-    // All significands of two binades.
+    // These are all significands of two binades.
     for (uint32_t bits = 0x3f800000; bits < 0x40800000; bits += 101) {
       const float absmax = std::bit_cast<float>(bits);
       const uint16_t scale = ScaleOfAbsmax(format, absmax);
@@ -228,13 +228,13 @@ TEST(BlockCodesTest, TiesGoWhereTheHeaderSays) {
   const auto code = [](BlockFormat format, float value) {
     return static_cast<int>(EncodeValue(format, kOne, value));
   };
-  // Away from zero.
+  // Ties go away from zero.
   EXPECT_EQ(code(BlockFormat::kE3m0, 0x1p-7f), 1);
   EXPECT_EQ(code(BlockFormat::kE3m0, -0x1p-7f), 9);
   EXPECT_EQ(code(BlockFormat::kE3m0, 0x1.fffffep-8f), 0);
   EXPECT_EQ(code(BlockFormat::kE3m0, 0.375f), 6);
   EXPECT_EQ(code(BlockFormat::kE3m0, std::nextafter(0.375f, 0.0f)), 5);
-  // To even.
+  // Ties go to the even level.
   EXPECT_EQ(code(BlockFormat::kInt8, 0.5f), 0);
   EXPECT_EQ(code(BlockFormat::kInt8, -1.5f), 0xfe);
   EXPECT_EQ(code(BlockFormat::kInt4, 2.5f), 2);
@@ -242,7 +242,7 @@ TEST(BlockCodesTest, TiesGoWhereTheHeaderSays) {
 }
 
 TEST(SumOfSquaresTest, AddsInTheDocumentedOrder) {
-  // Each order of adding these rounds differently.
+  // Every other order of adding these rounds differently.
   std::vector<float> block(33);
   for (size_t i = 0; i < block.size(); ++i) {
     block[i] = std::ldexp(1.0f + static_cast<float>(i) * 0x1p-20f,
@@ -314,7 +314,7 @@ TEST_P(StochasticRoundingTest, TheScaleIsRoundedUpAndNothingSaturates) {
     const float absmax = std::bit_cast<float>(bits);
     const uint16_t scale =
         ScaleOfAbsmax(format_, absmax, Rounding::kStochastic);
-    // But for the rounding of the division.
+    // The difference is the rounding of the division.
     EXPECT_GE(double{TopLevel(format_)} * FloatFromBf16(scale),
               absmax * (1 - 0x1p-23));
     EXPECT_LT(double{TopLevel(format_)} * FloatFromBf16(scale - 1), absmax);

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long an encoded vector is, without decoding it; for
-// quantization/formats/block_kernels_cpu.cc, which is the only file that
-// includes it, once for each instruction set. Levels are integers but for a
-// power of two. So the squares of a block's levels have an integer sum, and the
-// sum of the squares of its values, in binary64, has no rounding.
+// Computes the sum of the squares of an encoded vector without decoding it.
+// Only quantization/formats/block_kernels_cpu.cc includes this file, once for
+// each instruction set. Levels are integers times a power of two. So the
+// squares of a block's levels have an integer sum, and the sum of the squares
+// of its values, in binary64, needs no rounding.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_SQUARES_INL_H_) == \
@@ -29,11 +29,11 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The greatest power of two that all levels are multiples of.
+// The greatest power of two of which all levels are multiples.
 template <BlockFormat kFormat>
 constexpr double kLevelUnit = kFormat == BlockFormat::kE3m0 ? 0x1p-6 : 1;
 
-// For each 4-bit code, the lower and the upper byte of (level / kLevelUnit)^2.
+// The lower and the upper byte of (level / kLevelUnit)^2 for each 4-bit code.
 template <BlockFormat kFormat>
 struct SquaredLevels {
   constexpr SquaredLevels() {
@@ -53,8 +53,8 @@ constexpr SquaredLevels<kFormat> kSquaredLevels;
 
 #if HWY_TARGET == HWY_SCALAR
 
-// The sum of (level / kLevelUnit)^2 of the codes in `bytes` bytes of whole
-// words of which `mask` says what counts.
+// Returns the sum of (level / kLevelUnit)^2 over the codes in `bytes` bytes of
+// whole words; only the codes under `mask`, which applies to each word, count.
 template <BlockFormat kFormat>
 HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
                                    uint32_t mask) {
@@ -94,7 +94,7 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
     const auto read =
         hn::LoadU(all, reinterpret_cast<const uint8_t*>(codes) + i);
     if constexpr (CodeBits(kFormat) == 8) {
-      // Bytes at even and at odd places.
+      // These are the bytes at even and at odd places.
       const auto pairs = hn::BitCast(signed_halves, read);
       const auto odd = hn::ShiftRight<8>(pairs);
       const auto even = hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs));
@@ -132,7 +132,8 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
 template <BlockFormat kFormat>
 double SumOfSquaresOfUnits(size_t block_size, size_t units, const char* scales,
                            const char* codes) {
-  // Halves of a group, of a row of words each, are the smallest blocks.
+  // The smallest blocks are halves of a group, in which each word has half its
+  // codes.
   const bool shares_words = CodeBits(kFormat) == 4 && block_size == 64;
   double sum = 0;
   for (size_t begin = 0; begin < units * kBlockUnit; begin += block_size) {

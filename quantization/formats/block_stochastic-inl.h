@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stochastic rounding for the kernels of
-// quantization/formats/block_kernels_cpu.cc, which is the only file that
-// includes it, once for each instruction set: EncodeValueStochastically() of
-// quantization/formats/block_reference.h and RoundingRandom() of
-// quantization/formats/philox.h, many at a time.
+// Stochastic rounding, for quantization/formats/block_kernels_cpu.cc, which
+// alone includes this file, once for each instruction set. Equals
+// EncodeValueStochastically() of quantization/formats/block_reference.h and
+// RoundingRandom() of quantization/formats/philox.h, for many values at a time.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_STOCHASTIC_INL_H_) == \
@@ -29,12 +28,12 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The random numbers of values [index, index + count) of a vector, both
-// multiples of 64.
+// Writes the random numbers of values [index, index + count) of a vector;
+// `index` and `count` are multiples of 64.
 //
-// Each number of a block has a 64-bit lane to itself, of which the lower half
-// counts: that is what a multiplication reads, and what it leaves is the lower
-// and the upper half of a product, one shift apart.
+// Each number of a block has a 64-bit lane to itself, of which only the lower
+// half counts. That is what a multiplication reads, and it leaves the lower and
+// the upper half of a product one shift apart.
 inline HWY_ATTR void FillRandom(uint64_t seed, uint64_t index, size_t count,
                                 uint32_t* random) {
 #if HWY_TARGET == HWY_SCALAR
@@ -79,13 +78,14 @@ inline HWY_ATTR void FillRandom(uint64_t seed, uint64_t index, size_t count,
 #endif
 }
 
-// Numbers in [0, 1).
+// Returns numbers in [0, 1).
 HWY_INLINE FloatVec Uniform(hn::Vec<Words> random) {
   const auto integer = hn::BitCast(Ints(), hn::ShiftRight<8>(random));
   return hn::Mul(hn::ConvertTo(Floats(), integer), hn::Set(Floats(), 0x1p-24f));
 }
 
-// The integer below, or the next with the probability of the rest.
+// Returns the integer below, or the next one with a probability equal to the
+// fraction.
 HWY_INLINE IntVec IntegerBelowOrAbove(FloatVec quotient,
                                       hn::Vec<Words> random) {
   const Ints ints;
@@ -95,14 +95,14 @@ HWY_INLINE IntVec IntegerBelowOrAbove(FloatVec quotient,
                  hn::VecFromMask(ints, hn::RebindMask(ints, goes_up)));
 }
 
-// The code of E3M0's level below or above, in magnitude.
+// Returns the code of the level of E3M0 below or above, in magnitude.
 HWY_INLINE IntVec PowerBelowOrAbove(FloatVec quotient, hn::Vec<Words> random) {
   const Floats floats;
   const Ints ints;
   const auto magnitude = hn::Abs(quotient);
   const auto denormal =
       IntegerBelowOrAbove(hn::Mul(magnitude, hn::Set(floats, 0x1p6f)), random);
-  // Random numbers carry into the exponent.
+  // The random bits carry into the exponent.
   const auto carry = hn::BitCast(ints, hn::ShiftRight<9>(random));
   const auto normal =
       hn::Sub(hn::ShiftRight<23>(hn::Add(hn::BitCast(ints, magnitude), carry)),
@@ -114,7 +114,7 @@ HWY_INLINE IntVec PowerBelowOrAbove(FloatVec quotient, hn::Vec<Words> random) {
                             WithSign(code, quotient));
 }
 
-// Codes of the values of one block, one in each 32-bit lane, as Quantizer. The
+// Encodes values of one block, one in each 32-bit lane, as Quantizer does. The
 // scale is usable, or the values were changed so that they are finite.
 template <BlockFormat kFormat>
 class StochasticQuantizer {

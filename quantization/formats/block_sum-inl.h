@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weighted sum of several encodings for
-// quantization/formats/block_kernels_cpu.cc, which is the only file that
-// includes it, once for each instruction set. Sums stay in registers until all
-// terms have been added, in order.
+// The weighted sum of several encodings, for
+// quantization/formats/block_kernels_cpu.cc, which alone includes this file,
+// once for each instruction set. Sums stay in registers until all terms have
+// been added, in order.
 
 // Highway's include guard: one inclusion per instruction set.
 #if defined(QUANTIZATION_FORMATS_BLOCK_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,20 +30,20 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Values whose sums are in registers at once: eight rows, or two blocks of the
-// smallest size.
+// The number of values whose sums are in registers at once: eight rows, or two
+// blocks of the smallest size.
 constexpr size_t kSumPiece = 8 * kRow;
 static_assert(kSumPiece == kNibbleGroup);
 
-// Terms that are read in turns. More streams than that are too many for the
-// hardware: with 32 in turns the sum took more than twice as long.
+// The number of terms that are read in turns. More streams are too many for the
+// hardware: with 32 the sum took more than twice as long.
 constexpr size_t kTermsAtOnce = 4;
 
-// The distance ahead of the reads at which codes are asked for: many terms are
-// read in turns, so that little of each is much together.
+// The distance, in bytes, of prefetches of codes ahead of the reads. Many terms
+// are read in turns, so a short distance in each of them is long in total.
 constexpr size_t kSumPrefetchBytes = 2048;
 
-// Codes of row `row` of the piece at value `begin`, from `lane` on.
+// Returns the codes of row `row` of the piece at value `begin`, from `lane` on.
 template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE IntVec CodesOfRow(const char* codes, size_t begin, size_t row,
                              size_t lane) {
@@ -116,7 +116,7 @@ HWY_INLINE void SumPiece(int block_bits, size_t begin, size_t lane,
   hn::StoreU(sum7, floats, at + 7 * kRow);
 }
 
-// Adds `count` terms to `sum`, or writes theirs if they are the first.
+// Adds `count` terms to `sum`, or writes their sum there if they are the first.
 template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE void SumTerms(size_t block_size, size_t units,
                          const WeightedPart* terms, size_t count, bool is_first,

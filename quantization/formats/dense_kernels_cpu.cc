@@ -23,10 +23,10 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<uint32_t>;
 using Halves = hn::Rebind<uint16_t, Words>;
 
-// How far ahead of the reads memory is asked for. The outer step goes from one
-// encoded vector to the next every few pages, too often for the hardware to
-// notice; this is about as far as it walks in each. Asking beyond the end of an
-// array does no harm.
+// The distance, in bytes, of prefetches ahead of the reads. The outer step goes
+// from one encoded vector to the next every few pages, too often for the
+// hardware's prefetcher; this is about as far as it walks in each. Prefetching
+// beyond the end of an array does no harm.
 constexpr size_t kPrefetchBytes = 4096;
 
 template <typename T>
@@ -36,8 +36,8 @@ T LoadUnaligned(const char* bytes) {
   return value;
 }
 
-// The encoded bytes as 16-bit lanes. x86 loads and stores of unaligned lanes
-// are what LoadU and StoreU compile to.
+// Returns the encoded bytes as 16-bit lanes. LoadU and StoreU compile to x86's
+// loads and stores of unaligned lanes.
 const uint16_t* HalfLanes(const char* encoded) {
   return reinterpret_cast<const uint16_t*>(encoded);
 }

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// Runs every test once for each instruction set that this machine has.
+// Runs every test for each instruction set that this machine has.
 class KernelsTest : public testing::TestWithParam<int64_t> {
  protected:
   const ScopedHighwayTarget target_{GetParam()};
@@ -42,7 +42,8 @@ std::string Bytes(const std::vector<float>& values) {
                      4 * values.size());
 }
 
-// All kinds of floats: every exponent, both signs, denormals, infinities, NaN.
+// Returns all kinds of floats: every exponent, both signs, denormals,
+// infinities, NaN.
 std::vector<float> AnyFloats(size_t count) {
   std::vector<float> values(count);
   uint32_t state = 12345;
@@ -114,7 +115,7 @@ TEST_P(KernelsTest, DecodesAnyLengthAtAnyAddressAndNothingBeyond) {
     std::memcpy(encoded.data() + 2 * i, &code, 2);
   }
   for (size_t start = 0; start < 2; ++start) {
-    // Odd addresses too.
+    // Half of the addresses are odd.
     const std::string shifted = std::string(start, ' ') + encoded;
     for (size_t count = 0; count <= 70; ++count) {
       std::vector<float> values(count + 1, 7777);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formats without scales, FP32 and BF16: the codes are the values, value i
-// at i * (bytes of a value), little-endian.
+// The formats without scales, FP32 and BF16. The codes are the values: value i
+// is at i * (bytes of a value), little-endian.
 #ifndef QUANTIZATION_FORMATS_DENSE_PLANES_H_
 #define QUANTIZATION_FORMATS_DENSE_PLANES_H_
 

@@ -17,7 +17,7 @@ uint32_t Bits(float value) { return std::bit_cast<uint32_t>(value); }
 TEST(Bf16Test, RoundsToNearestEven) {
   EXPECT_EQ(Bf16FromFloat(1.0f), 0x3f80);
   EXPECT_EQ(Bf16FromFloat(-2.0f), 0xc000);
-  // Halves: down to an even code, up from an odd one.
+  // Halves go down to an even code, up from an odd one.
   EXPECT_EQ(Bf16FromFloat(FromBits(0x3f808000)), 0x3f80);
   EXPECT_EQ(Bf16FromFloat(FromBits(0x3f818000)), 0x3f82);
   EXPECT_EQ(Bf16FromFloat(FromBits(0x3f808001)), 0x3f81);
@@ -34,7 +34,7 @@ TEST(Bf16Test, HandlesTheEndsOfTheRange) {
   EXPECT_EQ(Bf16FromFloat(FromBits(0x00018000)), 0x0002);
   EXPECT_EQ(Bf16FromFloat(FromBits(0x00000001)), 0x0000);
   EXPECT_EQ(Bf16FromFloat(FromBits(0x80008001)), 0x8001);
-  // Beyond the largest bfloat16 by half a unit and more: infinity.
+  // Values beyond the largest bfloat16 by half a unit or more become infinity.
   EXPECT_EQ(Bf16FromFloat(FromBits(0x7f7f7fff)), 0x7f7f);
   EXPECT_EQ(Bf16FromFloat(FromBits(0x7f7f8000)), 0x7f80);
   EXPECT_EQ(Bf16FromFloat(std::numeric_limits<float>::max()), 0x7f80);
@@ -43,7 +43,7 @@ TEST(Bf16Test, HandlesTheEndsOfTheRange) {
 
 TEST(Bf16Test, KeepsNanAndMakesItQuiet) {
   EXPECT_EQ(Bf16FromFloat(FromBits(0x7fc00000)), 0x7fc0);
-  // A signalling NaN whose payload lies wholly in the lost bits.
+  // The payload of this signalling NaN lies wholly in the lost bits.
   EXPECT_EQ(Bf16FromFloat(FromBits(0x7f800001)), 0x7fc0);
   // Rounding this one up would give negative zero.
   EXPECT_EQ(Bf16FromFloat(FromBits(0xffffffff)), 0xffff);
@@ -58,8 +58,8 @@ TEST(Bf16Test, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
   }
 }
 
-// Between two neighbours the nearer one is taken; checked in double, where the
-// distances are exact.
+// The nearer one of two neighbours is taken. The test computes in double, where
+// the distances are exact.
 TEST(Bf16Test, NoNeighbourIsNearer) {
   for (uint32_t code = 0; code < 0x7f7f; ++code) {
     for (const uint32_t low :

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random numbers that are a function of their place: Philox4x32-10 (Salmon et
-// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). So any piece of
-// a vector can be rounded by any thread, on any machine, to the same bits.
+// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). So any thread
+// on any machine rounds any piece of a vector to the same bits.
 //
 // Pure functions.
 #ifndef QUANTIZATION_FORMATS_PHILOX_H_
@@ -14,7 +14,8 @@
 
 namespace causeway {
 
-// No arrays: a device has none of the host's constants that have an address.
+// These are not arrays: device code cannot take the address of the host's
+// constants.
 inline constexpr uint32_t kPhiloxMultiplier0 = 0xd2511f53;
 inline constexpr uint32_t kPhiloxMultiplier1 = 0xcd9e8d57;
 // The numbers added to the key after each round.
@@ -22,7 +23,7 @@ inline constexpr uint32_t kPhiloxKeyStep0 = 0x9e3779b9;
 inline constexpr uint32_t kPhiloxKeyStep1 = 0xbb67ae85;
 inline constexpr int kPhiloxRounds = 10;
 
-// One block of four numbers.
+// Returns one block of four numbers.
 constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                              std::array<uint32_t, 2> key) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -40,11 +41,11 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// The random numbers that round values `index`, index + 16, index + 32 and
-// index + 48 of a vector, where index % 64 < 16. The key is the seed, lower
-// half first. 64 consecutive values share 16 blocks, such that sixteen numbers
-// in a row are one word of sixteen consecutive blocks, which is how vector
-// machines make them.
+// Returns the random numbers that round values `index`, index + 16, index + 32
+// and index + 48 of a vector, where index % 64 < 16. The key is the seed, lower
+// half first. 64 consecutive values share 16 blocks: sixteen consecutive random
+// numbers are one word of each of the 16 blocks, which is how vector machines
+// compute them.
 constexpr std::array<uint32_t, 4> RoundingRandoms(uint64_t seed,
                                                   uint64_t index) {
   const uint64_t block = index / 64 * 16 + index % 16;
@@ -53,7 +54,7 @@ constexpr std::array<uint32_t, 4> RoundingRandoms(uint64_t seed,
       {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
-// The random number that rounds value `index` of a vector.
+// Returns the random number that rounds value `index` of a vector.
 constexpr uint32_t RoundingRandom(uint64_t seed, uint64_t index) {
   const uint64_t row = index % 64 / 16;
   return RoundingRandoms(seed, index - 16 * row)[row];

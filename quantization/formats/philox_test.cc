@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// The known answers that come with the authors' library, Random123.
+// The known answers come with the authors' library, Random123.
 TEST(PhiloxTest, GivesTheKnownAnswers) {
   EXPECT_THAT(Philox4x32({0, 0, 0, 0}, {0, 0}),
               ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));

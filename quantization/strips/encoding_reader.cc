@@ -82,7 +82,7 @@ void EncodingReader::EndStrip() {
   if (task_ == Task::kMeasureValues && entropy_coded_) MeasureEntropyCoded();
   complete_.push_back({.end = EndOf(complete()) + incoming_.bytes,
                        .squares = incoming_.squares});
-  // Keeps the memory.
+  // clear() keeps the memory.
   incoming_.kept.clear();
   incoming_.codes.clear();
   incoming_.read = incoming_.bytes = incoming_.measured = 0;
@@ -90,7 +90,7 @@ void EncodingReader::EndStrip() {
 }
 
 void EncodingReader::MeasurePlain(absl::string_view bytes) {
-  // Takes what `to` lacks of `size` bytes.
+  // Moves bytes to `to` until it has `size` bytes.
   const auto take = [&bytes](uint64_t size, std::string& to) {
     const absl::string_view taken = bytes.substr(0, size - to.size());
     to.append(taken.data(), taken.size());

@@ -31,7 +31,7 @@ using testing::HasSubstr;
 
 using Task = EncodingReader::Task;
 
-// Two strips and a last block that is not whole.
+// Two strips, and a third whose last block is short.
 constexpr uint64_t kValues = 2 * kStripValues + 10'001;
 
 std::vector<CodecSpec> AllSpecs() {
@@ -57,7 +57,7 @@ class EncodingReaderTest : public testing::TestWithParam<CodecSpec> {
     encoded_ = Encode(spec_, values_).value();
   }
 
-  // The norm of an encoding that comes in pieces of `piece` bytes.
+  // Measures the norm of an encoding that comes in pieces of `piece` bytes.
   absl::StatusOr<double> NormOf(absl::string_view encoded,
                                 uint64_t piece) const {
     EncodingReader reader =
@@ -93,7 +93,7 @@ TEST_P(EncodingReaderTest, StripsCanBeDecodedAsSoonAsTheyAreComplete) {
   uint64_t decoded = 0;
   for (uint64_t bytes = 0;;
        bytes = std::min<uint64_t>(bytes + 10007, encoded_.size())) {
-    // Moves in memory from call to call.
+    // The bytes move in memory from call to call.
     const std::string received = encoded_.substr(0, bytes);
     ASSERT_OK(reader.Read(absl::string_view(received).substr(reader.bytes())));
     EXPECT_EQ(reader.bytes(), bytes);
@@ -123,7 +123,7 @@ TEST_P(EncodingReaderTest, AStripIsCompleteWithItsLastByte) {
         reader.bytes(), bytes - reader.bytes())));
     return reader.complete();
   };
-  // Within a header, too.
+  // This ends within a header.
   EXPECT_EQ(complete_after(1), 0u);
   EXPECT_EQ(complete_after(first - 1), 0u);
   EXPECT_EQ(complete_after(first), 1u);
@@ -170,7 +170,7 @@ TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
   for (const long double value : decoded) squares += value * value;
   ASSERT_OK_AND_ASSIGN(const double norm, NormOf(encoded_, encoded_.size()));
   EXPECT_NEAR(norm / static_cast<double>(std::sqrt(squares)), 1, 1e-13);
-  // However the bytes come.
+  // The norm does not depend on how the bytes come.
   for (const uint64_t piece : {5'000ul, 65'537ul}) {
     ASSERT_OK_AND_ASSIGN(const double in_pieces, NormOf(encoded_, piece));
     EXPECT_EQ(std::bit_cast<uint64_t>(in_pieces), std::bit_cast<uint64_t>(norm))
@@ -178,8 +178,8 @@ TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
   }
 }
 
-// Reads bytes [begin, end), damaged, before the true ones; 999 bytes at a time
-// before and after.
+// Reads damaged versions of bytes [begin, end) before the true ones. Everything
+// else comes 999 bytes at a time.
 absl::StatusOr<double> EncodingReaderTest::NormAfterDamage(uint64_t begin,
                                                            uint64_t end) const {
   const absl::string_view bytes = encoded_;
@@ -210,7 +210,7 @@ TEST_P(EncodingReaderTest, BytesThatAreTakenBackLeaveNoTrace) {
   }
 }
 
-// A peer decides what the first bytes are, too.
+// A peer also decides what the first bytes are.
 TEST_P(EncodingReaderTest, GoesBackToBytesThatItDidNotReadToTheEnd) {
   EncodingReader reader =
       NewEncodingReader(spec_, kValues, Task::kMeasureValues);
@@ -239,7 +239,8 @@ TEST_P(EncodingReaderTest, RefusesEncodingsOfAnotherLength) {
               StatusIs(StatusCode::kInvalidArgument));
 }
 
-// Its length is wrong, which says more than that its values are.
+// A wrong length is reported rather than values that are not finite, since it
+// says more.
 TEST_P(EncodingReaderTest, AWrongLengthOutweighsValuesThatAreNotFinite) {
   values_[3] = NAN;
   encoded_ = Encode(spec_, values_).value();

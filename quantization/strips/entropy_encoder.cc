@@ -23,7 +23,7 @@ EntropyEncoder::EntropyEncoder(const StripPlanes& planes,
 
 void EntropyEncoder::Encode(uint64_t begin, absl::Span<const float> values,
                             absl::Span<float> decoded) {
-  // A piece outside the vector is our own bug.
+  // A piece outside the vector is a bug of our own.
   CHECK_EQ(begin % kStripValues, 0u);
   CHECK_LE(begin, values_);
   CHECK_LE(values.size(), values_ - begin);

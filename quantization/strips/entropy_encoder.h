@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Encodes vectors whose strips are entropy coded
-// (quantization/strips/entropy_strip.h). quantization/codec.h makes the encoder
-// that a format needs.
+// (quantization/strips/entropy_strip.h). quantization/codec.h creates the
+// encoder that a format needs.
 #ifndef QUANTIZATION_STRIPS_ENTROPY_ENCODER_H_
 #define QUANTIZATION_STRIPS_ENTROPY_ENCODER_H_
 
@@ -20,12 +20,12 @@
 
 namespace causeway {
 
-// Strips that come in order are written where they stay; others wait in their
-// place of a buffer in which nothing is compressed.
+// Writes strips that come in order to their final places. Other strips wait
+// where they would be if nothing were compressed.
 class EntropyEncoder final : public Encoder {
  public:
-  // `values` values of a vector, from its value `first_value` on. `buffer` has
-  // MaxEntropyStripBytes for each strip and outlives the encoder.
+  // Encodes `values` values of a vector, from its value `first_value` on.
+  // `buffer` has MaxEntropyStripBytes for each strip and outlives the encoder.
   EntropyEncoder(const StripPlanes& planes, const EncodeOptions& options,
                  uint64_t first_value, uint64_t values,
                  absl::Span<char> buffer);
@@ -36,17 +36,19 @@ class EntropyEncoder final : public Encoder {
   uint64_t Finish() override;
 
  private:
-  // A finished strip, as long as one before it is not.
+  // A finished strip that waits for one before it.
   struct Waiting {
     const char* place = nullptr;
     uint64_t bytes = 0;
   };
 
-  // Returns where strip `strip` is written: where it stays if everything before
-  // it is there, otherwise where it would begin if nothing were compressed.
-  // That is never before its end, and never within another strip.
+  // Returns where to write strip `strip`: its final place if all strips before
+  // it are placed, otherwise where it would begin if nothing were compressed.
+  // That is never before the strip's final place, and never within another
+  // strip.
   char* PlaceOf(uint64_t strip);
-  // Moves the strips that can be moved to where they stay.
+  // Records a finished strip, and moves all strips that can be moved to their
+  // final places.
   void Finished(uint64_t strip, const char* place, uint64_t bytes);
 
   const StripPlanes& planes_;
@@ -57,9 +59,9 @@ class EntropyEncoder final : public Encoder {
 
   absl::Mutex mutex_;
   std::vector<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
-  // Strips that are where they stay.
+  // The number of strips in their final places.
   uint64_t placed_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Their bytes; written under the lock.
+  // The bytes of these strips; written under the lock.
   std::atomic<uint64_t> ready_ = 0;
 };
 

@@ -21,14 +21,14 @@
 
 namespace causeway {
 
-// The most bytes of a strip of `values` values.
+// Returns the most bytes of a strip of `values` values.
 inline uint64_t MaxEntropyStripBytes(const StripPlanes& planes,
                                      uint64_t values) {
   return StripHeader::kBytes + planes.Bytes(values);
 }
 
 // Writes a whole strip, whose first value is value `begin` of the vector, to
-// `place`, which has room for MaxEntropyStripBytes; returns the strip's bytes.
+// `place`, which has room for MaxEntropyStripBytes. Returns the strip's bytes.
 // `codes` is scratch memory. `decoded` is as for Encoder::Encode().
 uint64_t EncodeEntropyStrip(const StripPlanes& planes,
                             const EncodeOptions& options, uint64_t begin,
@@ -36,8 +36,8 @@ uint64_t EncodeEntropyStrip(const StripPlanes& planes,
                             absl::Span<float> decoded, std::vector<char>& codes,
                             char* place);
 
-// The planes of a strip of `values` values whose bytes are `strip`. They lie
-// there and, if the codes are compressed, in `codes`.
+// Returns the planes of a strip of `values` values whose bytes are `strip`.
+// They lie there and, if the codes are compressed, in `codes`.
 //   INVALID_ARGUMENT  the strip's length or its codes are wrong.
 absl::StatusOr<ConstStripPart> OpenEntropyStrip(const StripPlanes& planes,
                                                 uint64_t values,

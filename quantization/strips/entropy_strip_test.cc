@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Entropy-coded vectors (quantization/entropy_codec.h); codec_test.cc has what
-// holds for all codecs.
+// Tests entropy-coded vectors; quantization/codec_test.cc tests what holds for
+// all codecs.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -53,8 +53,9 @@ uint64_t SecondStrip(const std::string& encoded) {
   return StripHeader::kBytes + HeaderAt(encoded, 0).bytes;
 }
 
-// Within 1 % of the codes' entropy, which is that of another program (NumPy) on
-// 65 536 Gaussian values in blocks of 256, besides 1/16 bit for the scale.
+// Sizes are within 1 % of the codes' entropy, which another program (NumPy)
+// measured on 65 536 Gaussian values in blocks of 256, plus 1/16 bit for the
+// scale.
 TEST(EntropyCodecTest, TakesFewerBytesAndLosesNothing) {
   const std::pair<v1::Format, double> entropies[] = {
       {v1::INT8, 7.422}, {v1::INT4, 3.267}, {v1::E3M0, 3.477}};
@@ -75,7 +76,7 @@ TEST(EntropyCodecTest, TakesFewerBytesAndLosesNothing) {
 
 TEST(EntropyCodecTest, KeepsCodesThatDoNotGetSmaller) {
   const CodecSpec spec = Coded(v1::E3M0);
-  // Too few values for a table.
+  // These values are too few to pay for a table.
   const std::vector<float> values = Gaussian(100, 2);
   ASSERT_OK_AND_ASSIGN(const std::string coded, Encode(spec, values));
   ASSERT_OK_AND_ASSIGN(const std::string plain,
@@ -85,7 +86,7 @@ TEST(EntropyCodecTest, KeepsCodesThatDoNotGetSmaller) {
   EXPECT_EQ(coded.substr(StripHeader::kBytes), plain);
 }
 
-// From quantization/entropy/entropy_golden.py.
+// The bytes come from quantization/entropy/entropy_golden.py.
 TEST(EntropyCodecTest, HasTheBytesOfTheProtocol) {
   std::vector<float> values(1000);
   for (int i = 0; i < 1000; ++i) {
@@ -124,7 +125,7 @@ TEST(EntropyCodecTest, RefusesEveryPrefixAndEveryExtension) {
   EXPECT_THAT(values, Each(5.0f));
 }
 
-// An opened encoding decodes whatever its bytes are: what is damaged to NaN.
+// An opened encoding can always be decoded: damaged parts become NaN.
 TEST(EntropyCodecTest, DamagedStripsDecodeToNanAndAreNamed) {
   const CodecSpec spec = Coded(v1::E3M0);
   std::string encoded = Encoded(spec);
@@ -144,7 +145,7 @@ TEST(EntropyCodecTest, DamagedStripsDecodeToNanAndAreNamed) {
   const auto cursor = decoder->NewCursor();
   std::vector<float> got(kSize);
   std::vector<float> sum(kSize, 1.0f);
-  // From the last strip backwards, and again.
+  // Reads from the last strip backwards, and again.
   for (int round = 0; round < 2; ++round) {
     for (uint64_t strip = 3; strip-- > 0;) {
       const uint64_t begin = strip * kStripValues;
@@ -191,7 +192,7 @@ TEST(EntropyCodecTest, RefusesHeadersThatLie) {
   }
 }
 
-// Nothing but a status, or finite values, whatever bits are flipped.
+// Whatever bits are flipped, the result is an error or finite values.
 TEST(EntropyCodecTest, TakesAnyDamage) {
   std::mt19937 random(4);
   for (const v1::Format format : {v1::INT8, v1::INT4, v1::E3M0}) {
@@ -220,8 +221,8 @@ TEST(EntropyCodecTest, TakesAnyDamage) {
   }
 }
 
-// A few bytes that claim to be very many values are refused, and nothing is
-// allocated for them.
+// A few bytes that claim to be very many values are refused, and no memory is
+// allocated for the values.
 TEST(EntropyCodecTest, RefusesFewBytesForManyValues) {
   const CodecSpec spec = Coded(v1::INT8);
   const std::string encoded = Encoded(spec, 1000);

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cut of encoded vectors into strips.
+// Divides encoded vectors into strips.
 //
 // A strip is 65 536 consecutive values; the last one of a vector may be
 // shorter. The encoding of a vector is the concatenation of its strips'
-// encodings, each of which is what the strip's values alone encode to, but that
-// random numbers of stochastic rounding go by the place in the vector. So
-// strips can be encoded and decoded by different threads and while the bytes of
-// others are still on their way, whatever the format.
+// encodings. A strip's encoding depends only on its own values, and on their
+// place in the vector where rounding is stochastic. So, in every format,
+// different threads can encode and decode strips, even while the bytes of
+// others are in transit.
 //
 // In formats of a fixed rate all strips but the last take the same number of
 // bytes. Entropy-coded strips begin with a header of 4 bytes, a little-endian
@@ -27,19 +27,19 @@ namespace causeway {
 
 inline constexpr uint64_t kStripValues = 65536;
 
-// Strips of a vector of `values` values.
+// Returns the number of strips of a vector of `values` values.
 constexpr uint64_t StripCount(uint64_t values) {
   return values / kStripValues + (values % kStripValues != 0);
 }
 
-// Values of strip `strip` of a vector of `values` values; strip is less than
-// StripCount(values).
+// Returns the number of values in strip `strip` of a vector of `values` values;
+// `strip` is less than StripCount(values).
 constexpr uint64_t ValuesOfStrip(uint64_t strip, uint64_t values) {
   return std::min(kStripValues, values - strip * kStripValues);
 }
 
-// Calls visit(begin, count) for the part in each strip of values
-// [begin, begin + count).
+// Calls visit(begin, count) for each strip's share of values [begin,
+// begin + count).
 template <typename Visitor>
 void ForEachStripPart(uint64_t begin, uint64_t count, const Visitor& visit) {
   const uint64_t end = begin + count;
@@ -55,7 +55,7 @@ void ForEachStripPart(uint64_t begin, uint64_t count, const Visitor& visit) {
 struct StripHeader {
   static constexpr uint64_t kBytes = 4;
 
-  // After the header; less than 2^24.
+  // The bytes after the header; less than 2^24.
   uint32_t bytes = 0;
   // Less than 2^7.
   uint8_t parameter = 0;
@@ -64,7 +64,7 @@ struct StripHeader {
   friend bool operator==(const StripHeader&, const StripHeader&) = default;
 };
 
-// To and from kBytes bytes. Every four bytes are a header.
+// Converts a header to and from kBytes bytes. Any four bytes are a header.
 void WriteStripHeader(const StripHeader& header, char* bytes);
 StripHeader ReadStripHeader(const char* bytes);
 

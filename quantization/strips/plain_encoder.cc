@@ -20,14 +20,14 @@ PlainEncoder::PlainEncoder(const StripPlanes& planes,
       values_(values),
       buffer_(buffer),
       progress_(values) {
-  // Strips are whole blocks and groups of codes, so the sum of their planes is
-  // the planes of the whole.
+  // Strips are whole blocks and whole groups of codes, so the bytes of all
+  // strips add up to those of the vector.
   CHECK_EQ(buffer.size(), planes.Bytes(values));
 }
 
 void PlainEncoder::Encode(uint64_t begin, absl::Span<const float> values,
                           absl::Span<float> decoded) {
-  // A piece outside the vector is our own bug.
+  // A piece outside the vector is a bug of our own.
   CHECK_EQ(begin % kPieceAlignment, 0u);
   CHECK_LE(begin, values_);
   CHECK_LE(values.size(), values_ - begin);

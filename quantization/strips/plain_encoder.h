@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Encodes vectors whose strips are their planes side by side: scales, then
-// codes. quantization/codec.h makes the encoder that a format needs.
+// codes. quantization/codec.h creates the encoder that a format needs.
 #ifndef QUANTIZATION_STRIPS_PLAIN_ENCODER_H_
 #define QUANTIZATION_STRIPS_PLAIN_ENCODER_H_
 
@@ -18,8 +18,8 @@ namespace causeway {
 
 class PlainEncoder final : public Encoder {
  public:
-  // `values` values of a vector, from its value `first_value` on. `buffer` has
-  // planes.Bytes(values) bytes and outlives the encoder.
+  // Encodes `values` values of a vector, from its value `first_value` on.
+  // `buffer` has planes.Bytes(values) bytes and outlives the encoder.
   PlainEncoder(const StripPlanes& planes, const EncodeOptions& options,
                uint64_t first_value, uint64_t values, absl::Span<char> buffer);
 
@@ -29,7 +29,7 @@ class PlainEncoder final : public Encoder {
   uint64_t Finish() override;
 
  private:
-  // The place of the planes of the values from `value` on.
+  // Returns the place of the planes of the values from `value` on.
   StripPart PartAt(uint64_t value) const;
 
   const StripPlanes& planes_;

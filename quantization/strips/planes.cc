@@ -16,7 +16,7 @@ void StripPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
 }
 
 double StripPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
-  // They stay in the first-level cache.
+  // These values stay in the first-level cache.
   float values[kTileValues];
   Decode(part, absl::MakeSpan(values, count));
   return causeway::SumOfSquares(values, count);

@@ -30,8 +30,8 @@ void StripProgress::Add(uint64_t begin, uint64_t count) {
     }
   });
   if (!finished_one) return;
-  // What follows, and the zero, is sequentially consistent: of two threads that
-  // finish neighbouring strips at once, one sees both.
+  // The loads below and the store of zero above are sequentially consistent: if
+  // two threads finish neighbouring strips at once, one of them sees both.
   uint64_t leading = leading_;
   while (leading < strips_ && missing_[leading] == 0) {
     if (leading_.compare_exchange_weak(leading, leading + 1)) ++leading;

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which strips of a vector an encoder has finished, when pieces of strips come
-// in any order and strips from several threads.
+// Tracks which strips of a vector an encoder has finished, when pieces of
+// strips come in any order and strips come from several threads.
 //
 // The pieces of one strip come from one thread, so that they can be counted
-// without a locked instruction. That would wait for all that the thread has
-// written past the caches, which costs the outer step a tenth of its speed.
+// without a locked instruction. A locked one would wait for everything that the
+// thread has written past the caches, which costs the outer step a tenth of its
+// speed.
 #ifndef QUANTIZATION_STRIPS_PROGRESS_H_
 #define QUANTIZATION_STRIPS_PROGRESS_H_
 
@@ -16,22 +17,24 @@
 
 namespace causeway {
 
-// Thread-safe but for Add() on the same strip. What a thread wrote before it
-// called Add() is visible to whoever has seen leading_strips() count it.
+// Thread-safe, except for calls of Add() for the same strip. If a thread sees
+// leading_strips() count a strip, it also sees everything that other threads
+// wrote before their Add() of that strip.
 class StripProgress {
  public:
   explicit StripProgress(uint64_t values);
 
-  // Values [begin, begin + count) are encoded. No value is added twice.
+  // Records that values [begin, begin + count) are encoded. No value is added
+  // twice.
   void Add(uint64_t begin, uint64_t count);
 
-  // Returns how many strips are finished, from the first one on without a gap.
+  // Returns how many strips are finished from the first one on, without a gap.
   uint64_t leading_strips() const { return leading_; }
   bool finished() const { return leading_ == strips_; }
 
  private:
   const uint64_t strips_;
-  // Values that each strip still lacks.
+  // The number of values that each strip still lacks.
   const std::unique_ptr<std::atomic<uint32_t>[]> missing_;
   std::atomic<uint64_t> leading_ = 0;
 };

@@ -18,7 +18,7 @@ namespace {
 // 256 MiB of values.
 constexpr size_t kValues = 64 << 20;
 
-// The shortest of what was timed.
+// Keeps the shortest of the times.
 class Shortest {
  public:
   explicit Shortest(absl::FunctionRef<double()> clock) : clock_(clock) {}
@@ -39,7 +39,8 @@ class Shortest {
 
 const std::vector<float>& GaussianValues() {
   static const std::vector<float>* const values = [] {
-    // A table of normal numbers, read from changing places.
+    // The values come from a table of normal numbers, read from changing
+    // places.
     std::mt19937 random(1);
     std::normal_distribution<float> normal(0, 3e-4f);
     std::vector<float> table(1 << 16);

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The speed of the codecs beside that of memory, for benchmarks: one thread,
-// 256 MiB of Gaussian values, everything touched before. `seconds` is a clock.
+// Measures the speed of the codecs relative to that of memory, for benchmarks:
+// on one thread, with 256 MiB of Gaussian values whose pages were touched
+// before. `seconds` is a clock.
 #ifndef QUANTIZATION_TESTING_CODEC_SPEED_H_
 #define QUANTIZATION_TESTING_CODEC_SPEED_H_
 
@@ -14,26 +15,27 @@
 
 namespace causeway {
 
-// The codec's time and, measured in turns with it, that of what it is compared
-// with; the shortest of each, since a shared machine only ever adds to them.
+// The times of the codec and of the reference that it is compared with. The two
+// are measured in turns, and the shortest time of each counts, since a shared
+// machine only ever adds to them.
 struct CodecSpeed {
   uint64_t values = 0;
   uint64_t encoded_bytes = 0;
   double seconds = 0;
   double reference_seconds = 0;
-  // The codec's speed beside the reference's; see the functions.
+  // The codec's speed relative to the reference's; the functions define it.
   double ratio = 0;
 };
 
-// Reference: a read-only sweep (the largest magnitude) over the same values.
-// ratio = time of the sweep / time of the encode: 1 is as fast as reading alone
-// can be.
+// Measures encoding against a read-only sweep (the largest magnitude) over the
+// same values. ratio = time of the sweep / time of the encode: 1 is as fast as
+// reading alone.
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
                          int repetitions, absl::FunctionRef<double()> seconds);
 
-// Reference: memcpy of the values. ratio = bytes moved per second (encoding and
-// accumulator read, accumulator written) / bytes moved per second by memcpy
-// (read and written).
+// Measures decoding against memcpy of the values. ratio = bytes moved per
+// second (encoding and accumulator read, accumulator written) / bytes moved per
+// second by memcpy (read and written).
 CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
                                    absl::FunctionRef<double()> seconds);
 

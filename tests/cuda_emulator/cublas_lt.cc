@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of cuBLASLt that this project calls: products of bf16 matrices
-// in column-major order, with sums in fp32, to fp32 or bf16.
+// in column-major order, with sums in fp32 and results in fp32 or bf16.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ const T& As(const Opaque* opaque) {
   return *reinterpret_cast<const T*>(opaque);
 }
 
-// One product, as it was asked for.
+// One product, as the caller asked for it.
 struct Product {
   Operation operation;
   Layout first;
@@ -52,7 +52,7 @@ struct Product {
   float alpha;
   float beta;
 
-  // Row-major [rows, inner] of op(a), or of op(b) transposed.
+  // Returns op(a), or op(b) transposed, as a row-major [rows, inner].
   static std::vector<float> Rows(const uint16_t* values, const Layout& layout,
                                  bool rows_are_columns) {
     std::vector<float> rows(layout.rows * layout.columns);
@@ -70,7 +70,7 @@ struct Product {
   void Do() const {
     const std::vector<float> left =
         Rows(a, first, operation.first == CUBLAS_OP_T);
-    // [inner, columns].
+    // The right matrix is [inner, columns].
     const std::vector<float> right =
         Rows(b, second, operation.second == CUBLAS_OP_T);
     const uint64_t m = result.rows;
@@ -217,7 +217,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                            memory.InHost(d),
                            *static_cast<const float*>(alpha),
                            *static_cast<const float*>(beta)};
-  // A graph may do it again: it is kept for good.
+  // A graph may repeat the product, so it is never freed.
   auto* const kept = new Product(product);
   const cudaError_t error = cudaLaunchHostFunc(
       stream, [](void* data) { static_cast<const Product*>(data)->Do(); },

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the CUDA runtime by which programs name and launch kernels.
+// The functions of the CUDA runtime by which programs register and launch
+// kernels.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 namespace causeway::ptx {
 namespace {
 
-// As on compute capability 8.6.
+// The limit of compute capability 8.6.
 constexpr size_t kMostSharedBytes = 99 << 10;
 
 cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
@@ -55,7 +56,7 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
     std::memcpy(parameters.data() + code.parameters[i].offset, args[i],
                 code.parameters[i].size);
   }
-  // A stream of one device takes no kernels of a thread that uses another.
+  // A thread that uses one device must not launch kernels on another's stream.
   if (stream != nullptr && stream->device != CurrentDevice()) {
     return Said(cudaErrorInvalidResourceHandle);
   }
@@ -78,7 +79,8 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
       });
 }
 
-// The PTX of a "fat binary": entries of a kind, a size and a header's size.
+// Returns the PTX in a "fat binary", whose entries have a kind, a size and a
+// header's size.
 const char* PtxOf(const char* fat) {
   struct Header {
     uint32_t magic;

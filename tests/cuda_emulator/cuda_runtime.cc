@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the CUDA runtime that this project calls, but for those of
-// cuda_kernels.cc, for two devices. Operations are done as late as may be: when
-// somebody waits for their stream. Device memory begins with bytes of 0xff, and
-// kernels and copies may use it as far as it was allocated; where the host
-// touches it, the program ends. A kernel that fails leaves an error for good,
-// as on a GPU, and says why on stderr.
+// The functions of the CUDA runtime that this project calls, except those of
+// cuda_kernels.cc, for two devices. Operations run as late as possible: when
+// somebody waits for their stream. Device memory begins with bytes of 0xff.
+// Kernels and copies may use it only as far as it was allocated; if the host
+// touches it, the program ends. A kernel that fails leaves a permanent error,
+// as on a GPU, and prints the reason to stderr.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@
 #include "tests/cuda_emulator/cuda_state.h"
 
 struct CUevent_st {
-  // When it was last recorded; those who record it share it.
+  // The last recording, shared with the pending operation that sets its time.
   struct Record {
     std::chrono::steady_clock::time_point time;
   };
@@ -61,8 +61,8 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
     std::fprintf(stderr, "cuda emulator: a copy beyond the device's memory\n");
     return Said(cudaErrorInvalidValue);
   }
-  // Memory of the host that is not pinned is read at once, and written before
-  // the call returns.
+  // Host memory that is not pinned is read at once, and written before the call
+  // returns.
   std::vector<char> copy;
   if (!IsOfDevice(from, bytes)) {
     copy.assign(static_cast<const char*>(from),

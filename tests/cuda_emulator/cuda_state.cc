@@ -106,7 +106,7 @@ void WaitForDevice(bool blocking_only) {
 int CurrentDevice() { return current_device; }
 void SetCurrentDevice(int device) { current_device = device; }
 
-// An error that is not for good is forgotten.
+// Errors are forgotten unless they are permanent.
 cudaError_t TakeLastError() {
   return std::exchange(last_error, Broken(current_device));
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the runtime's functions share: kernels by their functions of the host,
-// memory, streams and errors.
+// The state that the runtime's functions share: kernels by their host
+// functions, memory, streams and errors.
 #ifndef TESTS_CUDA_EMULATOR_CUDA_STATE_H_
 #define TESTS_CUDA_EMULATOR_CUDA_STATE_H_
 
@@ -26,17 +26,17 @@
 #include "tests/cuda_emulator/ptx_machine.h"
 #include "tests/cuda_emulator/ptx_program.h"
 
-// Operations are done when somebody waits for them: what reads before, or takes
-// memory away, meets what was there.
+// A stream. Its operations run when somebody waits for them. So code that
+// forgets to wait reads old values, or frees memory that is still needed.
 struct CUstream_st {
   int device = 0;
-  // Whether the default stream waits for it.
+  // Whether the default stream waits for this one.
   bool is_blocking = false;
   absl::Mutex mu;
   std::deque<std::function<void()>> pending ABSL_GUARDED_BY(mu);
-  // Of the thread that does them.
+  // Held by the thread that runs the operations.
   absl::Mutex work_mu ABSL_ACQUIRED_BEFORE(mu);
-  // Operations of collectives that others have not come to.
+  // The number of collective operations that other ranks have not joined yet.
   std::atomic<int> held = 0;
   bool is_captured = false;
   std::vector<std::function<void()>> captured;
@@ -44,7 +44,7 @@ struct CUstream_st {
 
 namespace causeway::ptx {
 
-// What nvcc has put into the program for a .cu file.
+// The PTX that nvcc put into the program for one .cu file.
 struct Module {
   const char* ptx = nullptr;
   absl::Mutex mu;
@@ -65,24 +65,24 @@ struct Module {
 struct Kernel {
   Module* module = nullptr;
   std::string name;
-  // As on compute capability 8.6; the kernel's attribute makes it more.
+  // The limit of compute capability 8.6; the kernel's attribute can raise it.
   size_t dynamic_shared_bytes = 48 << 10;
 };
 
-// Two, that do not reach each other's memory.
+// The two devices do not reach each other's memory.
 inline constexpr int kDevices = 2;
 
 struct Device {
   size_t bytes = size_t{4} << 30;
   size_t bytes_taken = 0;
-  // Kernels that it runs until `fault` is what it says, for good.
+  // The number of kernels that run before `fault` becomes a permanent error.
   int64_t kernels_left = std::numeric_limits<int64_t>::max();
   cudaError_t fault = cudaErrorLaunchFailure;
   cudaError_t broken = cudaSuccess;
 };
 
 struct Runtime {
-  // Where it is asked for, a device has less memory, or fails:
+  // Reads the environment, by which a device may have less memory, or fail:
   //   CUDA_EMULATOR_MIB=64
   //   CUDA_EMULATOR_FAULT=1:500:214      device 1, after 500 kernels, error 214
   Runtime();
@@ -96,27 +96,26 @@ struct Runtime {
 };
 Runtime& TheRuntime();
 
-// Of the calling thread.
+// Get and set the device of the calling thread.
 int CurrentDevice();
 void SetCurrentDevice(int device);
 
 // Keeps an error for cudaGetLastError, and returns it.
 cudaError_t Said(cudaError_t error);
-// The error that a kernel has left for good on a device.
+// Returns the permanent error that a kernel has left on a device.
 cudaError_t Broken(int device);
-// After a kernel of the device, which failed or not.
+// Must be called after each kernel of the device; `failed` says how it ended.
 void EndKernel(int device, bool failed);
 cudaError_t TakeLastError();
 cudaError_t LastError();
 
 CUstream_st* StreamOf(cudaStream_t stream);
-// Notes the operation, to be done later or, while the stream is captured, by a
-// graph.
+// Adds an operation, to run later or, while the stream is captured, in a graph.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> operation);
-// Does what is left to do; that may not be captured.
+// Runs the pending operations; the stream must not be captured.
 cudaError_t Wait(cudaStream_t stream);
-// The same of all streams of the current device, or of those that the default
-// stream waits for.
+// Waits for all streams of the current device, or only for those that the
+// default stream waits for.
 void WaitForDevice(bool blocking_only);
 
 }  // namespace causeway::ptx

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of NCCL that this project calls, for ranks that are threads of
-// one process, each on a device of its own. As NCCL's communicators that do not
-// block: calls return at once, and an operation is done when all ranks have
-// called it, their streams waiting until then. Numbers are fp32, and sums are
-// made in the order of ranks.
+// one process, each on a device of its own. Communicators are like NCCL's that
+// do not block: calls return at once, and an operation is done when all ranks
+// have called it; their streams wait until then. Numbers are fp32, and sums are
+// added in the order of ranks.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -23,7 +23,7 @@ using causeway::ptx::CurrentDevice;
 
 namespace {
 
-// What one rank gives to an operation.
+// One rank's arguments of an operation.
 struct Part {
   const float* from;
   float* to;
@@ -34,15 +34,15 @@ Part PartOf(const void* from, void* to, cudaStream_t stream) {
   return {reinterpret_cast<const float*>(memory.InHost(from)),
           reinterpret_cast<float*>(memory.InHost(to)), stream};
 }
-// Does the operation for all ranks.
+// Runs the operation for all ranks.
 using Work = std::function<void(const std::vector<Part>&)>;
 
-// The ranks of one id.
+// The ranks that share an id.
 struct Group {
   absl::Mutex mu;
   std::vector<int> devices ABSL_GUARDED_BY(mu);
   ncclResult_t state ABSL_GUARDED_BY(mu) = ncclSuccess;
-  // Operations that some have called, by their number.
+  // The operations that some ranks, but not all, have called, by number.
   struct Operation {
     std::map<int, Part> parts;
   };
@@ -55,7 +55,8 @@ std::map<uint64_t, Group*>& Groups() {
   return groups;
 }
 
-// In place or from one array to another, once everything has been read.
+// Writes a result after all inputs were read, so that operations may be in
+// place.
 void Write(const std::vector<float>& values, float* to) {
   std::copy(values.begin(), values.end(), to);
 }
@@ -79,11 +80,11 @@ struct ncclComm {
 
 namespace {
 
-// The last rank that comes does the work.
+// Joins an operation. The last rank that joins does the work.
 ncclResult_t Call(ncclComm_t communicator, Part part, ncclDataType_t type,
                   const Work& work) {
   if (type != ncclFloat32) return ncclInvalidArgument;
-  // What comes before it in the stream.
+  // This runs the operations before this one in the stream.
   if (causeway::ptx::Wait(part.stream) != cudaSuccess) {
     return ncclUnhandledCudaError;
   }
@@ -138,7 +139,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size,
   }
   *communicator = new ncclComm{group, rank, size};
   absl::MutexLock lock(&group->mu);
-  // Two ranks on one device.
+  // Two ranks must not share a device.
   if (std::count(group->devices.begin(), group->devices.end(),
                  CurrentDevice()) > 0) {
     group->state = ncclInvalidUsage;
@@ -159,7 +160,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator,
   return ncclSuccess;
 }
 
-// Its operations that others have not come to are given up.
+// Gives up the operations that other ranks have not joined.
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   Group& group = *communicator->group;
   {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic and comparisons, as the PTX ISA manual says.
+// Arithmetic and comparisons, as the PTX ISA manual defines them.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -30,7 +30,7 @@ void Ternary(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// Arithmetic modulo 2^bits.
+// Converts to the unsigned type, whose arithmetic is modulo 2^bits.
 template <typename T>
 auto Modular(T value) {
   if constexpr (std::is_integral_v<T>) {
@@ -48,7 +48,7 @@ struct Subtract {
 struct Multiply {
   auto operator()(auto a, auto b) const { return Modular(a) * Modular(b); }
 };
-// Both are widened before.
+// Widens both factors first.
 struct MultiplyHigh {
   uint32_t operator()(uint32_t a, uint32_t b) const {
     return static_cast<uint32_t>(uint64_t{a} * b >> 32);
@@ -95,7 +95,7 @@ struct Remainder {
     return static_cast<decltype(a)>(a % b);
   }
 };
-// Of a number and a NaN it is the number.
+// The minimum or maximum of a number and a NaN is the number.
 struct Minimum {
   auto operator()(auto a, auto b) const {
     if constexpr (std::is_floating_point_v<decltype(a)>) return std::fmin(a, b);
@@ -108,7 +108,7 @@ struct Maximum {
     return a > b ? a : b;
   }
 };
-// Of a number and a NaN it is a NaN.
+// The maximum of a number and a NaN is a NaN.
 struct MaximumOrNan {
   float operator()(float a, float b) const {
     return std::isnan(a) || std::isnan(b) ? std::bit_cast<float>(0x7fffffff)
@@ -155,7 +155,8 @@ struct FusedMultiplyAddDown {
   float operator()(float a, float b, float c) const {
     const int before = std::fegetround();
     std::fesetround(FE_DOWNWARD);
-    // Not computed by the compiler, which rounds to nearest.
+    // `volatile` keeps the compiler, which rounds to nearest, from computing
+    // this.
     volatile float x = a;
     volatile float sum = std::fma(x, b, c);
     std::fesetround(before);
@@ -164,7 +165,7 @@ struct FusedMultiplyAddDown {
 };
 enum class Comparison { kEq, kNe, kLt, kLe, kGt, kGe, kNum, kNan };
 
-// mode: whether it holds of what cannot be compared.
+// The mode says whether the comparison is true if an operand is NaN.
 template <typename T, Comparison kComparison>
 void Compare(Warp& warp, const Instruction& i, uint32_t mask) {
   uint64_t* const to = warp.Slot(i.to[0]);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations on bits, selection and moves, as the PTX ISA manual says.
+// Operations on bits, selections and moves, as the PTX ISA manual defines them.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -53,7 +53,7 @@ void ShiftRight(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// bfi: the lower bits of a, put into b.
+// bfi: inserts the lower bits of a into b.
 template <typename T>
 void InsertBits(Warp& warp, const Instruction& i, uint32_t mask) {
   uint64_t* const to = warp.Slot(i.to[0]);
@@ -92,7 +92,7 @@ void ExtractBits(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// The default mode of prmt: four bytes of the eight of b:a.
+// prmt in its default mode: selects four of the eight bytes of b:a.
 void PermuteBytes(Warp& warp, const Instruction& i, uint32_t mask) {
   uint64_t* const to = warp.Slot(i.to[0]);
   ForLanes(mask, [&](int lane) {
@@ -125,8 +125,8 @@ void NotPredicate(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// mov: of one register, or one that several make, lowest first. mode: bits of
-// the whole.
+// mov: copies one register, or converts between one register and several parts
+// of it, the lowest first. The mode is the bits of the whole.
 void Move(Warp& warp, const Instruction& i, uint32_t mask) {
   const int parts = std::max<int>(i.to_count, i.from_count);
   if (parts == 1) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversions between types, as the PTX ISA manual says.
+// Conversions between types, as the PTX ISA manual defines them.
 #include <cmath>
 #include <cstdint>
 #include <limits>

@@ -19,10 +19,10 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// At least one.
+// Returns `bytes` rounded up to whole pages, at least one.
 size_t Pages(size_t bytes) { return (bytes / kPageBytes + 1) * kPageBytes; }
 
-// Gives pages that are reserved, or takes them away.
+// Makes reserved pages accessible, or inaccessible.
 void Map(uintptr_t begin, size_t bytes, int protection) {
   void* const mapped =
       mmap(reinterpret_cast<void*>(begin), bytes, protection,
@@ -47,7 +47,7 @@ DeviceMemory::~DeviceMemory() {
 void* DeviceMemory::Allocate(size_t bytes, int device) {
   absl::MutexLock lock(&mu_);
   const uintptr_t address = hidden_ + next_;
-  // A page stays free behind it.
+  // The page behind the memory stays inaccessible.
   next_ += Pages(bytes) + kPageBytes;
   if (next_ > kMostBytes) std::abort();
   char* const memory = InHost(address);

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads, stores, addresses and asynchronous copies, as the PTX ISA manual says.
+// Loads, stores, addresses and asynchronous copies, as the PTX ISA manual
+// defines them.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -43,7 +44,7 @@ void Load(Warp& warp, const Instruction& i, uint32_t mask) {
     for (int n = 0; n < i.to_count; ++n) {
       T value;
       std::memcpy(&value, from + n * sizeof(T), sizeof(T));
-      // Signed numbers fill the register.
+      // Signed numbers are extended to the whole register.
       if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
         warp.Slot(i.to[n])[lane] =
             static_cast<uint64_t>(static_cast<int64_t>(value));
@@ -82,7 +83,7 @@ void GenericToShared(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// cp.async [shared], [global], bytes, bytes of these that are read.
+// cp.async [shared], [global], bytes, bytes to read: the rest becomes zeros.
 void CopyAsync(Warp& warp, const Instruction& i, uint32_t mask) {
   ForLanes(mask, [&](int lane) {
     const uint64_t to = Read<uint32_t>(warp.Slot(i.from[0]), lane);
@@ -102,7 +103,7 @@ void AwaitCopies(Warp& warp, const Instruction& i, uint32_t mask) {
     auto& groups = warp.copies(lane);
     while (groups.size() > Read<uint32_t>(warp.Slot(i.from[0]), lane) + 1) {
       for (const PendingCopy& copy : groups.front()) {
-        // It is written from its beginning to its end.
+        // The copy writes shared memory from its start until now.
         char* const to = warp.Shared(i, copy.to, 16, Use::kWrite);
         if (to == nullptr) return;
         std::memset(to, 0, 16);
@@ -138,7 +139,7 @@ void AddMemoryOperations(OperationTable& table) {
   AddMemory<Space::kGeneric>("", table);
   table["cvta.shared.u64"] = SharedToGeneric;
   table["cvta.to.shared.u64"] = GenericToShared;
-  // The others are the same everywhere.
+  // In the other spaces both kinds of address are the same.
   for (const char* const name :
        {"cvta.to.global.u64", "cvta.global.u64", "cvta.param.u64",
         "cvta.local.u64", "cvta.to.local.u64"}) {

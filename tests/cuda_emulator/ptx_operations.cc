@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of operations.
+// Finds operations by their names.
 #include "tests/cuda_emulator/ptx_operations.h"
 
 #include <cstdint>
@@ -39,7 +39,7 @@ Execute Of(const std::string& name) {
   return found == Operations().end() ? nullptr : found->second;
 }
 
-// Whether `name` had the part, which is taken out.
+// Removes `part` from `name`, and returns whether it was there.
 bool TakePart(absl::string_view part, std::string& name) {
   const size_t at = name.find(std::string(part));
   if (at == std::string::npos) return false;
@@ -52,7 +52,7 @@ bool TakePart(absl::string_view part, std::string& name) {
 Execute FindOperation(absl::string_view name, Instruction& instruction) {
   std::string rest(name);
   if (absl::StartsWith(name, "mov.")) {
-    // The bits, of which a vector has equal parts.
+    // The number is the bits of the whole, of which a vector has equal parts.
     const size_t digits = rest.find_first_of("0123456789");
     instruction.mode =
         digits == std::string::npos ? 0 : std::atoi(rest.c_str() + digits);
@@ -73,7 +73,7 @@ Execute FindOperation(absl::string_view name, Instruction& instruction) {
     return Of(rest);
   }
   if (absl::StartsWith(name, "setp.")) {
-    // "ltu" holds of what cannot be compared, too.
+    // "ltu" and the like are also true if an operand is NaN.
     const std::vector<std::string> parts = absl::StrSplit(name, '.');
     if (parts.size() == 3 && parts[1].size() == 3 && parts[1].back() == 'u') {
       instruction.mode = 1;

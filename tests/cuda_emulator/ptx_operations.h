@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of operations share. A register is 64 bits, of which an
-// operation reads as many as its type has, and writes the rest as 0.
+// Common parts of the files of operations. A register has 64 bits. An operation
+// reads as many of them as its type has, and sets the rest to 0 when it writes.
 #ifndef TESTS_CUDA_EMULATOR_PTX_OPERATIONS_H_
 #define TESTS_CUDA_EMULATOR_PTX_OPERATIONS_H_
 
@@ -17,7 +17,7 @@
 
 namespace causeway::ptx {
 
-// By names such as "add.s32".
+// Operations by names such as "add.s32".
 using OperationTable = std::unordered_map<std::string, Execute>;
 
 void AddArithmetic(OperationTable& table);
@@ -27,7 +27,7 @@ void AddConversions(OperationTable& table);
 void AddMemoryOperations(OperationTable& table);
 void AddWarpOperations(OperationTable& table);
 
-// How a conversion rounds, as its mode.
+// The rounding of a conversion, which is its mode.
 enum Rounding { kNearest, kZero, kDown, kUp, kSaturate, kNone };
 
 template <typename T>

@@ -39,7 +39,7 @@ class BodyReader {
     return absl::OkStatus();
   }
 
-  // `body` is what lies between the braces.
+  // Reads `body`, the text between the braces.
   absl::Status Read(absl::string_view body) {
     std::string statement;
     int depth = 0;
@@ -76,8 +76,8 @@ class BodyReader {
 
  private:
   int64_t AddToFrame(const Declaration& declaration) {
-    // The same name in another scope is another variable, which is given to
-    // another function: of at most these bytes.
+    // Other scopes may reuse the name for a variable that is passed to another
+    // function, so each gets at least these bytes.
     constexpr uint64_t kLeast = 64;
     const auto [found, is_new] =
         frame_symbols_.try_emplace(declaration.name, function_.frame_bytes);
@@ -226,7 +226,7 @@ class BodyReader {
     if (instruction.execute == nullptr) {
       return absl::UnimplementedError("unknown operation");
     }
-    // The first operand is the result, but for stores and the like.
+    // The first operand is the result, except in stores and the like.
     const bool has_result = !absl::StartsWith(name, "st.") &&
                             !absl::StartsWith(name, "cp.async") &&
                             name != "trap";
@@ -258,7 +258,7 @@ class BodyReader {
       return AddOperand(absl::StripAsciiWhitespace(address), false,
                         instruction);
     }
-    // "d|p": the second result is whether the lane that was read is there.
+    // In "d|p", the second result is whether the lane that was read exists.
     const size_t bar = operand.find('|');
     if (bar != absl::string_view::npos) {
       RETURN_IF_ERROR(
@@ -299,7 +299,8 @@ class BodyReader {
   std::vector<std::pair<size_t, std::string>> branches_;
 };
 
-// The place of the function of that header, which may have been declared.
+// Returns the index of the function with that header, which may have been
+// declared before.
 int FunctionOf(absl::string_view header, Program& program) {
   const absl::string_view before =
       absl::StripAsciiWhitespace(header.substr(0, header.find('(')));
@@ -314,7 +315,7 @@ absl::Status ReadFunction(absl::string_view header, absl::string_view body,
                           Program& program) {
   const size_t open = header.find('(');
   const int index = FunctionOf(header, program);
-  // Not program.functions[index]: reading may add functions.
+  // This is not program.functions[index], since reading may add functions.
   Function function;
   function.name = program.functions[index].name;
   function.is_kernel = absl::StrContains(header, ".entry");
@@ -347,7 +348,7 @@ absl::StatusOr<std::unique_ptr<Program>> ReadProgram(absl::string_view text) {
     if (code[end] == ';') {
       if (absl::StrContains(head, ".shared")) {
         ASSIGN_OR_RETURN(const Declaration declaration, ParseDeclaration(head));
-        // What is extern is the dynamic memory, behind all others.
+        // Extern memory is the dynamic memory, which lies behind all other.
         if (!absl::StrContains(head, ".extern")) {
           program->shared_bytes =
               AlignUp(program->shared_bytes, declaration.align);

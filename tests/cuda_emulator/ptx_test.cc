@@ -23,15 +23,15 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kThreads = 64;
 
-// Kernels with one parameter, the address of kThreads words.
+// Runs kernels with one parameter, the address of kThreads words.
 class PtxTest : public testing::Test {
  protected:
   PtxTest() : words_(kThreads, 0xdeadbeef) {
     memory_.Pin(words_.data(), words_.size() * sizeof(uint32_t));
   }
 
-  // %rd0 is the address of the words, %rd1 that of this thread's, %r0 its
-  // number.
+  // Runs `body`. %rd0 is the address of the words, %rd1 that of this thread's
+  // word, and %r0 the thread's number.
   absl::Status Run(const std::string& body, const std::string& before = "") {
     const absl::StatusOr<std::unique_ptr<Program>> program =
         ReadProgram(absl::StrCat(R"(
@@ -60,7 +60,7 @@ class PtxTest : public testing::Test {
     return RunKernel(**program, "Kernel", grid, parameters, memory_);
   }
 
-  // What thread 0 writes of %r9.
+  // Returns the value of %r9 that thread 0 computes.
   uint32_t ResultOf(const std::string& code) {
     EXPECT_THAT(Run(absl::StrCat(code, "\nst.global.u32 [%rd1], %r9;")),
                 IsOk());
@@ -86,7 +86,8 @@ TEST(DeviceMemoryTest, TheHostSeesItWhereTheDeviceDoesNot) {
 }
 
 TEST_F(PtxTest, LanesGoTheirOwnWaysAndMeetAgain) {
-  // Steps of the Collatz sequence, then the sum of a warp's numbers.
+  // The kernel counts steps of the Collatz sequence, then sums a warp's
+  // numbers.
   ASSERT_THAT(Run(R"(
 	add.s32 	%r1, %r0, 1;
 	mov.u32 	%r2, 0;
@@ -120,7 +121,8 @@ $L_end:
   }
 }
 
-// Each thread writes its number, and reads another's that another warp wrote.
+// In this kernel each thread writes its number, and reads one that another warp
+// wrote.
 std::string Exchange(const std::string& between) {
   return absl::StrCat(R"(
 	shl.b32 	%r1, %r0, 2;
@@ -251,7 +253,7 @@ TEST_F(PtxTest, NumbersAreRoundedAsTheManualSays) {
   EXPECT_EQ(convert("cvt.rzi.s32.f32", 1e20f), 2147483647);
   EXPECT_EQ(convert("cvt.rzi.s32.f32", std::nanf("")), 0);
   EXPECT_EQ(convert("cvt.rzi.u32.f32", -1.0f), 0);
-  // The first operand is in the upper half; ties go to even.
+  // The first operand goes to the upper half; ties go to even.
   EXPECT_EQ(ResultOf("cvt.rn.bf16x2.f32 %r9, 0f3f808000, 0f3f818000;"),
             0x3f803f82u);
   // 1 + 2^-24 is between two numbers.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of PTX, cut into what it is made of. Pure functions.
+// Divides PTX text into its parts. Pure functions.
 #ifndef TESTS_CUDA_EMULATOR_PTX_TEXT_H_
 #define TESTS_CUDA_EMULATOR_PTX_TEXT_H_
 
@@ -15,13 +15,14 @@
 
 namespace causeway::ptx {
 
-// Without comments and lines that say nothing to a machine.
+// Returns the text without comments and without lines that mean nothing to the
+// emulator.
 std::string WithoutComments(absl::string_view text);
 
-// Splits at commas that are in no brackets.
+// Splits at commas that are outside brackets.
 std::vector<std::string> SplitOperands(absl::string_view text);
 
-// The end of the braces that begin at `begin`.
+// Returns the end of the braces that begin at `begin`.
 size_t EndOfBraces(absl::string_view text, size_t begin);
 
 // A variable's declaration: ".param .align 8 .b8 name[24]".

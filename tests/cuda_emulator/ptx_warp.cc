@@ -58,7 +58,7 @@ bool Warp::IsAligned(const Instruction& instruction, uint64_t address,
 }
 
 bool Warp::IsAlone(uint64_t address, size_t bytes, Use use) {
-  // Parts of words may be different warps'.
+  // Parts of a word may belong to different warps.
   if (bytes < 4) return true;
   const auto self = static_cast<int16_t>(first_thread_ / kLanes);
   const auto is_other = [&](int16_t warp) {
@@ -161,7 +161,7 @@ void Warp::SetSpecials(int function) {
   }
 }
 
-// Registers that a block leaves are another's garbage, as on a GPU.
+// A block finds the values of earlier blocks in its registers, as on a GPU.
 Warp::Activation& Warp::Activate(int function) {
   Activation& activation = activations_[function];
   if (!activation.registers.empty()) return activation;
@@ -280,8 +280,8 @@ void Warp::Return(uint32_t lanes) {
   });
 }
 
-// Goes on with these lanes, which are at one place, as long as they stay
-// together and meet no others.
+// Runs these lanes, which are at one place, as long as they stay together and
+// meet no others.
 void Warp::Step(uint32_t lanes) {
   const int function = function_[__builtin_ctz(lanes)];
   int at = at_[__builtin_ctz(lanes)];
@@ -331,7 +331,7 @@ void Warp::Step(uint32_t lanes) {
           SetPlace(guarded, instruction.target);
           return;
         }
-        // Others may be behind.
+        // Other lanes may be behind.
         if (join_ != std::numeric_limits<int>::max()) {
           SetPlace(lanes, at);
           return;

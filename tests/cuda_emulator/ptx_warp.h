@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs a kernel's instructions: the warps of a block.
+// The warps of a block, which run a kernel's instructions.
 #ifndef TESTS_CUDA_EMULATOR_PTX_WARP_H_
 #define TESTS_CUDA_EMULATOR_PTX_WARP_H_
 
@@ -21,13 +21,13 @@ namespace causeway::ptx {
 struct PendingCopy {
   uintptr_t from;
   uint32_t bytes;
-  // In shared memory.
+  // The address in shared memory.
   uint64_t to;
 };
 
 enum class Use : uint8_t { kRead, kWrite };
 
-// Who has used a word of shared memory since the last barrier.
+// The users of a word of shared memory since the last barrier.
 struct WordUse {
   static constexpr int16_t kNobody = -1;
   static constexpr int16_t kSeveral = -2;
@@ -37,7 +37,7 @@ struct WordUse {
   int16_t reader = kNobody;
 };
 
-// What a block's warps share.
+// The state that a block's warps share.
 struct Block {
   const Program* program = nullptr;
   const DeviceMemory* memory = nullptr;
@@ -49,7 +49,7 @@ struct Block {
   char* shared = nullptr;
   size_t shared_bytes = 0;
   std::vector<WordUse> uses;
-  // Counts barriers.
+  // Counts the intervals between barriers.
   uint32_t interval = 1;
   absl::Status status;
 };
@@ -58,12 +58,12 @@ class Warp {
  public:
   Warp(Block* block, int function, uint32_t first_thread);
 
-  // At the beginning of the block that `block` is at now.
+  // Starts the block that `block` is at now.
   void Begin();
-  // Until all lanes are at a barrier or have ended.
+  // Runs until all lanes are at a barrier or have ended.
   void Run();
   bool HasEnded() const;
-  // From the barrier on.
+  // Lets the lanes continue behind the barrier.
   void Release();
 
   uint64_t* Slot(int slot) { return registers_ + slot * kLanes; }
@@ -72,17 +72,18 @@ class Warp {
     return copies_[lane];
   }
 
-  // The first error stays.
+  // Records an error; the first one stays.
   void Fail(const Instruction& instruction, const std::string& what);
 
-  // Where the host has what the address means; null after an error.
+  // Return the host's address of the bytes at `address`, or null after an
+  // error.
   char* Shared(const Instruction& instruction, uint64_t address, size_t bytes,
                Use use);
   char* Global(const Instruction& instruction, uint64_t address, size_t bytes);
-  // Any: what is no shared, local or parameter memory is global.
+  // Any address that is not in shared, local or parameter memory is global.
   char* Generic(const Instruction& instruction, uint64_t address, size_t bytes,
                 Use use);
-  // Local memory and parameters, which lie in memory of the host's.
+  // Local memory and parameters are in memory of the host.
   char* Own(const Instruction& instruction, uint64_t address, size_t bytes);
 
  private:
@@ -91,7 +92,7 @@ class Warp {
     int function;
     int at;
   };
-  // Registers and memory of a function, for all lanes.
+  // The registers and memory of a function, for all lanes.
   struct Activation {
     std::vector<uint64_t> registers;
     std::vector<char> memory;
@@ -99,12 +100,14 @@ class Warp {
 
   Activation& Activate(int function);
   void SetSpecials(int function);
-  // Whether no other warp uses these words of shared memory at the same time.
+  // Returns whether no other warp uses these words of shared memory at the same
+  // time.
   bool IsAlone(uint64_t address, size_t bytes, Use use);
   bool IsAligned(const Instruction& instruction, uint64_t address,
                  size_t bytes);
   uint32_t LanesAt(State state, int function, int at) const;
-  // The lanes that go next and where they are; 0 if none can.
+  // Returns the lanes that run next, or 0 if none can. Sets registers_ and
+  // join_ for them.
   uint32_t Choose();
   void Step(uint32_t lanes);
   uint32_t Guarded(const Instruction& instruction, uint32_t lanes);
@@ -121,9 +124,9 @@ class Warp {
   std::vector<Frame> callers_[kLanes];
   std::deque<std::vector<PendingCopy>> copies_[kLanes];
   std::vector<Activation> activations_;
-  // Of the function that runs.
+  // The registers of the function that runs.
   uint64_t* registers_ = nullptr;
-  // Where other lanes wait to be joined.
+  // The place where other lanes wait to be joined.
   int join_ = 0;
   std::pair<uintptr_t, uintptr_t> last_memory_ = {0, 0};
 };

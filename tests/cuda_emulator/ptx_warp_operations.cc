@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a warp does together: shuffles and matrix products, as the PTX ISA
-// manual says.
+// The operations of a whole warp: shuffles and matrix products, as the PTX ISA
+// manual defines them.
 #include <cstdint>
 #include <cstring>
 
@@ -53,10 +53,10 @@ void ShuffleLanes(Warp& warp, const Instruction& i, uint32_t mask) {
   });
 }
 
-// mma.m16n8k16: with g = lane / 4 and t = lane % 4, a0 is row g, columns 2t
-// and 2t + 1 of A, a1 row g + 8, a2 and a3 the columns 8 further; b0 is rows 2t
-// and 2t + 1 of column g of B, b1 8 further; c0 and c1 are row g, columns 2t
-// and 2t + 1, c2 and c3 row g + 8.
+// mma.m16n8k16: with g = lane / 4 and t = lane % 4, a0 is row g, columns 2t and
+// 2t + 1 of A, a1 row g + 8, a2 and a3 the columns 8 further; b0 is rows 2t and
+// 2t + 1 of column g of B, b1 8 further; c0 and c1 are row g, columns 2t and 2t
+// + 1, c2 and c3 row g + 8.
 void MatrixMultiply(Warp& warp, const Instruction& i, uint32_t mask) {
   float a[16][16];
   float b[16][8];
@@ -93,7 +93,7 @@ void MatrixMultiply(Warp& warp, const Instruction& i, uint32_t mask) {
 }
 
 // ldmatrix.x4: lanes 8 m to 8 m + 7 have the addresses of the rows of matrix m.
-// mode: transposed.
+// The mode says whether they are transposed.
 void LoadMatrices(Warp& warp, const Instruction& i, uint32_t mask) {
   uint16_t matrices[4][8][8];
   bool is_whole = true;

@@ -86,7 +86,7 @@ void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
   CHECK_GE(begin, 0);
   CHECK_LE(begin, size_);
   CHECK_LE(static_cast<int64_t>(tokens.size()), size_ - begin);
-  // The last part that begins at or before `begin`.
+  // `part` is the last one that begins at or before `begin`.
   auto part = std::upper_bound(
       parts_.begin(), parts_.end(), begin,
       [](int64_t index, const Part& p) { return index < p.begin; });
@@ -97,7 +97,7 @@ void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
     if (count > 0) part->file.Copy(begin - part->begin, tokens.first(count));
     tokens.remove_prefix(count);
     begin += static_cast<int64_t>(count);
-    // The separator, if there is one before the next part.
+    // Adds the separator, if there is one before the next part.
     if (!tokens.empty() && begin < (part + 1)->begin) {
       tokens.front() = kEndOfText;
       tokens.remove_prefix(1);

@@ -3,8 +3,8 @@
 //
 // One stream of tokens from one or more token files.
 //
-// Text files are documents: the stream has an end-of-text token (257) between
-// two of them, which is in no file. Files of ids hold their own separators and
+// Text files are documents: the stream has an end-of-text token (257), which is
+// in no file, between two of them. Files of ids hold their own separators and
 // follow one another directly.
 //
 //   ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(config.data().tokenizer(),
@@ -31,21 +31,22 @@ namespace causeway {
 class Corpus {
  public:
   // Opens every file as TokenFile::Open does, with its errors.
-  //   INVALID_ARGUMENT  also: no path is given; files prepared with different
-  //                     SentencePiece models.
+  //   INVALID_ARGUMENT  also: no path is given, or files were prepared with
+  //                     different SentencePiece models.
   static absl::StatusOr<Corpus> Open(v1::DataConfig::Tokenizer tokenizer,
                                      absl::Span<const std::string> paths);
 
   Corpus(Corpus&&) = default;
   Corpus& operator=(Corpus&&) = default;
 
-  // Number of tokens.
+  // Returns the number of tokens.
   int64_t size() const { return size_; }
 
-  // Every id is less: the vocabulary that a model of this corpus needs.
+  // Returns a number that is greater than every id: the vocabulary that a model
+  // of this corpus needs.
   int64_t vocabulary() const { return vocabulary_; }
 
-  // Whether `model`, which must be resolved (common/run_config.h), can be
+  // Checks that `model`, which must be resolved (common/run_config.h), can be
   // trained on the corpus.
   //   INVALID_ARGUMENT  a token id is not less than vocab_size (the message
   //                     names file and token), or the corpus is shorter than
@@ -53,13 +54,13 @@ class Corpus {
   absl::Status CheckFits(const v1::ModelConfig& model) const;
 
   // Writes tokens begin .. begin + tokens.size() - 1 of the stream, which must
-  // be in range, to `tokens`. Requires CheckFits.
+  // be in range, to `tokens`. Requires a successful CheckFits.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
  private:
   struct Part {
     TokenFile file;
-    // Index in the stream of the file's first token.
+    // The index in the stream of the file's first token.
     int64_t begin;
   };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the data path costs: the scan of a token file when it is opened, and
-// making a batch. Both run from the page cache.
+// Measures the data path: the scan of a token file when it is opened, and the
+// making of a batch. Both read from the page cache.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kTokens = 64 << 20;
 
-// A flat file of uint16 ids below 50 000, removed at the end of the program.
+// Returns the path of a flat file of uint16 ids below 50 000, which is removed
+// at the end of the program.
 const std::string& FlatFile() {
   static const std::string& path = *new std::string([] {
     const char* directory = getenv("TMPDIR");

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a run as an island or a tool sees it: opened, checked against
-// the model and divided. What is wrong with the data is said here, before
+// The data of a run as an island or a tool uses it: opened, checked against the
+// model and divided. Whatever is wrong with the data is reported here, before
 // training starts.
 //
 //   ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(config, paths));
@@ -28,17 +28,17 @@ struct Dataset {
   Corpus corpus;
   Split split;
 
-  // Writes windows, as many as the spans hold, of which next() returns the
-  // first token's place in the corpus: rows of sequence_length tokens, and the
-  // token that follows each.
+  // Writes as many windows as the spans hold: rows of sequence_length tokens,
+  // and the token that follows each. next() returns the place in the corpus of
+  // each window's first token.
   void CopyWindows(absl::FunctionRef<int64_t()> next,
                    absl::Span<int32_t> tokens,
                    absl::Span<int32_t> targets) const;
 };
 
 // Opens `paths` for a run. `config` must be resolved (common/run_config.h).
-// Reads files of token ids once (see token_file.h).
-//   Errors are those of Corpus::Open, Corpus::CheckFits and Split::Create.
+// Reads files of token ids once (see token_file.h). Errors are those of
+// Corpus::Open, Corpus::CheckFits and Split::Create.
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
                                     absl::Span<const std::string> paths);
 

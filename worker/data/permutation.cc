@@ -21,7 +21,7 @@ Permutation::Permutation(int64_t size, uint64_t key) : size_(size) {
   CHECK_LE(size, int64_t{1} << 62);
   const int bits =
       static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1)));
-  // Halves of two bits take too few values to mix: positions were measurably
+  // Halves of two bits have too few values to mix: positions were measurably
   // uneven over keys (PositionsAreUniformOverKeys).
   half_bits_ = std::max(4, (bits + 1) / 2);
   for (uint64_t round = 0; round < kRounds; ++round) {

@@ -45,11 +45,11 @@ TEST(PermutationTest, KeysGiveUnrelatedOrders) {
   const std::vector<int64_t> b = Images(1000, 2);
   int fixed = 0;
   for (size_t i = 0; i < a.size(); ++i) fixed += a[i] == b[i];
-  // The count of agreements of two random orders is Poisson with mean 1.
+  // The number of agreements of two random orders is Poisson with mean 1.
   EXPECT_LT(fixed, 8);
 }
 
-// Every element lands on every position equally often: chi-squared with 36
+// Every element lands on every position equally often: chi-squared with the 36
 // cells of a 6 x 6 table (25 degrees of freedom; 60 is beyond the 99.99th
 // percentile). The keys are consecutive on purpose.
 TEST(PermutationTest, PositionsAreUniformOverKeys) {
@@ -68,14 +68,15 @@ TEST(PermutationTest, PositionsAreUniformOverKeys) {
   EXPECT_LT(chi_squared, 60);
 }
 
-// A change here would reorder the data of runs that are under way.
+// A change here would reorder the data of existing runs.
 TEST(PermutationTest, OrderIsFrozen) {
   EXPECT_THAT(Images(10, 42),
               testing::ElementsAre(6, 2, 4, 5, 0, 9, 1, 7, 3, 8));
 }
 
-// First outputs of SplitMix64 with seed 1234567, as published with the
-// generator: its state advances by the golden ratio before each output.
+// These are the first outputs of SplitMix64 with seed 1234567, as published
+// with the generator: its state advances by the golden ratio before each
+// output.
 TEST(MixBitsTest, IsSplitMix64) {
   EXPECT_EQ(MixBits(1234567 + 0x9e3779b97f4a7c15), 6457827717110365317u);
   EXPECT_EQ(MixBits(1234567 + 2 * 0x9e3779b97f4a7c15), 3203168211198807973u);

@@ -12,7 +12,7 @@
 namespace causeway {
 namespace {
 
-// Folds one number into a key; the order of the numbers matters.
+// Adds a number to a key; the order of the numbers matters.
 uint64_t ExtendKey(uint64_t key, int64_t number) {
   return MixBits(key + 0x9e3779b97f4a7c15) ^ static_cast<uint64_t>(number);
 }

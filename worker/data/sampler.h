@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which training windows an island reads, and in which order.
+// Decides which training windows an island reads, and in which order.
 //
 // The island's sequences form one endless series, of which trainers take
 // consecutive ones: number n is window n mod W of epoch floor(n / W), where W
@@ -11,7 +11,7 @@
 //
 // So a sequence is a pure function of (seed, shard, number): it depends neither
 // on the age of the process nor on how many ranks share the batch, and an
-// island that comes back goes on where it was.
+// island that comes back continues where it was.
 //
 // Immutable, thread-safe.
 #ifndef WORKER_DATA_SAMPLER_H_
@@ -27,15 +27,16 @@ namespace causeway {
 
 class Sampler {
  public:
-  // The shard is the island's, one of the split's. `dataset` must outlive the
-  // sampler. INVALID_ARGUMENT: the split has no such shard.
+  // Creates the sampler of the island's shard, one of the split's. `dataset`
+  // must outlive the sampler.
+  //   INVALID_ARGUMENT  the split has no such shard.
   static absl::StatusOr<Sampler> Create(const Dataset* dataset, uint64_t seed,
                                         int64_t shard);
 
-  // Windows of an epoch.
+  // Returns the number of windows in an epoch.
   int64_t epoch_windows() const { return epoch_windows_; }
 
-  // The index in the corpus of the first token of sequence number `number`.
+  // Returns the index in the corpus of the first token of sequence `number`.
   int64_t SequenceBegin(int64_t number) const;
 
   // Writes sequences first, first + 1, ... of the series, as many as the spans

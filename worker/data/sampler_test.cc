@@ -28,7 +28,7 @@ Sampler MakeSampler(const Dataset& dataset, uint64_t seed, int64_t shard = 0) {
   return *std::move(sampler);
 }
 
-// The tokens of so many sequences of the series.
+// Returns the tokens of `sequences` sequences of the series, from `first` on.
 std::vector<int32_t> Tokens(const Sampler& sampler, int64_t first,
                             int64_t sequences) {
   std::vector<int32_t> tokens(sequences * kTestSequenceLength);
@@ -61,8 +61,8 @@ TEST(SamplerTest, EpochVisitsEveryWindowOnceAndEpochsDiffer) {
   EXPECT_FALSE(std::is_sorted(epochs[0].begin(), epochs[0].end()));
 }
 
-// Two epochs of every shard: no token is shared between
-// shards or with the validation windows, as input or as target.
+// In two epochs of every shard, no shard shares a token with another shard or
+// with the validation windows, as input or as target.
 TEST(SamplerTest, SequencesNeverCrossIntoOtherShardsOrValidation) {
   const Dataset dataset = PositionsDataset(2);
   std::vector<std::set<int32_t>> seen(3);
@@ -87,7 +87,7 @@ TEST(SamplerTest, SequencesNeverCrossIntoOtherShardsOrValidation) {
     total += part.size();
   }
   EXPECT_EQ(all.size(), total);
-  // Nothing but the incomplete last block is left out.
+  // Only the incomplete last block is left out.
   EXPECT_EQ(total, dataset.split.blocks() * dataset.split.block_tokens());
 }
 
@@ -105,7 +105,7 @@ TEST(SamplerTest, SeedChangesTheOrder) {
             Tokens(MakeSampler(dataset, 2), 0, 20));
 }
 
-// A change here would reorder the data of runs that are under way.
+// A change here would reorder the data of existing runs.
 TEST(SamplerTest, OrderIsFrozen) {
   const Dataset dataset = PositionsDataset(2);
   const Sampler sampler = MakeSampler(dataset, 7, 1);

@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a program talks to the process that holds libsentencepiece
+// The protocol between a program and the process that holds libsentencepiece
 // (sentencepiece_tool.cc).
 //
-// Why a process: Debian's libsentencepiece exports an old protobuf of its own,
-// and its header declares an absl::string_view of its own. In one process with
-// the protobuf that the rest of Causeway uses, each would call the other's
-// functions and crash before main. The tool links nothing but the library.
+// A separate process is necessary: Debian's libsentencepiece exports an old
+// protobuf of its own, and its header declares an absl::string_view of its own.
+// In one process with the protobuf that the rest of Causeway uses, each would
+// call the other's functions and crash before main. The tool links nothing but
+// the library.
 //
-// Both ends of a stream socket, on one machine: a request, then its answer,
-// each a Frame and `payload_bytes` bytes, in native byte order.
+// The two ends of a stream socket, on one machine, exchange requests and
+// answers in turn. Each is a Frame and `payload_bytes` bytes, in native byte
+// order.
 //
 //   code      request payload     answer payload
 //   kLoad     content of a model  ModelFacts
@@ -20,7 +22,7 @@
 // An answer has code kOk, or kError and a message for people. kLoad comes
 // first. The tool ends when the other end closes.
 //
-// Standard library only, for the reason above.
+// This file uses the standard library only, for the same reason.
 #ifndef WORKER_DATA_SENTENCEPIECE_PROTOCOL_H_
 #define WORKER_DATA_SENTENCEPIECE_PROTOCOL_H_
 
@@ -51,16 +53,16 @@ struct SentencePieceFrame {
 
 struct SentencePieceModelFacts {
   int32_t vocabulary;
-  // Ids of </s> and <s>, or -1.
+  // The ids of </s> and <s>, or -1.
   int32_t end_id;
   int32_t begin_id;
 };
 
-// False if the other end is gone.
+// Sends or receives all bytes. Returns false if the other end is gone.
 inline bool SendAll(int socket, const void* data, size_t bytes) {
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    // No SIGPIPE: a dead peer is an error, not the end of this process.
+    // MSG_NOSIGNAL makes a dead peer an error; SIGPIPE would end this process.
     const ssize_t sent = send(socket, next, bytes, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) return false;

@@ -43,8 +43,9 @@ class ToolProcess {
     }
   }
 
-  // The answer to a request. INVALID_ARGUMENT with the library's message if
-  // it refused, INTERNAL if the process ended.
+  // Returns the answer to a request.
+  //   INVALID_ARGUMENT  the library refused; has its message.
+  //   INTERNAL          the process ended.
   absl::StatusOr<std::string> Call(SentencePieceCode code,
                                    absl::string_view request) {
     absl::MutexLock lock(&mutex_);
@@ -66,7 +67,7 @@ class ToolProcess {
 
   const pid_t process_;
   const int socket_;
-  // Held from a request to its answer.
+  // Held from a request until its answer.
   absl::Mutex mutex_;
 };
 
@@ -129,7 +130,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   absl::StatusOr<std::string> Decode(
       absl::Span<const int32_t> ids) const override {
-    // The library's own check is an assertion.
+    // The library only asserts this.
     RETURN_IF_ERROR(CheckIds(ids, facts_.vocabulary));
     return process_->Call(
         SentencePieceCode::kDecode,

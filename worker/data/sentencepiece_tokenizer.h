@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tokenizer of a SentencePiece model file. libsentencepiece runs in a
-// process of its own, for as long as the tokenizer lives; the reason is in
-// sentencepiece_protocol.h.
+// process of its own, for as long as the tokenizer lives;
+// sentencepiece_protocol.h gives the reason.
 //
 //   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
 //                    LoadSentencePiece("english.model",
@@ -19,13 +19,13 @@
 
 namespace causeway {
 
-// Where the tool is installed: causeway-sentencepiece in the directory of the
-// running program.
+// Returns the path of the installed tool: causeway-sentencepiece in the
+// directory of the running program.
 std::string DefaultSentencePieceTool();
 
 // Loads the `.model` file of spm_train into a new process of the program
-// `tool_path`. Encode gives the ids of the library, which may put a space
-// before the text, as the model says. Concurrent calls wait for one another.
+// `tool_path`. Encode returns the library's ids; the model decides whether the
+// library puts a space before the text. Concurrent calls wait for one another.
 //   NOT_FOUND, PERMISSION_DENIED, ...  model or tool cannot be read.
 //   INVALID_ARGUMENT                   it is not a SentencePiece model.
 //   INTERNAL                           the process ended.

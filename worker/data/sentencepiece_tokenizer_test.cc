@@ -44,7 +44,7 @@ TEST(SentencePieceTokenizerTest, LongTextsRoundTrip) {
       const std::unique_ptr<Tokenizer> tokenizer,
       LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
   std::string text;
-  // More than the sockets' buffers hold.
+  // This is more than the sockets' buffers hold.
   while (text.size() < 1 << 19) text += "the coordinator sends the update.\n";
   std::vector<int32_t> ids;
   ASSERT_OK(tokenizer->Encode(text, ids));

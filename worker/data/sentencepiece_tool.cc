@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process that holds libsentencepiece; see sentencepiece_protocol.h.
-// Started by other programs with a socket as its standard input.
+// The process that holds libsentencepiece (sentencepiece_protocol.h). Other
+// programs start it with a socket as its standard input.
 #include <sentencepiece_processor.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ constexpr int kSocket = STDIN_FILENO;
 
 using Ids = std::vector<int32_t>;
 
-// Answers one request; false if the other end is gone.
+// Answers one request. Returns false if the other end is gone.
 bool Answer(sentencepiece::SentencePieceProcessor& processor,
             SentencePieceCode code, const std::string& request) {
   sentencepiece::util::Status status;
@@ -47,7 +47,7 @@ bool Answer(sentencepiece::SentencePieceProcessor& processor,
     }
     case SentencePieceCode::kDecode: {
       Ids ids(request.size() / sizeof(int32_t));
-      // Null pointers are not for memcpy, even with a size of 0.
+      // memcpy must not get a null pointer, even with a size of 0.
       if (!ids.empty()) {
         std::memcpy(ids.data(), request.data(), ids.size() * sizeof(int32_t));
       }

@@ -29,12 +29,12 @@ int64_t TrainingBlocks(int64_t blocks, double fraction) {
   return blocks - ValidationBlocks(blocks, fraction);
 }
 
-// Fewest blocks that leave one training block per shard.
+// Returns the fewest blocks that leave one training block per shard.
 int64_t MinBlocks(double fraction, int64_t shards) {
   int64_t blocks = shards;
   while (TrainingBlocks(blocks, fraction) < shards) {
-    // Each further block adds about 1 - fraction training blocks; the deficit
-    // itself can therefore not overshoot.
+    // Each further block adds about 1 - fraction training blocks, so adding the
+    // deficit cannot overshoot.
     blocks += shards - TrainingBlocks(blocks, fraction);
   }
   return blocks;
@@ -45,12 +45,11 @@ bool HasPreferredBlocks(int64_t blocks, double fraction, int64_t shards) {
          TrainingBlocks(blocks, fraction) >= kPreferredBlocksPerShard * shards;
 }
 
-// Of `blocks` blocks, of which `chosen` are marked where
-// floor((b * chosen + offset) / blocks) steps up, the one marked as number
-// `rank`.
+// Marks `chosen` of `blocks` blocks, those b at which floor((b * chosen +
+// offset) / blocks) steps up. Returns the marked block with number `rank`.
 int64_t MarkedBlock(int64_t rank, int64_t chosen, int64_t blocks,
                     int64_t offset) {
-  // The product passes 2^64 for streams beyond about 10^11 tokens.
+  // The product exceeds 2^64 for streams of more than about 10^11 tokens.
   const absl::uint128 numerator =
       (absl::uint128(rank) + 1) * absl::uint128(blocks) -
       absl::uint128(offset) + absl::uint128(chosen) - 1;

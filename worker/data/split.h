@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Divides a token stream into validation and training, and the training part
-// into disjoint shards, by a rule that needs no state and no file: every
-// island and tool that knows the four numbers of Split::Options agrees.
+// into disjoint shards, by a rule that needs no state and no file: all islands
+// and tools that have the same Split::Options agree.
 //
 // Terms. A *window* is one training sequence: sequence_length + 1 consecutive
 // tokens, of which the first sequence_length are inputs and the last
 // sequence_length are targets. A *block* is a run of windows that overlap by
 // one token (the last target of one is the first input of the next):
 // windows_per_block * sequence_length + 1 tokens. Blocks do not overlap, and a
-// window lies in one block, so no token of a validation block, as input or as
-// target, is in a training window, nor a token of one shard in another's.
+// window lies in one block. So no token of a validation block, as input or as
+// target, is in a training window, and no token of one shard is in another's.
 //
 // The rule, in integers:
-//   blocks B = tokens / block_tokens; what is left at the end is not used.
+//   blocks B = tokens / block_tokens; the tokens after the last are not used.
 //   validation blocks V = round(B * validation_fraction), at least 1 unless
 //     the fraction is 0.
 //   block b is a validation block if
@@ -38,15 +38,16 @@ namespace causeway {
 class Split {
  public:
   struct Options {
-    // Tokens in the stream.
+    // The number of tokens in the stream.
     int64_t tokens = 0;
     int64_t sequence_length = 0;
-    // In [0, 1).
+    // The share of blocks that are for validation, in [0, 1).
     double validation_fraction = 0;
-    // At least 1.
+    // The number of shards; at least 1.
     int64_t shards = 1;
   };
 
+  // Creates a split.
   //   INVALID_ARGUMENT  an option is out of range; or the stream is too short
   //                     for one validation window and one training window per
   //                     shard: the message says how many tokens that takes.
@@ -61,17 +62,18 @@ class Split {
   int64_t blocks() const { return training_blocks_ + validation_blocks_; }
   int64_t validation_blocks() const { return validation_blocks_; }
 
-  // Windows of `shard` (0 .. shards - 1); at least 1.
+  // Returns the number of windows of `shard` (0 .. shards - 1); at least 1.
   int64_t training_windows(int64_t shard) const;
-  // Index in the stream of the first token of training window `index`
-  // (0 .. training_windows(shard) - 1), in the order of the stream.
+  // Returns the index in the stream of the first token of training window
+  // `index` (0 .. training_windows(shard) - 1), in the order of the stream.
   int64_t TrainingWindow(int64_t shard, int64_t index) const;
 
-  // 0 only if validation_fraction is.
+  // Returns the number of validation windows; 0 only if validation_fraction is.
   int64_t validation_windows() const {
     return validation_blocks_ * windows_per_block_;
   }
-  // Index in the stream of the first token of validation window `index`.
+  // Returns the index in the stream of the first token of validation window
+  // `index`.
   int64_t ValidationWindow(int64_t index) const;
 
  private:

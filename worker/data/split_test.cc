@@ -21,9 +21,9 @@ using ::testing::HasSubstr;
 constexpr int kUnused = -1;
 constexpr int kValidation = -2;
 
-// Marks who reads each token of the stream as input or target: a shard,
-// kValidation or kUnused. Fails on a token with two readers, and on a target
-// that occurs twice.
+// Returns the reader of each token of the stream, as input or target: a shard,
+// kValidation or kUnused. Fails if a token has two readers or is a target
+// twice.
 std::vector<int> Readers(const Split& split, int64_t tokens) {
   std::vector<int> readers(tokens, kUnused);
   std::vector<bool> is_target(tokens);
@@ -63,7 +63,7 @@ TEST(SplitTest, EveryWindowStaysInItsPartAndNothingIsReadTwice) {
                        << ", fraction " << fraction << ", shards " << shards);
           const std::vector<int> readers = Readers(*split, tokens);
           if (HasFatalFailure()) return;
-          // Only the end that fills no block is unused.
+          // Only the tokens at the end that fill no block are unused.
           int64_t used = 0;
           for (const int reader : readers) used += reader != kUnused;
           EXPECT_EQ(used, split->blocks() * split->block_tokens());
@@ -106,7 +106,7 @@ TEST(SplitTest, ShardsAreOfEqualSizeToOneBlock) {
   }
 }
 
-// Worked by hand: 10 blocks of one window of 2 tokens, one in five held out.
+// Computed by hand: 10 blocks of one window of 2 tokens, one in five held out.
 // 5 windows per block would not leave 8 blocks to the shard.
 TEST(SplitTest, MatchesAnExampleByHand) {
   ASSERT_OK_AND_ASSIGN(const Split split, Split::Create({20, 1, 0.2, 1}));
@@ -134,7 +134,7 @@ TEST(SplitTest, SmallStreamsGetShorterBlocks) {
   EXPECT_EQ(small.windows_per_block(), 7);
 }
 
-// The minimum that the message names works, and one token less does not.
+// The minimum that the message names works; one token less does not.
 TEST(SplitTest, TooFewTokensNamesTheExactMinimum) {
   for (const double fraction : {0.0, 0.05, 0.5, 0.9}) {
     for (const int64_t shards : {1, 2, 5, 64}) {

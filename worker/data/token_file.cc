@@ -17,9 +17,9 @@
 namespace causeway {
 namespace {
 
-// Calls visit(pointer to the tokens in their own type) for a payload. The
-// payload starts on a page or kTokenFileHeaderBytes after one, so it is
-// aligned for every type.
+// Calls visit(pointer to the payload's tokens in their own type). The payload
+// starts on a page or kTokenFileHeaderBytes after one, so it is aligned for
+// every type.
 template <typename Visitor>
 auto VisitTokens(absl::string_view payload, int token_bytes, Visitor visit) {
   switch (token_bytes) {
@@ -33,7 +33,7 @@ auto VisitTokens(absl::string_view payload, int token_bytes, Visitor visit) {
   }
 }
 
-// A plain loop over a local maximum, which compilers vectorize.
+// Compilers vectorize this plain loop over a local maximum.
 template <typename Token>
 Token Largest(const Token* tokens, int64_t size) {
   Token largest = 0;
@@ -58,7 +58,7 @@ absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path,
   } else if (tokenizer == v1::DataConfig::BYTES) {
     file.payload_ = file.file_.bytes();
     file.size_ = static_cast<int64_t>(file.payload_.size());
-    // Known without a look at the bytes.
+    // This is known without reading the bytes.
     file.vocabulary_ = kByteVocabulary;
     return file;
   } else {
@@ -98,7 +98,7 @@ absl::Status TokenFile::OpenFlat() {
   if (payload_.size() % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         path(), ": ", payload_.size(),
-        " bytes are no whole number of uint16 token ids; give a flat uint16 "
+        " bytes are not a whole number of uint16 token ids; give a flat uint16 "
         "file, an llm.c file or one from `causeway prepare` (text itself is "
         "read with data.tokenizer: BYTES)"));
   }

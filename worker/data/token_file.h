@@ -6,8 +6,8 @@
 // Text needs no preparation: each byte is a token (id = byte value). Files of
 // ids are nanoGPT's, llm.c's or `causeway prepare`'s (token_file_format.h).
 // Opening a file of ids reads all of it once, to find its largest id and, in a
-// prepared file, to check its digest: what is wrong with the data is said
-// before training starts.
+// prepared file, to check its digest: whatever is wrong with the data is
+// reported before training starts.
 //
 // The file must not be written to while it is open (see common/file.h).
 // Immutable after Open, thread-safe.
@@ -29,8 +29,8 @@ namespace causeway {
 
 class TokenFile {
  public:
-  // Opens `path` as data for `tokenizer`. A file with a token file header is
-  // read as what its header says; any other as text for BYTES, and as flat
+  // Opens `path` as data for `tokenizer`. A token file header, if the file has
+  // one, decides how it is read; any other file is text for BYTES, and flat
   // uint16 ids for PRETOKENIZED and SENTENCEPIECE.
   //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read.
   //   INVALID_ARGUMENT  it is empty, has half an id at its end, has a header
@@ -46,24 +46,25 @@ class TokenFile {
 
   const std::string& path() const { return file_.path(); }
 
-  // Number of tokens; at least 1.
+  // Returns the number of tokens; at least 1.
   int64_t size() const { return size_; }
 
-  // Bytes of a token in the file: 1 (text), 2 or 4.
+  // Returns the bytes of a token in the file: 1 (text), 2 or 4.
   int token_bytes() const { return token_bytes_; }
 
-  // Every id is less. What the tokenizer defines for text and prepared files;
-  // the largest id plus 1 otherwise. At most 2^32.
+  // Returns a number that is greater than every id: the tokenizer's vocabulary
+  // for text and prepared files, otherwise the largest id plus 1. At most 2^32.
   int64_t vocabulary() const { return vocabulary_; }
 
-  // What `causeway prepare` noted, if it made the file.
+  // Returns the facts that `causeway prepare` recorded, if it wrote the file.
   const std::optional<PreparedInfo>& prepared() const { return prepared_; }
 
   // Writes tokens begin .. begin + tokens.size() - 1, which must be in range
   // and below 2^31, to `tokens`.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
-  // Index of the first token that is not less than `vocabulary`, or size().
+  // Returns the index of the first token that is not less than `vocabulary`, or
+  // size().
   int64_t FindOutside(int64_t vocabulary) const;
 
  private:

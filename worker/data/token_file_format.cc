@@ -27,7 +27,7 @@ constexpr int kTokensDigestWord = 12;
 constexpr int32_t kExtensionMagic = 0x59575343;
 constexpr int32_t kExtensionVersion = 1;
 
-// The two variants that llm.c knows.
+// A variant of llm.c's format; llm.c has two.
 struct Variant {
   int32_t magic;
   int32_t version;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of token files, shared by the reader (token_file.h) and the
-// writer (token_file_writer.h). Three kinds of file hold token ids:
+// The header of token files, for the reader (token_file.h) and the writer
+// (token_file_writer.h). Three kinds of file hold token ids:
 //
 // 1. Flat (nanoGPT): uint16 ids, nothing else.
 // 2. llm.c: 1024 bytes of header, then the ids. The header is 256 words, each
@@ -43,9 +43,9 @@ inline constexpr size_t kTokenFileHeaderBytes = 1024;
 // Word 2 is an int32.
 inline constexpr int64_t kMaxTokensPerFile = 0x7fffffff;
 
-// What a prepared file knows about its ids.
+// The facts that a prepared file contains about its ids.
 struct PreparedInfo {
-  // Every id is less; at most 2^31 - 1.
+  // Greater than every id; at most 2^31 - 1.
   int64_t vocabulary = 0;
   v1::DataConfig::Tokenizer tokenizer = v1::DataConfig::BYTES;
   // XXH3-128 of the SentencePiece model file (16 bytes), or 16 zero bytes.
@@ -56,20 +56,20 @@ struct PreparedInfo {
 
 struct TokenFileHeader {
   int64_t tokens = 0;
-  // Bytes of an id: 2 or 4.
+  // The bytes of an id: 2 or 4.
   int token_bytes = 2;
   // Absent in files of llm.c.
   std::optional<PreparedInfo> prepared;
 };
 
-// Whether a file that starts with `bytes` has a header. Neither text nor the
-// ids of any vocabulary up to 55 432 (GPT-2: 50 257) start with its magic
-// number.
+// Returns whether a file that starts with `bytes` has a header. Neither text
+// nor the ids of any vocabulary up to 55 432 (GPT-2: 50 257) start with its
+// magic number.
 bool HasTokenFileHeader(absl::string_view bytes);
 
-// The header of a file of `file_bytes` bytes that starts with `bytes` and for
-// which HasTokenFileHeader is true. `bytes` may be the whole file. `path` is
-// for messages.
+// Parses the header of a file of `file_bytes` bytes that starts with `bytes`
+// and for which HasTokenFileHeader is true. `bytes` may be the whole file.
+// `path` is for messages.
 //   DATA_LOSS         the file is shorter or longer than its header says, or
 //                     the words of a prepared file contradict one another.
 //   INVALID_ARGUMENT  a version or width that this build does not know.
@@ -77,7 +77,7 @@ absl::StatusOr<TokenFileHeader> ParseTokenFileHeader(absl::string_view bytes,
                                                      int64_t file_bytes,
                                                      absl::string_view path);
 
-// The kTokenFileHeaderBytes bytes for `header`, which must be valid.
+// Returns the kTokenFileHeaderBytes bytes for `header`, which must be valid.
 std::string SerializeTokenFileHeader(const TokenFileHeader& header);
 
 }  // namespace causeway

@@ -105,9 +105,9 @@ TEST(TokenFileFormatTest, DamagedPreparedWordsAreDataLoss) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("tokenizer 77")));
 }
 
-// Damaged headers of every length either parse into something that fits the
-// file, or are refused; nothing crashes or reads past the end (the string is
-// copied to the heap at its exact size for AddressSanitizer).
+// Damaged headers of every length are either refused or parsed into something
+// that fits the file; nothing crashes or reads past the end. (The string is
+// copied to the heap at its exact size for AddressSanitizer.)
 TEST(TokenFileFormatTest, RandomDamageNeverCrashes) {
   std::mt19937_64 random(20261121);
   int accepted = 0;
@@ -116,7 +116,7 @@ TEST(TokenFileFormatTest, RandomDamageNeverCrashes) {
     if (round % 4 == 0) bytes = LlmcHeader(20240801, 7, 12);
     const int flips = static_cast<int>(random() % 4);
     for (int i = 0; i < flips; ++i) {
-      // Most damage goes to the words that mean something.
+      // Most damage hits the words that have a meaning.
       bytes[random() % (random() % 8 == 0 ? 1024 : 64)] =
           static_cast<char>(random());
     }

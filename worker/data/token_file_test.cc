@@ -92,7 +92,7 @@ TEST(TokenFileTest, CopiesAnyRange) {
   }
 }
 
-// The largest id is found wherever it stands, also in the last lanes of a
+// The largest id is found at every place, including the last lanes of a
 // vectorized loop.
 TEST(TokenFileTest, FindsTheLargestIdAnywhere) {
   for (size_t i = 0; i < 67; ++i) {

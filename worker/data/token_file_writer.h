@@ -8,10 +8,10 @@
 //   RETURN_IF_ERROR(writer.Append(ids));
 //   RETURN_IF_ERROR(writer.Commit());
 //
-// The header counts and hashes what follows it, so the ids go to a file of
-// their own first, `path` + ".ids": until Commit returns, the directory needs
-// room for the ids twice. A file at `path` is replaced as a whole or stays.
-// Not thread-safe.
+// The header counts and hashes the ids that follow it, so the ids go to a
+// separate file first, `path` + ".ids": until Commit returns, the directory
+// needs room for the ids twice. A file at `path` is replaced as a whole or
+// stays. Not thread-safe.
 #ifndef WORKER_DATA_TOKEN_FILE_WRITER_H_
 #define WORKER_DATA_TOKEN_FILE_WRITER_H_
 
@@ -29,12 +29,12 @@ namespace causeway {
 
 class TokenFileWriter {
  public:
-  // Ids take 2 bytes if the vocabulary allows, otherwise 4.
+  // Creates a writer. Ids take 2 bytes if the vocabulary allows, otherwise 4.
   //   NOT_FOUND, PERMISSION_DENIED, ...  as for AtomicFileWriter::Create.
   static absl::StatusOr<TokenFileWriter> Create(const std::string& path,
                                                 const Tokenizer& tokenizer);
 
-  // Every id must be in the tokenizer's vocabulary.
+  // Appends ids, which must be in the tokenizer's vocabulary.
   //   RESOURCE_EXHAUSTED  the disk is full.
   //   OUT_OF_RANGE        more than kMaxTokensPerFile tokens.
   absl::Status Append(absl::Span<const int32_t> ids);
@@ -44,7 +44,7 @@ class TokenFileWriter {
   //   RESOURCE_EXHAUSTED  the disk is full.
   absl::Status Commit();
 
-  // Tokens appended so far.
+  // Returns the number of tokens appended so far.
   int64_t tokens() const { return header_.tokens; }
 
  private:
@@ -54,7 +54,7 @@ class TokenFileWriter {
   std::string path_;
   AtomicFileWriter ids_;
   TokenFileHeader header_;
-  // The ids of one Append as they lie in the file.
+  // The ids of one Append as they are written.
   std::string encoded_;
 };
 

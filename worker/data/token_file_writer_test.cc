@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Has a vocabulary and nothing else.
+// A tokenizer with a vocabulary and nothing else.
 class FakeTokenizer : public Tokenizer {
  public:
   explicit FakeTokenizer(int64_t vocabulary) : vocabulary_(vocabulary) {}

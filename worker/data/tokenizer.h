@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between text and token ids.
+// Tokenizers, which convert text to token ids and back.
 //
 //   const std::unique_ptr<Tokenizer> tokenizer = MakeByteTokenizer();
 //   std::vector<int32_t> ids;
 //   RETURN_IF_ERROR(tokenizer->Encode("Hello", ids));
 //
-// sentencepiece_tokenizer.h makes another kind. Training itself needs no
+// sentencepiece_tokenizer.h has another kind. Training itself needs no
 // tokenizer: text is trained on as bytes in place, anything else through
 // `causeway prepare`.
 #ifndef WORKER_DATA_TOKENIZER_H_
@@ -28,7 +28,7 @@
 
 namespace causeway {
 
-// Special tokens of the byte tokenizer.
+// The special tokens of the byte tokenizer.
 inline constexpr int32_t kBeginOfText = 256;
 inline constexpr int32_t kEndOfText = 257;
 static_assert(kEndOfText + 1 == kByteVocabulary);
@@ -40,14 +40,13 @@ class Tokenizer {
 
   virtual v1::DataConfig::Tokenizer kind() const = 0;
 
-  // Ids are 0 .. vocabulary() - 1.
+  // Returns the number of ids, which are 0 .. vocabulary() - 1.
   virtual int64_t vocabulary() const = 0;
 
-  // The token to put between documents, if the tokenizer has one.
+  // Returns the token to put between documents, if the tokenizer has one.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
-  // XXH3-128 of what defines the tokenizer (the model file); 16 zero bytes for
-  // bytes.
+  // Returns the XXH3-128 of the model file; 16 zero bytes if tokens are bytes.
   virtual const std::string& digest() const = 0;
 
   // Appends the ids of `text` to `ids`, without special tokens.
@@ -56,18 +55,19 @@ class Tokenizer {
   virtual absl::Status Encode(absl::string_view text,
                               std::vector<int32_t>& ids) const = 0;
 
-  // The text of `ids`; special tokens have none.
+  // Returns the text of `ids`; special tokens have none.
   //   INVALID_ARGUMENT  an id is outside the vocabulary.
   //   INTERNAL          as for Encode.
   virtual absl::StatusOr<std::string> Decode(
       absl::Span<const int32_t> ids) const = 0;
 };
 
-// INVALID_ARGUMENT with index and value of the first of `ids` that is not in
-// 0 .. vocabulary - 1.
+// Checks that all ids are in 0 .. vocabulary - 1.
+//   INVALID_ARGUMENT  one is not; names index and value of the first.
 absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t vocabulary);
 
-// Token = byte value. Any byte string round-trips.
+// Returns a tokenizer whose tokens are the bytes' values. Any byte string
+// round-trips.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 
 }  // namespace causeway

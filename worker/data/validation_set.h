@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The held-out windows, in a fixed order: no two overlap in a target, none
+// The held-out windows, in a fixed order: no two share a target, and none
 // shares a token with a training window (split.h).
 //
 //   const ValidationSet validation(&dataset, /*max_windows=*/256);
@@ -22,14 +22,14 @@ namespace causeway {
 
 class ValidationSet {
  public:
-  // At most `max_windows` windows, spread evenly over all of them; 0 for no
-  // limit. `dataset` must outlive the object.
+  // Takes at most `max_windows` windows, spread evenly over all of them; 0
+  // means no limit. `dataset` must outlive the object.
   ValidationSet(const Dataset* dataset, int64_t max_windows);
 
-  // Number of windows; 0 only if the run holds nothing out.
+  // Returns the number of windows; 0 only if the run holds nothing out.
   int64_t size() const { return size_; }
 
-  // The index in the corpus of the first token of window `index`.
+  // Returns the index in the corpus of the first token of window `index`.
   int64_t WindowBegin(int64_t index) const;
 
   // Writes windows first, first + 1, ... (as many as the spans hold, all of

@@ -11,16 +11,16 @@
 namespace causeway {
 namespace {
 
-// Queries of one block: enough for the matrix product to run at full speed,
-// few enough to waste little above the diagonal.
+// The number of queries in a block: enough for the matrix product to run at
+// full speed, few enough to waste little above the diagonal.
 constexpr int64_t kBlock = 64;
 
 float ScoreScale(const AttentionShape& shape) {
   return 1 / std::sqrt(static_cast<float>(shape.head_dim));
 }
 
-// Offsets of one sequence's query head and of the key and value heads it reads
-// in an array of the layout of qkv.
+// The offsets, in an array with the layout of qkv, of one sequence's query head
+// and of the key and value heads it reads.
 struct HeadOffsets {
   HeadOffsets(const AttentionShape& shape, int64_t sequence, int64_t head) {
     const int64_t row = sequence * shape.length * shape.qkv_width();
@@ -40,8 +40,8 @@ struct HeadOffsets {
   int64_t log_sum_exp;
 };
 
-// The backward of queries [first, first + rows) of one head. `accumulate`:
-// whether keys [0, first + rows) have had a gradient written before.
+// Computes the backward pass of queries [first, first + rows) of one head.
+// `accumulate` says whether keys [0, first + rows) already have a gradient.
 void AttendBlockBackward(const AttentionShape& shape, const HeadOffsets& at,
                          int64_t first, int64_t rows, bool accumulate,
                          const float* qkv, const float* output,
@@ -104,7 +104,7 @@ void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
                            log_sum_exp + at.log_sum_exp + first);
     Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, scores, keys,
          qkv + at.value, stride, 0, out, out_stride);
-    // Normalizing the output touches fewer values than the scores would.
+    // Normalizing the output touches fewer values than normalizing the scores.
     for (int64_t r = 0; r < rows; ++r) {
       kernels::Scale(inverse_sum[r], dim, out + r * out_stride);
     }
@@ -118,8 +118,8 @@ void AttendGroupBackward(const AttentionShape& shape, int64_t sequence,
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t i = 0; i < group; ++i) {
     const HeadOffsets at(shape, sequence, kv_head * group + i);
-    // The last block comes first: it reads all keys, so its writing of their
-    // gradients leaves nothing to be zeroed.
+    // The last block comes first: it reads all keys, so it writes all their
+    // gradients and none need zeroing.
     const int64_t last = (shape.length - 1) / kBlock * kBlock;
     for (int64_t first = last; first >= 0; first -= kBlock) {
       AttendBlockBackward(shape, at, first,

@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice) {
                             CudaPeersReach(other.index, device.index));
       LOG_IF(WARNING, !reached)
           << "cuda:" << device.index << " and cuda:" << other.index
-          << " have no access to each other's memory: what ranks exchange goes "
+          << " have no access to each other's memory: ranks exchange data "
              "through the host's, which is slower (see nvidia-smi topo -p2p r)";
     }
   }
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice) {
 }
 
 absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices) {
-  // In order; neighbours that are alike are counted.
+  // These are in order; equal neighbours are counted.
   std::vector<std::pair<std::string, int>> kinds;
   for (const Device& device : devices) {
     std::string name = "CPU";

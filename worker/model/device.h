@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank computes on: the CPU, or one NVIDIA GPU if this program was built
-// with CUDA (bazel --config=cuda).
+// The devices that ranks compute on: the CPU, or one NVIDIA GPU if this program
+// was built with CUDA (bazel --config=cuda).
 //
 //   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevices("cuda:0,1"));
 //   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices(choice));
@@ -27,38 +27,41 @@ namespace causeway {
 struct Device {
   enum class Kind { kCpu, kCuda };
   Kind kind = Kind::kCpu;
-  // Of GPUs, from 0, of those that CUDA_VISIBLE_DEVICES shows.
+  // The index of a GPU, from 0, among those that CUDA_VISIBLE_DEVICES shows.
   int index = 0;
 
-  // Whether its memory is the host's.
+  // Returns whether the device's memory is the host's.
   bool is_host() const { return kind == Kind::kCpu; }
 };
 
-// What a user asks for.
+// A user's choice of devices.
 struct DeviceChoice {
-  // All GPUs there are; `devices` is empty then.
+  // Whether all existing GPUs are chosen; `devices` is empty then.
   bool all_gpus = false;
   std::vector<Device> devices;
 };
 
-// "cpu", "cuda" (all GPUs), "cuda:N" or a list, "cuda:0,2,3"; anything else,
-// and a GPU named twice, is INVALID_ARGUMENT. Looks at no device.
+// Parses "cpu", "cuda" (all GPUs), "cuda:N" or a list, "cuda:0,2,3". Looks at
+// no device.
+//   INVALID_ARGUMENT  anything else, or a GPU is named twice.
 absl::StatusOr<DeviceChoice> ParseDevices(absl::string_view text);
 
-// The devices of a choice, at least one, each of which can be used. Logs which
-// GPUs do not reach each other's memory. Errors of MakeDeviceOps.
+// Returns the devices of a choice, at least one, each of which can be used.
+// Logs which GPUs do not reach each other's memory. Errors are those of
+// MakeDeviceOps.
 absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice);
 
-// For people: "CPU", "NVIDIA H200 (140 GiB)", "4 x NVIDIA H200 (140 GiB)".
-// Errors of MakeDeviceOps.
+// Describes devices for people: "CPU", "NVIDIA H200 (140 GiB)", "4 x NVIDIA
+// H200 (140 GiB)". Errors are those of MakeDeviceOps.
 absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices);
 
-// INVALID_ARGUMENT if the device's kernels cannot compute such a model, which
-// is resolved.
+// Checks that the device's kernels can compute a resolved model.
+//   INVALID_ARGUMENT  they cannot.
 absl::Status CheckDeviceModel(const Device& device,
                               const v1::ModelConfig& model);
 
-// `threads` compute on the CPU; a GPU gets a stream of its own.
+// Returns the operations on `device`. The CPU computes with `threads` threads;
+// a GPU gets a stream of its own.
 //   FAILED_PRECONDITION  the program was built without CUDA, or the GPU cannot
 //                        be used: says why, and what to do.
 //   INVALID_ARGUMENT     there is no such GPU.

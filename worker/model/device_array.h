@@ -19,8 +19,8 @@ namespace causeway {
 template <typename T>
 class DeviceArray {
  public:
-  // `size` zero values. `ops` must outlive the array. RESOURCE_EXHAUSTED if
-  // there is not enough memory.
+  // Returns an array of `size` zero values. `ops` must outlive the array.
+  //   RESOURCE_EXHAUSTED  there is not enough memory.
   static absl::StatusOr<DeviceArray> Create(Ops* ops, int64_t size) {
     ASSIGN_OR_RETURN(void* memory,
                      ops->Allocate(static_cast<size_t>(size) * sizeof(T)));

@@ -72,8 +72,8 @@ TEST(DeviceTest, TheCpuIsThere) {
   EXPECT_THAT(MakeDeviceOps(Device{}, 2), IsOk());
 }
 
-// Without a driver, or built without CUDA, there is a reason and no crash;
-// where there is a GPU, there is none of the name cuda:1000.
+// Without a driver, or without CUDA in the build, the error has a reason and
+// nothing crashes. A machine with GPUs has none with the name cuda:1000.
 TEST(DeviceTest, SaysWhyThereIsNoSuchGpu) {
   const Device cuda = {.kind = Device::Kind::kCuda, .index = 1000};
   const auto says_why = testing::AnyOf(HasSubstr("built without CUDA"),

@@ -10,9 +10,10 @@
 namespace causeway {
 namespace {
 
-// oneDNN divides each call among OpenMP's threads; our callers have divided the
-// work already, so a second team would only fight over the cores. The setting
-// belongs to the calling thread, which gets it back.
+// Sets one OpenMP thread. oneDNN divides each call among OpenMP's threads, but
+// our callers have divided the work already, so a second team would only
+// compete for the cores. The setting belongs to the calling thread, and the
+// destructor restores it.
 class SingleThreadedOpenMp {
  public:
   SingleThreadedOpenMp() : threads_(omp_get_max_threads()) {

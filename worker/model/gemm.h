@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Single-threaded fp32 matrix multiplication on the host, by oneDNN: the one
-// place that knows which library it is. (On 2 AVX-512 machines oneDNN 2.6 gave
+// Single-threaded fp32 matrix multiplication on the host, by oneDNN. Only
+// gemm.cc knows which library it is. (On 2 AVX-512 machines oneDNN 2.6 gave
 // 195-230 GFLOP/s on one core at the shapes of a 10M-parameter model; OpenBLAS
 // 0.3.21 gave 105-115 as installed, since it does not know the CPU, and 160-220
 // only when an environment variable named a kernel for it.)
@@ -16,8 +16,8 @@ namespace causeway {
 enum class Transpose { kNo, kYes };
 
 // c[m, n] <- alpha op(a) op(b) + beta c, row-major, where op(a) is [m, k] and
-// op(b) is [k, n]; lda, ldb, ldc are the distances of stored rows. beta is 0 (c
-// is only written) or 1. Safe to call from several threads at once; each call
+// op(b) is [k, n]; lda, ldb, ldc are the distances between stored rows. beta is
+// 0 (c is only written) or 1. Several threads may call this at once; each call
 // runs on its caller's thread only. The result depends on the arguments alone.
 void Gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n,
           int64_t k, float alpha, const float* a, int64_t lda, const float* b,

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 // Highway compiles this file once per instruction set: foreach_target.h
-// includes it again and again, with HWY_NAMESPACE and the compiler's target
-// changed each time.
+// includes it repeatedly, with a different HWY_NAMESPACE and compiler target
+// each time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/model/kernels_cpu.cc"
 #include "hwy/foreach_target.h"
@@ -36,11 +36,11 @@ HWY_INLINE float MaxOf(const float* values, int64_t size) {
   return max;
 }
 
-// values[i] <- exp(values[i] - shift); returns their sum.
+// values[i] <- exp(values[i] - shift); returns the sum of the results.
 HWY_INLINE float ExpInPlace(float shift, int64_t size, float* values) {
   return SumOf(size, [=](auto tag, int64_t i) HWY_ATTR {
     const auto x = hn::Sub(hn::LoadU(tag, values + i), hn::Set(tag, shift));
-    // Highway's Exp makes 0 of NaN, which would hide that training diverged.
+    // Highway's Exp turns NaN into 0, which would hide that training diverged.
     const auto e = hn::IfThenElse(hn::Eq(x, x), hn::Exp(tag, x), x);
     hn::StoreU(e, tag, values + i);
     return e;
@@ -105,7 +105,7 @@ void RmsNormBackwardRows(const float* d_normalized, const float* x,
       hn::StoreU(hn::Mul(unit, g), tag, out + i);
       return hn::Mul(hn::Mul(g, dy), unit);
     });
-    // In terms of unit = x s:  dx = s (g dy - unit mean(g dy unit)).
+    // With unit = x s:  dx = s (g dy - unit mean(g dy unit)).
     const float factor = -s * s * (dot / static_cast<float>(width));
     ForEach(0, width, [=](auto tag, int64_t i) HWY_ATTR {
       const auto dy =

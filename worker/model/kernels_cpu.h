@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vectorized row loops of the CPU backend, each on the calling thread,
-// compiled for several instruction sets and dispatched at run time (Highway).
+// The vectorized row loops of the CPU backend, compiled for several instruction
+// sets and dispatched at run time (Highway). Each runs on the calling thread.
 // Arguments and results are those of the operations of the same name in ops.h,
 // for `rows` rows from the pointers on; any size is allowed. Pointers need no
-// alignment. Safe to call from several threads on disjoint outputs.
+// alignment. Several threads may call them with disjoint outputs.
 #ifndef WORKER_MODEL_KERNELS_CPU_H_
 #define WORKER_MODEL_KERNELS_CPU_H_
 
@@ -21,9 +21,9 @@ void RmsNormBackwardRows(const float* d_normalized, const float* x,
                          int64_t rows, int64_t width, bool accumulate,
                          float* d_x, float* d_gain, float* normalized);
 
-// Rotates `heads` vectors of head_dim values, one behind the other, by the
-// angles of one position: cosine and sine have head_dim / 2 values. `sign` is
-// 1, or -1 for the backward.
+// Rotates `heads` consecutive vectors of head_dim values by the angles of one
+// position; cosine and sine have head_dim / 2 values. `sign` is 1, or -1 for
+// the backward pass.
 void RopeHeads(const float* cosine, const float* sine, int64_t heads,
                int64_t head_dim, float sign, float* values);
 
@@ -33,8 +33,8 @@ void SwiGluBackwardRows(const float* gate_up, const float* d_output,
                         int64_t rows, int64_t width, float* d_gate_up,
                         float* output);
 
-// Gradient: logits become scale * (softmax - one-hot); otherwise they are
-// overwritten by intermediate values.
+// With `gradient`, logits become scale * (softmax - one-hot); otherwise they
+// are overwritten by intermediate values.
 void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
                       bool gradient, float scale, float* logits, float* losses);
 
@@ -43,7 +43,7 @@ void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
 // inverse_sum[r] <- 1 / their sum, log_sum_exp[r] <- max + log(their sum).
 void CausalExpRows(int64_t rows, int64_t first, int64_t width, float* scores,
                    float* inverse_sum, float* log_sum_exp);
-// The same rows in the backward pass:
+// Processes the same rows in the backward pass:
 //   scores <- p = exp(score - log_sum_exp[r]),
 //   d_scores <- scale * p * (d_scores - mean[r]), both 0 for later keys.
 void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensor operations that a transformer's training step is written over
-// (worker/model/transformer.cc) and that each backend implements: the CPU in
-// ops_cpu.cc. What each operation computes is defined by the scalar code of the
-// same name in ops_reference.h; a backend is tested against it.
+// The tensor operations of a transformer's training step
+// (worker/model/transformer.cc). Each backend implements them, the CPU in
+// ops_cpu.cc. The scalar code of the same name in ops_reference.h defines what
+// each operation computes; backends are tested against it.
 //
 // Conventions
 // * Every pointer except in the Copy functions is device memory from Allocate
@@ -12,9 +12,9 @@
 //   pointer will do there.
 // * Matrices are row-major and dense. A "row" is one token; rows of a batch are
 //   ordered sequence by sequence. Sizes are in values, not bytes.
-// * What is declared `float` is fp32. Activations, their gradients and the
-//   weights of Linear are declared `void`: fp32 or bf16, as the backend's
-//   activation_bytes() says; sums over them are fp32 in any case.
+// * `float` arguments are fp32. Activations, their gradients and the weights of
+//   Linear are `void`: fp32 or bf16, as the backend's activation_bytes() says;
+//   sums over them are always fp32.
 // * Operations run in the order they are called. They may be asynchronous;
 //   Synchronize, the copies to the host and SquaredNorm wait for everything
 //   before them.
@@ -24,8 +24,8 @@
 //   where that is cheap. Allocate can fail, and so can a device: after its
 //   first error, which Synchronize reports, nothing more is done, and sums are
 //   not a number.
-// * An Ops object is used by one thread at a time. Results depend on the
-//   arguments and on the backend's thread count only.
+// * One thread at a time uses an Ops object. Results depend on the arguments
+//   and on the backend's thread count only.
 #ifndef WORKER_MODEL_OPS_H_
 #define WORKER_MODEL_OPS_H_
 
@@ -42,10 +42,10 @@
 
 namespace causeway {
 
-// Causal self-attention over the output of a fused projection: each row is
-// [query heads | key heads | value heads], head_dim values each. Query head h
-// reads key and value head h / (heads / kv_heads) (grouped-query attention,
-// Ainslie et al. 2023).
+// The shape of causal self-attention over the output of a fused projection:
+// each row is [query heads | key heads | value heads], head_dim values each.
+// Query head h reads key and value head h / (heads / kv_heads) (grouped-query
+// attention, Ainslie et al. 2023).
 struct AttentionShape {
   int64_t batch = 0;
   int64_t length = 0;
@@ -55,14 +55,14 @@ struct AttentionShape {
   // Even.
   int64_t head_dim = 0;
 
-  // constexpr is what makes them callable on devices.
+  // constexpr makes these callable on devices.
   constexpr int64_t rows() const { return batch * length; }
   constexpr int64_t query_width() const { return heads * head_dim; }
   constexpr int64_t kv_width() const { return kv_heads * head_dim; }
   constexpr int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
 };
 
-// Cosines and sines of the rotary embedding: [length][head_dim / 2] each.
+// The cosines and sines of the rotary embedding: [length][head_dim / 2] each.
 struct RopeTable {
   const float* cosine = nullptr;
   const float* sine = nullptr;
@@ -70,11 +70,12 @@ struct RopeTable {
 
 enum class RopeDirection {
   kForward,
-  // The transpose of the rotation: gradients of the output to the input.
+  // The transpose of the rotation, which turns gradients of the output into
+  // gradients of the input.
   kBackward,
 };
 
-// y <- x W^T; weight is [out, in], as in ModelLayout.
+// The shape of y <- x W^T; weight is [out, in], as in ModelLayout.
 struct LinearShape {
   int64_t rows = 0;
   int64_t in = 0;
@@ -100,12 +101,12 @@ struct AdamWCoefficients {
   float decay = 1;
 };
 
-// Where gradients of parameters are added up: fp32, or, where activations are
-// bf16, bf16, too. That takes half of the memory and of the traffic; each sum
-// is made in fp32 and rounded, to nearest, ties to even.
+// The sums of parameters' gradients: fp32 or, if activations are bf16,
+// optionally bf16. That takes half of the memory and of the traffic; each sum
+// is computed in fp32 and rounded, to nearest, ties to even.
 class GradientSum {
  public:
-  // Implicit: fp32 is what there is nearly everywhere.
+  // Implicit, since nearly all callers have fp32.
   GradientSum(float* values)  // NOLINT(google-explicit-constructor)
       : values_(values) {}
   static GradientSum Bf16(void* values) {
@@ -123,7 +124,7 @@ class GradientSum {
 
   void* data() const { return values_; }
   bool is_bf16() const { return value_bytes_ == 2; }
-  // Not of one in bf16.
+  // Must not be called if the sums are bf16.
   float* fp32() const {
     CHECK(!is_bf16());
     return static_cast<float*>(values_);
@@ -134,60 +135,64 @@ class GradientSum {
   int64_t value_bytes_ = sizeof(float);
 };
 
-// Names a series of operations by all that they depend on but the contents of
-// device memory: addresses and numbers.
+// Identifies a series of operations by everything that they depend on except
+// the contents of device memory: addresses and numbers.
 using ReplayKey = std::array<uint64_t, 5>;
 
 class Ops {
  public:
   virtual ~Ops() = default;
 
-  // Memory, aligned to 64 bytes at least and set to zero bytes. `bytes` may be
-  // 0. RESOURCE_EXHAUSTED with the size asked for if there is not enough.
+  // Returns memory that is aligned to at least 64 bytes and zeroed. `bytes` may
+  // be 0.
+  //   RESOURCE_EXHAUSTED  there is not enough; names the size.
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   // Frees memory of Allocate, after the operations that were called before;
-  // `bytes` is what was asked for.
+  // `bytes` is the size it was allocated with.
   virtual void Free(void* memory, size_t bytes) = 0;
 
-  // Bytes that Allocate can still give; the most there are if nobody knows.
+  // Returns how many bytes Allocate can still give, or the largest number if
+  // that is unknown.
   virtual int64_t FreeBytes() const {
     return std::numeric_limits<int64_t>::max();
   }
-  // How often memory was taken, by Allocate and by operations for themselves.
-  // A training step, but for the first ones, takes none.
+  // Returns how often memory was allocated, by Allocate and by operations for
+  // themselves. Training steps allocate none after the first ones.
   int64_t allocations() const { return allocations_; }
-  // How often the host has waited for everything before.
+  // Returns how often the host has waited for everything before.
   int64_t waits() const { return waits_; }
 
-  // `host` may change when it returns. Short copies do not wait.
+  // Copies from the host; `host` may change when this returns. Short copies do
+  // not wait.
   virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
-  // Waits for the operations before. The first error of any of them, with what
-  // to do about it; it stays.
+  // Waits for the operations before. Returns the first error of any of them,
+  // with what to do about it; later calls return the same.
   virtual absl::Status Synchronize() = 0;
 
-  // Does what `operations` does, which calls operations of this object that
-  // neither take or free memory, nor copy from or to the host, nor wait. A
-  // backend may note what the operations with a key are, and from then on do
-  // that without calling `operations`: with the same key they must be the same
-  // on the device, and have no other effect that anybody needs.
+  // Runs `operations`, which calls operations of this object that neither
+  // allocate or free memory, nor copy from or to the host, nor wait. A backend
+  // may record the operations of a key, and later repeat the recording without
+  // calling `operations`. So the operations of one key must always be the same
+  // on the device, and `operations` must have no other effect that anybody
+  // needs.
   virtual void Replay(const ReplayKey& /*key*/,
                       absl::FunctionRef<void()> operations) {
     operations();
   }
 
-  // Size of an activation: 4 (fp32) or 2 (bf16).
+  // Returns the bytes of an activation: 4 (fp32) or 2 (bf16).
   virtual int64_t activation_bytes() const = 0;
-  // Logits that should exist at a time: enough of them for matrix products to
-  // be efficient, and few enough for the caches or for memory.
+  // Returns how many logits should exist at a time: enough for matrix products
+  // to be efficient, and few enough for the caches or for memory.
   virtual int64_t logits_at_a_time() const = 0;
   // to[0, size) <- from, rounded to activations, to nearest, ties to even.
   virtual void RoundToActivations(const float* from, int64_t size,
                                   void* to) = 0;
-  // The same, but each value goes to one of its two neighbours at random, such
-  // that its mean is the value: by the random numbers of ops_reference.h, which
-  // `seed` and the value's place decide. Values that activations can hold, and
-  // all where they are fp32, stay as they are.
+  // Does the same, but rounds each value to one of its two neighbours at
+  // random, such that the mean is the value. `seed` and the value's place
+  // decide the random numbers (ops_reference.h). Values that activations can
+  // represent stay as they are; if activations are fp32, that is all values.
   virtual void RoundToActivationsAtRandom(const float* from, int64_t size,
                                           uint64_t seed, void* to) = 0;
   // to[0, size) <- from, which are activations.
@@ -202,7 +207,7 @@ class Ops {
   // total += scale * the sum of the values, in double.
   virtual void AddSum(const float* values, int64_t size, double scale,
                       double* total) = 0;
-  // The sum of squares, in double.
+  // Returns the sum of squares, in double.
   virtual double SquaredNorm(const float* values, int64_t size) = 0;
 
   // output[r] <- table[tokens[r]]; table is [vocabulary, width].
@@ -213,15 +218,16 @@ class Ops {
                                  int64_t rows, int64_t width,
                                  GradientSum d_table) = 0;
 
-  // The residual stream and its norm in one pass (Zhang & Sennrich 2019):
-  //   sum[r] <- x[r] + delta[r]      (delta null: nothing is added nor written)
+  // Computes the residual stream and its norm in one pass (Zhang & Sennrich
+  // 2019):
+  //   sum[r] <- x[r] + delta[r]      (delta null: neither added nor written)
   //   inverse_rms[r] <- 1 / sqrt(mean(sum[r]^2) + epsilon)
   //   normalized[r] <- sum[r] * inverse_rms[r] * gain
   // `sum` may be `x` or `delta`.
   virtual void RmsNorm(const void* x, const void* delta, const float* gain,
                        int64_t rows, int64_t width, float epsilon, void* sum,
                        float* inverse_rms, void* normalized) = 0;
-  // Backward of normalized = norm(x):
+  // Computes the backward pass of normalized = norm(x):
   //   d_x += or = gradient of x    (accumulate: +=)
   //   d_gain += gradient of gain
   //   normalized <- the forward's output again, so that nobody has to keep it.
@@ -251,8 +257,9 @@ class Ops {
                     RopeDirection direction, void* qkv) = 0;
 
   // output[r, h] <- sum_{s <= r} softmax_s(q_r k_s / sqrt(head_dim)) v_s.
-  // output is [rows, query_width]; log_sum_exp is [batch][heads][length], the
-  // logarithm of each softmax's denominator, all that the backward needs of it.
+  // output is [rows, query_width]. log_sum_exp is [batch][heads][length]: the
+  // logarithm of each softmax's denominator, which is all that the backward
+  // pass needs of the softmax.
   virtual void Attention(const AttentionShape& shape, const void* qkv,
                          void* output, float* log_sum_exp) = 0;
   virtual void AttentionBackward(const AttentionShape& shape, const void* qkv,
@@ -263,22 +270,22 @@ class Ops {
   //   output <- silu(gate) * up, silu(x) = x / (1 + exp(-x))  (Shazeer 2020).
   virtual void SwiGlu(const void* gate_up, int64_t rows, int64_t width,
                       void* output) = 0;
-  // Also writes the forward's output again. d_gate_up may be gate_up, and
-  // output may be d_output.
+  // Computes the gradient, and writes the forward's output again. d_gate_up may
+  // be gate_up, and output may be d_output.
   virtual void SwiGluBackward(const void* gate_up, const void* d_output,
                               int64_t rows, int64_t width, void* d_gate_up,
                               void* output) = 0;
 
-  // losses[r] <- -log softmax(logits[r])[targets[r]]. Logits become
-  // gradient_scale * the gradient of losses[r] to them, or, without it, values
-  // that are not specified.
+  // losses[r] <- -log softmax(logits[r])[targets[r]]. With `gradient_scale`,
+  // logits become gradient_scale * the gradient of losses[r]; without it they
+  // become unspecified.
   virtual void CrossEntropy(const int32_t* targets, int64_t rows,
                             int64_t vocab_size,
                             std::optional<float> gradient_scale, void* logits,
                             float* losses) = 0;
 
   // Updates parameters and moments in place. With `estimate`, which may be
-  // `gradients`, only writes there where the parameters would go.
+  // `gradients`, writes the updated parameters only there, and nothing else.
   virtual void AdamW(const AdamWCoefficients& coefficients,
                      const float* gradients, int64_t size, float* parameters,
                      float* first_moment, float* second_moment,

@@ -37,7 +37,7 @@ const float* Fp32(const void* memory) {
 }
 float* Fp32(void* memory) { return static_cast<float*>(memory); }
 
-// Logits at a time: about what a second-level cache holds.
+// The number of logits at a time: about what a second-level cache holds.
 constexpr int64_t kLogits = int64_t{1} << 20;
 
 class CpuOps final : public Ops {
@@ -54,9 +54,9 @@ class CpuOps final : public Ops {
       return absl::ResourceExhaustedError(
           absl::StrCat("not enough memory for ", bytes, " bytes"));
     }
-    // Only a hint: with small pages it merely runs slower.
+    // This is only a hint: with small pages operations merely run slower.
     if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
-    // Also takes all page faults now rather than in the first step.
+    // This also takes all page faults now rather than in the first step.
     std::memset(memory, 0, rounded);
     return memory;
   }
@@ -122,8 +122,8 @@ class CpuOps final : public Ops {
     });
   }
 
-  // Cut by columns: each value of the table has one writer, which adds the rows
-  // in order.
+  // Divides by columns: each value of the table has one writer, which adds the
+  // rows in order.
   void EmbeddingBackward(const int32_t* tokens, const void* d_output_memory,
                          int64_t rows, int64_t width,
                          GradientSum d_table_sum) override {
@@ -323,7 +323,7 @@ class CpuOps final : public Ops {
     });
   }
 
-  // Cuts a matrix by rows, or by columns where there are too few rows.
+  // Divides a matrix by rows, or by columns if there are too few rows.
   void ForRowsOrColumns(int64_t rows, int64_t columns,
                         absl::FunctionRef<void(Slice, Slice)> body) {
     const bool by_rows = rows >= std::min(columns, 16l * pool_.threads());
@@ -348,7 +348,7 @@ class CpuOps final : public Ops {
     return sum;
   }
 
-  // Memory for one operation.
+  // Returns memory for one operation.
   float* Scratch(int64_t size) {
     if (static_cast<int64_t>(scratch_.size()) < size) {
       scratch_.resize(static_cast<size_t>(size));

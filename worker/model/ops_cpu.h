@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operations of ops.h on the CPU: oneDNN for matrix products, Highway for
-// the rest, one fixed team of threads for both. Each operation is cut into one
-// part per thread by shape and thread count alone, and partial sums are added
-// in thread order: same inputs and same `threads`, same bits.
+// the rest, one fixed team of threads for both. The shape and the thread count
+// alone divide each operation into one part per thread, and partial sums are
+// added in thread order: the same inputs and the same `threads` give the same
+// bits.
 #ifndef WORKER_MODEL_OPS_CPU_H_
 #define WORKER_MODEL_OPS_CPU_H_
 
@@ -14,10 +15,10 @@
 
 namespace causeway {
 
-// Synchronous: every operation is complete when its call returns. `threads`, at
-// least 1, counts the calling thread. Large allocations are backed by huge
-// pages where the system grants them. Besides what is allocated it holds at
-// most threads * (128 * (length + 1) + width) values of scratch for the largest
+// Returns operations that are complete when their calls return. `threads`, at
+// least 1, includes the calling thread. Large allocations use huge pages where
+// the system grants them. Besides allocations the object holds at most threads
+// * (128 * (length + 1) + width) values of scratch memory for the largest
 // AttentionShape::length and RmsNorm width seen.
 std::unique_ptr<Ops> MakeCpuOps(int threads);
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each operation of the CPU backend against the double reference, on random
-// inputs of awkward shapes, with several thread counts, and with every
+// Compares each operation of the CPU backend with the double reference, on
+// random inputs of awkward shapes, with several thread counts, and with every
 // instruction set that the kernels are compiled for and this CPU has.
 #include "worker/model/ops_cpu.h"
 
@@ -24,8 +24,8 @@
 #include "worker/model/testing/ops_reference.h"
 #include "worker/model/testing/random_values.h"
 
-// The sanitizers end the program on an allocation that cannot succeed unless
-// told to return null as malloc does.
+// The sanitizers end the program when an allocation cannot succeed, unless told
+// to return null as malloc does.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
@@ -38,7 +38,7 @@ extern "C" const char* __tsan_default_options() {
 namespace causeway {
 namespace {
 
-// Number of threads, Highway target.
+// The parameters are the number of threads and the Highway target.
 class OpsCpuTest : public testing::TestWithParam<std::tuple<int, int64_t>> {
  protected:
   const ScopedHighwayTarget target_{std::get<1>(GetParam())};
@@ -154,7 +154,7 @@ TEST_P(OpsCpuTest, RmsNorm) {
                                      wide_gain.data(), rows, width, accumulate,
                                      want_d_x.data(), want_d_gain.data(),
                                      want_normalized.data());
-          // Rows of one value: the gradient nearly cancels.
+          // In rows of one value the gradient nearly cancels.
           ExpectNear(d_x, want_d_x, width == 1 ? 1e-4 : 5e-6);
           ExpectNear(d_gain, want_d_gain, 5e-6);
           EXPECT_EQ(again, normalized) << "the same bits as in the forward";
@@ -231,7 +231,7 @@ TEST_P(OpsCpuTest, Attention) {
     ExpectNear(log_sum_exp, want_log_sum_exp);
 
     const Floats d_output = Random(shape.rows() * shape.query_width(), 2);
-    // Whatever was there has to be overwritten.
+    // The earlier contents must be overwritten.
     Floats d_qkv(qkv.size(), NAN);
     Doubles want_d_qkv(qkv.size());
     ops_->AttentionBackward(shape, qkv.data(), output.data(),
@@ -262,7 +262,7 @@ TEST_P(OpsCpuTest, SwiGlu) {
   for (const int64_t rows : {1, 5}) {
     for (const int64_t width : {1, 16, 37}) {
       Floats gate_up = Random(2 * rows * width, 1);
-      // The sigmoid's exponential over- and underflows.
+      // The sigmoid's exponential overflows and underflows.
       gate_up[0] = -100;
       gate_up[gate_up.size() - width - 1] = 100;
       Floats output(rows * width);
@@ -283,7 +283,7 @@ TEST_P(OpsCpuTest, SwiGlu) {
       ExpectNear(d_gate_up, want_d_gate_up);
       EXPECT_EQ(again, output) << "the same bits as in the forward";
 
-      // In place, as the header allows.
+      // This is in place, as the header allows.
       Floats shared = d_output;
       ops_->SwiGluBackward(gate_up.data(), shared.data(), rows, width,
                            gate_up.data(), shared.data());

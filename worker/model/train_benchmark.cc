@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training speed of the CPU backend: tokens per second of whole inner steps
-// (forward, backward, clipping, AdamW) of a fixed 10.8M-parameter model, beside
-// a bound: the time that the step's matrix products alone take through the same
-// library on the same partition, plus the bytes of AdamW at the speed of a
-// plain copy. Both alternate within one run, so that a busy machine disturbs
-// them alike; the minimum and the median over repetitions are printed.
+// Measures the training speed of the CPU backend, in tokens per second of whole
+// inner steps (forward, backward, clipping, AdamW) of a fixed 10.8M-parameter
+// model, beside a bound: the time that the step's matrix products alone take
+// with the same library on the same partition, plus AdamW's bytes at the speed
+// of a plain copy. Both alternate within one run, so that a busy machine
+// disturbs them alike. Prints the minimum and the median over repetitions.
 //
 //   bazel run //worker/model:train_benchmark -- --threads=2 --repetitions=9
 //
-// The model, fixed so that figures can be compared over time: 6 blocks, width
+// The model is fixed so that figures can be compared over time: 6 blocks, width
 // 384, SwiGLU width 1024, 6 heads, byte vocabulary (258), 256 tokens a
-// sequence, 8 sequences a step. tests/peers/pytorch_train.py is the same in
-// PyTorch.
+// sequence, 8 sequences a step. tests/peers/pytorch_train.py measures the same
+// model in PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -80,7 +80,7 @@ double Seconds(const std::chrono::steady_clock::time_point& begin) {
   return elapsed.count();
 }
 
-// One inner step at a time.
+// Runs one inner step at a time.
 class Training {
  public:
   Training()
@@ -141,7 +141,7 @@ class Training {
   double loss_ = 0;
 };
 
-// The matrix products of a step and nothing else.
+// Runs the matrix products of a step and nothing else.
 class Bound {
  public:
   explicit Bound(int64_t parameters)
@@ -182,7 +182,7 @@ class Bound {
   }
 
  private:
-  // Forward, and the gradients of input and weight.
+  // Runs the forward product, and those for the gradients of input and weight.
   void Linear(int64_t in, int64_t out) {
     pool_.Run([&](int worker) {
       const Slice rows = SliceOf(kRows, pool_.threads(), worker, 16);
@@ -203,8 +203,8 @@ class Bound {
     });
   }
 
-  // Two products forward and four backward (the recomputation of scores is not
-  // part of the bound), on and below the diagonal in blocks of 64.
+  // Runs two products forward and four backward, on and below the diagonal in
+  // blocks of 64. The recomputation of scores is not part of the bound.
   void Attention() {
     constexpr int64_t kBlock = 64;
     constexpr int64_t kDim = kHidden / kHeads;
@@ -220,7 +220,7 @@ class Bound {
         float* output = &c_[kRows * kHidden + at];
         for (int64_t first = 0; first < kLength; first += kBlock) {
           const int64_t keys = first + kBlock;
-          // Q K^T and dO V^T; P V and dS K; P^T dO and dS^T Q.
+          // The products are Q K^T and dO V^T; P V and dS K; P^T dO and dS^T Q.
           for (int i = 0; i < 2; ++i) {
             Gemm(Transpose::kNo, Transpose::kYes, kBlock, keys, kDim, 1,
                  query + first * kStride, kStride, key, kStride, 0, scores,
@@ -244,7 +244,7 @@ class Bound {
   std::vector<char> target_;
 };
 
-// Peak resident memory of this process, as the kernel counts it.
+// Returns the peak resident memory of this process, as the kernel counts it.
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

@@ -17,12 +17,12 @@
 namespace causeway {
 namespace {
 
-// Rows of logits at a time, at least: what a matrix product needs to be
-// efficient.
+// The least number of rows of logits at a time; matrix products with fewer are
+// not efficient.
 constexpr int64_t kMinLogitRows = 128;
 
-// Arrays in the arena begin on a cache line, and not all at the same place of
-// a page, where their lines would compete for the same sets of the cache.
+// Arrays in the arena begin on a cache line, but at different places of their
+// pages, since lines at the same place compete for the same sets of the cache.
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kStagger = 5 * kAlignment;
 
@@ -34,7 +34,7 @@ const TensorSpec& FindTensor(const ModelLayout& layout,
   LOG(FATAL) << "the model layout has no tensor " << std::string(name);
 }
 
-// The offset of tensors that are used as one matrix.
+// Returns the offset of adjacent tensors that are used as one matrix.
 int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
                      std::vector<absl::string_view> names) {
   int64_t begin = -1;
@@ -337,7 +337,7 @@ void Transformer::Forward(const float* parameters,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {
     const BlockActivations& block = activations_[b];
-    // The sum that ends a block is made by the norm that begins the next.
+    // The norm that begins a block computes the sum that ends the block before.
     const bool first = b == 0;
     ops_->RmsNorm(first ? streams_[0] : activations_[b - 1].middle,
                   first ? nullptr : residual_delta_,
@@ -429,8 +429,8 @@ void Transformer::Backward(const float* parameters, const AttentionShape& shape,
 }
 
 // d_stream_ is the gradient of the block's output and becomes that of its
-// input; the way around each half of the block is the addition to it in
-// RmsNormBackward.
+// input. RmsNormBackward adds to it, which is the gradient's way around each
+// half of the block.
 void Transformer::BackwardBlock(const float* parameters, int block,
                                 const AttentionShape& shape,
                                 GradientSum gradients) {

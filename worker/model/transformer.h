@@ -18,15 +18,15 @@
 //       parameters.data(), tokens, targets, /*loss_scale=*/1,
 //       gradients.data()));
 //
-// Memory. Everything is allocated by Create and reported by activation_bytes().
-// Per token a block keeps its input, the rotated queries, keys and values, the
-// attention's output, the stream between its halves, and gate and up; what one
-// pass can make again on the way (normalized streams, SwiGLU's output) is not
-// kept, attention scores never are. With recompute_activations only the
-// blocks' inputs are kept and the rest is computed again in the backward pass.
-// Logits exist for a bounded number of rows at a time. Where activations are
-// bf16 (ops.h), so is a copy of the parameters, made in each forward pass for
-// the matrix products.
+// Memory. Create allocates everything, and activation_bytes() reports it. Per
+// token a block keeps its input, the rotated queries, keys and values, the
+// attention's output, the stream between its halves, and gate and up. It does
+// not keep what one pass can recompute on the way (normalized streams, SwiGLU's
+// output), and never attention scores. With recompute_activations only the
+// blocks' inputs are kept, and the backward pass recomputes the rest. Logits
+// exist for a bounded number of rows at a time. If activations are bf16
+// (ops.h), so is a copy of the parameters that each forward pass makes for the
+// matrix products.
 #ifndef WORKER_MODEL_TRANSFORMER_H_
 #define WORKER_MODEL_TRANSFORMER_H_
 
@@ -46,30 +46,31 @@
 
 namespace causeway {
 
-// Used by one thread at a time.
+// Not thread-safe: one thread at a time may use an object.
 class Transformer {
  public:
   struct Options {
-    // Largest number of sequences per call; bounds the memory.
+    // The largest number of sequences per call; bounds the memory.
     int64_t micro_batch = 1;
-    // False: ForwardBackward may not be called, and memory is that of one
+    // If false, ForwardBackward may not be called, and memory is that of one
     // block.
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
-    // Where Linear reads a copy of the parameters that is rounded to bf16:
-    // whether a training pass rounds it at random, such that its mean is the
-    // parameter, instead of to nearest.
+    // Whether a training pass rounds at random, such that the mean is the
+    // parameter, instead of to nearest. This matters where Linear reads a copy
+    // of the parameters that is rounded to bf16.
     bool stochastic_rounding = false;
   };
 
-  // `config` must have been validated (common/run_config.h) and have vocab_size
-  // and kv_heads resolved. `ops` must outlive the object. RESOURCE_EXHAUSTED:
-  // not enough device memory; INVALID_ARGUMENT: micro_batch is not positive.
+  // Creates a model. `config` must have been validated (common/run_config.h)
+  // and have vocab_size and kv_heads resolved. `ops` must outlive the object.
+  //   RESOURCE_EXHAUSTED  not enough device memory.
+  //   INVALID_ARGUMENT    micro_batch is not positive.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Transformer>> Create(
       const v1::ModelConfig& config, const Options& options, Ops* ops);
 
-  // Device memory that Create takes.
+  // Returns the bytes of device memory that Create allocates.
   static int64_t BytesNeeded(const v1::ModelConfig& config,
                              const Options& options, Ops* ops);
 
@@ -79,51 +80,51 @@ class Transformer {
   const ModelLayout& layout() const { return layout_; }
   int64_t sequence_length() const { return length_; }
   int64_t vocab_size() const { return vocab_; }
-  // Device memory held, in bytes.
+  // Returns the bytes of device memory that the object holds.
   int64_t activation_bytes() const { return arena_.size(); }
 
-  // These take whole sequences, at most micro_batch of them, one after the
-  // other; targets[i] is the token that should follow tokens[i]. Their loss is
-  // the mean negative log likelihood of the targets in nats per token.
-  // INVALID_ARGUMENT, before anything is changed: sizes are wrong or a token is
-  // not in the vocabulary.
+  // The functions below take whole sequences, at most micro_batch of them, one
+  // after the other; targets[i] is the token that should follow tokens[i].
+  // Their loss is the mean negative log likelihood of the targets in nats per
+  // token. They return an error before anything is changed.
+  //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.
 
-  // Adds loss_scale * (the mean's gradient) to `gradients`. With a batch
-  // of n equal micro-batches, loss_scale = 1 / n gives the batch's gradient.
-  // They may be bf16 where activations are.
-  // `rounding_seed` is that of stochastic rounding, if the options say so.
-  // Returns before the device is done.
+  // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
+  // if activations are. With a batch of n equal micro-batches, loss_scale = 1 /
+  // n gives the batch's gradient. `rounding_seed` is the seed of stochastic
+  // rounding, if the options say so. Returns before the device is done.
   absl::Status AddGradients(const float* parameters,
                             absl::Span<const int32_t> tokens,
                             absl::Span<const int32_t> targets,
                             double loss_scale, GradientSum gradients,
                             uint64_t rounding_seed = 0);
-  // The sum of the losses of AddGradients since the last call. Waits for them,
-  // and says if the device has failed.
+  // Returns the sum of the losses of AddGradients since the last call. Waits
+  // for them, and reports whether the device has failed.
   absl::StatusOr<double> TakeLoss();
-  // Both.
+  // Calls AddGradients and TakeLoss.
   absl::StatusOr<double> ForwardBackward(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
                                          double loss_scale,
                                          GradientSum gradients,
                                          uint64_t rounding_seed = 0);
-  // Without gradients. Not between AddGradients and TakeLoss.
+  // Computes the loss without gradients. Must not be called between
+  // AddGradients and TakeLoss.
   absl::StatusOr<double> Loss(const float* parameters,
                               absl::Span<const int32_t> tokens,
                               absl::Span<const int32_t> targets);
 
   // Writes the logits (vocab_size of them, on the host) of the token that
-  // follows `prefix`, which has 1 to sequence_length tokens. The whole prefix
-  // is computed in each call: there is no cache of keys and values.
-  // INVALID_ARGUMENT as above.
+  // follows `prefix`, which has 1 to sequence_length tokens. Each call computes
+  // the whole prefix: there is no cache of keys and values. INVALID_ARGUMENT as
+  // above.
   absl::Status NextTokenLogits(const float* parameters,
                                absl::Span<const int32_t> prefix,
                                absl::Span<float> logits);
 
  private:
-  // Offsets into the flat vectors. Projections of the same input lie behind one
-  // another in the layout and are used as one matrix.
+  // Offsets into the flat vectors. Projections of the same input are adjacent
+  // in the layout and are used as one matrix.
   struct BlockOffsets {
     int64_t input_norm = 0;
     int64_t qkv = 0;
@@ -132,7 +133,7 @@ class Transformer {
     int64_t gate_up = 0;
     int64_t down = 0;
   };
-  // What the backward pass of a block needs beside its input.
+  // The activations that the backward pass of a block needs besides its input.
   struct BlockActivations {
     float* input_inverse_rms = nullptr;
     void* qkv = nullptr;
@@ -145,7 +146,7 @@ class Transformer {
 
   Transformer(const v1::ModelConfig& config, const Options& options, Ops* ops);
   void FindOffsets();
-  // Where in the arena each array is to be, and how long the arena is.
+  // The place of each array in the arena, and the length of the arena.
   struct ArenaPlan {
     int64_t bytes = 0;
     std::vector<std::pair<void**, int64_t>> activations;
@@ -153,7 +154,8 @@ class Transformer {
   };
   ArenaPlan PlanArena();
   absl::Status AllocateMemory();
-  // Streams and blocks' activations that have memory of their own.
+  // Return the number of streams, and of blocks' activations, that have memory
+  // of their own.
   size_t kept_streams() const {
     return options_.training ? streams_.size() : 1;
   }
@@ -169,31 +171,32 @@ class Transformer {
                           absl::Span<const int32_t> targets) const;
   AttentionShape ShapeOf(int64_t batch, int64_t length) const;
 
-  // Makes linear_weights_ for a pass.
+  // Sets linear_weights_ for a pass.
   void PrepareWeights(const float* parameters,
                       std::optional<uint64_t> rounding_seed);
-  // Tokens to the final normalized stream (normalized_).
+  // Computes the final normalized stream (normalized_) from the tokens.
   void Forward(const float* parameters, const AttentionShape& shape);
-  // From the block's normalized input to gate and up.
+  // Computes gate and up from the block's normalized input.
   void ForwardBlock(const float* parameters, int block,
                     const AttentionShape& shape);
-  // From the gradient of the final normalized stream.
+  // Propagates the gradient of the final normalized stream back.
   void Backward(const float* parameters, const AttentionShape& shape,
                 GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, GradientSum gradients);
-  // The head and the losses, in chunks of rows. With `gradient_scale`, also the
-  // head's backward: that times the gradient of the sum of losses.
+  // Computes the logits and the losses, in chunks of rows. With
+  // `gradient_scale`, also computes the head's backward pass: the gradient of
+  // the sum of losses times `gradient_scale`.
   void HeadLoss(int64_t rows, std::optional<float> gradient_scale,
                 GradientSum gradients);
-  // To what TakeLoss returns.
+  // Adds the mean loss to what TakeLoss returns.
   void AddMeanLoss(int64_t rows);
 
-  // Whether Linear reads other weights than the parameters themselves.
+  // Returns whether Linear reads other weights than the parameters themselves.
   bool rounds_weights() const {
     return ops_->activation_bytes() != int64_t{sizeof(float)};
   }
-  // Of the pass under way.
+  // Returns the weights at `offset` for the current pass.
   const void* Weight(int64_t offset) const {
     return At(linear_weights_, offset);
   }
@@ -211,7 +214,7 @@ class Transformer {
   const int64_t vocab_;
   const int64_t length_;
   const float norm_epsilon_;
-  // Rows of logits that exist at a time.
+  // The number of rows of logits that exist at a time.
   const int64_t logit_rows_;
 
   std::vector<BlockOffsets> blocks_;
@@ -223,21 +226,22 @@ class Transformer {
   DeviceArray<char> arena_;
   DeviceArray<int32_t> tokens_;
   DeviceArray<int32_t> targets_;
-  // What TakeLoss is to return.
+  // The sum that TakeLoss returns next.
   DeviceArray<double> loss_;
   float* rope_cosine_ = nullptr;
   float* rope_sine_ = nullptr;
   // streams_[b] is the input of block b; the last is that of the final norm.
-  // For inference all are the same memory.
+  // For inference all share the same memory.
   std::vector<void*> streams_;
-  // One per block, all the same memory unless every block's is kept.
+  // One per block; all share the same memory unless every block's activations
+  // are kept.
   std::vector<BlockActivations> activations_;
   float* final_inverse_rms_ = nullptr;
   // The parameters rounded to activations, if Linear needs that.
   void* weights_ = nullptr;
-  // These, or the parameters.
+  // weights_ or the parameters.
   const void* linear_weights_ = nullptr;
-  // Shared by all blocks.
+  // All blocks share the arrays below.
   void* normalized_ = nullptr;
   void* residual_delta_ = nullptr;
   void* swiglu_ = nullptr;

@@ -39,7 +39,7 @@ v1::ModelConfig SmallConfig() {
   return config;
 }
 
-// The stream that tests/reference/make_llama_golden.py uses.
+// Returns the stream that tests/reference/make_llama_golden.py uses.
 std::vector<int32_t> TokenStream(int64_t size, int64_t vocab_size) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < size; ++i) {
@@ -65,7 +65,7 @@ struct Result {
   std::vector<float> gradients;
 };
 
-// One ForwardBackward from the initial parameters.
+// Runs one ForwardBackward from the initial parameters.
 Result RunOnce(const v1::ModelConfig& config,
                const Transformer::Options& options, int threads) {
   const std::unique_ptr<Ops> ops = MakeCpuOps(threads);
@@ -84,7 +84,7 @@ Result RunOnce(const v1::ModelConfig& config,
   return result;
 }
 
-// Largest difference as a share of the largest value.
+// Returns the largest difference relative to the largest value.
 double Difference(const std::vector<float>& a, const std::vector<float>& b) {
   double scale = 0;
   double difference = 0;
@@ -106,7 +106,7 @@ struct GoldenCase {
   v1::ModelConfig config;
   int64_t batch = 0;
   double loss = 0;
-  // Of the first sequence's last position.
+  // The logits of the first sequence's last position.
   std::vector<double> logits;
   std::vector<Gradient> gradients;
 };
@@ -159,7 +159,7 @@ std::vector<GoldenCase> ReadGolden() {
   return cases;
 }
 
-// Initial values, with gains that differ from one as in the script.
+// Returns initial values with gains that differ from one, as the script does.
 std::vector<float> GoldenParameters(const ModelLayout& layout) {
   std::vector<float> parameters = InitialParameters(layout, 1);
   for (const TensorSpec& tensor : layout.tensors) {
@@ -288,7 +288,7 @@ TEST(TransformerTest, LogitsInChunksGiveTheSameLoss) {
   const std::unique_ptr<Ops> ops = MakeCpuOps(2);
   ASSERT_OK_AND_ASSIGN(
       auto chunked, Transformer::Create(config, {.micro_batch = 3}, ops.get()));
-  // Less than all 897 * 9000 logits.
+  // The limit is the size of all 897 * 9000 logits.
   EXPECT_LT(chunked->activation_bytes(), int64_t{897} * 9000 * 4);
   const std::vector<float> parameters = InitialParameters(chunked->layout(), 1);
   const Batch batch(config, 3);
@@ -317,8 +317,8 @@ TEST(TransformerTest, ALaterTokenChangesNoEarlierLogits) {
                           ops.get()));
   const std::vector<float> parameters = InitialParameters(model->layout(), 1);
   const std::vector<int32_t> tokens = TokenStream(12, config.vocab_size());
-  // The chain rule of probability: the mean of the prefixes' losses is the
-  // sequence's.
+  // By the chain rule of probability, the mean of the prefixes' losses is the
+  // sequence's loss.
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.push_back(5);
   double mean = 0;

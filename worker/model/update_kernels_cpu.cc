@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-// See kernels_cpu.cc.
+// kernels_cpu.cc explains these lines.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/model/update_kernels_cpu.cc"
 #include "hwy/foreach_target.h"
@@ -15,7 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace causeway::kernels::HWY_NAMESPACE {
 
-// The sum of term(values) in double, for vectors of half as many values.
+// Returns the sum of term(values) in double, for vectors of half as many
+// values.
 template <typename Term>
 HWY_INLINE double DoubleSumOf(const float* values, int64_t size,
                               const Term& term) {
@@ -48,7 +49,7 @@ double SquaredNorm(const float* values, int64_t size) {
                      [](auto v) HWY_ATTR { return hn::Mul(v, v); });
 }
 
-// Moments and parameters after one update.
+// The moments and parameters after one update.
 template <class Vec>
 struct AdamWResult {
   Vec parameter;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The vectorized loops of the optimizer's operations (ops.h), each on the
-// calling thread; conventions as in kernels_cpu.h.
+// calling thread. Conventions are as in kernels_cpu.h.
 #ifndef WORKER_MODEL_UPDATE_KERNELS_CPU_H_
 #define WORKER_MODEL_UPDATE_KERNELS_CPU_H_
 
@@ -12,7 +12,7 @@
 
 namespace causeway::kernels {
 
-// Accumulated in double.
+// Add in double.
 double Sum(const float* values, int64_t size);
 double SquaredNorm(const float* values, int64_t size);
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loops over arrays of any length in vectors, for sources that Highway compiles
-// once per instruction set. To be included by those only, inside none of their
-// namespaces; it may be included once per instruction set.
+// once per instruction set. Only such sources may include it, outside all of
+// their namespaces, once per instruction set.
 #if defined(WORKER_MODEL_VECTOR_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WORKER_MODEL_VECTOR_LOOPS_INL_H_
 #undef WORKER_MODEL_VECTOR_LOOPS_INL_H_
@@ -20,7 +20,7 @@ namespace causeway::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using Vector = hn::ScalableTag<float>;
-// A vector of one value, for what is left at the end of a row: the same code
+// A vector of one value, for the values left at the end of a row: the same code
 // serves both.
 using Single = hn::CappedTag<float, 1>;
 
@@ -35,13 +35,13 @@ HWY_INLINE void ForEach(int64_t begin, int64_t end, const Body& body) {
   for (; i < end; ++i) body(Single(), i);
 }
 
-// The sum of term(tag, i) over [0, size): one partial sum per lane, in a fixed
-// order.
+// Returns the sum of term(tag, i) over [0, size): one partial sum per lane, in
+// a fixed order.
 template <typename Term>
 HWY_INLINE float SumOf(int64_t size, const Term& term) {
   const Vector tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
-  // Two chains, since an addition takes several cycles.
+  // There are two chains, since an addition takes several cycles.
   auto sum0 = hn::Zero(tag);
   auto sum1 = hn::Zero(tag);
   int64_t i = 0;

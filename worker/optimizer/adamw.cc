@@ -14,7 +14,7 @@
 namespace causeway {
 
 double ClipScale(double norm, double max_norm) {
-  // An infinite norm would otherwise give 0, and 0 * infinity in the update.
+  // Otherwise an infinite norm would give 0, and 0 * infinity in the update.
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
   if (max_norm == 0) return 1;
   return std::min(1.0, max_norm / (norm + 1e-6));

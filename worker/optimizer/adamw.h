@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AdamW with decoupled weight decay (Loshchilov & Hutter 2019) over a range of
-// a model's flat parameter vector: the whole of it, or a rank's shard (ZeRO-1).
-// Clipping by the global norm and the division by the number of micro-batches
-// are folded into the one pass over memory.
+// a model's flat parameter vector: all of it, or a rank's shard (ZeRO-1). One
+// pass over memory also clips by the global norm and divides by the number of
+// micro-batches.
 //
 //   ASSIGN_OR_RETURN(auto optimizer, AdamW::Create(config.training(), layout,
 //                                                  0, layout.size, ops));
@@ -34,25 +34,25 @@
 
 namespace causeway {
 
-// The factor that brings a gradient of norm `norm` down to `max_norm`, at most
-// 1, as torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6). 1 if max_norm
-// is 0 (no clipping). Not a number if the norm is not finite, so that Step
-// refuses.
+// Returns the factor, at most 1, that reduces a gradient of norm `norm` to
+// `max_norm`, as torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6).
+// Returns 1 if max_norm is 0 (no clipping), and NaN if the norm is not finite,
+// so that Step refuses.
 double ClipScale(double norm, double max_norm);
 
-// Used by one thread at a time, the one that uses the Ops object.
+// Only the thread that uses the Ops object may use it.
 class AdamW {
  public:
   struct StepOptions {
     double learning_rate = 0;
-    // Multiplies the gradients first; finite, not negative.
+    // A factor for the gradients, applied first; finite, not negative.
     double gradient_scale = 1;
   };
 
-  // For the values [begin, end) of vectors in the order of `layout`, with zero
-  // moments. Weight decay applies to tensors of two dimensions. `ops` must
-  // outlive the object. RESOURCE_EXHAUSTED: no memory for the moments (8 bytes
-  // per value).
+  // Creates the optimizer for values [begin, end) of vectors in the order of
+  // `layout`, with zero moments. Weight decay applies to tensors of two
+  // dimensions. `ops` must outlive the object.
+  //   RESOURCE_EXHAUSTED  no memory for the moments (8 bytes per value).
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<AdamW>> Create(
       const v1::TrainingConfig& config, const ModelLayout& layout,
       int64_t begin, int64_t end, Ops* ops);
@@ -65,28 +65,29 @@ class AdamW {
 
   double SquaredNorm(const float* gradients);
 
-  // One update of parameters and moments. FAILED_PRECONDITION, and nothing is
-  // changed: an option is not finite, which a gradient that overflowed causes.
+  // Updates parameters and moments once. Changes nothing on errors.
+  //   FAILED_PRECONDITION  an option is not finite, as when a gradient
+  //                        overflowed.
   absl::Status Step(const StepOptions& options, const float* gradients,
                     float* parameters);
 
-  // Writes where Step would take the parameters to `estimate`; parameters,
-  // moments and the number of updates stay as they are. Fails as Step does.
+  // Writes the parameters that Step would compute to `estimate`; parameters,
+  // moments and the number of updates stay as they are. Errors as for Step.
   absl::Status Estimate(const StepOptions& options, const float* gradients,
                         const float* parameters, float* estimate);
 
   int64_t size() const { return first_moment_.size(); }
-  // Updates made so far; bias correction depends on it.
+  // Returns the number of updates so far, on which bias correction depends.
   int64_t updates() const { return updates_; }
-  // Device memory, size() values each.
+  // Return the moments in device memory, size() values each.
   const float* first_moment() const { return first_moment_.data(); }
   const float* second_moment() const { return second_moment_.data(); }
-  // Continues from saved moments (host memory, size() values each).
+  // Continues from saved moments (in host memory, size() values each).
   void Restore(int64_t updates, const float* first_moment,
                const float* second_moment);
 
  private:
-  // Neighbouring values that are treated alike.
+  // Adjacent values that all decay or all do not.
   struct Segment {
     int64_t offset = 0;
     int64_t size = 0;
@@ -96,7 +97,7 @@ class AdamW {
   AdamW(const v1::TrainingConfig& config, const ModelLayout& layout,
         int64_t begin, int64_t end, Ops* ops);
 
-  // Step, or with `estimate` Estimate.
+  // Does what Step does or, if `estimate` is not null, what Estimate does.
   absl::Status Update(const StepOptions& options, const float* gradients,
                       float* parameters, float* estimate);
 

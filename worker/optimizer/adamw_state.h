@@ -8,11 +8,11 @@
 
 namespace causeway {
 
-// What AdamW knows, of all ranks together, in host memory.
+// The state of AdamW, of all ranks together, in host memory.
 struct AdamWState {
-  // Updates that it has made.
+  // The number of updates it has made.
   uint64_t updates = 0;
-  // In the order of the parameters; empty if there are none.
+  // The moments in the order of the parameters; empty if there are none.
   std::vector<float> first_moment;
   std::vector<float> second_moment;
 };

@@ -88,7 +88,7 @@ TEST_F(AdamWTest, UpdatesAreThoseOfPyTorch) {
 TEST_F(AdamWTest, ShardsTogetherMakeTheSameBitsAsTheWhole) {
   const std::unique_ptr<AdamW> whole = Create();
   std::vector<float> sharded = parameters_;
-  // Boundaries inside a matrix and inside a norm gain.
+  // The boundaries are inside a matrix and inside a norm gain.
   const int64_t cuts[] = {0, 19, 45, 46, layout_.size};
   std::vector<std::unique_ptr<AdamW>> shards;
   for (int i = 0; i < 4; ++i) shards.push_back(Create(cuts[i], cuts[i + 1]));
@@ -114,7 +114,7 @@ TEST_F(AdamWTest, AnEstimateIsTheStepButCommitsNothing) {
   for (int update = 1; update <= 3; ++update) {
     const std::vector<float> before = parameters_;
     const std::vector<float> gradients = GoldenGradients(layout_, update);
-    // From half a batch, as ACCO does.
+    // ACCO estimates from half a batch.
     const std::vector<float> half = GoldenGradients(layout_, 10 + update);
     std::vector<float> estimate(parameters_.size());
     ASSERT_OK(optimizer->Estimate(options, half.data(), parameters_.data(),
@@ -208,7 +208,7 @@ TEST(TrainingTest, OneBatchIsLearntByHeart) {
       AdamW::Create(v1::TrainingConfig(), layout, 0, layout.size, ops.get()));
   std::vector<float> parameters = InitialParameters(layout, 1);
   std::vector<float> gradients(parameters.size());
-  // Each token occurs once: what follows it can be learnt exactly.
+  // Each token occurs once, so the model can learn exactly what follows it.
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
   for (int i = 0; i < 32; ++i) {

@@ -30,8 +30,8 @@ TEST(LearningRateTest, WarmsUpInEqualStepsToThePeak) {
 
 TEST(LearningRateTest, CosineFallsToTheMinimumAndStaysThere) {
   const v1::TrainingConfig config = Config();
-  // Cosine of 60, 90 and 120 degrees: 1/2, 0 and -1/2; so 3/4, 1/2 and 1/4 of
-  // the way from 0.5 to 2.
+  // The cosines of 60, 90 and 120 degrees are 1/2, 0 and -1/2; so these are
+  // 3/4, 1/2 and 1/4 of the way from 0.5 to 2.
   EXPECT_NEAR(LearningRate(config, 60), 1.25, 1e-12);
   v1::TrainingConfig thirds = config;
   thirds.set_total_steps(10 + 99);

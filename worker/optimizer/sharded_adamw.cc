@@ -35,7 +35,7 @@ ShardedAdamW::ShardedAdamW(const v1::TrainingConfig& config,
 absl::StatusOr<ReducedGradient> ShardedAdamW::Reduce(
     const MicroBatches& own, absl::Span<float> gradients) {
   RETURN_IF_ERROR(communicator_->ReduceScatter(gradients));
-  // Squares, losses, and one place for each rank's count.
+  // Holds the squares, the losses, and one place for each rank's count.
   std::vector<double> sums(2 + communicator_->size());
   sums[0] = adamw_->SquaredNorm(gradients.data() + shard_.begin);
   RETURN_IF_ERROR(ops_->Synchronize());

@@ -3,8 +3,8 @@
 //
 // AdamW over the ranks of an island, each with the moments of its own shard
 // (ZeRO-1, Rajbhandari et al. 2020). The gradient is the mean over all
-// micro-batches of all ranks, however many each has made, and is clipped by the
-// norm of that mean.
+// micro-batches of all ranks, however many each has processed, and is clipped
+// by the norm of that mean.
 //
 //   // gradients: this rank's sum over its micro-batches, the whole vector.
 //   ASSIGN_OR_RETURN(auto reduced, optimizer->Reduce(own, gradients));
@@ -30,61 +30,63 @@
 
 namespace causeway {
 
-// Micro-batches that one rank has accumulated.
+// The micro-batches that one rank has accumulated.
 struct MicroBatches {
   int64_t count = 0;
-  // Sum of their mean losses.
+  // The sum of their mean losses.
   double loss = 0;
 };
 
-// What the ranks have accumulated together.
+// The facts about the gradient that the ranks have accumulated together.
 struct ReducedGradient {
-  // By rank, and their sum.
+  // The number of micro-batches by rank, and the sum of these numbers.
   std::vector<int64_t> rank_micro_batches;
   int64_t micro_batches = 0;
-  // Mean over the micro-batches.
+  // The mean over the micro-batches.
   double loss = 0;
-  // Of the mean gradient.
+  // The norm of the mean gradient.
   double gradient_norm = 0;
 };
 
-// For the thread that uses `ops`.
+// Only the thread that uses `ops` may use it.
 class ShardedAdamW {
  public:
-  // `communicator` and `ops` outlive the object. RESOURCE_EXHAUSTED: no memory
-  // for the moments of the shard (8 bytes per value).
+  // Creates the optimizer of this rank. `communicator` and `ops` outlive it.
+  //   RESOURCE_EXHAUSTED  no memory for the moments of the shard (8 bytes per
+  //                       value).
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardedAdamW>> Create(
       const v1::TrainingConfig& config, const ModelLayout& layout,
       Communicator* communicator, Ops* ops);
 
-  // The shard of this rank in the whole vector.
+  // Returns this rank's shard of the whole vector.
   const Slice& shard() const { return shard_; }
 
-  // Sums the gradients of all ranks; afterwards gradients[shard] holds the sum,
-  // the rest is as before. At least one micro-batch on some rank.
+  // Sums the gradients of all ranks. Afterwards gradients[shard] holds the sum;
+  // the rest is unchanged. At least one rank must have a micro-batch.
   //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
   //   else          as Communicator and Ops::Synchronize.
   absl::StatusOr<ReducedGradient> Reduce(const MicroBatches& own,
                                          absl::Span<float> gradients);
 
-  // In both, `gradients` is the whole vector after Reduce, of which the shard
-  // is read; `master` and `estimate` are the shard.
+  // In Step and Estimate, `gradients` is the whole vector after Reduce, of
+  // which only the shard is read; `master` and `estimate` are the shard.
 
-  // Updates master and moments.
+  // Updates `master` and the moments.
   absl::Status Step(double learning_rate, const ReducedGradient& reduced,
                     absl::Span<const float> gradients, float* master);
-  // Writes where Step would take `master` to `estimate`, which may be the shard
-  // of `gradients`. Nothing else changes, and no memory is taken.
+  // Writes the parameters that Step would compute to `estimate`, which may be
+  // the shard of `gradients`. Changes nothing else and allocates no memory.
   absl::Status Estimate(double learning_rate, const ReducedGradient& reduced,
                         absl::Span<const float> gradients, const float* master,
                         float* estimate);
 
-  // Both on every rank: the moments of all shards and the number of updates,
-  // and to continue from them. Errors as Communicator and Ops::Synchronize.
+  // Save collects the moments of all shards and the number of updates; Restore
+  // continues from them. All ranks must call them. Errors as Communicator and
+  // Ops::Synchronize.
   absl::Status Save(AdamWState& state);
   void Restore(const AdamWState& state);
 
-  // The shard's AdamW, to look at.
+  // Returns the shard's AdamW, for inspection.
   const AdamW& adamw() const { return *adamw_; }
 
  private:
@@ -94,7 +96,7 @@ class ShardedAdamW {
                                 const ReducedGradient& reduced) const;
 
   const double gradient_clip_;
-  // Values of the whole vector.
+  // The number of values in the whole vector.
   const int64_t size_;
   Communicator* const communicator_;
   Ops* const ops_;

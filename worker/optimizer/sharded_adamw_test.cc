@@ -64,7 +64,7 @@ class ShardedAdamWTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The sum of `count` micro-batches of a rank.
+  // Returns the sum of `count` micro-batches of a rank.
   std::vector<float> Gradients(int rank, int64_t count) const {
     std::vector<float> gradients(layout_.size);
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -160,7 +160,7 @@ TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
           copy(optimizer.adamw().first_moment());
       const std::vector<float> old_second =
           copy(optimizer.adamw().second_moment());
-      // In place of the gradients, as ACCO does.
+      // The estimate replaces the gradients, as in ACCO.
       std::vector<float> estimate = gradients;
       ASSERT_OK(optimizer.Estimate(0.1, reduced, estimate, master.data(),
                                    estimate.data() + optimizer.shard().begin));

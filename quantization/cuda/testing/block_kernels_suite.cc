@@ -17,9 +17,9 @@
 namespace causeway {
 namespace {
 
-// Whole units and a rest, less than a strip.
+// Whole units and a rest; together less than a strip.
 constexpr uint64_t kValues = 20 * kLaneUnit + 77;
-// Bytes and values behind arrays that must stay as they are.
+// The number of guard bytes and values behind arrays, which must not change.
 constexpr size_t kGuardBytes = 64;
 constexpr size_t kGuardValues = 16;
 constexpr float kGuard = 12345;
@@ -42,8 +42,8 @@ constexpr uint64_t kLengths[] = {1,
                                  kStripValues + 1,
                                  kStripValues + 300,
                                  2 * kStripValues + 64 * 13 + 5};
-// To nearest, and at random with numbers whose counters go beyond 32 bits
-// within two strips.
+// To nearest, and at random with numbers whose counters exceed 32 bits within
+// two strips.
 constexpr BlockRounding kRoundings[] = {
     {},
     {.rounding = Rounding::kStochastic,
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(AllFormats, BlockKernelsSuite,
 void BlockKernelsSuite::ExpectDecodesAsReference(const std::string& encoded,
                                                  uint64_t count) {
   const std::vector<float> decoded = ReferenceDecoding(encoded, count);
-  // Onto zeros, and onto values whose sums are rounded.
+  // Adds to zeros, and to values whose sums are rounded.
   for (const float deviation : {0.0f, 0.02f}) {
     std::vector<float> values = GaussianValues(count, 12, deviation);
     values.resize(count + kGuardValues, kGuard);
@@ -172,8 +172,8 @@ TEST_P(BlockKernelsSuite, BlocksWithoutAUsableScale) {
 }
 
 TEST_P(BlockKernelsSuite, DecodesEveryCodeWithScalesOfAllKinds) {
-  // Under scales that no encoder writes, too: denormal, negative, too large,
-  // not finite.
+  // Scales include those that no encoder writes: denormal, negative, too large,
+  // and not finite.
   std::mt19937 random(8);
   for (const uint64_t count : {kValues, kStripValues + 300}) {
     std::string encoded(ReferenceEncoding(std::vector<float>(count)).size(), 0);

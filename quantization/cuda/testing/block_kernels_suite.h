@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tests of kernels made of quantization/cuda/block_lanes.h, run both on the
-// CPU, one lane after the other (block_lanes_test.cc), and on a GPU
-// (kernels_cuda_test.cc): every format and block size against
+// The tests of kernels that consist of quantization/cuda/block_lanes.h. They
+// run on the CPU, one lane after the other (block_lanes_test.cc), and on a GPU
+// (kernels_cuda_test.cc), and compare every format and block size with
 // quantization/formats/block_reference.h. A test that links the suite defines
 // NewBlockKernelsUnderTest().
 #ifndef QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_
@@ -18,8 +18,9 @@
 
 namespace causeway {
 
-// The calls of quantization/cuda/kernels_cuda.h over arrays of the host, which
-// may be longer than the kernel is to know: the rest must stay as it is.
+// The calls of quantization/cuda/kernels_cuda.h with arrays of the host. These
+// may be longer than the `count` that the kernel is given: the rest must stay
+// as it is.
 class BlockKernelsUnderTest {
  public:
   virtual ~BlockKernelsUnderTest() = default;
@@ -33,7 +34,7 @@ class BlockKernelsUnderTest {
                          uint64_t count, std::vector<float>& values) = 0;
 };
 
-// Null where they cannot run: the tests are skipped then.
+// Returns null where the kernels cannot run; the tests are skipped then.
 std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest();
 
 }  // namespace causeway

@@ -14,33 +14,34 @@ namespace causeway {
 namespace {
 
 constexpr int kBins = 4096;
-// Magnitudes, in units of the block, up to 64. No value is beyond: the largest
-// is sqrt(256) times the root mean square of its block, and that is sqrt(256)
-// times the strip's.
+// The histogram covers magnitudes up to 64, in units of the block. No value
+// exceeds them: the largest is sqrt(256) times the root mean square of its
+// block, which is sqrt(256) times the strip's.
 constexpr double kBinsPerUnit = 64;
 
-// Values are counted in rows of so many, which lie in one block.
+// Values are counted in rows of this number, which lie within one block.
 constexpr uint64_t kRow = 16;
 
-// Blocks of smaller units get scale 0 whatever the step.
+// Blocks with smaller units get scale 0, whatever the step.
 constexpr double kSmallestUnit = 0x1p-106;
 
 constexpr double kLeastLogStep = -5;
 constexpr double kLargestLogStep = 5;
 constexpr int kBisections = 14;
 
-// The coder's table (24 bytes, on average), what its 32 states take more than
-// they carry (96 bytes), and the strip's header.
+// The coder's table (24 bytes on average), the bytes that its 32 states take
+// beyond the information they carry (96), and the strip's header.
 constexpr double kOverheadBits =
     8.0 * (24 + 96 + StripHeader::kBytes) / static_cast<double>(kStripValues);
 constexpr double kScaleBits = 16;
 
-// Sums over the values below some magnitude.
+// The sums over all values below some magnitude.
 struct Sums {
   double count = 0;
-  // The sum of the squares of the values' units.
+  // The sum over the values of their blocks' squared units.
   double weight = 0;
-  // The sum of those times the magnitude, in units: of unit * |value|.
+  // The same sum with each term times the value's magnitude in units, that is,
+  // of unit * |value|.
   double moment = 0;
 
   Sums operator-(const Sums& other) const {
@@ -50,7 +51,7 @@ struct Sums {
 
 class Histogram {
  public:
-  // At most a row of values, of which each is `bins` bins per 1 from zero.
+  // Adds at most a row of values. A magnitude times `bins` gives its bin.
   void Add(absl::Span<const float> values, float bins, double weight) {
     std::array<int, kRow> places;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -66,7 +67,7 @@ class Histogram {
     bins_[0].count += static_cast<double>(count);
   }
 
-  // After the last Add().
+  // Computes the sums after the last Add().
   void Accumulate() {
     while (!bins_.empty() && bins_.back().count == 0) bins_.pop_back();
     below_.reserve(bins_.size() + 1);
@@ -78,7 +79,7 @@ class Histogram {
       sums.count += bin.count;
       sums.weight += bin.weight;
       sums.moment += bin.weight * (low + high) / 2;
-      // The mean square of a constant density.
+      // This is the mean square of a constant density.
       power_ += bin.weight * (low * low + low * high + high * high) / 3;
     }
     below_.push_back(sums);
@@ -100,9 +101,9 @@ class Histogram {
   }
 
   Sums All() const { return below_.back(); }
-  // Sum of the squares of the values.
+  // Returns the sum of the squares of all values.
   double power() const { return power_; }
-  // All values are below.
+  // Returns a magnitude that all values are below.
   double end() const {
     return static_cast<double>(bins_.size()) / kBinsPerUnit;
   }
@@ -113,7 +114,7 @@ class Histogram {
     double weight = 0;
   };
   std::vector<Bin> bins_ = std::vector<Bin>(kBins);
-  // The sums below each bin's lower end, and below the last one's upper end.
+  // The sums below each bin's lower end, and below the last bin's upper end.
   std::vector<Sums> below_;
   double power_ = 0;
 };
@@ -135,9 +136,9 @@ void Fill(uint32_t block_size, absl::Span<const float> values,
 
 // The cost and the loss of a quantizer.
 struct Outcome {
-  // Bits per value, with everything.
+  // The rate in bits per value, including everything.
   double rate = 0;
-  // Squared error / sum of squares, with the best shift.
+  // The squared error / the sum of squares, with the best shift.
   double distortion = 0;
   uint8_t shift = 0;
 };
@@ -149,19 +150,20 @@ Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
   const auto add_code = [&](double count) {
     if (count > 0) entropy -= count * std::log2(count / all.count);
   };
-  // Sums over the values whose code k is not 0.
+  // The sums over all values whose code k is not 0.
   Sums coded;
   double moment_k = 0;
   double weight_k = 0;
   double weight_k2 = 0;
   Sums below = histogram.Below((1 - offset) * step);
   add_code(below.count);
-  // Goes on beyond the top code: blocks with such values have larger scales.
+  // The loop continues beyond the top code: blocks with such values get larger
+  // scales.
   for (int k = 1; (k - offset) * step < histogram.end(); ++k) {
     const Sums end = histogram.Below((k + 1 - offset) * step);
     const Sums cell = end - below;
     below = end;
-    // Both signs.
+    // The counts are of both signs.
     add_code(cell.count / 2);
     add_code(cell.count / 2);
     moment_k += cell.moment * k;
@@ -177,7 +179,7 @@ Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
     return outcome;
   }
   // The squared error is P - 2 sum r m + sum r^2 w over codes k with r =
-  // (k - shift) step, moments m and weights w; quadratic in the shift.
+  // (k - shift) step, moments m and weights w. It is quadratic in the shift.
   const double best = (weight_k * step - coded.moment) / (coded.weight * step);
   outcome.shift =
       static_cast<uint8_t>(std::clamp(std::round(256 * best), 0.0, 127.0));
@@ -191,8 +193,8 @@ Outcome Evaluate(const Histogram& histogram, double scale_bits, double step,
   return outcome;
 }
 
-// Returns the base-2 logarithm of the largest step for which `holds` is true;
-// it is for small ones.
+// Returns the base-2 logarithm of the largest step for which `holds` is true.
+// `holds` must be true for all smaller steps.
 template <typename Predicate>
 double LogOfLargestStep(const Predicate& holds) {
   double low = kLeastLogStep;
@@ -204,7 +206,7 @@ double LogOfLargestStep(const Predicate& holds) {
   return low;
 }
 
-// The least step that keeps to the rate.
+// Returns the smallest step that does not exceed the rate.
 double StepOfRate(const Histogram& histogram, double bits, double scale_bits,
                   double offset) {
   const double log_step = LogOfLargestStep([&](double step) {
@@ -213,7 +215,7 @@ double StepOfRate(const Histogram& histogram, double bits, double scale_bits,
   return std::exp2(log_step);
 }
 
-// The largest step that keeps to the distortion.
+// Returns the largest step that does not exceed the distortion.
 double StepOfDistortion(const Histogram& histogram, double distortion,
                         double offset) {
   const auto distortion_of = [&](double step) {
@@ -221,8 +223,9 @@ double StepOfDistortion(const Histogram& histogram, double distortion,
   };
   const double step = std::exp2(LogOfLargestStep(
       [&](double step) { return distortion_of(step) < distortion; }));
-  // Where many values are alike, a step a little larger can make zeros of them
-  // all. Scales are rounded, and histograms have bins: keep off.
+  // Where many values are alike, a slightly larger step can turn all of them
+  // into zeros. Scales are rounded and histograms have bins, so keep a
+  // distance.
   const bool is_edge = distortion_of(step * 33 / 32) > 2 * distortion;
   return is_edge ? step * 15 / 16 : step;
 }

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Chooses the quantizer of one strip for ECQ
-// (quantization/formats/ecq/reference.h): the step that meets a target, from a
-// histogram of the strip's values.
+// (quantization/formats/ecq/reference.h): finds the step that meets a target,
+// from a histogram of the strip's values.
 //
 // Problem: the rate of an entropy-coded quantizer and its error depend on the
-// shape of the values' distribution, which changes from layer to layer and in
-// the course of training. Encoding by trial would take several passes.
+// shape of the values' distribution, which changes from layer to layer and
+// during training. Encoding by trial would take several passes.
 //
-// Idea: one histogram of |value| / unit of its block, in fine bins of equal
-// width, says for every step and offset how often each code occurs, hence the
-// entropy. With each value weighted by its block's unit squared, it also says
-// where the mean of the values of each code lies, hence the best shift, and the
-// squared error. Within a bin the density counts as constant. Then a step is
-// found by bisection on its logarithm, without touching the values again.
+// Idea: one histogram of |value| / unit of its block, in narrow bins of equal
+// width, tells for every step and offset how often each code occurs, and so the
+// entropy. With each value weighted by its block's squared unit, it also tells
+// the mean of the values of each code, and so the best shift and the squared
+// error. The density within a bin counts as constant. Bisection on the
+// logarithm then finds the step without touching the values again.
 //
 // Deterministic: the same values give the same quantizer.
 #ifndef QUANTIZATION_FORMATS_ECQ_DESIGN_H_
@@ -36,13 +36,16 @@ struct EcqQuantizer {
   uint8_t shift = 0;
 };
 
-// The quantizer for a strip with these values and the units (EcqUnit()) of its
-// blocks; blocks that are all zero or not finite have unit 0. With
-// options.ecq_bits the one of that rate, in bits per value with scales, header,
-// table and coder states, of a strip of full length; otherwise the one of
-// options.ecq_distortion. The targets are in the ranges of CheckEncodeOptions()
-// (quantization/codec.h); if none in the range of steps, 2^-5 to 2^5, meets
-// one, the nearest is taken. Of two offsets, 1/2 and 0.42, the better.
+// Chooses the quantizer for a strip with these values and these units
+// (EcqUnit()) of its blocks; blocks that are all zero or not finite have unit
+// 0.
+//
+// If options.ecq_bits is not 0, the quantizer has that rate, in bits per value
+// of a full strip, including scales, header, table and coder states; otherwise
+// it has the distortion options.ecq_distortion. The targets are in the ranges
+// of CheckEncodeOptions() (quantization/codec.h). If no step from 2^-5 to 2^5
+// meets the target, the nearest is taken. The offset is the better one of 1/2
+// and 0.42.
 EcqQuantizer ChooseEcqQuantizer(const EncodeOptions& options,
                                 uint32_t block_size,
                                 absl::Span<const float> values,

@@ -27,7 +27,7 @@ HWY_INLINE uint16_t LoadScale(const char* scales, size_t block) {
   return scale;
 }
 
-// SumOfSquares() of quantization/formats/block_reference.h; `count` is a
+// Equals SumOfSquares() of quantization/formats/block_reference.h; `count` is a
 // multiple of kRow.
 HWY_INLINE double SquaresOf(const float* values, size_t count) {
   using Doubles = hn::CappedTag<double, kRow / 2>;

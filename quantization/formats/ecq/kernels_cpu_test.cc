@@ -24,8 +24,8 @@ namespace {
 
 constexpr size_t kBlocks = 40;
 
-// Runs every test once for each instruction set that this machine has and each
-// block size.
+// Runs every test for each instruction set that this machine has and each block
+// size.
 class EcqKernelsTest
     : public testing::TestWithParam<std::tuple<int64_t, size_t>> {
  protected:
@@ -33,7 +33,8 @@ class EcqKernelsTest
 
   size_t Size() const { return kBlocks * block_size_; }
 
-  // Floats of any bits, but for every fourth block, which is like a gradient's.
+  // Returns floats of any bits, except that every fourth block is like a
+  // gradient's.
   std::vector<float> Values() const {
     std::mt19937 random(1);
     std::normal_distribution<float> normal(0, 3e-4f);
@@ -58,7 +59,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, EcqKernelsTest,
                                   "_" + std::to_string(std::get<1>(info.param));
                          });
 
-// The payload of a NaN is not part of the contract.
+// Returns the bits to compare: the payload of a NaN is not part of the
+// contract.
 template <typename Bits, typename Value>
 std::vector<Bits> BitsOf(const std::vector<Value>& values) {
   std::vector<Bits> bits;
@@ -74,7 +76,7 @@ uint16_t ScaleAt(const std::string& scales, size_t block) {
   return scale;
 }
 
-// Scales of all kinds, those of the values among them.
+// Returns scales of all kinds, including those of the values.
 std::string Scales() {
   std::mt19937 random(2);
   std::string scales(2 * kBlocks, '\0');
@@ -109,7 +111,7 @@ TEST_P(EcqKernelsTest, MeasuresAsTheReference) {
 
 TEST_P(EcqKernelsTest, EncodesAsTheReference) {
   const std::vector<float> values = Values();
-  // Encoders write no others than these, but their kernels are total.
+  // Encoders write only these scales, but the kernels accept any.
   const std::string scales = Scales();
   for (const float offset : {0.5f, 0.42f, 0.0f}) {
     std::string codes(Size() + 2, 'x');

@@ -34,13 +34,13 @@ uint16_t ScaleAt(ConstStripPart part, uint64_t block) {
   return scale;
 }
 
-// Measures of the blocks of a strip, taken before they are quantized.
+// The measures of a strip's blocks, taken before they are quantized.
 struct Blocks {
   Blocks(uint32_t block_size, absl::Span<const float> values);
 
   uint64_t count = 0;
   std::array<float, kMostBlocks> absmax;
-  // EcqUnit(); 0 for blocks that are all zero or not finite.
+  // EcqUnit() of each block; 0 for blocks that are all zero or not finite.
   std::array<double, kMostBlocks> units;
 };
 
@@ -72,7 +72,7 @@ Blocks::Blocks(uint32_t block_size, absl::Span<const float> values) {
   }
 }
 
-// Scales and codes lie as those of BlockFormat::kInt8.
+// Scales and codes have the layout of BlockFormat::kInt8.
 class EcqPlanes final : public StripPlanes {
  public:
   explicit EcqPlanes(uint32_t block_size) : block_size_(block_size) {}
@@ -116,7 +116,7 @@ uint8_t EcqPlanes::Encode(const EncodeOptions& options, uint64_t begin,
   const uint64_t whole = values.size() / block_size_;
   EncodeEcqBlocks(block_size_, whole, quantizer.offset, values.data(),
                   part.scales, part.codes);
-  // The last block, if it is shorter, has the last scale.
+  // The last block, if it is short, has the last scale.
   for (uint64_t i = whole * block_size_; i < values.size(); ++i) {
     part.codes[i] =
         static_cast<char>(EcqCode(scale, quantizer.offset, values[i]));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planes of ECQ (quantization/formats/ecq/reference.h): the quantizer is
-// chosen for each strip, and the kernels do the rest.
+// The planes of ECQ (quantization/formats/ecq/reference.h). They choose the
+// quantizer of each strip and call the kernels.
 #ifndef QUANTIZATION_FORMATS_ECQ_PLANES_H_
 #define QUANTIZATION_FORMATS_ECQ_PLANES_H_
 
@@ -12,8 +12,9 @@
 
 namespace causeway {
 
-// `block_size` is 64, 128 or 256. Encoding takes a whole strip at once; its
-// parameter is the shift, in parts of 256.
+// Returns the planes for blocks of `block_size` values: 64, 128 or 256.
+// Encoding takes a whole strip at once; the strip's parameter is the shift, in
+// parts of 256.
 const StripPlanes& EcqPlanesOf(uint32_t block_size);
 
 }  // namespace causeway

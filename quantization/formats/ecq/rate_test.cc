@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ECQ's encodings cost and lose, from end to end, on values of several
-// distributions.
+// Measures the size and the error of ECQ's encodings, from end to end, on
+// values of several distributions.
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -98,14 +98,14 @@ TEST_P(EcqRateTest, MeetsTheDistortion) {
 }
 
 TEST_P(EcqRateTest, SparesBitsWhereThereIsStructure) {
-  // At the distortion of E3M0 on Gaussian values, which takes it 4.06 bits.
+  // The distortion is that of E3M0 on Gaussian values, which takes 4.06 bits.
   EXPECT_LT(
       Measure(Values(GetParam()), {.ecq_distortion = 0.037}).bits_per_value,
       2.75);
 }
 
-// The least rate of any code for Gaussian values is log2(1 / distortion) / 2;
-// uniform quantizers need 0.255 bits more where steps are small, less where
+// No code for Gaussian values has a rate below log2(1 / distortion) / 2.
+// Uniform quantizers need 0.255 bits more where steps are small, less where
 // they are large.
 TEST(EcqGaussianTest, IsAsNearToTheBoundAsUniformQuantizersGet) {
   const std::vector<float> values = Values(Shape::kGaussian);
@@ -140,10 +140,10 @@ TEST(EcqDegenerateTest, OneHugeOutlierSparesTheOtherBlocks) {
       Encode(kEcq, values, {.ecq_distortion = 0.01}).value();
   std::vector<float> decoded(values.size());
   ASSERT_OK(Decode(kEcq, encoded, absl::MakeSpan(decoded)));
-  // It is all of its strip's power.
+  // This value is nearly all of its strip's power.
   EXPECT_NEAR(decoded[70000] / 1e30, 1, 0.1);
-  // Its own strip is lost in its shade, as the distortion allows; others
-  // are not.
+  // The distortion allows that the other values of its strip are lost, but not
+  // those of other strips.
   double error = 0;
   double power = 0;
   for (size_t i = 0; i < kStripValues; ++i) {

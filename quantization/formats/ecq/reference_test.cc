@@ -24,7 +24,7 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 TEST(EcqUnitTest, IsTheGeometricMeanOfTheTwoRoots) {
   EXPECT_EQ(EcqUnit(16, 81), 6);
   EXPECT_EQ(EcqUnit(0, 5), 0);
-  // Squares of the least and of the largest floats.
+  // The arguments are squares of the least and of the largest floats.
   EXPECT_EQ(EcqUnit(0x1p-298, 0x1p-298), 0x1p-149);
   EXPECT_EQ(EcqUnit(0x1p254, 0x1p254), 0x1p127);
 }
@@ -77,7 +77,8 @@ TEST(EcqValueTest, IsExactForEveryCodeAndShift) {
   EXPECT_TRUE(std::isnan(EcqValue(kInfiniteScale, 0, 0)));
 }
 
-// Half a step with the offset 1/2; a whole one, at most, towards zero without.
+// The error is at most half a step with offset 1/2, and at most a whole one,
+// towards zero, with offset 0.
 TEST(EcqValueTest, IsWithinAStepOfTheValue) {
   std::mt19937 random(3);
   for (int i = 0; i < 10000; ++i) {
@@ -89,13 +90,14 @@ TEST(EcqValueTest, IsWithinAStepOfTheValue) {
   }
 }
 
-// Made by block_golden.py.
+// block_golden.py computed these.
 TEST(EcqGoldenTest, ScaleCodesAndValues) {
   const std::vector<float> values = {
       1.0f,    -0.5f,  0.75f, 0.74f,       0.02f, 0.0078125f, 0.007f,
       -0.001f, 0.0f,   -0.3f, 0.3f,        0.1f,  -0.1f,      -1.0f,
       0.6f,    -0.85f, 0.42f, -0.0234375f, 0.25f};
-  // Squares are exact in binary64, and their sum's order matters little here.
+  // The squares are exact in binary64, and the order of their sum matters
+  // little here.
   double squares = 0;
   for (const float value : values) squares += double{value} * value;
   const double mean = squares / static_cast<double>(values.size());

@@ -15,7 +15,7 @@
 
 namespace causeway {
 
-// Writes `content` to a file of the running test's own and returns its path.
+// Writes `content` to a file of the running test and returns its path.
 inline std::string WriteTestFile(const std::string& name,
                                  absl::string_view content) {
   const testing::TestInfo* test =
@@ -26,14 +26,14 @@ inline std::string WriteTestFile(const std::string& name,
   return path;
 }
 
-// The bytes of integers, little-endian.
+// Returns the bytes of integers, little-endian.
 template <typename Integer>
 std::string BytesOf(const std::vector<Integer>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()),
                      values.size() * sizeof(Integer));
 }
 
-// The header that llm.c's data_common.py writes before `tokens` ids.
+// Returns the header that llm.c's data_common.py writes before `tokens` ids.
 inline std::string LlmcHeader(int32_t magic, int32_t version, int32_t tokens) {
   std::vector<int32_t> words(256);
   words[0] = magic;

@@ -19,7 +19,7 @@ namespace causeway {
 inline constexpr int kTestSequenceLength = 8;
 inline constexpr int kTestTokens = 20000;
 
-// A tenth is held out.
+// Returns the dataset; a tenth of it is held out.
 inline Dataset PositionsDataset(uint32_t shards) {
   std::vector<uint16_t> ids(kTestTokens);
   for (int i = 0; i < kTestTokens; ++i) ids[i] = static_cast<uint16_t>(i);

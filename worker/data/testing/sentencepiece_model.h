@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small SentencePiece model for tests, trained when first asked for. A test
-// that uses it has the programs named here among its `data`.
+// A small SentencePiece model for tests, trained on first use. A test that uses
+// it has the programs named here among its `data`.
 #ifndef WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
 #define WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
 
@@ -18,7 +18,7 @@ namespace causeway {
 
 inline constexpr int kTestModelVocabulary = 300;
 
-// The path of a program of this package among the running test's data.
+// Returns the path of a program of this package among the running test's data.
 inline std::string TestProgram(const std::string& name) {
   return absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"),
                       "/worker/data/", name);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trains the SentencePiece model of a test: byte pairs, any text round-trips
-// (identity normalization, bytes as a fallback), with <s> and </s>. A program
-// of its own for the reason in sentencepiece_protocol.h.
+// (identity normalization, bytes as a fallback), with <s> and </s>.
+// sentencepiece_protocol.h gives the reason for a separate program.
 //
 //   sentencepiece_trainer TEXT_FILE VOCABULARY MODEL_PREFIX
 //

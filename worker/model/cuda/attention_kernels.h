@@ -3,14 +3,15 @@
 //
 // Causal attention on tensor cores without a matrix of scores in memory
 // (FlashAttention-2, Dao 2023): scores exist for one tile of queries and keys
-// at a time, in registers. The backward pass makes them again from log_sum_exp,
-// once by keys (their gradients and the values') and once by queries, so that
-// each gradient has one writer, and its bits do not depend on who comes first.
+// at a time, in registers. The backward pass recomputes them from log_sum_exp,
+// once by keys (for the gradients of keys and values) and once by queries, so
+// that each gradient has one writer, and its bits do not depend on the order in
+// which blocks run.
 //
-// Heads have kHeadDim values or fewer, a multiple of 16: tiles are filled up
-// with zeros. Blocks have kAttentionThreads threads and take a tile of queries
-// (or keys); block (x, y, z) is tile x from the end (or the beginning), which
-// has the most to do, of query (or key) head y and sequence z.
+// Heads have kHeadDim values or fewer, a multiple of 16; tiles are padded with
+// zeros. Blocks have kAttentionThreads threads and take a tile of queries (or
+// keys). Block (x, y, z) takes tile x from the end (or the beginning), where
+// the work is greatest, of query (or key) head y and sequence z.
 #ifndef WORKER_MODEL_CUDA_ATTENTION_KERNELS_H_
 #define WORKER_MODEL_CUDA_ATTENTION_KERNELS_H_
 
@@ -29,28 +30,30 @@ inline constexpr int kAttentionThreads = kAttentionWarps * 32;
 inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 
-// Sizes of tiles: a block has kOwn rows, each of its warps kTiles * 16 of them,
-// and meets kOther others at a time, of which two tiles lie in shared memory
-// twice, as the next are on their way. As many as fit in registers, and in the
-// 99 KiB of shared memory that every GPU has whose tensor cores know bf16.
+// The sizes of tiles. A block owns kOwn rows, kTiles * 16 for each of its
+// warps, and processes kOther other rows in each step. Shared memory holds two
+// tiles of other rows for the current step and two for the next, which are
+// being loaded. The sizes are the largest that fit in registers and in the 99
+// KiB of shared memory of every GPU whose tensor cores support bf16.
 template <int kTilesOfWarp, int kOthers>
 struct TileSizes {
   static constexpr int kTiles = kTilesOfWarp;
   static constexpr int kOwn = kAttentionWarps * kTiles * 16;
   static constexpr int kOther = kOthers;
 };
-// Own queries; keys and values pass by.
+// A block owns queries, and loads keys and values step by step.
 template <int kHeadDim>
 struct ForwardTiles : TileSizes<2, kHeadDim <= 64 ? 64 : 32> {
   static constexpr size_t kSharedBytes =
       kTileStride<kHeadDim> * (ForwardTiles::kOwn + 4 * ForwardTiles::kOther) *
       sizeof(Bf16);
 };
-// Own queries and their gradient; keys and values pass by.
+// A block owns queries and their gradient, and loads keys and values step by
+// step.
 template <int kHeadDim>
 struct QueryGradientTiles
     : TileSizes<kHeadDim <= 64 ? 2 : 1, kHeadDim <= 64 ? 64 : 32> {
-  // What the block has is read from shared memory once, or for each product.
+  // The block's own rows are read from shared memory once, or for each product.
   using OwnRows =
       std::conditional_t<kHeadDim <= 64,
                          SharedRows<kHeadDim, QueryGradientTiles::kTiles>,
@@ -60,8 +63,8 @@ struct QueryGradientTiles
       (2 * QueryGradientTiles::kOwn + 4 * QueryGradientTiles::kOther) *
       sizeof(Bf16);
 };
-// Own keys and values; queries and their gradient pass by, and log_sum_exp and
-// delta of them.
+// A block owns keys and values, and loads queries, their gradient, log_sum_exp
+// and delta step by step.
 template <int kHeadDim>
 struct KeyGradientTiles : TileSizes<kHeadDim <= 64 ? 2 : 1, 32> {
   static constexpr size_t kSharedBytes =
@@ -71,8 +74,8 @@ struct KeyGradientTiles : TileSizes<kHeadDim <= 64 ? 2 : 1, 32> {
       4 * KeyGradientTiles::kOther * sizeof(float);
 };
 
-// The matrices of one head of one sequence. `head` counts query heads; keys and
-// values are those of its group.
+// The matrices of one head of one sequence. `head` counts query heads; the keys
+// and values are those of its group.
 struct HeadMatrices {
   CAUSEWAY_DEVICE HeadMatrices(const AttentionShape& shape, int64_t sequence,
                                int64_t head)
@@ -85,8 +88,7 @@ struct HeadMatrices {
                head * shape.head_dim),
         statistics((sequence * shape.heads + head) * shape.length) {}
 
-  // Where each begins in the fused projection, in the output, and in
-  // log_sum_exp.
+  // Their offsets in the fused projection, in the output, and in log_sum_exp.
   int64_t query;
   int64_t key;
   int64_t value;
@@ -105,8 +107,8 @@ CAUSEWAY_DEVICE TileSource OutputSource(const AttentionShape& shape,
           static_cast<int>(shape.head_dim)};
 }
 
-// The keys and values that pass by a tile of queries, two tiles of each at a
-// time in shared memory: those of even steps, then those of odd ones.
+// The keys and values that a tile of queries loads step by step. Shared memory
+// has two tiles of each: one for even steps, one for odd ones.
 template <int kHeadDim, typename Tiles>
 struct PassingKeys {
   static constexpr int kTile = kTileValues<kHeadDim, Tiles::kOther>;
@@ -147,8 +149,9 @@ struct PassingKeys {
   int steps;
 };
 
-// Calls load(step) for each step, the first one's has been called, and
-// body(step) when its copies are there, while the next ones are on their way.
+// Calls body(step) for each step when its copies have arrived, while those of
+// the next step are in flight. Calls load(step) for each step except the first,
+// whose load the caller has started.
 template <typename Load, typename Body>
 CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
                                  const Body& body) {
@@ -161,17 +164,17 @@ CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
     }
     __syncthreads();
     body(step);
-    // The next step's loads go where this one has read.
+    // The next step's load overwrites what this step has read.
     __syncthreads();
   }
 }
 
-// The softmax over the keys that have come so far, for the rows that a lane has
-// a part of.
+// The softmax over the keys processed so far, for the rows that a lane has a
+// part of.
 template <int kTiles>
 struct RunningSoftmax {
-  // Scores become weights. Where one is larger than all before, what was summed
-  // up is made smaller.
+  // Turns scores into weights. If a score is larger than all before, scales
+  // down the sums so far.
   template <int kKeys, int kHeadDim>
   CAUSEWAY_DEVICE void Add(float scale, float (&scores)[kTiles][kKeys / 8][4],
                            float (&sums)[kTiles][kHeadDim / 8][4]) {
@@ -186,7 +189,7 @@ struct RunningSoftmax {
                                            scores[tile][n][2 * half + 1]));
         }
         most = RowMax(most);
-        // Seldom, but for the first keys.
+        // This is rare after the first keys.
         if (most > largest[tile][half]) {
           const float correction = Exp2((largest[tile][half] - most) * scale);
           largest[tile][half] = most;
@@ -211,14 +214,14 @@ struct RunningSoftmax {
     }
   }
 
-  // Of bare scores; each row's first key is visible, so that it is finite from
-  // the first keys on.
+  // The largest unscaled score. Each row's first key is visible, so this is
+  // finite from the first keys on.
   float largest[kTiles][2];
-  // This lane's part of the sum of weights.
+  // This lane's share of the sum of weights.
   float total[kTiles][2] = {};
 };
 
-// `scale` is that of the scores, times log2(e).
+// Computes attention. `scale` is the scores' scale times log2(e).
 template <int kHeadDim>
 __global__ void AttentionKernel(AttentionShape shape, float scale,
                                 const Bf16* qkv, Bf16* output,
@@ -247,8 +250,8 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
   }
   const auto load = [&](int step) { passing.Load(step); };
   ForEachStep(passing.steps, load, [&](int step) {
-    // By how far the keys are ahead of the queries; some warps see none of the
-    // last keys.
+    // `ahead` is how many positions the keys are ahead of the queries; some
+    // warps see none of the last keys.
     const int ahead = step * kKeys - first_query;
     if (ahead >= kTiles * 16) return;
     float scores[kTiles][kKeys / 8][4] = {};
@@ -282,8 +285,8 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
       static_cast<int>(shape.head_dim), output + at.output);
 }
 
-// delta[sequence][head][position] <- the dot product of output and d_output, a
-// warp for each.
+// delta[sequence][head][position] <- the dot product of output and d_output.
+// Each warp computes one.
 static __global__ void AttentionDeltaKernel(AttentionShape shape,
                                             const Bf16* output,
                                             const Bf16* d_output,
@@ -311,8 +314,9 @@ static __global__ void AttentionDeltaKernel(AttentionShape shape,
   }
 }
 
-// Of one score, which is the bare product of query and key, with p = exp(score
-// - log_sum_exp) and d_score = p (d_p - delta). Powers are of 2.
+// The gradient of one score, the unscaled product of query and key: p =
+// exp(score - log_sum_exp) and d_score = p (d_p - delta). Exponentials have
+// base 2.
 struct ScoreGradient {
   float p;
   float d_score;
@@ -323,11 +327,11 @@ CAUSEWAY_DEVICE ScoreGradient GradientOf(float score, float d_p, float scale,
   return {p, p * (d_p - delta)};
 }
 
-// Gradients of keys and values: a tile of keys meets the queries of all heads
-// of its group that see it. Products are by key, then query:
+// Computes the gradients of keys and values: a tile of keys meets the queries
+// that see it, of all heads of its group. Products are by key, then query:
 //   S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q.
-// What lies beyond the sequence's end adds nothing: its queries and their
-// gradients are 0, and its keys are not written.
+// Rows beyond the sequence's end add nothing: its queries and their gradients
+// are 0, and its keys are not written.
 template <int kHeadDim>
 __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
                                            const Bf16* qkv,
@@ -347,7 +351,7 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t first_head = blockIdx.y * group;
   const int block_key = static_cast<int>(blockIdx.x) * Tiles::kOwn;
-  // Of each head: from the first query that sees one of the keys.
+  // Each head begins with the first query that sees one of the keys.
   const int first_step = block_key / kQueries;
   const int head_steps =
       static_cast<int>((shape.length + kQueries - 1) / kQueries) - first_step;
@@ -393,7 +397,7 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
     const int ahead = first_query_of(step) - first_key;
-    // Some warps' keys are seen by none of the first queries.
+    // None of the first queries see the keys of some warps.
     if (ahead + kQueries <= 0) return;
     float weights[kTiles][kQueries / 8][4] = {};
     float d_scores[kTiles][kQueries / 8][4] = {};
@@ -424,7 +428,7 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
     Multiply<kHeadDim, kTiles, kQueries>(weights, d_outputs, d_values);
     Multiply<kHeadDim, kTiles, kQueries>(d_scores, queries, d_keys);
   });
-  // What the scores were multiplied by.
+  // The scores were multiplied by this factor.
   Scale<kHeadDim, kTiles>(scale * kLn2, d_keys);
   const int head_dim = static_cast<int>(shape.head_dim);
   StoreSums<kHeadDim, kTiles>(d_keys, first_key, shape.length,
@@ -433,7 +437,8 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
                               shape.qkv_width(), head_dim, d_qkv + own.value);
 }
 
-// Gradients of queries: a tile of queries meets the keys that it sees.
+// Computes the gradients of queries: a tile of queries meets the keys that it
+// sees.
 //   S = Q K^T,  dP = dO V^T,  dQ += dS K.
 template <int kHeadDim>
 __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts that attention kernels are made of: tiles of bf16 in shared memory
-// and the two matrix products over them, in the fragments of the tensor cores
-// (device_code.h). With g = lane / 4 and t = lane % 4, a lane has of each 16 x
-// 8 tile of fp32 sums
+// The building blocks of attention kernels: tiles of bf16 in shared memory and
+// the two matrix products over them, in the fragments of the tensor cores
+// (device_code.h). With g = lane / 4 and t = lane % 4, a lane has these values
+// of each 16 x 8 tile of fp32 sums:
 //   [0], [1]: row g, columns 2t and 2t + 1     [2], [3]: row g + 8
 #ifndef WORKER_MODEL_CUDA_ATTENTION_TILES_H_
 #define WORKER_MODEL_CUDA_ATTENTION_TILES_H_
@@ -16,15 +16,16 @@
 
 namespace causeway {
 
-// Where rows of a tile begin, in values: the 16 bytes between them spread the
-// rows that ldmatrix reads over all banks.
+// The distance between the starts of a tile's rows, in values. The 16 bytes
+// between rows spread the rows that ldmatrix reads over all banks.
 template <int kHeadDim>
 inline constexpr int kTileStride = kHeadDim + 8;
 template <int kHeadDim, int kRows>
 inline constexpr int kTileValues = kTileStride<kHeadDim>* kRows;
 
-// Part of a matrix in global memory: `rows` rows of `columns` values, `stride`
-// values apart. `columns` is a multiple of kVector, at most the tile's.
+// A part of a matrix in global memory: `rows` rows of `columns` values,
+// `stride` values apart. `columns` is a multiple of kVector and at most the
+// tile's.
 struct TileSource {
   const Bf16* values;
   int64_t rows;
@@ -32,8 +33,8 @@ struct TileSource {
   int columns;
 };
 
-// Starts to copy rows [first, first + kRows) to a tile; what the source does
-// not have is zero. All of a block's threads take part.
+// Starts to copy rows [first, first + kRows) to a tile; rows and columns that
+// the source does not have become zero. All of a block's threads must call it.
 template <int kHeadDim, int kRows, int kThreads>
 CAUSEWAY_DEVICE void LoadTile(const TileSource& source, int64_t first,
                               Bf16* tile) {
@@ -52,8 +53,8 @@ CAUSEWAY_DEVICE void LoadTile(const TileSource& source, int64_t first,
   }
 }
 
-// 16 * kTiles rows of a tile as the left matrix of a product: in shared memory,
-// from where they are read each time, ...
+// 16 * kTiles rows of a tile as the left matrix of a product. They are in
+// shared memory, and each use reads them from there.
 template <int kHeadDim, int kTiles>
 class SharedRows {
  public:
@@ -63,7 +64,7 @@ class SharedRows {
              static_cast<int>(LaneIndex() % 16) * kTileStride<kHeadDim> +
              static_cast<int>(LaneIndex() / 16) * 8) {}
 
-  // Columns [16 k, 16 k + 16) of rows [16 tile, 16 tile + 16).
+  // Reads columns [16 k, 16 k + 16) of rows [16 tile, 16 tile + 16).
   CAUSEWAY_DEVICE void Get(int tile, int k, uint32_t (&values)[4]) const {
     LoadMatrices<false>(row_ + tile * 16 * kTileStride<kHeadDim> + k * 16,
                         values);
@@ -72,8 +73,8 @@ class SharedRows {
  private:
   const Bf16* row_;
 };
-// ... or in registers, for loops that have enough of them: half of what a
-// product reads from shared memory is its left matrix where that is narrow.
+// The same rows in registers, for loops that have enough of them. The left
+// matrix is half of what a product reads from shared memory if it is narrow.
 template <int kHeadDim, int kTiles>
 class HeldRows {
  public:
@@ -97,7 +98,7 @@ class HeldRows {
   uint32_t values_[kTiles][kHeadDim / 16][4];
 };
 
-// sums += A B^T for 16 * kTiles rows of A and the kRows rows of B, a tile in
+// sums += A B^T, for 16 * kTiles rows of A and the kRows rows of B, a tile in
 // shared memory.
 template <int kHeadDim, int kTiles, int kRows, typename Rows>
 CAUSEWAY_DEVICE void MultiplyTransposed(const Rows& a, const Bf16* b,
@@ -126,8 +127,8 @@ CAUSEWAY_DEVICE void MultiplyTransposed(const Rows& a, const Bf16* b,
   }
 }
 
-// sums += A B for A in the fragments of MultiplyTransposed's result, rounded to
-// bf16, and the kRows rows of B, a tile in shared memory.
+// sums += A B, for A in the fragments of MultiplyTransposed's result, rounded
+// to bf16, and the kRows rows of B, a tile in shared memory.
 template <int kHeadDim, int kTiles, int kRows>
 CAUSEWAY_DEVICE void Multiply(const float (&a)[kTiles][kRows / 8][4],
                               const Bf16* b,
@@ -162,7 +163,8 @@ CAUSEWAY_DEVICE void Multiply(const float (&a)[kTiles][kRows / 8][4],
   }
 }
 
-// Of a row of a fragment, which four lanes share; each of them gets it.
+// Return to each of the four lanes that share a row of a fragment its sum or
+// its largest value.
 CAUSEWAY_DEVICE float RowSum(float value) {
   value += ShuffleXor(value, 1);
   return value + ShuffleXor(value, 2);
@@ -172,7 +174,8 @@ CAUSEWAY_DEVICE float RowMax(float value) {
   return std::fmax(value, ShuffleXor(value, 2));
 }
 
-// Which row and column of its warp's rows a lane's sum [tile][n][i] is.
+// Return the row and the column, within its warp's rows, of a lane's sum
+// [tile][n][i].
 CAUSEWAY_DEVICE int RowOf(int tile, int i) {
   return tile * 16 + static_cast<int>(LaneIndex()) / 4 + i / 2 * 8;
 }
@@ -180,8 +183,8 @@ CAUSEWAY_DEVICE int ColumnOf(int n, int i) {
   return n * 8 + static_cast<int>(LaneIndex()) % 4 * 2 + i % 2;
 }
 
-// Makes the scores of keys that come behind their query -infinity: rows are
-// queries and columns keys, or the other way round. `ahead` is by how many
+// Sets the scores of keys that come after their query to -infinity. Rows are
+// queries and columns keys, or the other way round. `ahead` is how many
 // positions the first column is ahead of the first row.
 template <bool kRowsAreQueries, int kTiles, int kColumns>
 CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
@@ -215,7 +218,7 @@ CAUSEWAY_DEVICE void Scale(float factor,
 }
 
 // Writes sums to rows [first, first + 16 * kTiles) of a matrix like the
-// source's, as far as it has them.
+// source's, as far as it has these rows.
 template <int kHeadDim, int kTiles>
 CAUSEWAY_DEVICE void StoreSums(const float (&sums)[kTiles][kHeadDim / 8][4],
                                int64_t first, int64_t rows, int64_t stride,

@@ -36,7 +36,8 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
 absl::StatusOr<CublasLtLibrary> LoadLibrary() {
-  // Of the release that this program was compiled for.
+  // The library must be of the major release that this program was compiled
+  // for.
   ASSIGN_OR_RETURN(const SharedLibrary library,
                    LoadCudaLibrary("libcublasLt", CUBLAS_VER_MAJOR,
                                    absl::StrCat("install the cuBLAS of CUDA ",
@@ -63,7 +64,8 @@ absl::StatusOr<CublasLtLibrary> LoadLibrary() {
   return functions;
 }
 
-// Of all three, as far as the fastest algorithms care.
+// Returns the alignment that all three pointers have, at most 16, the most that
+// any algorithm needs.
 size_t CommonAlignment(const void* a, const void* b, const void* c) {
   const uintptr_t bits = reinterpret_cast<uintptr_t>(a) |
                          reinterpret_cast<uintptr_t>(b) |
@@ -74,7 +76,7 @@ size_t CommonAlignment(const void* a, const void* b, const void* c) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create() {
-  // Loaded once for the process, and never unloaded.
+  // The library is loaded once for the process, and never unloaded.
   static const auto& library =
       *new absl::StatusOr<CublasLtLibrary>(LoadLibrary());
   RETURN_IF_ERROR(library.status());
@@ -116,8 +118,8 @@ absl::Status CublasLt::CheckCall(cublasStatus_t status,
   }
 }
 
-// cuBLASLt's matrices are in column-major order, in which ours are transposed:
-// it is asked for c^T = b^T a^T.
+// cuBLASLt's matrices are in column-major order, in which ours are transposed,
+// so it computes c^T = b^T a^T.
 absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
                                                   size_t alignment) {
   const CublasLtLibrary& lib = *library_;
@@ -157,7 +159,7 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
   const size_t workspace = kWorkspaceBytes;
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                      &workspace, sizeof(workspace));
-  // The others add in the order in which blocks come.
+  // The other schemes add in the order in which blocks finish.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                      &reductions, sizeof(reductions));

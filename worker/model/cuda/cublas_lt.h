@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products on the tensor cores by NVIDIA's cuBLASLt. The library is
-// loaded when it is first needed, so that a program which may use it also runs
-// where there is none.
+// loaded when it is first needed, so that a program that may use it also runs
+// on machines without it.
 //
 //   ASSIGN_OR_RETURN(auto gemm, CublasLt::Create());
 //   RETURN_IF_ERROR(gemm->Multiply(product, a, b, c, stream));
 //
-// Algorithms are chosen by the library's heuristic, once for each product,
-// among those whose sums have a fixed order: the same call gives the same bits.
+// The library's heuristic chooses an algorithm once for each product, among
+// those whose sums have a fixed order: the same call gives the same bits.
 #ifndef WORKER_MODEL_CUDA_CUBLAS_LT_H_
 #define WORKER_MODEL_CUDA_CUBLAS_LT_H_
 
@@ -31,10 +31,10 @@ namespace causeway {
 // The functions of the library that we call.
 struct CublasLtLibrary;
 
-// Used by one thread at a time.
+// Not thread-safe: one thread at a time may use an object.
 class CublasLt {
  public:
-  // For the current device, with 32 MiB of its memory.
+  // Creates an object for the current device, with 32 MiB of its memory.
   //   FAILED_PRECONDITION  the library cannot be loaded or used; says why.
   //   RESOURCE_EXHAUSTED   no memory.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CublasLt>> Create();
@@ -43,14 +43,15 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
   ~CublasLt();
 
-  // Puts the product on `stream`. a, b and c are device memory, at least
-  // aligned to their values; the fastest algorithms need 16 bytes, and sizes of
-  // multiples of 8. INTERNAL if the library refuses.
+  // Launches the product on `stream`. a, b and c are device memory, aligned at
+  // least to their values; the fastest algorithms need 16 bytes, and sizes that
+  // are multiples of 8.
+  //   INTERNAL  the library refuses the product.
   absl::Status Multiply(const MatrixProduct& product, const void* a,
                         const void* b, void* c, cudaStream_t stream);
 
  private:
-  // A product prepared for pointers of some alignment.
+  // A product prepared for pointers of a certain alignment.
   struct Plan {
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t first = nullptr;

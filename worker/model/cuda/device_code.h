@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The vocabulary of our kernels, for nvcc: bf16 and its vectors, sums over
-// warps and blocks, the tensor cores, and how a kernel is launched.
+// warps and blocks, the tensor cores, and kernel launches.
 //
 // Kernels are templates or static functions in *_kernels.h:
 //
@@ -14,7 +14,7 @@
 //   ...
 //   LaunchKernel(Scale, {.x = blocks}, 256, 0, stream, size, 2.0f, values);
 //
-// Nothing here waits, but for the barriers of the device.
+// Nothing here waits except the device's barriers.
 #ifndef WORKER_MODEL_CUDA_DEVICE_CODE_H_
 #define WORKER_MODEL_CUDA_DEVICE_CODE_H_
 
@@ -29,7 +29,8 @@
 namespace causeway {
 
 inline constexpr uint32_t kWarpSize = 32;
-// Values in 16 bytes of bf16, the unit that kernels load and store.
+// The number of values in 16 bytes of bf16, the unit that kernels load and
+// store.
 inline constexpr int kVector = 8;
 
 struct GridSize {
@@ -38,7 +39,7 @@ struct GridSize {
   uint32_t z = 1;
 };
 
-// Dynamic shared memory, aligned to 16 bytes.
+// Returns the dynamic shared memory, aligned to 16 bytes.
 CAUSEWAY_DEVICE unsigned char* DynamicShared() {
   extern __shared__ __align__(16) unsigned char causeway_dynamic_shared[];
   return causeway_dynamic_shared;
@@ -49,23 +50,23 @@ CAUSEWAY_DEVICE T ShuffleXor(T value, uint32_t lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
-// One instruction; what is not normal is 0.
+// Returns 2^x in one instruction; results that are not normal become 0.
 CAUSEWAY_DEVICE float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
 
-// Two values rounded to bf16, to nearest, ties to even; `low` is in the lower
-// half.
+// Returns two values rounded to bf16, to nearest, ties to even; `low` is in the
+// lower half.
 CAUSEWAY_DEVICE uint32_t PackBf16(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
 
-// accumulator += a b; a is 16 x 16, b 16 x 8, accumulator 16 x 8. With g = lane
-// / 4 and t = lane % 4, a lane has
+// accumulator += a b; a is 16 x 16, b 16 x 8, accumulator 16 x 8. With g =
+// lane / 4 and t = lane % 4, a lane has
 //   a[0]: row g,     columns 2t, 2t + 1     a[2]: the same, columns + 8
 //   a[1]: row g + 8                         a[3]
 //   b[0]: rows 2t, 2t + 1 of column g       b[1]: rows + 8
@@ -81,10 +82,10 @@ CAUSEWAY_DEVICE void MultiplyAdd(const uint32_t (&a)[4], uint32_t b0,
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8 x 8 matrices from shared memory: lanes 8i to 8i + 7 point to the rows
-// of matrix i, 16 bytes each. A lane gets from each matrix the two values of
-// row g at columns 2t and 2t + 1; with kTransposed those of rows 2t and 2t + 1
-// at column g (PTX: ldmatrix.x4).
+// Loads four 8 x 8 matrices from shared memory. Lanes 8i to 8i + 7 point to the
+// rows of matrix i, 16 bytes each. A lane gets from each matrix the two values
+// of row g at columns 2t and 2t + 1; with kTransposed, those of rows 2t and 2t
+// + 1 at column g (PTX: ldmatrix.x4).
 template <bool kTransposed>
 CAUSEWAY_DEVICE void LoadMatrices(const void* row, uint32_t (&values)[4]) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -104,7 +105,8 @@ CAUSEWAY_DEVICE void LoadMatrices(const void* row, uint32_t (&values)[4]) {
   }
 }
 
-// Starts to copy 16 bytes to shared memory, or zeros, and then does not read.
+// Starts to copy 16 bytes to shared memory, or to write zeros there without
+// reading `from`.
 CAUSEWAY_DEVICE void CopyAsync(const void* from, bool zeros, void* to) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -116,7 +118,7 @@ CAUSEWAY_DEVICE void CopyAsync(const void* from, bool zeros, void* to) {
 CAUSEWAY_DEVICE void EndCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits for this thread's copies, but for those of the last kGroups groups.
+// Waits for this thread's copies except those of the last kGroups groups.
 template <int kGroups>
 CAUSEWAY_DEVICE void AwaitCopies() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory");
@@ -165,7 +167,7 @@ CAUSEWAY_DEVICE void AddTo(float value, Bf16* sum) {
 struct alignas(16) Bf16Vector {
   uint32_t pairs[4];
 };
-// `from` and `to` are aligned to 16 bytes.
+// Load and store vectors; `from` and `to` are aligned to 16 bytes.
 CAUSEWAY_DEVICE void LoadVector(const Bf16* from, float (&values)[kVector]) {
   const Bf16Vector vector = *reinterpret_cast<const Bf16Vector*>(from);
 #pragma unroll
@@ -183,12 +185,13 @@ CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
   *reinterpret_cast<Bf16Vector*>(to) = vector;
 }
 
-// Of fp32, aligned to their size.
+// A vector of fp32 values, aligned to its size.
 template <int kWidth>
 struct alignas(4 * kWidth) Floats {
   float value[kWidth];
 };
-// As above; the compiler would load and store the values one by one.
+// Load and store vectors, as above; the compiler would load and store the
+// values one by one.
 CAUSEWAY_DEVICE void LoadVector(const float* from, float (&values)[kVector]) {
 #pragma unroll
   for (int i = 0; i < kVector; i += 4) {
@@ -205,7 +208,8 @@ CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], float* to) {
   }
 }
 
-// For loops over all threads of a grid.
+// The index of the thread in its grid, and the grid's number of threads, for
+// loops over all of them.
 CAUSEWAY_DEVICE int64_t GlobalThread() {
   return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
@@ -215,7 +219,7 @@ CAUSEWAY_DEVICE int64_t GlobalThreads() {
 CAUSEWAY_DEVICE uint32_t WarpIndex() { return threadIdx.x / kWarpSize; }
 CAUSEWAY_DEVICE uint32_t LaneIndex() { return threadIdx.x % kWarpSize; }
 
-// Over a warp, in an order that does not change; every lane gets it.
+// Returns to every lane the sum over its warp, added in a fixed order.
 template <typename T>
 CAUSEWAY_DEVICE T WarpSum(T value) {
 #pragma unroll
@@ -225,8 +229,8 @@ CAUSEWAY_DEVICE T WarpSum(T value) {
   return value;
 }
 
-// The same over a block. All threads take part; a barrier is passed before and
-// after.
+// Returns the sum over the block. All threads must call it; a barrier is passed
+// before and after.
 template <typename T>
 CAUSEWAY_DEVICE T BlockSum(T value) {
   __shared__ T sums[kWarpSize];

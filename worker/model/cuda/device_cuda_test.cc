@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of devices that are not there, or have too little memory.
+// Tests the errors for devices that do not exist or have too little memory.
 #include <cstddef>
 #include <memory>
 

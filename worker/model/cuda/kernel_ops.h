@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of worker/model/ops.h by the kernels of this directory, with
-// activations in bf16: all but memory, copies and matrix products, which are
-// the device's (ops_cuda.cu).
+// Implements the operations of worker/model/ops.h with the kernels of this
+// directory, with activations in bf16. Memory, copies and matrix products are
+// left to the device (ops_cuda.cu).
 //
-// What the kernels ask for, beside ops.h: widths of rows (of the model, and of
-// SwiGLU) are multiples of 8, heads have a multiple of 16 values and at most
-// 128, and memory is aligned to 16 bytes. common/model_layout.h keeps tensors
-// there if the widths are. worker/model/device.h refuses other models.
+// Besides ops.h, the kernels require that the widths of rows (of the model, and
+// of SwiGLU) are multiples of 8, that heads have a multiple of 16 values and at
+// most 128, and that memory is aligned to 16 bytes. common/model_layout.h
+// aligns tensors so if the widths are such multiples. worker/model/device.h
+// refuses other models.
 #ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
 #define WORKER_MODEL_CUDA_KERNEL_OPS_H_
 
@@ -32,8 +33,8 @@ namespace causeway {
 class KernelOps : public Ops {
  public:
   int64_t activation_bytes() const override { return sizeof(Bf16); }
-  // 512 MiB: thousands of rows, so that the last tiles of a product, which are
-  // not full, do not count.
+  // 512 MiB hold thousands of rows, so that the last tiles of a product, which
+  // are not full, do not matter.
   int64_t logits_at_a_time() const override { return int64_t{1} << 28; }
 
   void RoundToActivations(const float* from, int64_t size, void* to) override {
@@ -223,18 +224,19 @@ class KernelOps : public Ops {
   }
   static Bf16* AsBf16(void* memory) { return static_cast<Bf16*>(memory); }
 
-  // Of the device.
+  // Returns the device's stream.
   virtual cudaStream_t stream() const = 0;
-  // Whether nothing has failed so far.
+  // Returns whether nothing has failed so far.
   virtual bool ok() const = 0;
   // Keeps the first error. `doing` is a noun.
   virtual void Record(cudaError_t error, const char* doing) = 0;
-  // Device memory for one operation; what is too small is replaced by more.
-  // Null after an error.
+  // Returns device memory for one operation, or null after an error. Replaces
+  // it by a larger piece if it is too small.
   virtual void* Scratch(size_t bytes) = 0;
   virtual void Multiply(const MatrixProduct& product, const Bf16* a,
                         const Bf16* b, void* c) = 0;
-  // Whether scratch memory has to grow for it; counts it as taken if so.
+  // Returns whether scratch memory has to grow to `bytes`, and counts that as
+  // an allocation.
   bool CountScratch(size_t bytes) {
     if (bytes <= most_scratch_) return false;
     most_scratch_ = bytes;
@@ -244,16 +246,17 @@ class KernelOps : public Ops {
 
  private:
   static constexpr uint32_t kThreads = 256;
-  // More than any device runs at a time; the rest is done at a stride.
+  // More blocks than any device runs at a time; their threads advance by a
+  // stride.
   static constexpr int64_t kMostBlocks = 4096;
-  // Fixed, so that sums are the same on every device.
+  // The number is fixed, so that sums are the same on every device.
   static constexpr int64_t kSumBlocks = 512;
   static constexpr int64_t kNormBackwardBlocks = 512;
 
   static uint32_t Blocks(int64_t size, int64_t of_block) {
     return static_cast<uint32_t>((size + of_block - 1) / of_block);
   }
-  // For kernels with a grid's stride.
+  // Returns the grid for kernels that advance by its stride.
   static GridSize BlocksFor(int64_t size) {
     return {.x = Blocks(
                 std::min(std::max<int64_t>(size, 1), kMostBlocks * kThreads),
@@ -279,14 +282,14 @@ class KernelOps : public Ops {
     }
   }
 
-  // In scratch memory.
+  // Partial sums in scratch memory.
   struct PartialSums {
     double* sums = nullptr;
     uint32_t count = 0;
   };
   PartialSums SumParts(void (*kernel)(const float*, int64_t, double*),
                        const float* values, int64_t size) {
-    // Others would have nothing to add.
+    // More blocks would have nothing to add.
     const auto blocks = static_cast<uint32_t>(
         std::clamp<int64_t>((size + kThreads - 1) / kThreads, 1, kSumBlocks));
     auto* const sums =
@@ -295,7 +298,7 @@ class KernelOps : public Ops {
     return {sums, blocks};
   }
 
-  // exp(x) is 2^(x log2(e)), which the hardware has.
+  // The factor turns exp(x) into 2^(x log2(e)), which the hardware computes.
   static float ScoreScale(const AttentionShape& shape) {
     return kLog2E / std::sqrt(static_cast<float>(shape.head_dim));
   }
@@ -339,7 +342,7 @@ class KernelOps : public Ops {
            AsBf16(d_qkv));
   }
 
-  // Four values at a time, and what is left over one at a time.
+  // Updates four values at a time, and the rest one at a time.
   template <typename Kernel>
   void UpdateBy(Kernel* by_fours, Kernel* by_ones,
                 const AdamWCoefficients& coefficients, const float* gradients,

@@ -8,18 +8,18 @@
 
 namespace causeway {
 
-// Of two dense row-major matrices of bf16, with sums in fp32: c = a b. c is
-// [rows, columns]; a is [rows, inner] or, transposed, [inner, rows]; b is
-// [inner, columns] or, transposed, [columns, inner].
+// The product c = a b of two dense row-major matrices of bf16, with sums in
+// fp32. c is [rows, columns]; a is [rows, inner] or, transposed, [inner, rows];
+// b is [inner, columns] or, transposed, [columns, inner].
 struct MatrixProduct {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t inner = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  // c is added to; else it is written.
+  // If true, the product is added to c; otherwise it overwrites c.
   bool accumulate = false;
-  // c is fp32, else bf16.
+  // If true, c is fp32; otherwise it is bf16.
   bool fp32_result = false;
 
   bool operator==(const MatrixProduct&) const = default;

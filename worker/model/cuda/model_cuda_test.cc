@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small models on a device against the CPU backend.
+// Compares small models on a device with the CPU backend.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -60,8 +60,8 @@ v1::ModelConfig SmallModel() {
   return config;
 }
 
-// Of a tensor in vectors of all: the norm of the difference over that of
-// `want`.
+// Returns the relative error of a tensor, which is a part of both vectors: the
+// norm of the difference over the norm of `want`.
 double RelativeError(const Floats& got, const Floats& want,
                      const TensorSpec& tensor) {
   double error = 0;
@@ -73,8 +73,8 @@ double RelativeError(const Floats& got, const Floats& want,
   return std::sqrt(error / size);
 }
 
-// The whole of it: loss and gradients of a model as the CPU computes them in
-// fp32, as near as bf16 goes.
+// Tests everything together: loss and gradients of a model equal those that the
+// CPU computes in fp32, as closely as bf16 allows.
 TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   const v1::ModelConfig config = SmallModel();
   const std::vector<int32_t> tokens = RandomTokens(80, 258, 1);
@@ -112,15 +112,15 @@ TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   }
 }
 
-// From the second pass on a backend may do what it has noted of the first ones:
-// it must not have noted tokens, parameters or gradients, and needs no more
-// memory.
+// From the second pass on a backend may repeat the operations that it recorded
+// before. It must not have recorded tokens, parameters or gradients, and must
+// need no more memory.
 TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
   v1::ModelConfig config = SmallModel();
   config.set_layers(1);
   config.set_sequence_length(8);
   const ModelLayout layout = MakeModelLayout(config);
-  // Loss and gradients of the passes.
+  // Appends the gradients and the loss of each pass to `results`.
   const auto train = [&](int first, int last, std::vector<Floats>& results) {
     ASSERT_OK_AND_ASSIGN(
         const auto model,
@@ -153,7 +153,7 @@ TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
   }
 }
 
-// While gradients are added up the host does not wait for the device.
+// The host does not wait for the device while gradients are accumulated.
 TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   v1::ModelConfig config = SmallModel();
   config.set_sequence_length(8);
@@ -164,7 +164,8 @@ TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   Values values = Device(InitialParameters(layout, 1));
   Values sums = Device(Floats(layout.size));
   double want = 0;
-  // The first two passes are made in other ways than those behind them.
+  // The backend records during the first two passes, and repeats in the later
+  // ones.
   for (int batch = 0; batch < 4; ++batch) {
     ASSERT_OK_AND_ASSIGN(
         const double loss,
@@ -211,7 +212,7 @@ TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
   for (const TensorSpec& tensor : layout.tensors) {
     SCOPED_TRACE(tensor.name);
     const double error = RelativeError(got, want, tensor);
-    // Three roundings of 2^-9 at most.
+    // The bound is three roundings of 2^-9.
     EXPECT_LT(error, 3.0 / 512);
     EXPECT_GT(error, 0);
   }

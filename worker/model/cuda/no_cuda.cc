@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program has in place of ops_cuda.cu if it is built without CUDA.
+// Replaces ops_cuda.cu in programs that are built without CUDA.
 #include "absl/status/status.h"
 #include "worker/model/cuda/ops_cuda.h"
 

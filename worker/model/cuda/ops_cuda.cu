@@ -26,12 +26,12 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// Series of operations that are kept as graphs; beyond that they are repeated
-// one by one.
+// The most series of operations that are kept as graphs. Further series run as
+// single operations.
 constexpr size_t kMostRecordings = 32;
 
-// Copies to the device that need not be waited for, and how many there may be:
-// a micro-batch has two, tokens and targets, and one may wait behind another.
+// The most bytes of a copy to the device that the host does not wait for, and
+// the most such copies in flight: a micro-batch has two, tokens and targets.
 constexpr size_t kUploadBytes = size_t{1} << 20;
 constexpr size_t kUploads = 2;
 
@@ -54,7 +54,7 @@ class CudaOps final : public KernelOps {
 
   absl::Status Start() {
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "opening the device"));
-    // Not blocked by the default stream, and not blocking it.
+    // The stream does not block the default stream and is not blocked by it.
     RETURN_IF_ERROR(
         CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                    "making a stream"));
@@ -83,9 +83,9 @@ class CudaOps final : public KernelOps {
 
   void Free(void* memory, size_t /*bytes*/) override {
     Use();
-    // They may use it.
+    // The recordings may use the memory.
     ForgetRecordings();
-    // Waits for what the device is doing.
+    // cudaFree() waits for the device.
     Note(cudaFree(memory), "freeing memory");
   }
 
@@ -97,8 +97,8 @@ class CudaOps final : public KernelOps {
     return error == cudaSuccess ? static_cast<int64_t>(free) : 0;
   }
 
-  // A graph costs one launch where the operations cost one each, which shows
-  // where they are short.
+  // Launches the operations as one graph: single launches cost more than the
+  // operations themselves where these are short.
   void Replay(const ReplayKey& key,
               absl::FunctionRef<void()> operations) override {
     if (!Use()) return;
@@ -106,14 +106,14 @@ class CudaOps final : public KernelOps {
       return operations();
     }
     const auto [found, is_first] = recordings_.try_emplace(key, nullptr);
-    // The first time libraries choose algorithms and scratch memory grows.
+    // The first time, libraries choose algorithms and scratch memory grows.
     if (is_first || !can_record_) return operations();
     cudaGraphExec_t recording = found->second;
     if (recording == nullptr) {
       const absl::Status recorded = RecordGraph(operations, recording);
       if (!recorded.ok()) {
         LOG(WARNING) << "cuda:" << device_
-                     << " goes on without graphs: " << recorded.message();
+                     << " continues without graphs: " << recorded.message();
         can_record_ = false;
         return operations();
       }
@@ -122,8 +122,8 @@ class CudaOps final : public KernelOps {
     Note(cudaGraphLaunch(recording, stream_), "repeating a graph");
   }
 
-  // By way of pinned memory, which is used again when its copy is done. So the
-  // host is ahead of the device by as many copies as there are of these.
+  // Copies through pinned memory, which is reused when its copy is done. So the
+  // host can be ahead of the device by kUploads copies.
   void CopyToDevice(const void* host, size_t bytes, void* device) override {
     if (bytes > kUploadBytes) {
       return CopyAndWait(device, host, bytes, cudaMemcpyHostToDevice);
@@ -181,7 +181,7 @@ class CudaOps final : public KernelOps {
     if (!Use()) return nullptr;
     if (!CountScratch(bytes)) return scratch_;
     ForgetRecordings();
-    // Freeing waits for those who use it.
+    // cudaFree() waits for the operations that use the memory.
     Note(cudaFree(std::exchange(scratch_, nullptr)), "freeing memory");
     const absl::Status status =
         CudaStatus(cudaMalloc(&scratch_, bytes), "allocating");
@@ -196,7 +196,8 @@ class CudaOps final : public KernelOps {
   }
 
  private:
-  // Makes the device the calling thread's, and says whether it has not failed.
+  // Makes the device current for the calling thread, and returns whether
+  // nothing has failed.
   bool Use() const {
     cudaSetDevice(device_);
     return status_.ok();
@@ -206,7 +207,7 @@ class CudaOps final : public KernelOps {
     if (error != cudaSuccess) Keep(CudaStatus(error, doing));
   }
 
-  // The first error stays.
+  // Keeps the first error.
   void Keep(const absl::Status& status) {
     status_.Update(OfCudaDevice(device_, status));
   }
@@ -222,11 +223,11 @@ class CudaOps final : public KernelOps {
                      static_cast<double>(total) / kMiB, " MiB are free"));
   }
 
-  // Puts the operations into a graph instead of doing them. After an error the
-  // object is as if they had not been called.
+  // Records the operations as a graph instead of running them. After an error
+  // the object's state is as if they had not been called.
   absl::Status RecordGraph(absl::FunctionRef<void()> operations,
                            cudaGraphExec_t& recording) {
-    // Other threads may use the device as they like.
+    // Other threads may use the device freely meanwhile.
     RETURN_IF_ERROR(CudaStatus(
         cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
         "beginning to record a graph"));
@@ -261,7 +262,7 @@ class CudaOps final : public KernelOps {
 
   struct Upload {
     void* memory = nullptr;
-    // The copy from it.
+    // Marks the end of the copy from `memory`.
     cudaEvent_t done = nullptr;
   };
 
@@ -271,7 +272,7 @@ class CudaOps final : public KernelOps {
   size_t next_upload_ = 0;
   std::unique_ptr<CublasLt> gemm_;
   void* scratch_ = nullptr;
-  // By what they do; null for what was done once.
+  // The recorded graphs by key; null for operations that have run once.
   absl::flat_hash_map<ReplayKey, cudaGraphExec_t> recordings_;
   bool can_record_ = true;
   absl::Status status_;
@@ -302,7 +303,7 @@ absl::StatusOr<int> CountCudaDevices() {
   int devices = 0;
   RETURN_IF_ERROR(
       CudaStatus(cudaGetDeviceCount(&devices), "looking for CUDA devices"));
-  // The runtime calls that an error, too.
+  // The runtime may also report this as an error.
   if (devices == 0) return CudaStatus(cudaErrorNoDevice, "looking");
   return devices;
 }

@@ -15,24 +15,28 @@
 
 namespace causeway {
 
-// GPUs that this process sees, at least one. Errors of MakeCudaOps.
+// Returns the number of GPUs that this process sees, at least one. Errors are
+// those of MakeCudaOps.
 absl::StatusOr<int> CountCudaDevices();
 
-// Its name and memory: "NVIDIA H200 (140 GiB)". Errors of MakeCudaOps.
+// Returns the GPU's name and memory: "NVIDIA H200 (140 GiB)". Errors are those
+// of MakeCudaOps.
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
 
-// Whether `device` can read the memory of `other` without the host's help.
+// Returns whether `device` can read the memory of `other` without the host's
+// help.
 bool CudaPeersReach(int device, int other);
 
-// For device `device` (from 0, of those that CUDA_VISIBLE_DEVICES shows), with
-// a stream of its own. Several may share a device: what one of them has written
-// may be used by another after Synchronize. The thread that uses the object may
-// change.
+// Returns the operations on device `device` (from 0, among those that
+// CUDA_VISIBLE_DEVICES shows), with a stream of their own. Several objects may
+// share a device: what one of them has written others may use after
+// Synchronize. Different threads may use an object, one at a time.
 //   INVALID_ARGUMENT     there is no such device.
 //   FAILED_PRECONDITION  no driver, or one that is too old, no cuBLASLt, or a
 //                        device of compute capability below 8.0.
 //   RESOURCE_EXHAUSTED   its memory is taken.
-// A program without CUDA has no_cuda.cc, and always gets FAILED_PRECONDITION.
+// A program without CUDA links no_cuda.cc, which always returns
+// FAILED_PRECONDITION.
 absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device);
 
 }  // namespace causeway

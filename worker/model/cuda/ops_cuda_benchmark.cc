@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training speed on device 0: whole inner steps (forward, backward, clipping,
-// AdamW) of two models in the Llama layout, and the attention kernels and AdamW
-// by themselves. tests/gpu/pytorch.py reads the JSON and does the same.
+// Measures training speed on device 0: whole inner steps (forward, backward,
+// clipping, AdamW) of two models in the Llama layout, and the attention kernels
+// and AdamW by themselves. tests/gpu/pytorch.py reads the JSON and measures the
+// same in PyTorch.
 //
 //   ops_cuda_benchmark [--json FILE] [--peak_tflops N]
 //
-// Model FLOP utilization counts 6 operations for each parameter of a matrix
-// product and token, and causal attention's 6 * layers * width * length for
-// each token; what is computed again is not counted. Figures are of the medians
-// over the repetitions. Exits with 77 if there is no GPU.
+// Model FLOP utilization counts 6 operations for each token and parameter of a
+// matrix product, and causal attention's 6 * layers * width * length for each
+// token; recomputation does not count. Figures are from the medians over the
+// repetitions. Exits with 77 if there is no GPU.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -57,12 +58,12 @@ struct Model {
   int intermediate;
   int heads;
   int length;
-  // Sequences in a micro-batch, and whether activations are recomputed.
+  // The sequences in a micro-batch, and whether activations are recomputed.
   int micro_batch;
   bool recompute;
 };
 
-// The sizes of GPT-2 and of the 1.3 billion parameters of GPT-3, in the Llama
+// The sizes of GPT-2 and of GPT-3 with 1.3 billion parameters, in the Llama
 // layout.
 constexpr Model kModels[] = {
     {"124M", 12, 768, 2048, 12, 1024, 32, false},
@@ -86,7 +87,7 @@ v1::ModelConfig ConfigOf(const Model& model) {
   return config;
 }
 
-// Median seconds of `step`, after two to warm up.
+// Returns the median seconds of `step`, after two steps to warm up.
 absl::StatusOr<double> MedianSeconds(
     const std::function<absl::Status()>& step) {
   std::vector<double> seconds;
@@ -102,7 +103,8 @@ absl::StatusOr<double> MedianSeconds(
   return seconds[kRepetitions / 2];
 }
 
-// Normal values, repeated, which no kernel can tell; zeros would be faster.
+// Fills the array with repeated normal values; the repetition makes no
+// difference to a kernel, while zeros would be faster.
 template <typename T>
 void Randomize(float deviation, Ops* ops, DeviceArray<T>& array) {
   std::mt19937 random(1);
@@ -166,7 +168,8 @@ absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
         ops->Zero(size, gradients.data());
         return ops->Synchronize();
       }));
-  // The embedding is looked up, but as the head it is multiplied with.
+  // As the input the embedding is only looked up, but as the head it is
+  // multiplied.
   const double of_token =
       6.0 * static_cast<double>(size) +
       6.0 * model.layers * model.hidden * static_cast<double>(model.length);
@@ -217,7 +220,7 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
                                             d_qkv.data());
                      return ops->Synchronize();
                    }));
-  // Two products of length by length, half of which is masked.
+  // There are two products of length by length, half of which is masked.
   const double operations =
       2.0 *
       static_cast<double>(shape.rows() * shape.length * shape.query_width());
@@ -237,13 +240,13 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
                         {"backward_flops", 2.5 * operations / backward}};
 }
 
-// Against a copy that moves as many bytes.
+// Compares AdamW with a copy that moves as many bytes.
 absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
   constexpr int64_t kSize = int64_t{256} << 20;
   std::vector<DeviceArray<float>> arrays;
   for (int i = 0; i < 4; ++i) {
     ASSIGN_OR_RETURN(auto array, DeviceArray<float>::Create(ops, kSize));
-    // But for the second moment, which is not negative.
+    // Array 3, the second moment, is not negative and stays 0.
     if (i < 3) Randomize(1e-3f, ops, array);
     arrays.push_back(std::move(array));
   }
@@ -257,7 +260,7 @@ absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
                      ops->Copy(arrays[0].data(), kSize, arrays[1].data());
                      return ops->Synchronize();
                    }));
-  // 28 bytes a value against 8.
+  // AdamW moves 28 bytes for each value, the copy 8.
   const double ratio = 28 * copy / (8 * update);
   std::cout << absl::StrFormat("AdamW: %.0f GB/s, %.2f of a copy's\n",
                                28.0 * kSize / update / 1e9, ratio);

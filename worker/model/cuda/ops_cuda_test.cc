@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every operation on a device against the double reference.
+// Compares every operation on a device with the double reference.
 
 #include <cmath>
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// Half the distance of two bf16, relative.
+// Half the largest relative distance of two neighbours in bf16.
 constexpr double kRounding = 1.0 / 256;
 
 class OpsCudaTest : public testing::Test {
@@ -31,7 +31,7 @@ class OpsCudaTest : public testing::Test {
     if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
   }
 
-  // Device memory; what the host sees of it is fp32.
+  // Activations in device memory; the host sees them as fp32.
   struct Activations {
     DeviceArray<uint16_t> memory;
     void* data() { return memory.data(); }
@@ -57,7 +57,7 @@ class OpsCudaTest : public testing::Test {
     ops_->CopyToDevice(host.data(), host.size() * 4, memory.data());
     return {std::move(memory)};
   }
-  // `host` becomes what bf16 makes of it.
+  // Rounds `host` to bf16 and returns a copy on the device.
   Activations Rounded(Floats& host) {
     Values values = Device(host);
     auto memory = *DeviceArray<uint16_t>::Create(
@@ -68,7 +68,7 @@ class OpsCudaTest : public testing::Test {
     host = Host(activations);
     return activations;
   }
-  // Whatever is there has to be overwritten.
+  // Returns memory whose contents must be overwritten.
   Activations Garbage(int64_t size) {
     Floats values(static_cast<size_t>(size), NAN);
     return Rounded(values);
@@ -130,7 +130,7 @@ TEST_F(OpsCudaTest, WideningKeepsValues) {
   }
 }
 
-// Each is added to what was there, and the sum is rounded once.
+// Each gradient is added to the earlier sum, which is rounded once.
 TEST_F(OpsCudaTest, GradientsAreSummedInBf16) {
   const LinearShape shape = {.rows = 40, .in = 24, .out = 40};
   const std::vector<int32_t> tokens =
@@ -197,8 +197,8 @@ TEST_F(OpsCudaTest, RoundsAtRandomAsTheReference) {
 }
 
 TEST_F(OpsCudaTest, RoundingAtRandomIsUnbiased) {
-  // The mean of n roundings is within 5 standard deviations of the value; a
-  // deviation is at most half of the distance of the neighbours, 2^-8.
+  // The mean of n roundings is within 5 standard deviations of the value. One
+  // deviation is at most half the distance of the neighbours, 2^-8.
   constexpr int kSeeds = 2000;
   const Floats values = {1 + 0x1p-9f, -1 - 0x1.cp-8f, 1 + 0x1.1p-8f,
                          1.5f,        1 + 0x1p-15f,   -0x1.01p-120f};
@@ -251,7 +251,7 @@ TEST_F(OpsCudaTest, ZeroCopyAndSums) {
   }
 }
 
-// Nor does the host have to keep what it has copied from.
+// The host need not keep the memory that was copied from, either.
 TEST_F(OpsCudaTest, ShortCopiesToTheDeviceDoNotWait) {
   constexpr int kCopies = 20;
   std::vector<Values> copies;
@@ -272,7 +272,7 @@ TEST_F(OpsCudaTest, ShortCopiesToTheDeviceDoNotWait) {
 TEST_F(OpsCudaTest, Embedding) {
   for (const int64_t width : {8, 264, 520}) {
     constexpr int64_t kRows = 300;
-    // Token 3 comes often, most others once or not at all.
+    // Token 3 occurs often, most others once or not at all.
     std::vector<int32_t> tokens = RandomTokens(kRows, 700, 1);
     for (int64_t i = 0; i < kRows; i += 3) tokens[i] = 3;
     const Floats table = Random(700 * width, 2);
@@ -312,7 +312,7 @@ TEST_F(OpsCudaTest, RmsNorm) {
         Values device_gain = Device(gain);
         Values inverse_rms = FloatGarbage(rows);
         Activations normalized = Garbage(rows * width);
-        // In place, as the header allows.
+        // This is in place, as the header allows.
         ops_->RmsNorm(device_x.data(), add ? device_delta.data() : nullptr,
                       device_gain.data(), rows, width, 1e-3f,
                       add ? device_x.data() : nullptr, inverse_rms.data(),
@@ -393,8 +393,8 @@ TEST_F(OpsCudaTest, Linear) {
   }
 }
 
-// Batch, length, heads, key heads, head size. Tiles are of 128 or 64 positions
-// that meet 64 or 32.
+// Batch, length, heads, key heads, head size. Tiles of 128 or 64 positions meet
+// tiles of 64 or 32.
 const AttentionShape kAttentionShapes[] = {
     {1, 1, 1, 1, 16},  {2, 5, 4, 4, 32},   {1, 64, 2, 1, 64},
     {2, 65, 6, 2, 48}, {1, 200, 1, 1, 64}, {1, 150, 2, 1, 128},
@@ -472,7 +472,7 @@ TEST_F(OpsCudaTest, SwiGlu) {
   for (const int64_t rows : {1, 50}) {
     for (const int64_t width : {8, 104}) {
       Floats gate_up = Random(2 * rows * width, 1);
-      // The sigmoid's exponential over- and underflows.
+      // The sigmoid's exponential overflows and underflows.
       gate_up[0] = -100;
       gate_up[gate_up.size() - width - 1] = 100;
       Activations device_gate_up = Rounded(gate_up);
@@ -488,7 +488,7 @@ TEST_F(OpsCudaTest, SwiGlu) {
       reference::SwiGluBackward(Widen(gate_up).data(), Widen(d_output).data(),
                                 rows, width, want_d_gate_up.data(),
                                 want.data());
-      // In place, as the header allows.
+      // This is in place, as the header allows.
       ops_->SwiGluBackward(device_gate_up.data(), shared.data(), rows, width,
                            device_gate_up.data(), shared.data());
       ExpectNear(Host(device_gate_up), want_d_gate_up, kRounding);
@@ -551,7 +551,7 @@ TEST_F(OpsCudaTest, AdamW) {
                                           .epsilon = 1e-3f,
                                           .decay = 0.99f};
   for (const int64_t size : {1, 16, 1003}) {
-    // Also of arrays that are not aligned to 16 bytes.
+    // Some arrays are not aligned to 16 bytes.
     for (const int64_t first : {0, 1}) {
       const Floats gradients = Random(size + first, 1);
       const Floats parameters = Random(size + first, 2);

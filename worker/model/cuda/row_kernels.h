@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels over rows of activations: RMSNorm, embedding, cross-entropy, and
-// their gradients. What they compute is defined in worker/model/ops.h. Sums are
-// fp32, in an order that depends on sizes only. `width` is a multiple of
-// kVector.
+// their gradients. worker/model/ops.h defines what they compute. Sums are fp32,
+// in an order that depends on sizes only. `width` is a multiple of kVector.
 #ifndef WORKER_MODEL_CUDA_ROW_KERNELS_H_
 #define WORKER_MODEL_CUDA_ROW_KERNELS_H_
 
@@ -15,10 +14,10 @@
 
 namespace causeway {
 
-// Values that a warp takes at a time.
+// The number of values that a warp processes at a time.
 inline constexpr int64_t kWarpValues = int64_t{kWarpSize} * kVector;
 
-// A warp for each row. The second time it goes over a row it finds it in a
+// Each warp takes one row. It reads the row twice, the second time from a
 // cache.
 template <bool kAdd>
 __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
@@ -39,7 +38,8 @@ __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
 #pragma unroll
       for (int j = 0; j < kVector; ++j) values[j] += added[j];
       StoreVector(values, sum + begin + i);
-      // The norm is of what is kept, so that the backward pass sees the same.
+      // The norm is that of the stored values, so that the backward pass sees
+      // the same.
       LoadVector(sum + begin + i, values);
     }
 #pragma unroll
@@ -61,14 +61,15 @@ __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
   }
 }
 
-// A block for each row of a grid's stride. Dynamic shared memory: `width`
-// floats. partial_gains is [blocks][width]: sums over the rows of each block.
+// Each block takes a row and advances by the grid's stride. Dynamic shared
+// memory has `width` floats. partial_gains is [blocks][width]: sums over the
+// rows of each block.
 static __global__ void RmsNormBackwardKernel(
     const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
     const float* gain, int64_t rows, int64_t width, bool accumulate, Bf16* d_x,
     float* partial_gains, Bf16* normalized) {
-  // Each thread sees only its own columns of it: value j of vector v lies at j
-  // * vectors + v, so that the threads of a warp meet different banks.
+  // Each thread accesses only its own columns. Value j of vector v is at
+  // j * vectors + v, so that the threads of a warp access different banks.
   float* const d_gain = reinterpret_cast<float*>(DynamicShared());
   const int64_t vectors = width / kVector;
   for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
@@ -119,8 +120,8 @@ static __global__ void RmsNormBackwardKernel(
   }
 }
 
-// sums[column] += the sum of column over `rows` rows of fp32; Sum is float or
-// Bf16. Blocks of 256 threads: 8 groups of rows for 32 columns.
+// sums[column] += the sum of the column over `rows` rows of fp32; Sum is float
+// or Bf16. Blocks have 256 threads: 8 groups of rows for 32 columns.
 inline constexpr uint32_t kColumnSumThreads = 256;
 template <typename Sum>
 __global__ void ColumnSumKernel(const float* values, int64_t rows,
@@ -160,10 +161,10 @@ static __global__ void EmbeddingKernel(const int32_t* tokens,
   }
 }
 
-// Sorts rows by their tokens, and by number where these are the same: row r
-// comes behind all that are less, which are counted. That is quadratic, but in
-// comparisons of what is in shared memory: it takes no time beside a training
-// step. Blocks of kSortThreads threads.
+// Sorts rows by their tokens, and rows of the same token by number: the place
+// of a row is the count of rows that come before it. That is quadratic, but
+// compares tokens in shared memory; its time is negligible in a training step.
+// Blocks have kSortThreads threads.
 inline constexpr uint32_t kSortThreads = 256;
 static __global__ void SortTokensKernel(const int32_t* tokens, int64_t rows,
                                         int32_t* sorted_tokens,
@@ -191,9 +192,9 @@ static __global__ void SortTokensKernel(const int32_t* tokens, int64_t rows,
   }
 }
 
-// d_table[token] += the sum of its rows; Sum is float or Bf16. A block of 256
-// threads for each place of the sorted rows and 256 columns: it works if the
-// place is a token's first.
+// d_table[token] += the sum of its rows; Sum is float or Bf16. There is a block
+// of 256 threads for each place among the sorted rows and each 256 columns. A
+// block does nothing unless the place is its token's first.
 inline constexpr uint32_t kEmbeddingThreads = 256;
 template <typename Sum>
 __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
@@ -245,7 +246,7 @@ struct SoftmaxSum {
       sum += expf(value - largest);
     }
   }
-  // That of no values at all is neutral.
+  // Merges two sums. The SoftmaxSum of no values is neutral.
   CAUSEWAY_DEVICE void Merge(const SoftmaxSum& other) {
     const float both = other.largest > largest ? other.largest : largest;
     const float own = sum == 0 ? 0 : sum * expf(largest - both);
@@ -278,8 +279,8 @@ CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
   return result;
 }
 
-// A block for each row. kWidth values at a time: kVector where rows are aligned
-// to 16 bytes, else 1. Without kGradient the logits stay.
+// Each block takes one row, kWidth values at a time: kVector where rows are
+// aligned to 16 bytes, otherwise 1. Without kGradient the logits stay.
 template <bool kGradient, int kWidth>
 __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
                                    float scale, Bf16* logits, float* losses) {
@@ -303,7 +304,7 @@ __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) softmax.Add(values[j]);
   }
-  // Behind its barriers everybody has read the target's logit.
+  // After its barriers all threads have read the target's logit.
   softmax = BlockSoftmaxSum(softmax);
   if (threadIdx.x == 0) {
     losses[row] = softmax.largest + logf(softmax.sum) - target_logit;

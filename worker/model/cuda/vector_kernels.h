@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels over vectors of values that have nothing to do with one another:
-// rounding, sums, SwiGLU, rotary embedding, AdamW. What they compute is defined
-// in worker/model/ops.h. Every thread goes on at a grid's stride, so any number
-// of blocks will do.
+// Elementwise kernels over vectors: rounding, sums, SwiGLU, rotary embedding,
+// AdamW. worker/model/ops.h defines what they compute. Every thread advances by
+// the grid's stride, so any number of blocks will do.
 #ifndef WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 #define WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 
@@ -19,7 +18,7 @@
 
 namespace causeway {
 
-// `size` need not be a multiple of anything.
+// Rounds values to bf16; `size` may be any.
 static __global__ void RoundKernel(const float* from, int64_t size, Bf16* to) {
   const int64_t vectors = size / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
@@ -42,17 +41,18 @@ static __global__ void WidenKernel(const Bf16* from, int64_t size, float* to) {
   if (rest < size) to[rest] = FromBf16(from[rest]);
 }
 
-// Away from 0 with the probability of what lies beyond the neighbour below.
+// Rounds away from 0 with a probability equal to the value's distance from the
+// neighbour below, relative to the distance of the neighbours.
 CAUSEWAY_DEVICE Bf16 ToBf16AtRandom(float value, uint32_t random) {
   constexpr uint32_t kExponent = 0x7f800000;
   const auto bits = std::bit_cast<uint32_t>(value);
-  // Infinities and NaN would not survive it.
+  // The addition would change infinities and NaN.
   if ((bits & kExponent) == kExponent) return ToBf16(value);
   return {static_cast<uint16_t>((bits + (random & 0xffff)) >> 16)};
 }
 
-// As reference::RoundToBf16AtRandom: vector i of 8 values takes the halves of
-// block i of random numbers.
+// Equals reference::RoundToBf16AtRandom: vector i of 8 values takes the halves
+// of block i of random numbers.
 static __global__ void RoundAtRandomKernel(const float* from, int64_t size,
                                            uint64_t seed, Bf16* to) {
   const int64_t vectors = (size + kVector - 1) / kVector;
@@ -81,7 +81,7 @@ static __global__ void RoundAtRandomKernel(const float* from, int64_t size,
   }
 }
 
-// partial_sums[block] <- its part of the sum of the values, or of their
+// partial_sums[block] <- the block's part of the sum of the values, or of their
 // squares.
 template <bool kSquares>
 __global__ void SumKernel(const float* values, int64_t size,
@@ -95,8 +95,8 @@ __global__ void SumKernel(const float* values, int64_t size,
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = sum;
 }
 
-// total += scale * the sum of what SumKernel has left, by one thread: they are
-// few, and always in the same order.
+// total += scale * the sum of SumKernel's partial sums. One thread adds these
+// few, always in the same order.
 static __global__ void AddPartialSumsKernel(const double* partial_sums,
                                             int64_t size, double scale,
                                             double* total) {
@@ -108,7 +108,7 @@ static __global__ void AddPartialSumsKernel(const double* partial_sums,
 
 CAUSEWAY_DEVICE float Sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
-// `width` is a multiple of kVector.
+// Computes SwiGLU; `width` is a multiple of kVector.
 static __global__ void SwiGluKernel(const Bf16* gate_up, int64_t rows,
                                     int64_t width, Bf16* output) {
   const int64_t row_vectors = width / kVector;
@@ -129,7 +129,8 @@ static __global__ void SwiGluKernel(const Bf16* gate_up, int64_t rows,
   }
 }
 
-// d_gate_up may be gate_up, and output may be d_output.
+// Computes the gradient of SwiGLU. d_gate_up may be gate_up, and output may be
+// d_output.
 static __global__ void SwiGluBackwardKernel(const Bf16* gate_up,
                                             const Bf16* d_output, int64_t rows,
                                             int64_t width, Bf16* d_gate_up,
@@ -161,7 +162,8 @@ static __global__ void SwiGluBackwardKernel(const Bf16* gate_up,
   }
 }
 
-// `sign` is 1, or -1 for the gradient. Half of a head is a multiple of kVector.
+// Rotates queries and keys. `sign` is 1, or -1 for the gradient. Half of a head
+// is a multiple of kVector.
 static __global__ void RopeKernel(AttentionShape shape, RopeTable table,
                                   float sign, Bf16* qkv) {
   const int64_t half = shape.head_dim / 2;
@@ -211,10 +213,9 @@ CAUSEWAY_DEVICE AdamWValues AdamWUpdate(const AdamWCoefficients& c,
   return {c.decay * old.parameter - c.step_size * m / (root + c.epsilon), m, v};
 }
 
-// kWidth values at a time: 1, or 4 of arrays that are aligned to 16 bytes.
-// Moments are updated, and the parameters are written to where they were read,
-// or only the parameters are written to `to`, which may be `gradients`: with
-// kEstimate.
+// Updates kWidth values at a time: 1, or 4 in arrays that are aligned to 16
+// bytes. Without kEstimate, `to` is `parameters` and the moments are updated,
+// too. With kEstimate only `to` is written, which may be `gradients`.
 template <bool kEstimate, int kWidth>
 __global__ void AdamWKernel(AdamWCoefficients coefficients,
                             const float* gradients, int64_t size,

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the operations of ops.h compute, as plain scalar loops over T (float or
-// double): the definition that backends are tested against. The double version
-// of each backward is itself checked against finite differences of its forward
-// (ops_reference_test.cc). Shapes, accumulation and aliasing are as in ops.h.
-// Slow; for tests.
+// The operations of ops.h as plain scalar loops over T (float or double): the
+// definition that backends are tested against. ops_reference_test.cc checks the
+// double version of each backward pass against finite differences of its
+// forward pass. Shapes, accumulation and aliasing are as in ops.h. Slow; for
+// tests.
 #ifndef WORKER_MODEL_TESTING_OPS_REFERENCE_H_
 #define WORKER_MODEL_TESTING_OPS_REFERENCE_H_
 
@@ -20,12 +20,14 @@
 
 namespace causeway::reference {
 
-// Value `place` of a vector as a bf16, in binary32. A value between two of them
-// goes to the one farther from 0 with the probability of its distance from the
-// other, 16 bits of it. Infinities and NaN stay.
+// Returns a value, which is at `place` of a vector, rounded to bf16 at random.
+// It goes to the neighbour farther from 0 with a probability, of 16 bits, that
+// is its distance from the other neighbour relative to the distance of the two.
+// Infinities and NaN stay.
 inline float RoundToBf16AtRandom(float value, uint64_t seed, int64_t place) {
   if (!std::isfinite(value)) return value;
-  // Eight values share a block, two of them a word of it, the lower half first.
+  // Eight values share a block, and two share each word of it, the lower half
+  // first.
   const uint64_t block = static_cast<uint64_t>(place) / 8;
   const uint32_t word = Philox4x32(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
@@ -166,7 +168,7 @@ void Rope(const AttentionShape& shape, const T* cosine, const T* sine,
   }
 }
 
-// The places of one (sequence, query head) in the fused projection.
+// The offsets of one (sequence, query head) in the fused projection.
 struct HeadPlace {
   HeadPlace(const AttentionShape& shape, int64_t sequence, int64_t head)
       : stride(shape.qkv_width()),

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each reference backward against finite differences of its forward, in double.
+// Compares each reference backward pass with finite differences of its forward
+// pass, in double.
 #include "worker/model/testing/ops_reference.h"
 
 #include <cmath>
@@ -31,7 +32,7 @@ double Dot(const Array& a, const Array& b) {
 }
 
 // Checks that `gradient` is the gradient of loss() with respect to `input`,
-// value by value. Central differences: the error is of the order h^2.
+// value by value, by central differences, whose error is of the order h^2.
 void ExpectGradient(const std::function<double()>& loss, Array& input,
                     const Array& gradient) {
   ASSERT_EQ(input.size(), gradient.size());

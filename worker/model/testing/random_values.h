@@ -20,7 +20,7 @@ namespace causeway {
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
-// Normally distributed.
+// Returns normally distributed values.
 inline Floats Random(int64_t size, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;
@@ -29,7 +29,7 @@ inline Floats Random(int64_t size, uint64_t seed) {
   return values;
 }
 
-// From 0 to `end` - 1.
+// Returns tokens from 0 to `end` - 1.
 inline std::vector<int32_t> RandomTokens(int64_t size, int32_t end,
                                          uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -43,8 +43,8 @@ inline Doubles Widen(const Floats& values) {
   return {values.begin(), values.end()};
 }
 
-// Expects each value to be within `tolerance` of the largest wanted one: by
-// default, as near as sums in fp32 come.
+// Expects the error of each value to be at most `tolerance` times the largest
+// wanted value. The default is as close as sums in fp32 come.
 inline void ExpectNear(const Floats& got, const Doubles& want,
                        double tolerance = 3e-6) {
   ASSERT_EQ(got.size(), want.size());

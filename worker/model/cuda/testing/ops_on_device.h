@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device of tests that need one: a GPU, or the emulator of
+// The device for tests that need one: a GPU, or the emulator of
 // tests/cuda_emulator (--config=cuda_emulated).
 #ifndef WORKER_MODEL_CUDA_TESTING_OPS_ON_DEVICE_H_
 #define WORKER_MODEL_CUDA_TESTING_OPS_ON_DEVICE_H_
@@ -15,8 +15,8 @@
 
 namespace causeway {
 
-// Returns operations on device 0, or null where there is no device: such tests
-// are skipped.
+// Returns operations on device 0, or null if there is no device; the tests are
+// skipped then.
 inline std::unique_ptr<Ops> OpsOnDevice() {
   const absl::StatusOr<int> devices = CountCudaDevices();
   if (!devices.ok() || *devices == 0) return nullptr;
