@@ -143,6 +143,23 @@ TEST(OuterLoopTest, CatchesUpWithOthersBeforeItSends) {
   EXPECT_EQ(driver.loop().window(0).training().tokens, 60);
 }
 
+// An island that was left behind goes on where the run is.
+TEST(OuterLoopTest, MovesOnWithTheRunWhenItHasMissedRounds) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.Publish({2, 2});
+  driver.ReceiveUpdate(0, false);
+  driver.ReceiveUpdate(1, false);
+  // Version 1 of fragment 1 was sent after step 6, version 2 after step 10.
+  EXPECT_THAT(driver.Train(6), ElementsAre("train 3", "rebase 0", "rebase 1"));
+  EXPECT_EQ(driver.loop().step(), 6);
+  driver.ReceiveUpdate(0, false);
+  driver.ReceiveUpdate(1, false);
+  EXPECT_THAT(driver.Train(11),
+              ElementsAre("train 7", "rebase 0", "rebase 1", "train 11"));
+}
+
 TEST(OuterLoopTest, PassesOverTheStepsThatASlowIslandLeavesOut) {
   IslandDriver driver;
   driver.Connect();
