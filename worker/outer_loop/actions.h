@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the outer loop (worker/outer_loop/outer_loop.h) tells its host to do.
+// The actions that the outer loop (worker/outer_loop/outer_loop.h) orders from
+// its host.
 //
-// Three kinds of actors carry actions out, one action at a time each: the
-// trainer, which owns the parameters; the session, which keeps the membership;
-// and one actor for each fragment, which moves bulk data. Every action but Wait
-// and End is answered by the event that its comment names.
+// Three kinds of actors carry actions out, each of them one action at a time:
+// the trainer owns the parameters, the session keeps the membership, and one
+// actor for each fragment moves bulk data. The comment of an action names the
+// event by which the actor answers it. Wait and End have no answer.
 #ifndef WORKER_OUTER_LOOP_ACTIONS_H_
 #define WORKER_OUTER_LOOP_ACTIONS_H_
 
@@ -25,102 +26,107 @@ namespace action {
 
 // --- For every actor. ---
 
-// There is nothing to do before an event comes or the clock shows `until`.
+// Do nothing before an event comes or the clock shows `until`.
 struct Wait {
   absl::Time until = absl::InfiniteFuture();
 };
 
-// The actor is done for good. The status is the trainer's: OK if the run is
+// Stop for good. Only the trainer's action has a status: OK if the run is
 // finished; CANCELLED if the island was told to leave or to stop; OUT_OF_RANGE
-// if its replica has diverged; else why it cannot take part.
+// if its replica has diverged; otherwise the reason why it cannot take part.
 struct End {
   absl::Status status;
 };
 
 // --- For the session. ---
 
-// Call Coordinator.Join; IslandMembership::JoinAnswered.
+// Call Coordinator.Join. Answer: IslandMembership::JoinAnswered.
 struct Join {
   v1::JoinRequest request;
 };
-// Open a control stream; IslandMembership::StreamOpened. From then on each view
-// that comes is told by ViewArrived, and the end of them by StreamBroke.
+// Open a control stream. Answer: IslandMembership::StreamOpened. From then on
+// the session tells each view that comes by ViewArrived, and the end of the
+// stream by StreamBroke.
 struct OpenStream {};
-// Send a heartbeat; IslandMembership::HeartbeatSent, or StreamBroke.
+// Send a heartbeat. Answer: IslandMembership::HeartbeatSent, or StreamBroke.
 struct Heartbeat {
   v1::IslandIdentity identity;
 };
-// Close the stream; IslandMembership::StreamEnded with its status.
+// Close the stream. Answer: IslandMembership::StreamEnded with its status.
 struct CloseStream {
-  // It does not end by itself.
+  // Whether the stream must be cancelled, because it does not end by itself.
   bool cancel = false;
 };
 
 // --- For a fragment. ---
 
-// Offer the replica's last snapshot, and upload what the coordinator has not
-// got yet; FragmentExchange::ContributionAnswered. When all bytes have gone,
-// and before the verdict has come, FragmentExchange::ContributionSent.
+// Offer the replica's last snapshot, and upload the part of it that the
+// coordinator lacks. Answer: FragmentExchange::ContributionAnswered. Before it,
+// when the last byte has gone and the verdict has not come yet, the actor tells
+// FragmentExchange::ContributionSent.
 struct Contribute {
-  // Without the description of the encoding.
+  // The header, but for the description of the encoding.
   v1::ContributionHeader header;
-  // Nothing of it was offered before: make the snapshot a contribution first.
-  // Otherwise encode all of it first, since only a contribution that is
-  // described whole can be resumed.
+  // True: the snapshot was never offered, and must be made a contribution
+  // first. False: an earlier try broke off. All of the contribution must be
+  // encoded first, since an upload can be resumed only if its header describes
+  // the whole encoding.
   bool is_new = false;
-  // The connection on which it is offered.
+  // The connection on which the contribution is offered.
   uint64_t connection = 0;
 };
-// Receive and decode an update; FragmentExchange::UpdateAnswered.
+// Receive and decode an update. Answer: FragmentExchange::UpdateAnswered.
 struct ReceiveUpdate {
   v1::FetchUpdateRequest request;
-  // It was asked for already, when the contribution had been sent.
+  // Whether the host has asked for the update already, when it had sent the
+  // contribution.
   bool is_under_way = false;
 };
-// Fetch a fragment's parameters. For a fragment: they are its new anchor;
-// FragmentExchange::ParametersAnswered. For the trainer: the island begins with
-// them; OuterLoop::ParametersAnswered.
+// Fetch a fragment's parameters. A fragment's actor makes them the new anchor;
+// its answer is FragmentExchange::ParametersAnswered. The trainer keeps them to
+// begin with; its answer is OuterLoop::ParametersAnswered.
 struct FetchParameters {
   v1::FetchParametersRequest request;
 };
-// Ask how much of this island's training is part of an update, which is not
-// needed itself; FragmentExchange::MergedAnswered.
+// Ask how much of this island's training an update contains. The update itself
+// is not needed. Answer: FragmentExchange::MergedAnswered.
 struct AskWhatIsMerged {
   v1::FetchUpdateRequest request;
 };
-// The contribution under way is over; FragmentExchange::ContributionEnded.
+// End the replica's contribution. Answer: FragmentExchange::ContributionEnded.
 struct EndContribution {
+  // Whether the update that has come contains it.
   bool merged = false;
 };
 
 // --- For the trainer. ---
 
-// Make the replica: of the checkpoint, or of the parameters that were fetched,
-// and of version 0, which is made from the run's seed, for fragments that are
-// there; OuterLoop::Begun.
+// Make the replica, from the checkpoint or from the parameters that were
+// fetched. Fragments at version 0 were not fetched: their parameters are made
+// from the run's seed. Answer: OuterLoop::Begun.
 struct Begin {
   bool from_checkpoint = false;
-  // By fragment: what the anchors are.
+  // The heads of the anchors, by fragment.
   std::vector<v1::FragmentHead> heads;
 };
-// Train the inner step that makes `step` steps of the run complete;
-// OuterLoop::Stepped.
+// Train the inner step after which `step` steps of the run are complete.
+// Answer: OuterLoop::Stepped.
 struct Train {
   uint64_t step = 0;
 };
-// Take a snapshot of a fragment; OuterLoop::SnapshotTaken.
+// Take a snapshot of a fragment. Answer: OuterLoop::SnapshotTaken.
 struct TakeSnapshot {
   uint32_t fragment = 0;
-  // The parameters may then make the expected outer step.
+  // Whether the parameters may make the expected outer step afterwards.
   bool eager = false;
 };
-// Apply the update of a fragment that is ready; OuterLoop::Applied.
+// Apply a fragment's update, which is ready. Answer: OuterLoop::Applied.
 struct Apply {
   uint32_t fragment = 0;
   UpdateUse use;
 };
-// Save a checkpoint; OuterLoop::Saved. `position` lacks the digests of the
-// anchors, and what the trainer knows.
+// Save a checkpoint. The host adds the digests of the anchors and the state of
+// the inner optimizer to `position`. Answer: OuterLoop::Saved.
 struct Save {
   v1::IslandCheckpoint position;
 };

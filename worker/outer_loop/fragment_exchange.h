@@ -39,18 +39,19 @@
 
 namespace causeway {
 
-// What came of ReceiveUpdate.
+// The answer to ReceiveUpdate.
 struct UpdateAnswer {
-  // NOT_FOUND: the update is no longer kept.
+  // NOT_FOUND if the update is no longer kept.
   absl::Status status;
-  // Whether any of its bytes have come.
+  // Whether any bytes of the update have come.
   bool began = false;
-  // The description, as far as it has come, as in FetchUpdateResponse.
+  // The description of the update, as in FetchUpdateResponse; with their
+  // defaults if it has not come.
   v1::FragmentHead head;
   bool includes_island = false;
   double island_share = 0;
   FragmentWindow::Training other;
-  // If the status is OK: the Digest128 of the anchor after the update.
+  // The Digest128 of the anchor after the update, if the status is OK.
   std::string anchor_digest;
 };
 
@@ -58,37 +59,39 @@ class FragmentExchange {
  public:
   struct Options {
     uint32_t fragment = 0;
-    // FragmentWindow::earlier_until.
+    // FragmentWindow::earlier_until() of the fragment's window.
     uint64_t earlier_until = 0;
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
   };
 
-  // `version` is that of the replica's anchor.
+  // `version` is the version of the replica's anchor.
   FragmentExchange(Options options, uint64_t version);
 
-  // Returns what the fragment's actor is to do now. Changes nothing.
+  // Returns the next action of the fragment's actor.
   FragmentAction Next(const IslandMembership& membership, absl::Time now) const;
 
   // --- Events of the fragment's actor. ---
 
-  // The contribution is sent, and its digest is known. Returns the request for
-  // the update that it will be part of: the host asks for it at once, and
-  // receives it when it is told to.
+  // The last byte of the contribution has gone, and `digest` is the digest of
+  // its encoding. Returns the request for the update that will contain it. The
+  // host sends the request at once, and receives the update when it is told to.
   v1::FetchUpdateRequest ContributionSent(const IslandMembership& membership,
                                           std::string digest);
-  // A try to contribute has ended; if it failed, what was asked for by
-  // ContributionSent is void. `digest` is empty if it is not known.
+  // A try to contribute has ended. If it has failed, the request that
+  // ContributionSent returned is void. `digest` is empty as long as not all of
+  // the contribution is encoded.
   void ContributionAnswered(
       const action::Contribute& contribute,
       const absl::StatusOr<v1::ContributeResponse>& response,
       std::string digest, absl::Time now);
   void UpdateAnswered(const UpdateAnswer& answer, absl::Time now);
-  // The replica's new anchor are the parameters at this head.
+  // The parameters at `head` are the replica's new anchor, or fetching them has
+  // failed.
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
-  // Of the island's training, so much is part of the update that was asked
-  // about.
+  // `merged` is the part of the island's training that the update contains
+  // which was asked about.
   void MergedAnswered(const absl::StatusOr<FragmentWindow::Training>& merged,
                       absl::Time now);
   void ContributionEnded();
@@ -98,23 +101,24 @@ class FragmentExchange {
   // Hands over the replica's last snapshot as a contribution against the
   // anchor. Requires: in_flight() is false.
   void Send(const FragmentWindow::Training& training, bool partial);
-  // The update that was ready is applied. Requires: ready().
+  // The trainer has applied the update. Requires: ready().
   void Advance();
 
   // --- Views. ---
 
   // The version of the anchor.
   uint64_t version() const { return version_; }
-  // Whether a contribution was handed over and its update not yet applied.
+  // Whether a contribution was handed over whose update is not applied yet.
   bool in_flight() const { return in_flight_; }
-  // Whether the coordinator has what was handed over: nothing of it is lost if
-  // the island ends now.
+  // Whether the coordinator has accepted the contribution that was handed over:
+  // then nothing of it is lost if the island ends now.
   bool accepted() const { return accepted_; }
-  // Whether an update waits to be applied; the actor is at rest meanwhile.
+  // Whether an update waits for the trainer. The fragment's actor rests until
+  // it is applied.
   bool ready() const { return step_ == Step::kReady; }
   // Requires: ready().
   const FragmentUpdate& update() const { return update_; }
-  // Why the exchange cannot go on; OK while it can.
+  // OK, or the reason why the exchange cannot go on.
   const absl::Status& failure() const { return failure_; }
 
  private:
@@ -122,47 +126,50 @@ class FragmentExchange {
     FragmentWindow::Training training;
     bool partial = false;
     bool offered = false;
-    // Of the encoding; empty while it is not complete: then nobody has accepted
-    // it.
+    // The digest of the encoding. Empty while the encoding is not complete, and
+    // thus cannot have been accepted.
     std::string digest;
   };
-  // How far the step to the next version is.
+  // How far the exchange has come on the way to its next version.
   enum class Step {
-    // Nothing of it is there.
+    // No update has come.
     kNone,
-    // The update cannot be had or does not fit: fetch the parameters.
+    // The update is not kept any more or does not fit; the parameters are
+    // fetched.
     kFetchParameters,
-    // Ask about the updates that the parameters skip.
+    // The coordinator is asked about the updates that the parameters skip.
     kAsk,
-    // The contribution under way is over.
+    // The update has come; the replica ends its contribution.
     kEndContribution,
+    // The update waits for the trainer.
     kReady,
   };
 
   bool MayOffer(const IslandMembership& membership) const;
   v1::FetchUpdateRequest UpdateRequest(const IslandMembership& membership,
                                        uint64_t from_version) const;
-  // The step is complete, but for the end of the contribution under way.
+  // The update or its replacement is complete.
   void Arrived();
   void Retry(const absl::Status& status, absl::Time now);
 
   const Options options_;
   Backoff backoff_;
-  // Of the next try of what failed.
+  // The time of the next try, after a failure.
   absl::Time not_before_ = absl::InfinitePast();
   absl::Status failure_;
 
   uint64_t version_;
   std::optional<Contribution> contribution_;
-  // The connection on which it was last offered with success.
+  // The connection on which the contribution was last offered with success.
   std::optional<uint64_t> offered_on_;
   bool in_flight_ = false;
   bool accepted_ = false;
-  // The host has asked for the update that the contribution will be part of.
+  // Whether the host has asked for the update that will contain the
+  // contribution.
   bool expecting_ = false;
   Step step_ = Step::kNone;
   FragmentUpdate update_;
-  // With kAsk: the version whose update is asked about.
+  // The version whose update is asked about, in kAsk.
   uint64_t ask_version_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an island has trained since a fragment's anchor and no merged
-// contribution contains: the books by which each token counts once.
+// The training since a fragment's anchor that no merged contribution contains:
+// the books by which each token counts once.
 //
 // Problem: an island that begins with a checkpoint does not know what the
 // process before has handed in after the checkpoint was made. To contribute it
@@ -37,38 +37,39 @@ class FragmentWindow {
  public:
   struct Training {
     uint64_t tokens = 0;
-    // Of these, by an earlier process of the island.
+    // The tokens among these that an earlier process of the island has trained.
     uint64_t restored_tokens = 0;
     uint64_t inner_steps = 0;
 
     friend bool operator==(const Training&, const Training&) = default;
     Training& operator+=(const Training& more);
-    // Takes the beginning of it away, or all of it if there is less.
+    // Takes `part` away from the beginning; takes all if there is less.
     Training& operator-=(const Training& part);
   };
 
   // The window of a process that begins with the run's parameters.
   FragmentWindow() = default;
-  // The window of a process that begins with a checkpoint, and joined when
-  // `joined_version` was the fragment's newest, or before.
+  // The window of a process that begins with a checkpoint. `joined_version` is
+  // the fragment's newest version when the process joined, or a later one.
   FragmentWindow(const v1::IslandCheckpoint::Fragment& saved,
                  uint64_t joined_version);
 
-  // Adds a step; `tokens` is 0 if the island passed over it.
+  // Adds a step that trained `tokens` tokens; 0 if the island passed over it.
   void Add(uint64_t tokens);
 
   const Training& training() const { return training_; }
   bool empty() const { return training_.tokens == 0; }
-  // Whether nothing is left but what is in flight.
+  // Whether all of the window is in flight.
   bool all_sent() const { return training_.tokens == sent_.tokens; }
-  // Up to this version, updates may have training that an earlier process has
-  // handed in; 0 if none may.
+  // The last version whose update may contain training that an earlier process
+  // has handed in; 0 if there is no such version.
   uint64_t earlier_until() const { return earlier_until_; }
 
-  // All of it is handed over.
+  // All of the window is handed over.
   void Send() { sent_ = training_; }
-  // The update is applied, and nothing is in flight any more. Takes what it
-  // contains out of the window; false if that is nothing.
+  // The update is applied, and nothing is in flight any more. Takes the
+  // training that it contains out of the window. Returns false if it contains
+  // none.
   bool Settle(const FragmentUpdate& update);
 
   void Save(v1::IslandCheckpoint::Fragment& saved) const;
@@ -80,15 +81,15 @@ class FragmentWindow {
   uint64_t earlier_until_ = 0;
 };
 
-// The step from one version of the anchor to another.
+// The change from one version of the anchor to another.
 struct FragmentUpdate {
   uint64_t from_version = 0;
   v1::FragmentHead head;
-  // Whether the contribution that was handed over is part of it.
+  // Whether it contains the contribution that was handed over.
   bool includes_island = false;
-  // That contribution's share in the merge; 0 if there is none.
+  // The share of that contribution in the merge; 0 if it is not contained.
   double island_share = 0;
-  // The island's training in it that was not handed over by this process.
+  // The training of the island in it that an earlier process handed over.
   FragmentWindow::Training other;
 };
 

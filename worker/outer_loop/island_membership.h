@@ -35,7 +35,7 @@ class IslandMembership {
   // back-off.
   IslandMembership(v1::JoinRequest join, uint64_t seed);
 
-  // Returns what the session is to do now. Changes nothing.
+  // Returns the session's next action.
   SessionAction Next(absl::Time now) const;
 
   // --- Events of the session. ---
@@ -45,7 +45,7 @@ class IslandMembership {
   void StreamOpened(absl::Time now);
   void HeartbeatSent(absl::Time now);
   void ViewArrived(v1::SessionResponse view, absl::Time now);
-  // The stream brings and takes nothing any more.
+  // The stream has failed, in one direction or both.
   void StreamBroke();
   // The stream was closed, and this was its status.
   void StreamEnded(const absl::Status& status, absl::Time now);
@@ -61,7 +61,7 @@ class IslandMembership {
 
   // The answer to the first Join; none before it.
   const std::optional<v1::JoinResponse>& joined() const { return joined_; }
-  // Who the island is now.
+  // The island's identity, with its current incarnation.
   const v1::IslandIdentity& identity() const { return identity_; }
   // The newest state that the coordinator published.
   const v1::SessionResponse& state() const { return state_; }
@@ -70,12 +70,12 @@ class IslandMembership {
     const int index = static_cast<int>(fragment);
     return index < state_.heads_size() ? state_.heads(index).version() : 0;
   }
-  // Rises with each stream that brings a view: what was said on an older one
-  // may be lost.
+  // The number of streams that have brought a view. The coordinator may have
+  // forgotten what it was told before the last of them.
   uint64_t connection() const { return connection_; }
   // Whether the stream is up.
   bool connected() const { return connected_; }
-  // Why the island cannot be part of the run any more; OK while it can.
+  // OK, or the reason why the island cannot be part of the run any more.
   const absl::Status& failure() const { return failure_; }
   bool stopping() const { return stopping_; }
   // Whether the island was asked to leave, here or by an operator, and why.
@@ -93,7 +93,7 @@ class IslandMembership {
   Backoff join_backoff_;
   Backoff stream_backoff_;
   Phase phase_ = Phase::kJoining;
-  // Of the next try to join or to connect.
+  // The time of the next try to join or to connect.
   absl::Time not_before_ = absl::InfinitePast();
 
   std::optional<v1::JoinResponse> joined_;
@@ -101,8 +101,8 @@ class IslandMembership {
   v1::SessionResponse state_;
   uint64_t connection_ = 0;
   bool connected_ = false;
-  // Of the stream that is open: it brings nothing any more; when the next
-  // heartbeat is due; and when a view came last.
+  // For the stream that is open: whether it is broken, when the next heartbeat
+  // is due, and when the last view came.
   bool broken_ = false;
   absl::Time next_heartbeat_ = absl::InfinitePast();
   absl::Time heard_ = absl::InfinitePast();

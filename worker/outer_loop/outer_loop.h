@@ -4,8 +4,8 @@
 // Everything that an island decides about the outer loop, from its join to its
 // leave, as a deterministic state machine: events in, actions out, time passed
 // in. Threads, sockets and the parameters themselves live around it
-// (worker/sync/shared_outer_loop.h), so that the same rules run on real islands,
-// in simulations, and under other trainers.
+// (worker/sync/shared_outer_loop.h), so that the same rules run on real
+// islands, in simulations, and under other trainers.
 //
 // A host has three kinds of actors (worker/outer_loop/actions.h). Each asks
 // what it is to do next, does it, and tells what came of it by an event; then
@@ -78,31 +78,33 @@ class OuterLoop {
 
   // --- What to do now. ---
 
-  // Asked again before the event that answers the last action, the trainer gets
-  // that action again.
+  // Returns the trainer's next action. Until the event that answers the action
+  // is told, every call returns the same one.
   TrainerAction NextForTrainer(absl::Time now);
   SessionAction NextForSession(absl::Time now) const {
     return membership_.Next(now);
   }
-  // There are fragments once Begun was told.
+  // Requires: Begun was told, and fragment < fragments().
   FragmentAction NextForFragment(uint32_t fragment, absl::Time now) const;
 
-  // --- Events. Those of the session and of fragments go to their parts. ---
+  // --- Events. The session tells its events to membership(), a fragment's
+  // actor to exchange(). ---
 
   IslandMembership& membership() { return membership_; }
   FragmentExchange& exchange(uint32_t fragment) {
     return fragments_[fragment].exchange;
   }
 
-  // Of the trainer: its last action was carried out.
+  // The trainer has carried out its last action.
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
   void Begun();
-  // A step has trained so many tokens.
+  // The step has trained `tokens` tokens.
   void Stepped(uint64_t tokens);
   void SnapshotTaken();
   void Applied();
-  // `saved` is false if it could not be: the next step may do better.
+  // `saved` is false if the checkpoint could not be saved now; the next step
+  // tries again.
   void Saved(bool saved);
 
   // The replica or the trainer has failed: the island ends with this status.
@@ -117,12 +119,12 @@ class OuterLoop {
   // --- Views. ---
 
   const IslandMembership& membership() const { return membership_; }
-  // The run's configuration, with the island's own overlap_steps. Once Begin
-  // was ordered.
+  // The run's configuration, with the island's own overlap_steps. Empty before
+  // the trainer has heard of the join.
   const v1::RunConfig& config() const { return config_; }
   // The island's own tau; 0 before the island has joined.
   uint32_t overlap_steps() const;
-  // The inner step of the run that is complete.
+  // The number of the run's inner steps that are complete.
   uint64_t step() const { return step_; }
   uint32_t fragments() const {
     return static_cast<uint32_t>(fragments_.size());
@@ -134,7 +136,7 @@ class OuterLoop {
     return fragments_[fragment].window;
   }
 
-  // What the island is doing, for people.
+  // The island's activity, for people.
   enum class Activity {
     kJoining,
     kLoading,
@@ -146,16 +148,16 @@ class OuterLoop {
   };
   Activity activity() const { return activity_; }
 
-  // Of updates of own contributions, up to now.
+  // Counts of updates of the island's own contributions, up to now.
   struct Lateness {
-    // That had not come at the step at which they were meant to be applied.
+    // Updates that had not come at the step at which they were to be applied.
     uint64_t updates = 0;
-    // Inner steps trained beyond that step.
+    // Inner steps that were trained beyond that step, over all late updates.
     uint64_t steps = 0;
   };
   const Lateness& lateness() const { return lateness_; }
-  // Time that training stood still for synchronization, a wait that is under
-  // way included.
+  // The time that training stood still for synchronization, with the wait that
+  // is under way.
   absl::Duration waited(absl::Time now) const;
 
  private:
@@ -163,12 +165,12 @@ class OuterLoop {
   struct Fragment {
     FragmentExchange exchange;
     FragmentWindow window;
-    // When its update is to be applied.
+    // The step after which the update of its contribution is to be applied.
     uint64_t apply_step = 0;
-    // That step has come, and the update had not.
+    // Whether that step came before the update.
     bool late = false;
   };
-  // A snapshot that was ordered.
+  // The snapshot that was ordered last.
   struct Snapshot {
     uint32_t fragment = 0;
     bool partial = false;
@@ -179,12 +181,13 @@ class OuterLoop {
 
   TrainerAction Decide(absl::Time now);
   absl::Status Failure() const;
-  // Decides with what the island begins.
+  // Decides whether the island begins with its checkpoint or with the run's
+  // parameters.
   absl::Status StartLoading();
   TrainerAction Load(absl::Time now);
   TrainerAction LeaveInGoodOrder(absl::Time now);
-  // The next action that hands in a fragment; Wait if it is to be waited for,
-  // none once it is done.
+  // Returns the next action that hands in a fragment, Wait while others must
+  // act first, and none once the fragment is handed in.
   std::optional<TrainerAction> HandIn(uint32_t fragment);
   TrainerAction End(absl::Status status);
   void BookWait(const TrainerAction& action, absl::Time now);
@@ -193,25 +196,27 @@ class OuterLoop {
 
   TrainerAction TrainAndSynchronize();
   void StartSynchronizing();
-  // The next action of what follows a step; none once training may go on.
+  // Returns the next action of those that follow a step; none once training may
+  // go on.
   std::optional<TrainerAction> Synchronize();
-  // The same until nothing of the fragment is in flight and it is at its newest
-  // version.
+  // Returns the next action that brings a fragment to its newest version with
+  // nothing in flight; none once it is there.
   std::optional<TrainerAction> ReachNewest(uint32_t fragment);
-  // At the last step: until every fragment has its last version, or one that is
-  // to be sent has no training in it, so that the step is to be done again.
+  // Returns the next action after the last step. Returns none if a fragment
+  // that must be sent has no training in it, so that the last step comes again.
   std::optional<TrainerAction> Finish();
   TrainerAction ApplyOrWait(uint32_t fragment);
   TrainerAction ApplyUpdate(uint32_t fragment);
   TrainerAction Send(uint32_t fragment, bool partial, uint64_t apply_step);
-  // Books updates that are late after this step.
+  // Counts the updates that are late after this step.
   void BookLateness();
   bool IsDue(const Fragment& fragment) const;
-  // Whether a fragment that is sent at `step` has no training in it yet.
+  // Returns whether a fragment that is sent at `step` has no training in it.
   bool MustTrain(uint64_t step) const;
   bool SaveIsDue() const;
   v1::IslandCheckpoint Position() const;
-  // Whether the run is finished, and the fragment has nothing more to come.
+  // Returns whether the run is finished and no update of the fragment is to
+  // come.
   bool IsOver(uint32_t fragment) const;
   bool RunIsOver() const;
 
@@ -221,13 +226,14 @@ class OuterLoop {
   Activity activity_ = Activity::kJoining;
   absl::Status failure_;
   std::optional<action::End> end_;
-  // What was ordered and not answered yet.
+  // The trainer's action that is not answered yet.
   std::optional<TrainerAction> ordered_;
   std::optional<Snapshot> snapshot_;
 
   v1::RunConfig config_;
   std::optional<SyncSchedule> schedule_;
-  // What the island begins with, and how many fragments of it are there.
+  // Whether the island begins with its checkpoint; the heads of its first
+  // anchors; and how many of these fragments are loaded.
   bool resumes_ = false;
   std::vector<v1::FragmentHead> heads_;
   uint32_t loaded_ = 0;
@@ -236,8 +242,8 @@ class OuterLoop {
 
   std::vector<Fragment> fragments_;
   uint64_t step_ = 0;
-  // What follows a step is under way: which of the sends is next, and whether
-  // lateness is booked.
+  // Whether the actions that follow a step are under way, the sends among them,
+  // the next of these, and whether lateness was counted.
   bool synchronizing_ = false;
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
@@ -245,14 +251,14 @@ class OuterLoop {
   // An update was applied as a rebase, or the island began with a checkpoint:
   // the step to go on from may be another one.
   bool rebased_ = false;
-  // Of the last checkpoint of this process, and of the last that was ordered.
+  // The steps of this process's last checkpoint and of the last one ordered.
   std::optional<uint64_t> saved_step_;
   std::optional<uint64_t> save_ordered_step_;
   absl::Time leave_deadline_;
 
   Lateness lateness_;
   absl::Duration waited_;
-  // Of the wait under way.
+  // When the wait that is under way began.
   absl::Time waiting_since_ = absl::InfiniteFuture();
 };
 
