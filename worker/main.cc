@@ -138,7 +138,7 @@ namespace {
 struct LocalRanks {
   std::vector<Device> devices;
   int count = 1;
-  // That compute, of each rank.
+  // The computing threads of each rank.
   int threads = 1;
 };
 
@@ -151,7 +151,7 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   ranks.count = absl::GetFlag(FLAGS_ranks);
   const int devices = static_cast<int>(ranks.devices.size());
   if (ranks.count == 0) ranks.count = devices;
-  // The others stay free.
+  // Devices without a rank stay free.
   ranks.devices.resize(std::min(ranks.count, devices));
   int threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) {
@@ -162,7 +162,7 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   return ranks;
 }
 
-// Of the island, for people.
+// Returns a description of the island for people.
 absl::StatusOr<std::string> Description(const LocalRanks& local) {
   ASSIGN_OR_RETURN(const std::string devices, DescribeDevices(local.devices));
   char host[256] = "unknown host";
@@ -251,15 +251,16 @@ Island::Options IslandOptions(const std::string& description,
   return options;
 }
 
-// The island, from its rank 0.
+// Runs the island from its rank 0.
 absl::Status Lead() {
-  // Before all else, so that the other ranks find it.
+  // The server starts first, so that the other ranks find it.
   std::unique_ptr<RendezvousServer> rendezvous;
   if (absl::GetFlag(FLAGS_island_size) > 1) {
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(
                                      absl::GetFlag(FLAGS_island_leader)));
   }
-  // Before it joins, so that a device that is not there is said at once.
+  // Devices are looked for before the join, so that a missing one is reported
+  // at once.
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   ASSIGN_OR_RETURN(const std::string description, Description(local));
   const auto make_trainer = [&](const v1::JoinResponse& joined,
@@ -296,10 +297,10 @@ absl::Status Lead() {
     Island::Options options = IslandOptions(description, make_trainer, now);
     options.checkpoints = checkpoints.get();
     options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
-    // One that has diverged starts from the run's parameters.
+    // An island that diverged starts again from the run's parameters.
     options.resume = std::exchange(resume, nullptr);
     if (options.resume != nullptr) {
-      // The lock on the directory says that it is dead.
+      // The lock on the directory shows that this process is dead.
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
@@ -329,8 +330,8 @@ absl::Status Lead() {
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
            },
-       // Ranks in other processes end with the first one's trainer; whoever
-       // started them all starts them again.
+       // Ranks in other processes end with rank 0's trainer; whoever started
+       // them all must start them again.
        .restarts = rendezvous == nullptr ? 3 : 0});
   absl::Status status;
   {
@@ -340,17 +341,17 @@ absl::Status Lead() {
     status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // Stopped on request is not a failure.
+  // A stop on request is not a failure.
   if (absl::IsCancelled(status)) return absl::OkStatus();
   if (!status.ok() && rendezvous != nullptr) absl::SleepFor(kReportsNeeded);
   return status;
 }
 
-// Any other process of an island of several.
+// Runs a process of the island that does not have rank 0.
 absl::Status Follow() {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  // It ends when rank 0 has led the island out of the run; rank 0 needs it
-  // until then.
+  // The process ends once rank 0 has led the island out of the run: rank 0
+  // needs it until then.
   Terminator terminator([](const std::string&) {}, [] { _exit(0); });
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
@@ -361,8 +362,8 @@ absl::Status Follow() {
 }
 
 absl::Status Run() {
-  // The configuration that says more about them comes with the join; that they
-  // are there at all can be said now.
+  // The configuration, which says more about the files, comes with the join;
+  // whether they can be read is known now.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
     if (access(path.c_str(), R_OK) != 0) {
       return absl::NotFoundError(
@@ -372,7 +373,7 @@ absl::Status Run() {
   return absl::GetFlag(FLAGS_island_rank) == 0 ? Lead() : Follow();
 }
 
-// What is wrong with the command line, or "".
+// Returns what is wrong with the command line, or "".
 std::string UsageProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);
