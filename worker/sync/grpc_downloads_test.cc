@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests downloads from a coordinator that sends other bytes than it announces.
-// Each chunk is sound: only the digest of the whole tells.
+// Each chunk is sound: only the digest of the whole shows the damage.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kBytes = 1000;
 
-// Sends `bytes`, and says that their digest is that of `announced`.
+// Sends `bytes`, and claims that their digest is that of `announced`.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:
   std::string announced = std::string(kBytes, 'a');
@@ -96,7 +96,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("do not match their digest")));
-  // The client keeps nothing of them: the next try begins anew.
+  // The client keeps none of the bytes: the next try starts over.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
   EXPECT_OK(client_->FetchParameters({}, kBytes, download));
