@@ -56,46 +56,45 @@ ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
 ABSL_FLAG(std::string, device, "cpu",
-          "What computes: cpu, cuda (all GPUs), cuda:N, or several as "
+          "Devices to train on: cpu, cuda (all GPUs), cuda:N, or several as "
           "cuda:0,2.");
 ABSL_FLAG(bool, anchors_on_device, false,
-          "On GPUs: keeps the anchors of the outer loop there instead of in "
-          "pinned memory of the host. 4 bytes per parameter.");
+          "On GPUs: keeps the outer loop's anchors there instead of in pinned "
+          "host memory. Takes 4 bytes per parameter.");
 ABSL_FLAG(bool, stochastic_rounding, false,
-          "On GPUs: rounds the bf16 copy of the parameters that a micro-batch "
-          "is computed with at random instead of to nearest. The same for all "
-          "processes of an island.");
+          "On GPUs: rounds the bf16 copy of the parameters, with which a "
+          "micro-batch is computed, at random instead of to nearest. Must be "
+          "the same for all processes of an island.");
 ABSL_FLAG(bool, bf16_gradients, false,
           "On GPUs: sums the gradients of micro-batches in bf16 instead of "
           "fp32.");
 ABSL_FLAG(int, threads, 0,
-          "Threads that compute, of all ranks in this process. 0 takes one for "
-          "each processor.");
+          "Computing threads of all ranks in this process together. 0 takes "
+          "one for each processor.");
 ABSL_FLAG(int, ranks, 0,
-          "Ranks of the island that are threads of this process, and take "
-          "turns in its devices; each has a model and, on the CPU, an equal "
-          "share of --threads. 0 is one for each device.");
+          "Ranks of the island in this process, as its threads. They are "
+          "assigned to its devices in turn; each has a model and, on the CPU, "
+          "an equal share of --threads. 0 takes one for each device.");
 ABSL_FLAG(int, island_size, 1,
           "Processes of the island, all with equally many ranks. More than 1 "
           "needs --island_leader.");
 ABSL_FLAG(int, island_rank, 0,
-          "Which of them this is, from 0. Only the first one has a "
+          "Number of this process in the island, from 0. Only process 0 has a "
           "--coordinator and an --island.");
 ABSL_FLAG(std::string, island_leader, "",
-          "Address of the island's first process, host:port; it listens "
-          "there.");
+          "Address on which the island's process 0 listens, host:port.");
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
           "takes the host's name.");
 ABSL_FLAG(std::string, rank_format, "fp32",
-          "How gradients and parameters go from rank to rank on CPUs: fp32, or "
+          "Format of gradients and parameters between ranks on CPUs: fp32, or "
           "bf16, which is half the bytes. Sums, and the parameters that ranks "
-          "keep, are fp32 in any case. The same for all processes of an "
+          "keep, are always fp32. Must be the same for all processes of an "
           "island.");
 ABSL_FLAG(double, rank_timeout, 60,
-          "Seconds after which a rank that others wait for is given up. More "
-          "than ranks are apart in their computations and than the longest "
-          "transfer.");
+          "Seconds after which ranks give up waiting for another. Must be "
+          "longer than ranks are apart in their computations and than the "
+          "longest transfer.");
 ABSL_FLAG(std::string, tls_ca, "",
           "PEM file: authorities of the coordinator's certificate. Turns TLS "
           "on; without it everything is plain text.");
@@ -104,29 +103,29 @@ ABSL_FLAG(std::string, tls_cert, "",
 ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(int, bulk_connections, 1,
           "Connections to the coordinator that share bulk data, beside the one "
-          "for control: 1 to 64. More are for links that lose packets.");
+          "for control: 1 to 64. Several help on links that lose packets.");
 ABSL_FLAG(causeway::LinkRate, uplink_mbit_s, {},
           "Rate, in 1e6 bits per second, to which contributions are paced. 0 "
-          "does not pace; \"auto\" takes 90 % of what contributions reach that "
-          "are not paced: the first three, and every sixteenth.");
+          "does not pace. \"auto\" takes 90 % of the rate that unpaced "
+          "contributions reach: the first three, and every sixteenth.");
 ABSL_FLAG(causeway::LinkRate, downlink_mbit_s, {},
-          "The same for what the coordinator sends to this island.");
+          "Like --uplink_mbit_s, for what the coordinator sends to this "
+          "island.");
 ABSL_FLAG(double, simulated_step_seconds, 0,
-          "Makes every inner step last at least so long, for experiments in "
-          "which this machine's small model stands for a large one.");
+          "Shortest time of an inner step, for experiments in which this "
+          "machine's small model stands for a large one.");
 ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
           "tau of this island: inner steps from the send of a contribution to "
           "the use of its update, less than the run's inner_steps_per_round. "
-          "What a slower link needs. Default: the run's overlap_steps.");
-ABSL_FLAG(
-    double, leave_timeout, 20,
-    "Seconds that an island which is to leave may take to hand in what it "
-    "has trained.");
+          "Slower links need more. Default: the run's overlap_steps.");
+ABSL_FLAG(double, leave_timeout, 20,
+          "Seconds that a leaving island may take to hand in its training.");
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
 ABSL_FLAG(std::string, checkpoint_dir, "",
-          "Directory for checkpoints of this island, made if missing. Started "
-          "again on it, the island goes on where it was. Empty keeps none.");
+          "Directory for checkpoints of this island, made if missing. An "
+          "island started again with it continues where it was. Empty keeps "
+          "none.");
 ABSL_FLAG(uint64_t, checkpoint_steps, 100,
           "Inner steps between two checkpoints.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
@@ -322,7 +321,8 @@ absl::Status Lead() {
                   .uplink_bytes_per_second =
                       absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),
                   .downlink_bytes_per_second =
-                      absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second()});
+                      absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second(),
+                  .now = now});
            },
        .island = island_options,
        .give_up =

@@ -39,7 +39,7 @@ struct GrpcCoordinatorClientOptions {
   // The lowest rate of a transfer: a slower try ends, and the next one resumes
   // it.
   double slowest_bytes_per_second = 16 * 1024;
-  Clock now = SteadyWallClock();
+  Clock now;
 };
 
 // Returns a channel with a connection of its own.

@@ -196,7 +196,8 @@ class FragmentActorTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(
         server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
     client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port())}));
+        {.address = absl::StrCat("127.0.0.1:", server_->port()),
+         .now = SteadyWallClock()}));
   }
   // Joins, and begins with the run's parameters or with a checkpoint of them.
   void Begin(std::optional<v1::IslandCheckpoint> checkpoint = std::nullopt) {

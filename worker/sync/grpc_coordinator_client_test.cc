@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "common/transport/credentials.h"
@@ -24,7 +25,7 @@
 #include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
-#include "worker/sync/test_encoding.h"
+#include "worker/sync/testing/encoding.h"
 
 namespace causeway {
 namespace {
@@ -64,6 +65,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
                          MakeChannelCredentials(client_files, absl::Now()));
     client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
     client_options_.credentials = client_credentials;
+    client_options_.now = SteadyWallClock();
     client_ = NewGrpcCoordinatorClient(client_options_);
   }
   void Stripe(int bulk_connections) {

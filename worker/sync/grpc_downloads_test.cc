@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -78,7 +79,8 @@ class GrpcDownloadsTest : public testing::Test {
     builder.RegisterService(&coordinator_);
     server_ = builder.BuildAndStart();
     client_ =
-        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port)});
+        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
+                                  .now = SteadyWallClock()});
     coordinator_.bytes[kBytes - 1] = 'b';
   }
   ~GrpcDownloadsTest() override {
