@@ -54,7 +54,7 @@ class IslandCheckpointStore {
   //   DATA_LOSS            Its file `process` is damaged or not an island's.
   static absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> Open(
       const std::string& directory);
-  // Waits for a write under way.
+  // Waits for a write in progress.
   ~IslandCheckpointStore();
 
   // Returns the state that was saved last, if any. Its instance_id is that of

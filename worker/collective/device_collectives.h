@@ -25,7 +25,7 @@ struct DeviceVectors {
   // The address of each rank's vector. Only ranks that are threads of one
   // process can use it.
   std::vector<float*> addresses;
-  // By rank.
+  // The ranks' shards of the vectors, by rank.
   std::vector<Slice> shards;
 };
 

@@ -277,7 +277,7 @@ class MessageCommunicator : public Communicator {
 
   const MessageCommunicatorOptions options_;
   const std::unique_ptr<Transport> transport_;
-  // Null if vectors are moved by messages.
+  // Null if messages move the vectors.
   const std::unique_ptr<DeviceCollectives> device_;
   Rendezvous* const rendezvous_;
   const bool rounds_;
@@ -285,7 +285,7 @@ class MessageCommunicator : public Communicator {
   // For the thread of the operations.
   absl::Status broken_;
   absl::Time idle_since_;
-  // By peer.
+  // Headers to and from each peer.
   std::vector<Header> own_headers_;
   std::vector<Header> headers_;
   // The status codes of an operation of the devices.

@@ -6,7 +6,7 @@
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #if defined(__x86_64__)
-// As in common/checksum.cc.
+// See common/checksum.cc.
 #include <xxh_x86dispatch.h>
 #endif
 

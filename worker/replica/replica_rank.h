@@ -72,7 +72,7 @@ class ReplicaRank {
  private:
   class Fragment;
   struct Part {
-    // By rank.
+    // The shares of the fragment, by rank.
     std::vector<FragmentShare> shares;
     std::unique_ptr<FragmentPart> part;
     // On the other ranks, during a contribution: the encoding of their strips.
