@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inner training of one island: what happens between two looks at the outer
-// loop. The island (worker/island.h) drives it; how many ranks take part and
-// how they communicate is the implementation's affair.
+// The inner training of one island: the steps between two looks at the outer
+// loop. The island (worker/island.h) drives it. How many ranks take part and
+// how they communicate is up to the implementation.
 #ifndef WORKER_INNER_TRAINER_H_
 #define WORKER_INNER_TRAINER_H_
 
@@ -21,53 +21,56 @@
 namespace causeway {
 
 struct InnerStepResult {
-  // Mean training loss of the step's batch, in nats per token.
+  // The mean training loss of the step's batch, in nats per token.
   double loss = 0;
-  // Global norm of the mean gradient, before clipping.
+  // The global norm of the mean gradient, before clipping.
   double gradient_norm = 0;
   double learning_rate = 0;
-  // Tokens the step trained on, over all ranks.
+  // The tokens that the step trained on, over all ranks.
   uint64_t tokens = 0;
-  // Micro-batches in the step, by rank.
+  // The micro-batches in the step, by rank.
   std::vector<int64_t> rank_micro_batches;
-  // How long the ranks communicated beside computing, and how long of that this
-  // rank had nothing to compute. Zero where one follows the other (DDP).
+  // The time that the ranks communicated while they computed, and the part of
+  // it in which this rank had nothing to compute. Both are zero if ranks
+  // communicate only after they have computed (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;
-  // What slows the ranks down at present; its kind is unspecified if nothing
-  // does.
+  // The trouble that slows the ranks down at present. Its kind is unspecified
+  // if there is none.
   v1::RankTrouble trouble;
 };
 
-// What a trainer knows, of all ranks together.
+// The state of a trainer, over all ranks.
 struct TrainerState {
-  // In fp32, flat in the order of common/model_layout.h. Of Save only: a
-  // trainer gets its parameters when it is made.
+  // fp32, flat in the order of common/model_layout.h. Only Save fills them in:
+  // a trainer gets its parameters when it is made.
   std::vector<float> parameters;
   AdamWState optimizer;
-  // The micro-batch to go on with, of the island's series; 0 if the step tells.
+  // The next micro-batch in the island's series, or 0 if the step determines
+  // it.
   uint64_t next_micro_batch = 0;
 };
 
-// For one thread.
+// For use by one thread.
 class InnerTrainer {
  public:
   virtual ~InnerTrainer() = default;
 
-  // Begins the outer loop: the fragments of `joined`, in order, whose anchors
-  // are the parameters. `joined` has the overlap_steps of the island. Once,
-  // before the first step; the fragments are gone before the trainer.
+  // Begins the outer loop: returns the fragments of `joined`, in order, with
+  // the parameters as their anchors. `joined` has the overlap_steps of the
+  // island. Call once, before the first step, and destroy the fragments before
+  // the trainer.
   virtual absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>>
   MakeReplica(const v1::JoinResponse& joined) = 0;
 
-  // One inner step: the one that makes `run_step` steps complete (from 1).
-  //   OUT_OF_RANGE  loss or gradient is not finite: training has diverged.
-  //   else          a rank has failed; the trainer is of no use any more.
+  // Makes one inner step, number `run_step` (from 1).
+  //   OUT_OF_RANGE  Loss or gradient is not finite: training diverged.
+  //   otherwise     A rank failed, and the trainer must not be used any more.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
-  // Between steps: its state, and to go on from one, before the first step.
-  // Gradients that are accumulated already are not part of it. Errors as of
-  // Step. A trainer that overrides neither has no state.
+  // Save writes the trainer's state, between steps; Restore continues from such
+  // a state, before the first step. Gradients accumulated so far are not part
+  // of it. Errors are those of Step. A trainer without state overrides neither.
   virtual absl::Status Save(TrainerState& /*state*/) {
     return absl::OkStatus();
   }

@@ -85,8 +85,7 @@ void Island::RequestLeave(absl::string_view reason) {
     core.RequestLeave(reason);
     return core.fragments() == 0;
   });
-  // Before it trains there is nothing to hand in, and calls need not be
-  // waited for.
+  // Before it trains there is nothing to hand in, so calls can be cut off.
   if (joins) client_->Shutdown();
 }
 
@@ -136,7 +135,7 @@ absl::Status Island::Do(const action::FetchParameters& fetch) {
     LOG(INFO) << "fetched fragment " << request.fragment() << " at version "
               << head->version() << " (" << bytes << " bytes)";
   }
-  // What broke off is gone on with.
+  // A download that broke off is continued by the next attempt.
   if (fetched.ok() || absl::IsNotFound(fetched)) download_ = {};
   loop_.Tell([&](OuterLoop& core, absl::Time now) {
     core.ParametersAnswered(head, now);
@@ -246,7 +245,7 @@ void Island::Leave(const absl::Status& status) {
       loop_.Read([](const OuterLoop& core, absl::Time) {
         return core.membership().identity();
       });
-  // Who has never joined has nothing to leave.
+  // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
   if (std::optional<v1::RankTrouble> trouble = RankTroubleOf(status)) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One island from join to leave: takes the run's configuration and parameters
-// from the coordinator, trains, and carries out what the outer loop
-// (worker/outer_loop/outer_loop.h) orders the trainer to do.
+// One island, from join to leave: takes the run's configuration and parameters
+// from the coordinator, trains, and carries out the orders of the outer loop
+// (worker/outer_loop/outer_loop.h).
 //
 //   Island island(options, client);
 //   absl::Status status = island.Run();   // on this thread
@@ -36,8 +36,8 @@
 
 namespace causeway {
 
-// Makes the trainer of an island, once it knows the run and its shard, with
-// `parameters` to start from.
+// Makes the trainer of an island that has joined a run. `parameters` are those
+// to start from.
 using TrainerFactory =
     std::function<absl::StatusOr<std::unique_ptr<InnerTrainer>>(
         const v1::JoinResponse& joined, std::vector<float> parameters)>;
@@ -47,45 +47,47 @@ class Island {
   struct Options {
     v1::JoinRequest join;
     TrainerFactory make_trainer;
-    // tau of this island, instead of the run's overlap_steps: what its own link
-    // needs. Less than the run's inner_steps_per_round.
+    // tau of this island, as its own link needs it, instead of the run's
+    // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
-    // Where the island keeps its checkpoints; outlives it. Null for none.
+    // The island's checkpoints; null keeps none. Must outlive the island.
     IslandCheckpointStore* checkpoints = nullptr;
-    // Inner steps between two checkpoints; at least 1.
+    // The inner steps between two checkpoints, at least 1.
     uint64_t checkpoint_steps = 1;
-    // What `checkpoints` has, if anything: the island goes on from it if the
-    // run has not left it too far behind. Its values are moved away.
+    // The state that `checkpoints` holds, if any. The island continues from it
+    // unless the run is too far ahead. Its values are moved from.
     std::shared_ptr<IslandState> resume;
-    // Seeds the jitter of the back-off.
+    // The seed of the back-off's jitter.
     uint64_t seed = 0;
     Clock now;
-    // What an island that leaves takes at most to hand in what it has trained.
+    // The longest time that a leaving island takes to hand in its training.
     absl::Duration leave_timeout = absl::Seconds(30);
-    // How often training progress is logged.
+    // The time between two log lines on training progress.
     absl::Duration log_interval = absl::Seconds(5);
   };
 
   // `client` outlives the island.
   Island(Options options, CoordinatorClient* client);
 
-  // Until the run is finished (OK), or the island has left because it was asked
-  // to by RequestLeave, Stop or an operator (CANCELLED). OUT_OF_RANGE: its
-  // replica has diverged; a new Island, with another instance_id, may start
-  // from the run's parameters. Else why the island cannot take part.
+  // Trains until the run is finished or the island has left.
+  //   OK            The run is finished.
+  //   CANCELLED     RequestLeave, Stop or an operator ended it.
+  //   OUT_OF_RANGE  The replica diverged. A new Island, with another
+  //                 instance_id, may start from the run's parameters.
+  //   otherwise     The reason why the island cannot take part.
   absl::Status Run();
 
-  // Makes Run end the step under way, hand in what was trained as partial
-  // contributions, for at most leave_timeout, and return. Any thread.
+  // Makes Run finish the current step, hand in the training so far as partial
+  // contributions within leave_timeout, and return. Thread-safe.
   void RequestLeave(absl::string_view reason);
 
-  // Makes Run return soon, with nothing handed in. Any thread, once.
+  // Makes Run return soon, without handing anything in. Thread-safe; call once.
   void Stop();
 
  private:
-  // Trains until the outer loop ends; returns its last word.
+  // Trains until the outer loop ends; returns the status that it ends with.
   absl::Status Train();
-  // Each carries out an action and tells the loop what came of it; an error
+  // Each carries out an action and reports the result to the loop. An error
   // ends the island.
   absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
   absl::Status Do(const action::End&) { return absl::OkStatus(); }
@@ -96,9 +98,9 @@ class Island {
   absl::Status Do(const action::Apply& apply);
   absl::Status Do(const action::Save& save);
 
-  // Makes joined_ and map_, once the island has joined.
+  // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
-  // Puts version 0 of the fragments that begin with it into parameters_.
+  // Writes version 0 of those fragments that start at it into parameters_.
   absl::Status MakeInitialParameters(
       const std::vector<v1::FragmentHead>& heads);
   void Leave(const absl::Status& status);
@@ -108,11 +110,12 @@ class Island {
   SharedOuterLoop loop_;
   TrainingProgress progress_;
 
-  // For the training thread. What the coordinator answered to the join, with
-  // the island's own overlap_steps.
+  // The rest belongs to the training thread.
+  //
+  // The coordinator's answer to the join, with the island's own overlap_steps.
   std::optional<v1::JoinResponse> joined_;
   std::optional<FragmentMap> map_;
-  // The whole model, until the trainer has it.
+  // The parameters of the whole model, until the trainer takes them.
   std::vector<float> parameters_;
   ParametersDownload download_;
   std::unique_ptr<InnerTrainer> trainer_;

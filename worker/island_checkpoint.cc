@@ -65,8 +65,7 @@ IslandCheckpointStore::Open(const std::string& directory) {
                    FileLock::Acquire(absl::StrCat(directory, "/lock")));
   std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock)));
-  // What is there under the name of one of ours is not to be replaced unless it
-  // is ours.
+  // Files of somebody else that happen to have our names must not be replaced.
   RETURN_IF_ERROR(store->ReadProcess().status());
   return store;
 }

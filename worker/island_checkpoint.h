@@ -1,26 +1,26 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island's local checkpoint: all that a process needs to go on where another
-// one was, in one file of one directory:
+// An island's local checkpoint: the state with which a process continues where
+// another one stopped. It is one file of one directory:
 //
 //   lock                 held by the process that uses the directory
 //   island.safetensors   parameters and anchors of the whole model, the moments
 //                        of AdamW; all flat, F32. Its metadata holds the rest
 //                        (IslandCheckpoint of proto/island.proto) and a digest
 //                        of each tensor.
-//   process              instance_id of the process that was a member last: it
-//                        may have contributed, and died before it had saved
+//   process              instance_id of the last process that was a member,
+//                        which may have contributed and died before it saved
 //
-// Contributions are not kept: what they hold is the difference of anchors and
-// parameters, and how much of it is merged is for the coordinator to say.
+// Contributions are not saved: they are the difference of anchors and
+// parameters, and the coordinator knows how much of it is merged.
 //
 //   ASSIGN_OR_RETURN(auto store, IslandCheckpointStore::Open("/data/east"));
 //   ASSIGN_OR_RETURN(std::optional<IslandState> state, store->Load());
 //   ...
 //   store->SaveLater(std::move(next));   // beside training
 //
-// For one thread, whose calls but SaveLater block on the disk.
+// For use by one thread. All calls except SaveLater block on the disk.
 #ifndef WORKER_ISLAND_CHECKPOINT_H_
 #define WORKER_ISLAND_CHECKPOINT_H_
 
@@ -49,30 +49,30 @@ struct IslandState {
 
 class IslandCheckpointStore {
  public:
-  // Makes the directory (not its parents) if there is none.
-  //   FAILED_PRECONDITION  another process uses it.
-  //   DATA_LOSS            its file `process` is damaged or somebody else's.
+  // Makes the directory (not its parents) if it is missing.
+  //   FAILED_PRECONDITION  Another process uses the directory.
+  //   DATA_LOSS            Its file `process` is damaged or not an island's.
   static absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> Open(
       const std::string& directory);
-  // Waits for a write under way.
+  // Waits for a write in progress.
   ~IslandCheckpointStore();
 
-  // Returns what was saved last; none if nothing was. Its instance_id is that
-  // of the process that was a member last, which may not be the one that saved.
-  // DATA_LOSS if it is damaged.
+  // Returns the state that was saved last, if any. Its instance_id is that of
+  // the last process that was a member, even if another one saved. DATA_LOSS:
+  // the checkpoint is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
 
-  // This process has become a member. To be called before it contributes.
+  // Notes that this process has become a member. Call before it contributes.
   absl::Status SetProcess(uint64_t instance_id) const;
 
-  // Whether a write is under way: SaveLater would wait for it.
+  // Returns whether a write is in progress, for which SaveLater would wait.
   bool busy() const;
-  // Writes the state on a thread of its own, atomically: what was saved before
-  // stays until then. What goes wrong is logged, and the next one may do
-  // better.
+  // Writes the state atomically, on a thread of its own. The previous
+  // checkpoint stays until then. A failure is only logged: the next write may
+  // succeed.
   void SaveLater(IslandState state);
-  // Removes what was saved, if anything, after a write under way: nobody goes
-  // on from it.
+  // Waits for a write in progress, then removes the checkpoint, if there is
+  // one, so that no process continues from it.
   absl::Status Remove();
 
  private:
@@ -82,7 +82,7 @@ class IslandCheckpointStore {
   std::string FilePath() const { return directory_ + "/island.safetensors"; }
   std::string ProcessPath() const { return directory_ + "/process"; }
   absl::Status Save(const IslandState& state) const;
-  // The process that was a member last; none if none was.
+  // Returns the last process that was a member, if any.
   absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
 
   const std::string directory_;

@@ -118,14 +118,14 @@ TEST(IslandCheckpointTest, AnyDamageIsSeen) {
   ASSERT_OK(store.status());
   std::ifstream file(path, std::ios::binary);
   const std::string good(std::istreambuf_iterator<char>(file), {});
-  // The length and the padding of the header are the format's affair.
+  // Safetensors itself checks the length and the padding of the header.
   for (size_t at = 8; at < good.size(); at += 13) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     std::ofstream(path, std::ios::binary) << bad;
     const auto loaded = (*store)->Load();
     if (loaded.ok()) {
-      // A byte that means nothing, such as a space.
+      // The byte has no meaning, such as a space.
       ASSERT_TRUE(loaded->has_value());
       EXPECT_EQ((*loaded)->parameters, SomeState(10).parameters) << at;
       EXPECT_EQ((*loaded)->anchors, SomeState(10).anchors) << at;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island that starts again when its replica has diverged: gives up its
-// parameters and its optimizer's state and joins as another process would, from
-// the run's parameters. What it had handed in before stays with the
-// coordinator.
+// An island that starts again when its replica diverges: it drops its
+// parameters and its optimizer's state and joins as a new process would, from
+// the run's parameters. The coordinator keeps what the island had handed in
+// before.
 #ifndef WORKER_ISLAND_RUNNER_H_
 #define WORKER_ISLAND_RUNNER_H_
 
@@ -24,24 +24,24 @@ namespace causeway {
 class IslandRunner {
  public:
   struct Options {
-    // A new client for each start.
+    // Makes a client, for each start a new one.
     std::function<std::unique_ptr<CoordinatorClient>()> connect;
-    // Options of an island that starts, with an instance_id of its own.
+    // Makes the options of an island, for each start with a new instance_id.
     std::function<Island::Options()> island;
-    // Gives up what the island has kept of itself, before it starts again or
-    // ends because it has diverged. May be null.
+    // Removes the island's own checkpoint after it diverged, before it starts
+    // again or ends. May be null.
     std::function<absl::Status()> give_up = nullptr;
-    // How often it may start again. One that always diverges has another
-    // trouble: bad data, or a learning rate that is too high.
+    // The number of times that it may start again. An island that always
+    // diverges has another problem: bad data, or too high a learning rate.
     int restarts = 3;
   };
 
   explicit IslandRunner(Options options) : options_(std::move(options)) {}
 
-  // As Island::Run; OUT_OF_RANGE once it has diverged too often.
+  // Like Island::Run, but returns OUT_OF_RANGE only after `restarts` restarts.
   absl::Status Run();
 
-  // As Island's. Any thread.
+  // Like those of Island. Thread-safe.
   void RequestLeave(absl::string_view reason);
   void Stop();
 

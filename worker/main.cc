@@ -56,46 +56,45 @@ ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
 ABSL_FLAG(std::string, device, "cpu",
-          "What computes: cpu, cuda (all GPUs), cuda:N, or several as "
+          "Devices to train on: cpu, cuda (all GPUs), cuda:N, or several as "
           "cuda:0,2.");
 ABSL_FLAG(bool, anchors_on_device, false,
-          "On GPUs: keeps the anchors of the outer loop there instead of in "
-          "pinned memory of the host. 4 bytes per parameter.");
+          "On GPUs: keeps the outer loop's anchors there instead of in pinned "
+          "host memory. Takes 4 bytes per parameter.");
 ABSL_FLAG(bool, stochastic_rounding, false,
-          "On GPUs: rounds the bf16 copy of the parameters that a micro-batch "
-          "is computed with at random instead of to nearest. The same for all "
-          "processes of an island.");
+          "On GPUs: rounds the bf16 copy of the parameters, with which a "
+          "micro-batch is computed, at random instead of to nearest. Must be "
+          "the same for all processes of an island.");
 ABSL_FLAG(bool, bf16_gradients, false,
           "On GPUs: sums the gradients of micro-batches in bf16 instead of "
           "fp32.");
 ABSL_FLAG(int, threads, 0,
-          "Threads that compute, of all ranks in this process. 0 takes one for "
-          "each processor.");
+          "Computing threads of all ranks in this process together. 0 takes "
+          "one for each processor.");
 ABSL_FLAG(int, ranks, 0,
-          "Ranks of the island that are threads of this process, and take "
-          "turns in its devices; each has a model and, on the CPU, an equal "
-          "share of --threads. 0 is one for each device.");
+          "Ranks of the island in this process, as its threads. They are "
+          "assigned to its devices in turn; each has a model and, on the CPU, "
+          "an equal share of --threads. 0 takes one for each device.");
 ABSL_FLAG(int, island_size, 1,
           "Processes of the island, all with equally many ranks. More than 1 "
           "needs --island_leader.");
 ABSL_FLAG(int, island_rank, 0,
-          "Which of them this is, from 0. Only the first one has a "
+          "Number of this process in the island, from 0. Only process 0 has a "
           "--coordinator and an --island.");
 ABSL_FLAG(std::string, island_leader, "",
-          "Address of the island's first process, host:port; it listens "
-          "there.");
+          "Address on which the island's process 0 listens, host:port.");
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
           "takes the host's name.");
 ABSL_FLAG(std::string, rank_format, "fp32",
-          "How gradients and parameters go from rank to rank on CPUs: fp32, or "
+          "Format of gradients and parameters between ranks on CPUs: fp32, or "
           "bf16, which is half the bytes. Sums, and the parameters that ranks "
-          "keep, are fp32 in any case. The same for all processes of an "
+          "keep, are always fp32. Must be the same for all processes of an "
           "island.");
 ABSL_FLAG(double, rank_timeout, 60,
-          "Seconds after which a rank that others wait for is given up. More "
-          "than ranks are apart in their computations and than the longest "
-          "transfer.");
+          "Seconds after which ranks give up waiting for another. Must be "
+          "longer than ranks are apart in their computations and than the "
+          "longest transfer.");
 ABSL_FLAG(std::string, tls_ca, "",
           "PEM file: authorities of the coordinator's certificate. Turns TLS "
           "on; without it everything is plain text.");
@@ -104,29 +103,29 @@ ABSL_FLAG(std::string, tls_cert, "",
 ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(int, bulk_connections, 1,
           "Connections to the coordinator that share bulk data, beside the one "
-          "for control: 1 to 64. More are for links that lose packets.");
+          "for control: 1 to 64. Several help on links that lose packets.");
 ABSL_FLAG(causeway::LinkRate, uplink_mbit_s, {},
           "Rate, in 1e6 bits per second, to which contributions are paced. 0 "
-          "does not pace; \"auto\" takes 90 % of what contributions reach that "
-          "are not paced: the first three, and every sixteenth.");
+          "does not pace. \"auto\" takes 90 % of the rate that unpaced "
+          "contributions reach: the first three, and every sixteenth.");
 ABSL_FLAG(causeway::LinkRate, downlink_mbit_s, {},
-          "The same for what the coordinator sends to this island.");
+          "Like --uplink_mbit_s, for what the coordinator sends to this "
+          "island.");
 ABSL_FLAG(double, simulated_step_seconds, 0,
-          "Makes every inner step last at least so long, for experiments in "
-          "which this machine's small model stands for a large one.");
+          "Shortest time of an inner step, for experiments in which this "
+          "machine's small model stands for a large one.");
 ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
           "tau of this island: inner steps from the send of a contribution to "
           "the use of its update, less than the run's inner_steps_per_round. "
-          "What a slower link needs. Default: the run's overlap_steps.");
-ABSL_FLAG(
-    double, leave_timeout, 20,
-    "Seconds that an island which is to leave may take to hand in what it "
-    "has trained.");
+          "Slower links need more. Default: the run's overlap_steps.");
+ABSL_FLAG(double, leave_timeout, 20,
+          "Seconds that a leaving island may take to hand in its training.");
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
 ABSL_FLAG(std::string, checkpoint_dir, "",
-          "Directory for checkpoints of this island, made if missing. Started "
-          "again on it, the island goes on where it was. Empty keeps none.");
+          "Directory for checkpoints of this island, made if missing. An "
+          "island started again with it continues where it was. Empty keeps "
+          "none.");
 ABSL_FLAG(uint64_t, checkpoint_steps, 100,
           "Inner steps between two checkpoints.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
@@ -138,7 +137,7 @@ namespace {
 struct LocalRanks {
   std::vector<Device> devices;
   int count = 1;
-  // That compute, of each rank.
+  // The computing threads of each rank.
   int threads = 1;
 };
 
@@ -151,7 +150,7 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   ranks.count = absl::GetFlag(FLAGS_ranks);
   const int devices = static_cast<int>(ranks.devices.size());
   if (ranks.count == 0) ranks.count = devices;
-  // The others stay free.
+  // Devices without a rank stay free.
   ranks.devices.resize(std::min(ranks.count, devices));
   int threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) {
@@ -162,7 +161,7 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   return ranks;
 }
 
-// Of the island, for people.
+// Returns a description of the island for people.
 absl::StatusOr<std::string> Description(const LocalRanks& local) {
   ASSIGN_OR_RETURN(const std::string devices, DescribeDevices(local.devices));
   char host[256] = "unknown host";
@@ -251,15 +250,16 @@ Island::Options IslandOptions(const std::string& description,
   return options;
 }
 
-// The island, from its rank 0.
+// Runs the island from its rank 0.
 absl::Status Lead() {
-  // Before all else, so that the other ranks find it.
+  // The server starts first, so that the other ranks find it.
   std::unique_ptr<RendezvousServer> rendezvous;
   if (absl::GetFlag(FLAGS_island_size) > 1) {
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(
                                      absl::GetFlag(FLAGS_island_leader)));
   }
-  // Before it joins, so that a device that is not there is said at once.
+  // Devices are looked for before the join, so that a missing one is reported
+  // at once.
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   ASSIGN_OR_RETURN(const std::string description, Description(local));
   const auto make_trainer = [&](const v1::JoinResponse& joined,
@@ -296,10 +296,10 @@ absl::Status Lead() {
     Island::Options options = IslandOptions(description, make_trainer, now);
     options.checkpoints = checkpoints.get();
     options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
-    // One that has diverged starts from the run's parameters.
+    // An island that diverged starts again from the run's parameters.
     options.resume = std::exchange(resume, nullptr);
     if (options.resume != nullptr) {
-      // The lock on the directory says that it is dead.
+      // The lock on the directory shows that this process is dead.
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
@@ -321,7 +321,8 @@ absl::Status Lead() {
                   .uplink_bytes_per_second =
                       absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),
                   .downlink_bytes_per_second =
-                      absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second()});
+                      absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second(),
+                  .now = now});
            },
        .island = island_options,
        .give_up =
@@ -329,8 +330,8 @@ absl::Status Lead() {
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
            },
-       // Ranks in other processes end with the first one's trainer; whoever
-       // started them all starts them again.
+       // Ranks in other processes end with rank 0's trainer; whoever started
+       // them all must start them again.
        .restarts = rendezvous == nullptr ? 3 : 0});
   absl::Status status;
   {
@@ -340,17 +341,17 @@ absl::Status Lead() {
     status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // Stopped on request is not a failure.
+  // A stop on request is not a failure.
   if (absl::IsCancelled(status)) return absl::OkStatus();
   if (!status.ok() && rendezvous != nullptr) absl::SleepFor(kReportsNeeded);
   return status;
 }
 
-// Any other process of an island of several.
+// Runs a process of the island that does not have rank 0.
 absl::Status Follow() {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  // It ends when rank 0 has led the island out of the run; rank 0 needs it
-  // until then.
+  // The process ends once rank 0 has led the island out of the run: rank 0
+  // needs it until then.
   Terminator terminator([](const std::string&) {}, [] { _exit(0); });
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
@@ -361,8 +362,8 @@ absl::Status Follow() {
 }
 
 absl::Status Run() {
-  // The configuration that says more about them comes with the join; that they
-  // are there at all can be said now.
+  // The configuration, which says more about the files, comes with the join;
+  // whether they can be read is known now.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
     if (access(path.c_str(), R_OK) != 0) {
       return absl::NotFoundError(
@@ -372,7 +373,7 @@ absl::Status Run() {
   return absl::GetFlag(FLAGS_island_rank) == 0 ? Lead() : Follow();
 }
 
-// What is wrong with the command line, or "".
+// Returns what is wrong with the command line, or "".
 std::string UsageProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);

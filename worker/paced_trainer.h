@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trainer whose steps take a simulated time: it waits after each real step
-// until that time is over. So a small model stands for a large one where only
+// A trainer whose steps take a simulated time: after each real step it waits
+// until that time is over. A small model thus stands for a large one where only
 // the ratio of step time to transfer time counts, as in experiments on slow
-// links (tests/wan), and islands on one machine do not take processors from one
-// another. The replica is that of the trainer inside.
+// links (tests/wan), and islands on one machine do not compete for processors.
+// The replica is that of the wrapped trainer.
 #ifndef WORKER_PACED_TRAINER_H_
 #define WORKER_PACED_TRAINER_H_
 
@@ -26,8 +26,8 @@ namespace causeway {
 
 class PacedTrainer : public InnerTrainer {
  public:
-  // A step that takes longer than `step_time` is not made up for by later ones.
-  // `sleep` waits for so long.
+  // Later steps do not make up for one that takes longer than `step_time`.
+  // `sleep` blocks for the given time.
   PacedTrainer(std::unique_ptr<InnerTrainer> trainer, absl::Duration step_time,
                Clock now, std::function<void(absl::Duration)> sleep)
       : trainer_(std::move(trainer)),

@@ -39,7 +39,8 @@ TEST(PacedTrainerTest, AStepLastsAtLeastTheSimulatedTime) {
   ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer.Step(7));
   EXPECT_EQ(result.loss, 7);
   EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(10));
-  // A slow step, and what the outer loop does in between, shorten none.
+  // Neither a slow step nor the outer loop's work in between shortens a later
+  // step.
   real = absl::Milliseconds(25);
   EXPECT_OK(trainer.Step(8));
   EXPECT_EQ(now, absl::UnixEpoch() + absl::Milliseconds(35));

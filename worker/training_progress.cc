@@ -11,10 +11,10 @@
 namespace causeway {
 namespace {
 
-// Speed is measured over at least this long.
+// The shortest period over which speed is measured.
 constexpr absl::Duration kRateWindow = absl::Seconds(2);
 
-// What a line of progress says of several ranks.
+// Returns the part of a progress line that is about several ranks.
 std::string RankReport(const InnerStepResult& result) {
   std::string report;
   if (result.rank_micro_batches.size() > 1) {
@@ -121,7 +121,7 @@ void TrainingProgress::RecordRanks(const InnerStepResult& result) {
     v1::RankProgress& done = *progress_.mutable_ranks(static_cast<int>(rank));
     const uint64_t count = result.rank_micro_batches[rank];
     done.set_micro_batches(done.micro_batches() + count);
-    // All micro-batches are of the same size.
+    // All micro-batches have the same size.
     done.set_tokens(done.tokens() + result.tokens / micro_batches * count);
   }
   progress_.set_communication_seconds(
@@ -142,7 +142,7 @@ void TrainingProgress::UpdateRate(uint64_t tokens, absl::Duration duration,
   rate_.tokens += tokens;
   rate_.step_time += duration;
   ++rate_.steps;
-  // The first step warms up; the measurement starts behind it.
+  // The first step warms up; the measurement starts after it.
   const bool first = rate_.since == absl::InfinitePast();
   if (!first && now - rate_.since < kRateWindow) return;
   if (!first) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an island tells of its training: to the coordinator with each heartbeat,
-// and in a line of the log now and then.
+// An island's reports on its training: to the coordinator with each heartbeat,
+// and to the log at intervals.
 #ifndef WORKER_TRAINING_PROGRESS_H_
 #define WORKER_TRAINING_PROGRESS_H_
 
@@ -21,31 +21,31 @@
 
 namespace causeway {
 
-// Report may come from any thread, the rest from the one that trains.
+// Report is thread-safe; the rest is for the training thread.
 class TrainingProgress {
  public:
-  // `client` and `loop` outlive the object. A line is logged every
+  // `client` and `loop` outlive the object. The object logs a line every
   // `log_interval`.
   TrainingProgress(CoordinatorClient* client, const SharedOuterLoop* loop,
                    Clock now, absl::Duration log_interval);
 
-  // Returns what the next heartbeat says. The loss is the mean since the last
+  // Returns the next heartbeat's report. Its loss is the mean since the last
   // one.
   v1::IslandProgress Report();
 
-  // The island takes part in a run with this configuration.
+  // Sets the configuration of the run that the island takes part in.
   void SetRun(const v1::RunConfig& config);
 
-  // A step that took `duration` was made; logs if it is time, or if it is the
-  // last one.
+  // Records a step that took `duration`. Logs it if a line is due or it is the
+  // last step.
   void Record(uint64_t step, const InnerStepResult& result,
               absl::Duration duration);
 
-  // Returns the time that training stood still for synchronization.
+  // Returns the time that training has stood still for synchronization.
   absl::Duration waited() const;
 
  private:
-  // Steps and tokens of some time, and what the steps took of it.
+  // The steps and tokens of a period, and the time in it that the steps took.
   struct Rate {
     absl::Time since = absl::InfinitePast();
     uint64_t tokens = 0;
@@ -53,7 +53,7 @@ class TrainingProgress {
     absl::Duration step_time = absl::ZeroDuration();
   };
 
-  // Takes over what the outer loop knows.
+  // Copies the outer loop's figures to progress_.
   void ReadLoop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecordRanks(const InnerStepResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -70,10 +70,10 @@ class TrainingProgress {
   uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
   // "training (DDP)" and the like.
   std::string training_ ABSL_GUARDED_BY(mu_);
-  // Since the last heartbeat.
+  // Sum and number of losses since the last heartbeat.
   double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;
-  // Under way.
+  // The measurement in progress.
   Rate rate_ ABSL_GUARDED_BY(mu_);
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };

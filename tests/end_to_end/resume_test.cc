@@ -79,7 +79,8 @@ class ResumeTest : public testing::Test {
   // Returns whether an island trains on with the checkpoint's parameters.
   absl::StatusOr<bool> GoesOnFrom(IslandState checkpoint) {
     const auto client = NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port())});
+        {.address = absl::StrCat("127.0.0.1:", server_->port()),
+         .now = [] { return absl::Now(); }});
     std::vector<float> begun_with;
     Island::Options options{
         .make_trainer = [&](const v1::JoinResponse&,

@@ -184,9 +184,9 @@ IslandUnderTest::IslandUnderTest(Options options) {
   runner_ = std::make_unique<IslandRunner>(IslandRunner::Options{
       .connect =
           [options] {
-            return NewGrpcCoordinatorClient(
-                {.address = options.address,
-                 .credentials = options.credentials});
+            return NewGrpcCoordinatorClient({.address = options.address,
+                                             .credentials = options.credentials,
+                                             .now = options.now});
           },
       // Each start is another process to the coordinator.
       .island =

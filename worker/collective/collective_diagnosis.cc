@@ -20,9 +20,9 @@ constexpr double kNoticeableShare = 0.2;
 struct Totals {
   explicit Totals(size_t ranks) : late(ranks), transfer(ranks), bytes(ranks) {}
 
-  // In operations and between them.
+  // The time in operations and between them.
   absl::Duration time;
-  // By rank: how much later than all others it came.
+  // By rank: the time that it came after all others.
   std::vector<absl::Duration> late;
   std::vector<absl::Duration> transfer;
   std::vector<int64_t> bytes;
@@ -48,14 +48,15 @@ Totals Add(int rank, absl::Span<const CollectiveTimes> times) {
   return totals;
 }
 
-// Bytes per second.
+// Returns bytes per second.
 double Speed(const Totals& totals, size_t peer) {
   const double seconds = absl::ToDoubleSeconds(totals.transfer[peer]);
   return seconds > 0 ? static_cast<double>(totals.bytes[peer]) / seconds
                      : std::numeric_limits<double>::infinity();
 }
 
-// Of the links to `rank` other than that of `peer`; 0 if there are none.
+// Returns the median speed of the links to `rank` from ranks other than `peer`,
+// or 0 if there are none.
 double MedianSpeedOfOthers(const Totals& totals, size_t rank, size_t peer) {
   std::vector<double> speeds;
   for (size_t other = 0; other < totals.bytes.size(); ++other) {
@@ -104,7 +105,8 @@ CollectiveDiagnosis DiagnoseCollectives(
 
 absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
                                             Communicator* communicator) {
-  // The sum over ranks of vectors in which each fills in its own part.
+  // Gathers all diagnoses as a sum of vectors in which each rank fills in its
+  // own part.
   constexpr int kFields = 6;
   std::vector<double> fields(kFields * communicator->size());
   const std::array<double, kFields> mine = {static_cast<double>(own.kind),

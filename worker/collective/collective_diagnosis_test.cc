@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks and links that are really slow, and what the times say of them.
+// Diagnoses the times of ranks and links that are really slow.
 #include "worker/collective/collective_diagnosis.h"
 
 #include <memory>
@@ -29,7 +29,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Kind = CollectiveDiagnosis::Kind;
 
-// Data from one peer takes its time; headers do not.
+// A transport that delays data from one peer, but not headers.
 class SlowLink : public Transport {
  public:
   SlowLink(std::unique_ptr<Transport> transport, int slow_peer,
@@ -74,9 +74,9 @@ class SlowLink : public Transport {
 
 struct Island {
   int ranks = 3;
-  // How long each rank computes before an operation.
+  // The time that each rank computes before an operation.
   std::vector<absl::Duration> computing;
-  // Receives slowly from slow_peer, if not negative.
+  // The rank that receives slowly from slow_peer; negative for none.
   int slow_receiver = -1;
   int slow_peer = 0;
 };
@@ -86,13 +86,13 @@ std::string Text(const CollectiveDiagnosis& diagnosis) {
 }
 
 struct Observation {
-  // By each rank.
+  // The diagnosis of each rank.
   std::vector<CollectiveDiagnosis> seen;
-  // By all.
+  // The diagnosis that all ranks agree on.
   CollectiveDiagnosis agreed;
 };
 
-// What the ranks see after some operations.
+// Returns what the ranks see after some operations.
 Observation Observe(const Island& island) {
   LocalRendezvous rendezvous;
   std::vector<std::unique_ptr<Transport>> transports =
@@ -154,7 +154,7 @@ TEST(CollectiveDiagnosisTest, ASlowLinkIsNotASlowRank) {
         .computing = std::vector<absl::Duration>(ranks, kQuick),
         .slow_receiver = ranks == 2 ? 0 : 2,
         .slow_peer = 1};
-    // Only the receiver sees it, and tells the others.
+    // Only the receiver sees the slow link, and tells the others.
     const CollectiveDiagnosis agreed = Observe(island).agreed;
     EXPECT_EQ(agreed.kind, Kind::kSlowLink) << Text(agreed);
     EXPECT_EQ(agreed.rank, 1);
@@ -174,7 +174,7 @@ TEST(CollectiveDiagnosisTest, NothingStandsOutAmongEquals) {
   EXPECT_EQ(ToRankTrouble({}).kind(), v1::RankTrouble::KIND_UNSPECIFIED);
 }
 
-// An hour in which rank 0 waited for the outer loop.
+// The broadcast takes an hour in which rank 0 waits for the outer loop.
 TEST(CollectiveDiagnosisTest, WaitingForOrdersDoesNotCount) {
   CollectiveTimes order = {.collective = Collective::kBroadcast,
                            .duration = absl::Hours(1)};

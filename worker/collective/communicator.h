@@ -7,18 +7,17 @@
 //   // gradients[shard] now holds the sum over all ranks.
 //
 // Every rank must call the same operations in the same order with the same
-// sizes. Different orders are found and reported, not executed.
+// sizes. Ranks detect and report calls that do not match, and do not run them.
 //
-// Failure. An operation has a time limit, from when it begins to run on this
-// rank. When it passes, or a rank's connection breaks, the ranks compare what
-// they saw, and every one of them fails with the same culprit in the message:
+// Failure. An operation has a time limit, which starts when it begins to run on
+// this rank. When the limit passes, or a rank's connection breaks, the ranks
+// compare what they saw, and all fail with the same culprit in the message:
 //   DEADLINE_EXCEEDED    a rank is stuck (or slower than the limit), or two
-//                        ranks do not reach one another
+//                        ranks cannot reach each other
 //   UNAVAILABLE          a rank is dead
-//   ABORTED              a rank has called Abort; its reason is told
+//   ABORTED              a rank has called Abort, whose reason is in the text
 //   FAILED_PRECONDITION  ranks are in different operations
-// After a failure all operations fail alike: a communicator is replaced, never
-// repaired.
+// After a failure all operations fail alike: replace the communicator.
 #ifndef WORKER_COLLECTIVE_COMMUNICATOR_H_
 #define WORKER_COLLECTIVE_COMMUNICATOR_H_
 
@@ -41,34 +40,34 @@ enum class Collective {
   kAllToAll,
 };
 
-// "reduce-scatter" and so on.
+// Returns "reduce-scatter" and so on.
 absl::string_view CollectiveName(Collective collective);
 
-// Where the time of one operation went, as seen by one rank. What a slow rank
-// and a slow link look like in it: collective_diagnosis.h.
+// The time that one operation took, as seen by one rank. collective_diagnosis.h
+// finds slow ranks and slow links in it.
 struct CollectiveTimes {
   struct Peer {
-    // How long that rank was busy with other things before it came to this
-    // operation, by its own clock.
+    // The time that the peer was busy with other things before this operation,
+    // by its own clock.
     absl::Duration away;
-    // How long this rank waited for it to come.
+    // The time that this rank waited for the peer to come.
     absl::Duration wait;
-    // How long this rank then waited for its data, or for it to take ours.
+    // The time that this rank then waited for the peer to send or take data.
     absl::Duration transfer;
-    // What came from it.
+    // The bytes that came from the peer.
     int64_t bytes = 0;
   };
   Collective collective = Collective::kReduceScatter;
-  // Operations of the communicator, from 1.
+  // The number of the communicator's operation, from 1.
   uint64_t sequence = 0;
-  // From begin to end on this rank.
+  // The time from beginning to end on this rank.
   absl::Duration duration;
-  // By rank; the own one has `away` only.
+  // By rank. This rank's own entry has only `away`.
   std::vector<Peer> peers;
 };
 
-// Operations are for one thread at a time, and block; Abort and TakeTimes may
-// come from any.
+// Operations are for one thread at a time, and block. Abort and TakeTimes are
+// thread-safe.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -76,46 +75,48 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The part of vectors of `values` values that belongs to `rank`. The parts
-  // are consecutive, nearly equal, begin at multiples of 16 and may be empty.
+  // Returns the shard of `rank` in vectors of `values` values. Shards are
+  // consecutive, nearly equal, begin at multiples of 16 and may be empty.
   Slice shard(int64_t values, int rank) const {
     return SliceOf(values, size(), rank, /*granularity=*/16);
   }
 
-  // Whether the values of ReduceScatter and AllGather go from rank to rank in
-  // bf16, rounded to nearest, ties to even. Not where there is one rank.
+  // Returns whether the values of ReduceScatter and AllGather go from rank to
+  // rank in bf16, rounded to nearest, ties to even. False with one rank.
   virtual bool rounds() const = 0;
 
   // values[own shard] <- sum over the ranks, added in fp32 in order of rank.
-  // The rest of `values` stays as it is. With rounds() the others' values are
-  // rounded, and this rank's are not.
+  // The rest of `values` stays as it is. With rounds(), the other ranks' values
+  // are rounded, and this rank's are not.
   virtual absl::Status ReduceScatter(absl::Span<float> values) = 0;
-  // values[shard of r] <- what rank r has there, for every r. With rounds() all
-  // are rounded, the own shard too: the same bits on every rank.
+  // values[shard of r] <- the values of rank r there, for every r. With
+  // rounds(), all are rounded, including this rank's: all ranks get the same
+  // bits.
   virtual absl::Status AllGather(absl::Span<float> values) = 0;
-  // values <- sum over the ranks, added in order of rank: the same bits on
-  // every rank. For a few values, counts and norms: all go to everybody.
+  // values <- sum over the ranks, added in order of rank: all ranks get the
+  // same bits. Meant for a few values such as counts and norms, as each rank
+  // sends all of them to every other.
   virtual absl::Status AllReduce(absl::Span<double> values) = 0;
-  // bytes <- what `root` has. The root sends to each rank.
+  // bytes <- those of `root`, which sends them to each rank.
   virtual absl::Status Broadcast(int root, absl::Span<char> bytes) = 0;
 
-  // from[r] <- what rank r has in its to[this rank], for every other rank r:
-  // bytes of any size, none included, but the same on both sides. Always by
-  // messages, from host memory to host memory. An empty list is one of nothing.
+  // from[r] <- to[this rank] of rank r, for every other rank r: any number of
+  // bytes, even none, but the same on both sides. Always by messages, from host
+  // memory to host memory. An empty list stands for no bytes.
   virtual absl::Status AllToAll(std::vector<absl::Span<const char>> to,
                                 std::vector<absl::Span<char>> from) = 0;
 
-  // Makes the operations of all ranks fail with ABORTED, this rank's name and
-  // `reason`. At once, also where one is running.
+  // Makes the operations of all ranks, even those that are running, fail at
+  // once with ABORTED, this rank's name and `reason`.
   virtual void Abort(const absl::Status& reason) = 0;
 
-  // The times of the operations since the last call, the oldest first; at most
-  // the last 1024 are kept.
+  // Returns the times of the operations since the last call, the oldest first.
+  // Keeps at most the last 1024.
   virtual std::vector<CollectiveTimes> TakeTimes() = 0;
 };
 
-// AllGather in host memory, whatever the memory of the communicator's vectors
-// is: values[shard of r] <- what rank r has there.
+// AllGather in host memory, even if the communicator's vectors are on a device:
+// values[shard of r] <- the values of rank r there.
 absl::Status GatherShards(Communicator* communicator, absl::Span<float> values);
 
 }  // namespace causeway

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every communicator must do, over each transport.
+// Tests that communicators over each transport keep their contract.
 #include "worker/collective/communicator.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(, CommunicatorTest,
                            return "";
                          });
 
-// Small whole numbers, so that sums are exact in any order.
+// Returns small whole numbers, so that sums are exact in any order.
 float Value(int rank, int64_t i) {
   return static_cast<float>((i * 31 + rank * 7) % 1000);
 }
@@ -120,8 +120,8 @@ TEST_P(CommunicatorTest, OperationsDoWhatTheySay) {
   std::mt19937 random(3);
   for (const int ranks : {1, 2, 3, 5}) {
     const auto island = MakeIsland(ranks);
-    // Fewer values than ranks, not divisible, several pieces of a
-    // reduce-scatter, and random ones.
+    // Fewer values than ranks, indivisible sizes, several pieces of a
+    // reduce-scatter, and random sizes.
     std::vector<int64_t> sizes = {0, 1, 15, 16, 17, 33, 1'700'001};
     for (int i = 0; i < 20; ++i) sizes.push_back(random() % 5000);
     ForEachRank(ranks, [&](int rank) {
@@ -181,7 +181,7 @@ TEST_P(CommunicatorTest, AllToAllMovesBytesOfAnySize) {
       if (peer == rank) continue;
       EXPECT_EQ(got[peer], message(peer, rank));
     }
-    // Nothing at all.
+    // Empty lists are allowed.
     EXPECT_OK(island->ranks[rank]->AllToAll({}, {}));
   });
 }
@@ -219,7 +219,7 @@ TEST_P(CommunicatorTest, ShardsCoverTheVectorOnce) {
 }
 
 TEST_P(CommunicatorTest, SumsAreAddedInOrderOfRank) {
-  // In another order these give another result.
+  // Another order of these terms gives another result.
   const std::vector<float> terms = {1, 1e8f, -1e8f, 3};
   const float want = ((terms[0] + terms[1]) + terms[2]) + terms[3];
   ASSERT_NE(want, terms[0] + ((terms[1] + terms[2]) + terms[3]));
@@ -256,9 +256,9 @@ TEST_P(CommunicatorTest, ManyOperationsFollowOneAnother) {
       ASSERT_OK(communicator.Broadcast(
           0, absl::MakeSpan(reinterpret_cast<char*>(&sum), sizeof(sum))));
     }
-    // 200 times 1 + 1 + 1 of what was there.
+    // Each operation triples the sum.
     EXPECT_EQ(sum, std::pow(3.0, kOperations));
-    // 0 + 1 + 2, then three times that, thrice.
+    // 0 + 1 + 2 is 3, and three more operations triple it.
     EXPECT_EQ(values, std::vector<float>(50, 3 * 3 * 3 * 3));
   });
 }
@@ -324,7 +324,7 @@ TEST_P(CommunicatorTest, DifferentOperationsAreRefused) {
   });
 }
 
-// Of as many bytes: without the kinds nobody would notice.
+// The operations have equally many bytes: only their kinds show the error.
 TEST_P(CommunicatorTest, OperationsOfAnotherKindOrRootAreRefused) {
   using Start =
       std::function<absl::Status(Communicator&, std::vector<double>&)>;
@@ -432,7 +432,7 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
 
 // --- Devices that fail.
 
-// Like NCCL with a peer that is gone: ends by its deadline, or when told to.
+// A device like NCCL whose peer is gone: ends at its deadline, or by Abort.
 class FakeDevice : public DeviceCollectives {
  public:
   using Body = std::function<absl::Status(absl::Time deadline)>;
@@ -450,8 +450,8 @@ class FakeDevice : public DeviceCollectives {
   const Body body_;
 };
 
-// What the ranks say when `bodies` are their devices. Each rank's thread ends
-// when all others have.
+// Returns the results of the ranks when `bodies` are their devices. Each rank's
+// thread ends when all others have.
 std::vector<absl::Status> WithDevices(
     const std::vector<FakeDevice::Body>& bodies) {
   const int size = static_cast<int>(bodies.size());

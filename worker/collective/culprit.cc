@@ -18,8 +18,8 @@
 namespace causeway {
 namespace {
 
-// Longer than it takes a rank that has failed to report it. Whom a victim waits
-// for began to wait earlier than the victim, so it also gave up earlier.
+// Longer than a failed rank takes to report. The rank that a victim waits for
+// began to wait before the victim, so it also gave up before it.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
 std::string Key(int rank) { return absl::StrCat("failure/", rank); }
@@ -43,8 +43,8 @@ v1::RankFailure MakeReport(int rank, const absl::Status& status) {
   return report;
 }
 
-// Writes `report` as that of `rank` and returns it, or what the rank reported
-// before.
+// Writes `report` as that of `rank` and returns it, or returns the rank's
+// earlier report.
 absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
                                        Rendezvous* rendezvous) {
   const absl::Status put =
@@ -54,7 +54,7 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
   return report;
 }
 
-// Under which a status carries a RankTrouble.
+// The payload of a status that carries a RankTrouble.
 constexpr char kTroubleUrl[] = "type.googleapis.com/causeway.v1.RankTrouble";
 
 absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
@@ -103,7 +103,7 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
   const absl::StatusOr<v1::RankFailure> told =
       Report(rank, MakeReport(suspect, seen), rendezvous);
   if (!told.ok()) {
-    // Whatever else is the matter, there is no island without rank 0.
+    // Without rank 0 there is no island, whatever else is wrong.
     return Verdict(
         0, told.status().code(),
         absl::StrCat("it does not answer rank ", rank, "; ", seen.message()));

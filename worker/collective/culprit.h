@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rank is to blame when a collective operation fails; the idea is in
-// message_communicator.h. Each rank reports once, to the rendezvous, which rank
-// 0 keeps.
+// Finds the rank to blame when a collective operation fails;
+// message_communicator.h explains the idea. Each rank reports once, to the
+// rendezvous, which rank 0 keeps.
 #ifndef WORKER_COLLECTIVE_CULPRIT_H_
 #define WORKER_COLLECTIVE_CULPRIT_H_
 
@@ -16,26 +16,26 @@
 
 namespace causeway {
 
-// For so long after a failure the other ranks may need the rendezvous: rank 0
-// must not end sooner, or it will be taken for the culprit.
+// The time after a failure in which other ranks may need the rendezvous. If
+// rank 0 ends sooner, they take it for the culprit.
 inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 
-// Tells the others that `rank` gives up for a reason of its own. A rank that
-// has reported before is left at that.
+// Tells the other ranks that `rank` gives up for a reason of its own. Has no
+// effect if the rank has already reported.
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
 // Reports that `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost
-// its connection to it (UNAVAILABLE), and returns what every rank should say:
-// the message names the culprit, which may be another one. Takes up to a second
-// for each rank that has to be asked, and a few if rank 0 is stuck.
+// its connection to it (UNAVAILABLE), and returns the status for every rank:
+// its message names the culprit, which may be another rank. Takes up to a
+// second for each rank on the way to the culprit, and a few if rank 0 is stuck.
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous);
 
-// Which rank `status`, from FindCulprit, blames and for what: STUCK_RANK or
-// DEAD_RANK, or SLOW_LINK with a share of 1 where two ranks do not reach one
-// another. Nothing if it blames none: a rank has given up for a reason of its
-// own.
+// Returns the rank that `status`, from FindCulprit, blames, and the trouble:
+// STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two ranks cannot
+// reach each other. Returns nothing if it blames none, as a rank has given up
+// for a reason of its own.
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status);
 
 }  // namespace causeway

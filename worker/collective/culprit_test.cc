@@ -72,7 +72,7 @@ TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
 TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
   LocalRendezvous rendezvous;
   ReportOwnFailure(1, absl::OutOfRangeError("training diverged"), &rendezvous);
-  // What it sees afterwards is a consequence.
+  // Its later failures are only consequences.
   EXPECT_THAT(FindCulprit(1, 0, kLost, &rendezvous),
               StatusIs(absl::StatusCode::kAborted,
                        "rank 1 has given up: training diverged"));
@@ -81,7 +81,7 @@ TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
                        "rank 1 has given up: training diverged"));
 }
 
-// What a rank sees of a rendezvous whose keeper is dead or stuck.
+// A rendezvous whose keeper is dead or stuck, as a rank sees it.
 class AwayRendezvous : public Rendezvous {
  public:
   explicit AwayRendezvous(absl::Status status) : status_(std::move(status)) {}

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How vectors move between the devices of ranks: by NCCL
-// (nccl_collectives.h), or by copies where several ranks have one device
-// (shared_gpu_collectives.h). A communicator calls it once the ranks have
-// agreed over messages on what comes (message_communicator.h), so that who is
-// late, stuck or dead is found in the same way as on the CPU.
+// Moves vectors between the devices of ranks: by NCCL (nccl_collectives.h), or
+// by copies if several ranks share a device (shared_gpu_collectives.h). A
+// communicator calls it once the ranks have agreed over messages on the
+// operation (message_communicator.h), so that late, stuck or dead ranks are
+// found in the same way as on the CPU.
 #ifndef WORKER_COLLECTIVE_DEVICE_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_DEVICE_COLLECTIVES_H_
 
@@ -18,22 +18,22 @@
 
 namespace causeway {
 
-// One vector of each rank, all of the same size, and how it is divided.
+// One vector per rank, all of the same size, and their shards.
 struct DeviceVectors {
-  // In device memory. What writes to it has ended.
+  // This rank's vector, in device memory, with no write pending.
   absl::Span<float> own;
-  // By rank, where its vector is. Of use only to ranks that are threads of one
-  // process.
+  // The address of each rank's vector. Only ranks that are threads of one
+  // process can use it.
   std::vector<float*> addresses;
-  // By rank.
+  // The ranks' shards of the vectors, by rank.
   std::vector<Slice> shards;
 };
 
-// One rank's side; for the communicator's thread, but for Abort. Both
-// operations return when this rank's part is done:
-//   DEADLINE_EXCEEDED  not by the deadline.
-//   else               the device or what connects the devices has failed.
-// After an error the object is of no more use.
+// One rank's side, for the communicator's thread, except Abort. Both operations
+// return when this rank's part is done, with these errors:
+//   DEADLINE_EXCEEDED  It is not done by the deadline.
+//   otherwise          The device or the network of devices has failed.
+// After an error the object must not be used.
 class DeviceCollectives {
  public:
   virtual ~DeviceCollectives() = default;
@@ -41,11 +41,11 @@ class DeviceCollectives {
   // own[own shard] <- sum over the ranks. The rest of `own` stays as it is.
   virtual absl::Status ReduceScatter(const DeviceVectors& vectors,
                                      absl::Time deadline) = 0;
-  // own[shard of r] <- what rank r has there, for every r.
+  // own[shard of r] <- the values of rank r there, for every r.
   virtual absl::Status AllGather(const DeviceVectors& vectors,
                                  absl::Time deadline) = 0;
 
-  // Makes the operation under way, and later ones, fail soon. Any thread.
+  // Makes the running operation, and later ones, fail soon. Thread-safe.
   virtual void Abort() = 0;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives on GPUs: several ranks on one, and NCCL with one rank on each.
+// Tests collectives on GPUs: several ranks on one GPU, and NCCL with one rank
+// on each.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -39,7 +40,7 @@ int Devices() {
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
-// That of tests/cuda_emulator is slow.
+// The device of tests/cuda_emulator is slow.
 bool IsEmulated() {
   cudaDeviceProp properties;
   return cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
@@ -86,7 +87,7 @@ class DeviceVector {
   size_t size_ = 0;
 };
 
-// Small whole numbers: sums are exact in any order.
+// Returns small whole numbers: sums are exact in any order.
 std::vector<float> Values(int rank, int64_t size) {
   std::vector<float> values(size);
   for (int64_t i = 0; i < size; ++i) {
@@ -151,7 +152,7 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
   });
 }
 
-// Needs no GPU, but the library.
+// The test needs the library, but no GPU.
 TEST(NcclLibraryTest, HasAllThatIsCalled) {
   const absl::StatusOr<const NcclLibrary*> nccl = LoadNccl();
   if (nccl.ok()) {

@@ -25,7 +25,7 @@
 namespace causeway {
 namespace {
 
-// Gloo throws one type for everything, and tells a timeout by its text only.
+// Gloo throws one type for everything; only the text tells a timeout.
 absl::Status FromGloo(const std::exception& error) {
   return absl::StrContains(error.what(), "Timed out")
              ? absl::DeadlineExceededError(error.what())
@@ -46,7 +46,7 @@ class Store : public gloo::rendezvous::Store {
         timeout_(options.connect_timeout),
         rendezvous_(rendezvous) {}
 
-  // Why a call has thrown.
+  // The reason why a call has thrown.
   const absl::Status& failure() const { return failure_; }
 
   void set(const std::string& key, const std::vector<char>& data) override {
@@ -77,11 +77,11 @@ class Store : public gloo::rendezvous::Store {
   absl::Status failure_;
 };
 
-// The messages that are waited for. Gloo does not wake who waits for a message
-// when this side closes the connection, but for a peer that closes, too.
+// The messages that are being waited for. Gloo wakes their waiters when a peer
+// closes the connection, but not when this side does.
 class Waits {
  public:
-  // UNAVAILABLE once they are ended.
+  // Registers a wait. Returns UNAVAILABLE after End.
   absl::Status Begin(gloo::transport::UnboundBuffer* buffer) {
     absl::MutexLock lock(&mu_);
     if (ended_) return Ended();
@@ -92,7 +92,7 @@ class Waits {
     absl::MutexLock lock(&mu_);
     buffers_.erase(buffer);
   }
-  // Waits under way, and later ones, end.
+  // Ends current and later waits.
   void End() {
     absl::MutexLock lock(&mu_);
     ended_ = true;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transport between processes and hosts: Gloo's TCP pairs, every rank connected
-// to every other. Gloo moves the messages; the collectives over them are ours
-// (communicator.h), because Gloo's own neither say which rank failed nor add in
-// an order that is the same on every transport.
+// The transport between processes and hosts: Gloo's TCP pairs, every rank
+// connected to every other. Gloo moves the messages, but we have our own
+// collectives (communicator.h), because Gloo's neither say which rank failed
+// nor add in an order that is the same on every transport.
 //
-// No encryption: for the network inside an island. Gloo writes to sockets that
-// the other side may have closed, so connecting makes the process ignore
-// SIGPIPE.
+// Messages are not encrypted: the transport is for the network inside an
+// island. Gloo writes to sockets that the other side may have closed, so
+// connecting makes the process ignore SIGPIPE.
 #ifndef WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
 #define WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
 
@@ -25,19 +25,19 @@ namespace causeway {
 struct GlooTransportOptions {
   int rank = 0;
   int size = 1;
-  // Of these connections, where the same ranks have several.
+  // Tells these connections from others among the same ranks.
   std::string name;
-  // Name or address of this host by which the other ranks reach it. Empty takes
-  // the host's name.
+  // The name or address at which the other ranks reach this host. If empty, the
+  // host's name.
   std::string host;
-  // How long to wait for the other ranks to come.
+  // The time to wait for the other ranks.
   absl::Duration connect_timeout = absl::Minutes(1);
 };
 
 // Blocks until every rank has connected. Ranks leave their addresses in
 // `rendezvous` for good, under options.name, which must be new there.
-//   DEADLINE_EXCEEDED  some rank did not come.
-//   UNAVAILABLE        a connection or the rendezvous failed.
+//   DEADLINE_EXCEEDED  Some rank did not come.
+//   UNAVAILABLE        A connection or the rendezvous failed.
 absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
     const GlooTransportOptions& options, Rendezvous* rendezvous);
 

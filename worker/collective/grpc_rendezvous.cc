@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// A Put needs no longer unless rank 0 is stuck.
+// A Put takes longer only if rank 0 is stuck.
 constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 
 // One Get, until its key is written or its caller gives up.
@@ -40,9 +40,9 @@ class GetCall : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  // Outlives the call: the table cannot be told to forget.
+  // Outlives the call, because the table cannot drop a waiter.
   struct State {
-    // The call, for whoever comes first.
+    // Returns the call, but null after the first time.
     GetCall* Take() {
       absl::MutexLock lock(&mu);
       return std::exchange(call, nullptr);

@@ -23,7 +23,7 @@ struct Side {
   enum class State {
     // Waits for the other side.
     kPosted,
-    // The bytes are being copied, by the side that came second.
+    // The side that came second is copying the bytes.
     kCopying,
     kDone,
     kClosed,
@@ -33,7 +33,7 @@ struct Side {
   absl::Span<char> target;
 };
 
-// What the ranks share.
+// The state that the ranks share.
 class Exchange {
  public:
   explicit Exchange(int size) : closed_(size, false) {}
@@ -72,7 +72,7 @@ class Exchange {
     return side->state;
   }
 
-  // After this nobody else knows `side`.
+  // After this no other thread uses `side`.
   void Withdraw(const MessageKey& key, Side* side) {
     absl::MutexLock lock(&mu_);
     if (side->state == Side::State::kPosted) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transport between threads of one process: a message is one copy.
+// The transport between threads of one process: a message is one copy.
 #ifndef WORKER_COLLECTIVE_LOCAL_TRANSPORT_H_
 #define WORKER_COLLECTIVE_LOCAL_TRANSPORT_H_
 
@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// Connected transports of ranks 0 .. size - 1. Each may go to a thread of its
-// own; destroying one closes it.
+// Returns connected transports of ranks 0 .. size - 1. Each may be used by a
+// thread of its own. Destroying one closes it.
 std::vector<std::unique_ptr<Transport>> MakeLocalTransports(int size);
 
 }  // namespace causeway

@@ -11,7 +11,7 @@ namespace causeway {
 namespace {
 
 // A reduce-scatter receives in pieces, so that it needs little memory and adds
-// one piece while the next comes.
+// one piece while the next arrives.
 constexpr int64_t kPieceValues = 256 << 10;
 constexpr int kPiecesAhead = 2;
 
@@ -27,7 +27,7 @@ int64_t Pieces(absl::Span<float> shard) {
   return (static_cast<int64_t>(shard.size()) + kPieceValues - 1) / kPieceValues;
 }
 
-// Of the pieces of a rank that are on their way.
+// Returns the place of one of a rank's pieces in transit.
 int64_t Slot(int peer, int64_t piece) {
   return peer * kPiecesAhead + piece % kPiecesAhead;
 }
@@ -36,7 +36,7 @@ void Add(absl::Span<const float> values, absl::Span<float> sum) {
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
 }
 
-// Of data, which are counted.
+// Receives data, and counts its bytes.
 std::unique_ptr<Transfer> ReceiveData(int peer, int64_t message,
                                       absl::Span<char> bytes,
                                       OperationMessages& messages) {
@@ -117,7 +117,7 @@ void MessageCollectives::AddPiece(int64_t piece,
 void MessageCollectives::AddRoundedPiece(int64_t piece,
                                          const OperationMessages& messages,
                                          absl::Span<float> own) {
-  // -0, which changes nothing that is added to it.
+  // -0 plus any value is that value.
   sum_.assign(own.size(), -0.0f);
   for (int peer = 0; peer < messages.size(); ++peer) {
     if (peer == messages.rank()) {

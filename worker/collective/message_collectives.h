@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What collective operations do with messages (OperationMessages), once the
-// ranks have agreed on what comes: communicator.h says what each leaves where.
-// Messages have numbers from 1; number 0 is the communicator's.
+// Collective operations by messages (OperationMessages), once the ranks have
+// agreed on the operation; communicator.h says what each one computes. Messages
+// have numbers from 1; number 0 is the communicator's.
 #ifndef WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 
@@ -19,15 +19,15 @@
 
 namespace causeway {
 
-// The buffers that one rank's operations need. They stay in use until the sends
-// of an operation have been waited for, which is the caller's. Errors as of
-// OperationMessages. For one thread.
+// One rank's operations and the buffers for them. The caller waits for the
+// sends of an operation; until then the buffers are in use. Errors are those of
+// OperationMessages. Not thread-safe.
 class MessageCollectives {
  public:
-  // Communicator::rounds().
+  // See Communicator::rounds().
   explicit MessageCollectives(bool rounds) : rounds_(rounds) {}
 
-  // `shards` are the ranks' of `values`.
+  // `shards` are the shards of `values`, by rank.
   absl::Status ReduceScatter(absl::Span<float> values,
                              absl::Span<const Slice> shards,
                              OperationMessages& messages);
@@ -38,16 +38,17 @@ class MessageCollectives {
                          OperationMessages& messages);
   absl::Status Broadcast(int root, absl::Span<char> bytes,
                          OperationMessages& messages);
-  // `to` and `from` by rank.
+  // `to` and `from` are by rank.
   absl::Status AllToAll(absl::Span<const absl::Span<const char>> to,
                         absl::Span<const absl::Span<char>> from,
                         OperationMessages& messages);
 
  private:
-  // Where a piece of a peer's contribution is received.
+  // Return the memory in which a piece of a peer's contribution is received.
   absl::Span<float> Staging(int peer, int64_t piece, size_t values);
   absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values);
-  // A part of the vector of an operation as it is sent, and where it comes in.
+  // Return a part of an operation's vector as it is sent, and the memory in
+  // which it is received.
   absl::Span<const char> Outgoing(absl::Span<float> part);
   absl::Span<char> Incoming(absl::Span<float> part);
   // own <- the sum of a piece over all ranks, in order of rank.
@@ -59,7 +60,7 @@ class MessageCollectives {
   const bool rounds_;
   RoundedValues rounded_;
   std::vector<float> staging_;
-  // Of a piece.
+  // The sum of a piece.
   std::vector<float> sum_;
   std::vector<double> gathered_;
 };

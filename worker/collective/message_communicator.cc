@@ -8,8 +8,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "common/as_bytes.h"
 #include "absl/synchronization/mutex.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
@@ -22,20 +22,19 @@ namespace {
 
 constexpr size_t kTimesKept = 1024;
 
-// How long ranks wait to hear what became of an operation of the devices, when
-// it has used up all its time: a rank that fails says so a little later than
-// another one.
+// The time that ranks wait for the outcomes of an operation of the devices
+// after its time limit: one failing rank says so a little later than another.
 constexpr absl::Duration kOutcomeTime = absl::Seconds(2);
 
-// What a rank is about to do. Ranks run the same program on the same kind of
-// machine, so this goes as it lies in memory, and so do values.
+// The operation that a rank is about to do. Ranks run the same program on the
+// same kind of machine, so headers and values are sent as they are in memory.
 struct Header {
   uint64_t sequence = 0;
   int64_t bytes = 0;
   int64_t away_nanoseconds = 0;
   int32_t collective = 0;
   int32_t root = 0;
-  // Where the memory is, for ranks of one process.
+  // The address of the memory, for ranks of one process.
   uint64_t address = 0;
 };
 
@@ -122,12 +121,12 @@ class MessageCommunicator : public Communicator {
     absl::Span<char> memory;
     bool rounds = false;
     int root = 0;
-    // Of all-to-all, by rank.
+    // For all-to-all, by rank.
     absl::Span<const absl::Span<const char>> to;
     absl::Span<const absl::Span<char>> from;
 
-    // What goes to a peer, and what is to come from it, as headers tell it. In
-    // the other operations both are the size of the vector.
+    // The bytes to and from a peer that headers announce. In other operations
+    // than all-to-all, both are the size of the vector.
     int64_t BytesTo(int peer) const {
       return to.empty() ? VectorBytes() : static_cast<int64_t>(to[peer].size());
     }
@@ -141,7 +140,7 @@ class MessageCommunicator : public Communicator {
                                          : memory.size());
     }
   };
-  // Does the operation, with `run` once the ranks have agreed on it.
+  // Executes the operation: calls `run` once the ranks have agreed on it.
   absl::Status Execute(const Operation& operation,
                        absl::FunctionRef<absl::Status()> run) {
     if (!broken_.ok()) return broken_;
@@ -229,8 +228,8 @@ class MessageCommunicator : public Communicator {
     return shards;
   }
 
-  // Everybody is there, so what fails now is a device, what connects devices,
-  // or a rank that ends in the middle: that one does not tell its outcome.
+  // All ranks are there, so a failure is now due to a device, to the network of
+  // devices, or to a rank that ends in the middle and so sends no outcome.
   absl::Status RunOnDevice(absl::Span<float> values,
                            absl::Status (DeviceCollectives::*run)(
                                const DeviceVectors&, absl::Time)) {
@@ -250,7 +249,7 @@ class MessageCommunicator : public Communicator {
       messages_.times(peer).bytes +=
           vectors.shards[peer].size() * static_cast<int64_t>(sizeof(float));
     });
-    // Also nobody may touch its memory before all have read it.
+    // No rank may touch its memory either before all have read it.
     messages_.set_deadline(std::max(messages_.deadline(), end + kOutcomeTime));
     return ExchangeOutcomes(own);
   }
@@ -278,22 +277,22 @@ class MessageCommunicator : public Communicator {
 
   const MessageCommunicatorOptions options_;
   const std::unique_ptr<Transport> transport_;
-  // Null if vectors are moved by messages.
+  // Null if messages move the vectors.
   const std::unique_ptr<DeviceCollectives> device_;
   Rendezvous* const rendezvous_;
   const bool rounds_;
 
-  // Of the operations' thread.
+  // For the thread of the operations.
   absl::Status broken_;
   absl::Time idle_since_;
-  // By peer.
+  // Headers to and from each peer.
   std::vector<Header> own_headers_;
   std::vector<Header> headers_;
-  // Status codes of an operation of the devices.
+  // The status codes of an operation of the devices.
   int32_t own_outcome_ = 0;
   std::vector<int32_t> outcomes_;
   MessageCollectives collectives_;
-  // They read from the members above, and are gone before them.
+  // Messages read from the members above, so they are destroyed first.
   OperationMessages messages_;
 
   absl::Mutex mu_;

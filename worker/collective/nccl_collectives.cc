@@ -22,10 +22,10 @@
 namespace causeway {
 namespace {
 
-// Where rank 0 leaves NCCL's id.
+// The key under which rank 0 leaves NCCL's id.
 constexpr char kIdKey[] = "nccl/id";
 
-// Between looks at an operation: short beside a collective, long beside a look.
+// The pause between polls: short beside a collective, long beside a poll.
 constexpr absl::Duration kPollPause = absl::Microseconds(50);
 
 absl::StatusCode CodeOf(ncclResult_t result) {
@@ -41,7 +41,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
-// A call that is still worked on has not failed.
+// Returns whether a call has failed; one in progress has not.
 bool Failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
 }
@@ -49,7 +49,7 @@ bool Failed(ncclResult_t result) {
 absl::Status NcclStatus(const NcclLibrary& nccl, ncclResult_t result,
                         absl::string_view doing) {
   if (!Failed(result)) return absl::OkStatus();
-  // Of the last error of this process.
+  // Describes the last error of this process.
   const absl::string_view detail = nccl.last_error(nullptr);
   return absl::Status(
       CodeOf(result),
@@ -152,14 +152,15 @@ class NcclCollectives : public DeviceCollectives {
                       absl::StrCat("taking device ", options_.device));
   }
 
-  // NCCL's own operations take parts of one size, one behind the other.
+  // NCCL's own operations take consecutive parts of one size.
   static bool AreEqual(const std::vector<Slice>& shards) {
     return std::all_of(shards.begin(), shards.end(), [&](const Slice& shard) {
       return shard.size() == shards[0].size();
     });
   }
 
-  // Calls operation(rank, its shard, values) for all as one NCCL operation.
+  // Calls operation(rank, its shard, values) for all ranks as one NCCL
+  // operation.
   template <typename Operation>
   ncclResult_t ForEachShard(const DeviceVectors& vectors, Operation operation) {
     ncclResult_t result = nccl_.group_start();
@@ -176,19 +177,20 @@ class NcclCollectives : public DeviceCollectives {
   template <typename Launch>
   absl::Status Run(absl::Time deadline, absl::string_view doing,
                    Launch launch) {
-    // The thread is the communicator's, which no one has told of the device.
+    // The device is not yet current in the communicator's thread.
     RETURN_IF_ERROR(UseDevice());
     absl::Status status = Check(launch(), doing);
     if (status.ok()) status = AwaitLaunch(deadline, doing);
     if (status.ok()) status = AwaitStream(deadline, doing);
     if (!status.ok()) {
-      // Ends the kernels that wait for others, and with them the stream.
+      // Ends the kernels that wait for other ranks, and thus the stream's work.
       nccl_.abort(std::exchange(communicator_, nullptr));
     }
     return status;
   }
 
-  // The state of the communicator: ncclInProgress while a call is worked on.
+  // Returns the communicator's state: ncclInProgress while a call is in
+  // progress.
   absl::StatusOr<ncclResult_t> Poll(absl::Time deadline,
                                     absl::string_view doing) {
     if (aborted_) return absl::AbortedError(absl::StrCat(doing, ": given up"));

@@ -11,7 +11,7 @@ namespace causeway {
 namespace {
 
 absl::StatusOr<NcclLibrary> LoadLibrary() {
-  // Of the release that this program was compiled for.
+  // Loads the release that this program was compiled for.
   ASSIGN_OR_RETURN(
       const SharedLibrary library,
       LoadCudaLibrary("libnccl", NCCL_MAJOR,

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// NVIDIA's NCCL, loaded when it is first needed: it is the host's, whose driver
-// and network decide which one fits, and a program which may use it also runs
-// where there is none.
+// NVIDIA's NCCL, loaded when it is first needed: the host provides the version
+// that fits its driver and network, and programs also run on hosts without it.
 #ifndef WORKER_COLLECTIVE_NCCL_LIBRARY_H_
 #define WORKER_COLLECTIVE_NCCL_LIBRARY_H_
 
@@ -13,7 +12,7 @@
 
 namespace causeway {
 
-// Its functions that we call.
+// The functions of NCCL that we call.
 struct NcclLibrary {
   decltype(&ncclGetUniqueId) get_unique_id;
   decltype(&ncclCommInitRankConfig) init_rank;
@@ -29,8 +28,9 @@ struct NcclLibrary {
   decltype(&ncclBroadcast) broadcast;
 };
 
-// The same object for all, which stays. FAILED_PRECONDITION: it cannot be
-// loaded; says why. Thread-safe.
+// Returns the library; the same object for all callers, which is never
+// destroyed. FAILED_PRECONDITION: NCCL cannot be loaded; the message says why.
+// Thread-safe.
 absl::StatusOr<const NcclLibrary*> LoadNccl();
 
 }  // namespace causeway

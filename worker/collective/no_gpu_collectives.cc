@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program has in place of gpu_collectives.cc if it is built without
-// CUDA.
+// Replaces gpu_collectives.cc in programs that are built without CUDA.
 #include "absl/status/status.h"
 #include "worker/collective/gpu_collectives.h"
 

@@ -9,7 +9,7 @@
 namespace causeway {
 namespace {
 
-// Of a tag: the rest is the operation's number.
+// The bits of a tag for the message's number; the others hold the operation's.
 constexpr int kMessageBits = 24;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a rank's operations, one operation at a time: its time limit,
-// where its time went, and whom it failed on.
+// The messages of a rank's operations, one operation at a time, with the
+// operation's time limit, its times, and the rank that it failed on.
 //
 //   messages.Begin(Collective::kBroadcast, deadline);
 //   messages.ForPeers([&](int peer) { messages.Send(peer, 1, bytes); });
@@ -24,8 +24,8 @@
 
 namespace causeway {
 
-// For one thread. What Send and Receive are given stays valid until the next
-// Begin, GiveUp or the object's end.
+// Not thread-safe. The memory given to Send and Receive must stay valid until
+// the next Begin, GiveUp or the object's destruction.
 class OperationMessages {
  public:
   // `transport` outlives the object.
@@ -34,37 +34,38 @@ class OperationMessages {
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
 
-  // The next operation. No message of the one before is under way.
+  // Begins the next operation. All messages of the previous one have ended.
   void Begin(Collective collective, absl::Time deadline);
-  // Operations so far, this one included.
+  // Returns the number of operations so far, including this one.
   uint64_t sequence() const { return times_.sequence; }
   absl::Time deadline() const { return deadline_; }
   void set_deadline(absl::Time deadline) { deadline_ = deadline; }
-  // What is filled in by Await and AwaitData, and by others.
+  // The times, which Await and AwaitData fill in, and others may.
   CollectiveTimes& times() { return times_; }
   CollectiveTimes::Peer& times(int peer) { return times_.peers[peer]; }
-  // Whom the operation failed on; the own rank if on nobody.
+  // The rank that the operation failed on; this rank if on none.
   int suspect() const { return suspect_; }
   void set_suspect(int rank) { suspect_ = rank; }
 
   // `message` is the message's number between the two ranks in this operation,
-  // from 0. Nothing is sent for empty memory, nor received: then Receive is
+  // from 0. Empty memory is neither sent nor received; Receive then returns
   // null.
   void Send(int peer, int64_t message, absl::Span<const char> bytes);
   std::unique_ptr<Transfer> Receive(int peer, int64_t message,
                                     absl::Span<char> bytes);
 
-  // Adds how long it waited to `waited`. Null transfers have ended.
+  // Waits for `transfer` and adds the time to `waited`. A null transfer has
+  // already ended.
   absl::Status Await(Transfer* transfer, int peer, absl::Duration& waited);
-  // The same for data: the time counts as the peer's transfer.
+  // Like Await, for data: the time counts as the peer's transfer.
   absl::Status AwaitData(Transfer* transfer, int peer) {
     return Await(transfer, peer, times(peer).transfer);
   }
   absl::Status AwaitSends();
-  // Of what is still being sent.
+  // Gives up the messages that are still being sent.
   void GiveUp() { sends_.clear(); }
 
-  // Calls body(peer) for the other ranks, in order; stops at an error.
+  // Calls body(peer) for the other ranks, in order, and stops at an error.
   template <typename Body>
   absl::Status ForEachPeer(Body body) const {
     for (int peer = 0; peer < size(); ++peer) {
@@ -72,7 +73,7 @@ class OperationMessages {
     }
     return absl::OkStatus();
   }
-  // The same for what cannot fail.
+  // Like ForEachPeer, for a body that cannot fail.
   template <typename Body>
   void ForPeers(Body body) const {
     for (int peer = 0; peer < size(); ++peer) {

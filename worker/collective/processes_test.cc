@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks in processes that are killed and stopped with real signals: the others
-// must say which one it was, in time.
+// Kills and stops ranks in processes with real signals: the other ranks must
+// name the culprit in time.
 #include <csignal>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr int kRanks = 3;
 constexpr int kTimeoutSeconds = 2;
-// The limit, reports, and a busy machine.
+// Allows for the limit, the reports, and a busy machine.
 constexpr absl::Duration kInTime = absl::Seconds(kTimeoutSeconds + 15);
 
 class CollectiveProcessesTest : public testing::Test {
@@ -53,7 +53,7 @@ class CollectiveProcessesTest : public testing::Test {
             ".log")));
   }
 
-  // Every rank but `culprit` ends in time and says `what`.
+  // Expects every rank but `culprit` to end in time and print `what`.
   void ExpectOthersSay(int culprit, const std::string& what) {
     const absl::Time begin = absl::Now();
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -74,12 +74,12 @@ TEST_F(CollectiveProcessesTest, AKilledRankIsDead) {
 TEST_F(CollectiveProcessesTest, AStoppedRankIsStuck) {
   ranks_[1]->Signal(SIGSTOP);
   ExpectOthersSay(1, "DEADLINE_EXCEEDED: rank 1 is stuck");
-  // It learns what happened when it goes on.
+  // The stopped rank learns what happened when it continues.
   ranks_[1]->Signal(SIGCONT);
   EXPECT_EQ(ranks_[1]->Wait(kInTime), 1) << ranks_[1]->Output();
 }
 
-// Rank 0 keeps the table in which the others would look for the culprit.
+// Rank 0 keeps the table in which the other ranks look for the culprit.
 TEST_F(CollectiveProcessesTest, AKilledRank0IsDead) {
   ranks_[0]->Signal(SIGKILL);
   ExpectOthersSay(0, "UNAVAILABLE: rank 0 is dead");

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of an island find one another: a small table of keys that are
+// A small table through which the ranks of an island find each other. Keys are
 // written once and can be waited for. It carries addresses before there are
-// connections, and afterwards what ranks say about a failure. Bulk data never
-// goes through it.
+// connections, and later the ranks' reports of a failure, but never bulk data.
 #ifndef WORKER_COLLECTIVE_RENDEZVOUS_H_
 #define WORKER_COLLECTIVE_RENDEZVOUS_H_
 
@@ -27,14 +26,14 @@ class Rendezvous {
   virtual ~Rendezvous() = default;
 
   // Writes `key`.
-  //   ALREADY_EXISTS  the key was written before; its value stays.
-  //   UNAVAILABLE, DEADLINE_EXCEEDED  whoever keeps the table is gone, or does
+  //   ALREADY_EXISTS  The key was written before; its value stays.
+  //   UNAVAILABLE, DEADLINE_EXCEEDED  The keeper of the table is gone, or does
   //                                   not answer.
   virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
 
-  // The value of `key`; waits up to `timeout` until it is written.
-  //   DEADLINE_EXCEEDED  it was not, or as above.
-  //   UNAVAILABLE        as above.
+  // Waits up to `timeout` until `key` is written, and returns its value.
+  //   DEADLINE_EXCEEDED  It was not written, or see Put.
+  //   UNAVAILABLE        See Put.
   virtual absl::StatusOr<std::string> Get(absl::string_view key,
                                           absl::Duration timeout) = 0;
 };
@@ -47,7 +46,7 @@ class LocalRendezvous : public Rendezvous {
                                   absl::Duration timeout) override;
 
   // Calls `found` with the value of `key` once it is written: at once, or later
-  // from the thread that writes it. `found` may call this object.
+  // on the thread that writes it. `found` may call this object.
   void OnceWritten(absl::string_view key,
                    std::function<void(const std::string&)> found);
 

@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The same table, seen by the process that keeps it and by one that calls.
+// Tests a table from the process that keeps it and from one that calls it.
 class RendezvousTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {

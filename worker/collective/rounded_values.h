@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors on their way between ranks in bf16, rounded to nearest, ties to even:
-// half the bytes.
+// Vectors that go between ranks in bf16, rounded to nearest, ties to even: half
+// the bytes.
 //
 //   rounded.Begin(values);
-//   Send(peer, rounded.Round(part));      // part is of values
+//   Send(peer, rounded.Round(part));      // `part` is of `values`
 //   Receive(peer, rounded.RoomOf(part));
-//   rounded.Restore(part);                // part <- what has come
+//   rounded.Restore(part);                // part <- the received values
 #ifndef WORKER_COLLECTIVE_ROUNDED_VALUES_H_
 #define WORKER_COLLECTIVE_ROUNDED_VALUES_H_
 
@@ -20,20 +20,21 @@ namespace causeway {
 
 inline constexpr size_t kRoundedBytes = 2;
 
-// Room for one vector at a time, which grows to that of the longest. For one
-// thread.
+// Memory for one vector at a time. It grows to the size of the longest. Not
+// thread-safe.
 class RoundedValues {
  public:
-  // What `values` had here before is gone. They stay until the next call.
+  // Begins with a new vector, which must stay valid until the next call, and
+  // drops the rounded values of the last one.
   void Begin(absl::Span<const float> values);
 
-  // All of these are of parts of that vector.
+  // In the rest, `part` is a part of that vector.
 
-  // Where the part is while it is rounded.
+  // Returns the memory for the part's rounded values.
   absl::Span<char> RoomOf(absl::Span<const float> part);
-  // Rounds the part, and returns where.
+  // Rounds the part, and returns the rounded values.
   absl::Span<const char> Round(absl::Span<const float> part);
-  // part <- what is there.
+  // part <- its rounded values.
   void Restore(absl::Span<float> part);
 
  private:

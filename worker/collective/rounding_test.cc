@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators whose values go from rank to rank in bf16, over each transport.
+// Tests communicators whose values go from rank to rank in bf16, over each
+// transport.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -46,7 +47,7 @@ class RoundingTest : public testing::TestWithParam<Kind> {
     std::vector<std::unique_ptr<Communicator>> ranks;
   };
 
-  // All round, but rank `exact`.
+  // All ranks round, except rank `exact`.
   static std::unique_ptr<Island> MakeIsland(int size, int exact = -1) {
     auto island = std::make_unique<Island>();
     std::vector<std::unique_ptr<Transport>> transports(size);
@@ -73,7 +74,7 @@ class RoundingTest : public testing::TestWithParam<Kind> {
     return FloatFromBf16(Bf16FromFloat(value));
   }
 
-  // Of all magnitudes, ties included.
+  // Returns values of all magnitudes, including ties.
   static std::vector<float> Values(int rank, int64_t size) {
     std::mt19937 random(rank + 1);
     std::vector<float> values(size);
@@ -118,7 +119,7 @@ TEST_P(RoundingTest, SumsAreInFp32OfWhatOthersHaveInBf16) {
         for (int64_t i = own.begin; i < own.end; ++i) {
           sum[i] += peer == rank ? theirs[i] : Rounded(theirs[i]);
           exact[i] += theirs[i];
-          // Half of the last of 8 bits; and the sum's.
+          // Allows for half of the last of 8 bits, and for the sum's rounding.
           if (peer != rank) error[i] += std::abs(theirs[i]) * 0x1p-8;
           error[i] += std::abs(theirs[i]) * kRanks * 0x1p-24;
         }

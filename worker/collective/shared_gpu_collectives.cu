@@ -16,11 +16,11 @@ namespace causeway {
 namespace {
 
 constexpr int kThreads = 256;
-// Enough for every GPU; each block goes on over the rest.
+// Enough blocks for every GPU; they loop over the rest of the values.
 constexpr int64_t kMostBlocks = 2048;
 constexpr size_t kMostVectors = 64;
 
-// By value: kernel arguments lie in constant memory.
+// Passed by value: kernel arguments are in constant memory.
 struct Vectors {
   const float* from[kMostVectors];
   int count = 0;
@@ -52,7 +52,7 @@ class SharedGpuCollectives : public DeviceCollectives {
         "making the stream of collectives");
   }
 
-  // A rank writes to its own shard only, which nobody else reads here.
+  // Each rank writes only to its own shard, which no other rank reads here.
   absl::Status ReduceScatter(const DeviceVectors& vectors,
                              absl::Time /*deadline*/) override {
     RETURN_IF_ERROR(Begin());
@@ -74,7 +74,8 @@ class SharedGpuCollectives : public DeviceCollectives {
     return End(cudaGetLastError(), "a reduce-scatter on the GPU");
   }
 
-  // Here everybody reads the own shards, and writes to the others.
+  // Each rank reads the own shards of other ranks and writes to its copies of
+  // them.
   absl::Status AllGather(const DeviceVectors& vectors,
                          absl::Time /*deadline*/) override {
     for (size_t peer = 0; peer < vectors.shards.size(); ++peer) {
@@ -94,7 +95,7 @@ class SharedGpuCollectives : public DeviceCollectives {
   void Abort() override { aborted_ = true; }
 
  private:
-  // The communicator's thread knows of no device.
+  // Makes the device current in the communicator's thread.
   absl::Status Begin() {
     if (aborted_) return absl::AbortedError("the operation was given up");
     return CudaStatus(cudaSetDevice(device_),

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between two ranks of an island, in memory that the ranks give:
-// nothing is buffered in between, so a message moves once both sides have named
-// their memory. What collectives are made of (communicator.h).
+// Messages between two ranks of an island, of which collectives are made
+// (communicator.h). Nothing is buffered between the ranks: a message moves once
+// both sides have named their memory.
 //
 //   auto sent = transport.Send(peer, tag, bytes);
 //   auto received = transport.Receive(peer, tag, target);
@@ -21,21 +21,22 @@
 
 namespace causeway {
 
-// One message under way, from one side. The memory stays valid until the object
-// is gone. Destruction before the end gives the message up, and with it
-// possibly the connection. For one thread.
+// One side of a message in transit. The memory must stay valid until the object
+// is destroyed. Destruction before the end gives up the message, and possibly
+// the connection. Not thread-safe.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
   // Returns when the memory may be used again.
-  //   DEADLINE_EXCEEDED  the message has not gone through within `timeout`. The
-  //                      transport may be of no use afterwards.
-  //   UNAVAILABLE        the peer has closed its transport, or died.
+  //   DEADLINE_EXCEEDED  The message has not gone through within
+  //                      `timeout`. The transport may be unusable
+  //                      afterwards.
+  //   UNAVAILABLE        The peer has closed its transport, or died.
   virtual absl::Status Wait(absl::Duration timeout) = 0;
 };
 
-// Send and Receive are for one thread; Close may come from any.
+// One thread calls Send and Receive; Close is thread-safe.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -50,8 +51,8 @@ class Transport {
   virtual std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,
                                             absl::Span<char> bytes) = 0;
 
-  // Breaks the connections: transfers under way here and at the peers fail with
-  // UNAVAILABLE, and so do later ones. Again is allowed.
+  // Breaks the connections: current and later transfers, here and at the peers,
+  // fail with UNAVAILABLE. May be called again.
   virtual void Close() = 0;
 };
 

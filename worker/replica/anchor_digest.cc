@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/replica/anchor_digest.h"
 
-// For the members of XXH3_state_t.
+// Declares the members of XXH3_state_t.
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #if defined(__x86_64__)
-// As in common/checksum.cc.
+// See common/checksum.cc.
 #include <xxh_x86dispatch.h>
 #endif
 
@@ -47,7 +47,7 @@ std::string AnchorDigest::Finish() const {
 
 std::string AnchorDigest::Save() const {
   XXH3_state_t state = state_->xxh3;
-  // An address in this process.
+  // This address has no meaning in another process.
   state.extSecret = nullptr;
   return std::string(reinterpret_cast<const char*>(&state), sizeof(state));
 }

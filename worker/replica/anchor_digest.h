@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Digest128 (common/checksum.h) of an anchor whose values lie with several
-// ranks: one after the other adds its part, and gives the state to the next.
+// Digest128 (common/checksum.h) of an anchor whose values are spread over
+// ranks: each rank in turn adds its part and hands the state to the next one.
 #ifndef WORKER_REPLICA_ANCHOR_DIGEST_H_
 #define WORKER_REPLICA_ANCHOR_DIGEST_H_
 
@@ -15,7 +15,7 @@
 
 namespace causeway {
 
-// For one thread.
+// Not thread-safe.
 class AnchorDigest {
  public:
   AnchorDigest();
@@ -25,11 +25,12 @@ class AnchorDigest {
 
   void Update(absl::Span<const float> values);
 
-  // The digest of all values so far, as Digest128 gives it.
+  // Returns the Digest128 of all values so far.
   std::string Finish() const;
 
-  // What another process of this program, on the same kind of machine, needs to
-  // go on: kStateBytes bytes. Restore takes bytes of Save only.
+  // Save returns the state, kStateBytes bytes, from which another process of
+  // this program on the same kind of machine can continue. Restore takes only
+  // bytes that Save returned.
   static constexpr size_t kStateBytes = 576;
   std::string Save() const;
   void Restore(absl::string_view state);

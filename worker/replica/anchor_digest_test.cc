@@ -21,7 +21,7 @@ TEST(AnchorDigestTest, IsTheDigestOfAllPartsWhoeverAddsThem) {
       std::string digest;
       for (size_t part = 0; part < parts; ++part) {
         AnchorDigest next;
-        // Whatever it held does not matter.
+        // Restore replaces any earlier state.
         next.Update({1.0f, 2.0f});
         next.Restore(state);
         const size_t begin = size * part / parts;

@@ -12,7 +12,8 @@
 namespace causeway {
 namespace {
 
-// The run and the island decide it, so that a run can be repeated.
+// Returns a seed that only depends on run and island, so that a run can be
+// repeated.
 uint64_t RoundingSeed(const v1::JoinResponse& joined) {
   const std::string digest = Digest128(
       absl::StrCat(joined.config().seed(), " ", joined.identity().island_id()));
@@ -32,7 +33,7 @@ ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined) {
       .error_feedback = static_cast<float>(config.error_feedback()),
       .downlink = DownlinkSpec(config),
       .mixing = static_cast<float>(config.mixing())};
-  // Where updates come after their send.
+  // Eager updates only help if updates arrive some steps after the send.
   if (config.eager_updates() && config.overlap_steps() > 0) {
     options.eager = joined.config().outer_optimizer();
   }

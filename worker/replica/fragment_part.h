@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's part of one fragment (fragment_share.h): its anchor, and what the
-// outer loop computes with it. Implementations differ in where that is: in host
-// memory (host_fragment_part.h), or on a device.
+// One rank's part of one fragment (fragment_share.h): its anchor, and the outer
+// loop's computations on it. Implementations keep it in host memory
+// (host_fragment_part.h) or on a device.
 //
 // A contribution, and an update:
 //
@@ -36,102 +36,106 @@
 
 namespace causeway {
 
-// How the island takes part in the run, as its ranks have to know it.
+// The part of the island's configuration that its ranks need for the replica.
 struct ReplicaOptions {
   CodecSpec uplink;
-  // The seed is the island's.
+  // The seed is the island's own.
   EncodeOptions uplink_options;
-  // Of the uplink (quantization/error_feedback.h); 0 is none.
+  // The uplink's error feedback (quantization/error_feedback.h); 0 for none.
   float error_feedback = 0;
   CodecSpec downlink;
   // alpha (outer_optimizer/mixing.h).
   float mixing = 0;
-  // With eager updates (outer_optimizer/eager_update.h).
+  // Set with eager updates (outer_optimizer/eager_update.h).
   std::optional<v1::OuterOptimizerConfig> eager;
 };
 
-// What the coordinator has told the island that joined, but that the
+// Returns the options from the coordinator's answer to the join, in which the
 // overlap_steps are the island's own.
 ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
 
-// How a contribution against `version` of the fragment is encoded: the seed is
-// its own, and the same for all parts of it.
+// Returns the options with which a contribution against `version` of the
+// fragment is encoded. Each contribution has its own seed, shared by all its
+// parts.
 EncodeOptions ContributionOptions(const ReplicaOptions& options,
                                   uint32_t fragment, uint64_t version);
 
-// What an update means for the parameters.
+// How an update changes the parameters.
 struct UpdateUse {
-  // Whether training up to the snapshot is in it: mix, otherwise rebase.
+  // Whether the update contains the training up to the snapshot: if so
+  // parameters mix, otherwise they rebase.
   bool includes_island = false;
-  // Whether it leads from one version to the next.
+  // Whether the update leads from one version to the next.
   bool is_next = false;
-  // Of the island's contribution in the merge; 0 if there is none.
+  // The share of the island's contribution in the merge; 0 if there is none.
   double island_share = 0;
 };
 
 struct EncodedBytes {
-  // So many bytes are final.
+  // The number of bytes that are final.
   uint64_t ready = 0;
-  // They are all.
+  // Whether they are all bytes of the encoding.
   bool complete = false;
 };
 
-// TakeSnapshot and Apply are for the training thread, the rest is for one other
-// thread at a time. Whoever calls keeps them apart: nothing else runs during
-// Apply, and no SetAnchor, ReplaceAnchor or Decode during TakeSnapshot. Errors
-// are those of the memory or of a device; the part is of no use afterwards.
+// The training thread calls TakeSnapshot and Apply; one other thread at a time
+// calls the rest. Callers make sure that nothing else runs during Apply, and
+// neither SetAnchor, ReplaceAnchor nor Decode during TakeSnapshot. Errors are
+// those of memory or of a device; the part must not be used afterwards.
 class FragmentPart {
  public:
   virtual ~FragmentPart() = default;
 
-  // In both, `master` is the rank's shard of the parameters, all of it, where
-  // the trainer has it: on a device, if it trains on one.
+  // In both, `master` is the rank's whole shard of the parameters, in the
+  // memory where the trainer keeps it: on a device if it trains on one.
 
-  // Copies the held values: the next contribution. With `eager` they then make
-  // the expected outer step, if the options say so.
+  // Copies the held values for the next contribution. With `eager` they then
+  // make the expected outer step, if the options have eager updates.
   virtual absl::Status TakeSnapshot(bool eager, float* master) = 0;
-  // The held values make the step that was prepared by FinishUpdate or
-  // ReplaceAnchor, and so does the anchor.
+  // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
+  // held values and the anchor.
   virtual absl::Status Apply(const UpdateUse& use, float* master) = 0;
 
-  // The pseudo-gradient of the last snapshot against the anchor, at `version`.
+  // Begins a contribution: the pseudo-gradient of the last snapshot against the
+  // anchor, which is at `version`.
   virtual absl::Status BeginContribution(uint64_t version) = 0;
-  // Takes the first share.edge_out() values of it away.
+  // Moves the first share.edge_out() values of the pseudo-gradient to `values`.
   virtual absl::Status TakeEdge(absl::Span<float> values) = 0;
-  // Adds share.edge_in() values behind it.
+  // Appends share.edge_in() values to the pseudo-gradient.
   virtual absl::Status AddEdge(absl::Span<const float> values) = 0;
   // Encodes until at least `bytes` bytes of share.encoded are final, or all
-  // are. `buffer` has MaxEncodedBytes of them, is in host memory, and is the
-  // same in every call for a contribution.
+  // are. `buffer` is host memory of MaxEncodedBytes of these values, the same
+  // in every call for a contribution.
   virtual absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                               absl::Span<char> buffer) = 0;
-  // The contribution is over; if it was encoded and `merged`, its error is that
-  // of the next one. May be called without one.
+  // Ends the contribution. If it was encoded and `merged`, its encoding error
+  // goes into the next one. Does nothing without a contribution.
   virtual absl::Status EndContribution(bool merged) = 0;
 
-  // Decodes what it has not decoded yet of the update's strips that have held
-  // values: `received` are their first bytes, more of them in every call.
-  //   INVALID_ARGUMENT  as EncodingReader; call DropUpdate to go on.
+  // Decodes, of the update's strips that have held values, those that are new:
+  // `received` holds the first bytes of these strips, more in every call.
+  //   INVALID_ARGUMENT  See EncodingReader; call DropUpdate to continue.
   virtual absl::Status Decode(absl::string_view received) = 0;
-  // After all bytes of these strips.
-  //   INVALID_ARGUMENT  some are missing.
+  // Prepares the update. Call when all bytes of these strips are decoded.
+  //   INVALID_ARGUMENT  Some bytes are missing.
   virtual absl::Status FinishUpdate() = 0;
-  // The update comes again from the beginning. One that is finished stays.
+  // Drops the update, so that it can come again from the beginning. A finished
+  // update stays.
   virtual absl::Status DropUpdate() = 0;
-  // Instead of Decode and FinishUpdate, or of what they have prepared: the held
-  // values of the new anchor.
+  // Prepares the held values of a new anchor, instead of Decode and
+  // FinishUpdate or in place of what these have prepared.
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;
-  // Adds the held values of the new anchor to `digest`, which is that of all
-  // values before them.
+  // Adds the held values of the new anchor to `digest`, which covers all values
+  // before them.
   virtual absl::Status Digest(AnchorDigest& digest) = 0;
 
-  // The held values of the anchor.
+  // Set and read the held values of the anchor.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 };
 
-// Makes the part of fragment `fragment`, whose anchor are the values of
-// `master`, as in TakeSnapshot. RESOURCE_EXHAUSTED: memory.
+// Makes a part of fragment `fragment`. Its anchor is copied from `master`, as
+// in TakeSnapshot. RESOURCE_EXHAUSTED: out of memory.
 using FragmentPartFactory =
     std::function<absl::StatusOr<std::unique_ptr<FragmentPart>>(
         uint32_t fragment, const FragmentShare& share,

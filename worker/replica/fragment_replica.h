@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One fragment of an island's replica, as the outer loop sees it on rank 0: the
-// island's parameters and anchor, wherever its ranks have them. What the outer
-// loop never sees is their values.
+// island's parameters and anchor, wherever its ranks keep them. The outer loop
+// never sees their values.
 //
 // The training thread takes snapshots and applies updates; the fragment's link
 // (worker/sync/fragment_actor.h) does the rest beside it.
@@ -21,44 +21,44 @@
 
 namespace causeway {
 
-// Errors, where nothing else is said, are those of a rank: the replica is of no
-// use any more. What must not run beside what: see FragmentPart.
+// Unless stated otherwise, errors are those of a rank, after which the replica
+// must not be used. FragmentPart says which calls must not overlap.
 class FragmentReplica {
  public:
   virtual ~FragmentReplica() = default;
 
-  // Values of the fragment.
+  // The number of values in the fragment.
   virtual uint64_t size() const = 0;
 
   // For the training thread, between steps; see FragmentPart.
   virtual absl::Status TakeSnapshot(bool eager) = 0;
   virtual absl::Status Apply(const UpdateUse& use) = 0;
 
-  // The anchor, all of it. Before the first contribution.
+  // Set and read the whole anchor, before the first contribution.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 
   // For the link's thread.
 
-  // Makes the last snapshot, against the anchor at `version`, the contribution.
+  // Begins a contribution: the last snapshot against the anchor at `version`.
   virtual absl::Status BeginContribution(uint64_t version) = 0;
-  // Encodes until at least `bytes` bytes are final, or all are: the encoding of
-  // the whole fragment. `buffer` has MaxEncodedBytes of it, and is the same in
-  // every call for a contribution.
+  // Encodes the whole fragment until at least `bytes` bytes are final, or all
+  // are. `buffer` has MaxEncodedBytes of the fragment, and is the same in every
+  // call for a contribution.
   virtual absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                               absl::Span<char> buffer) = 0;
   virtual absl::Status EndContribution(bool merged) = 0;
 
-  // Decodes what has come of an update: its first bytes, more in every call.
-  //   INVALID_ARGUMENT  it is no encoding; the replica is as it was.
+  // Decodes the update's first bytes, `received`, more in every call.
+  //   INVALID_ARGUMENT  They are not an encoding; the replica is unchanged.
   virtual absl::Status Decode(absl::string_view received) = 0;
-  // After all bytes: the Digest128 of the new anchor, which is ready to be
-  // applied. Errors as of Decode.
+  // Returns the Digest128 of the new anchor, which is then ready to be applied.
+  // Call when all bytes are received. Errors are those of Decode.
   virtual absl::StatusOr<std::string> FinishUpdate(
       absl::string_view received) = 0;
-  // The update comes again from the beginning.
+  // Drops the update, so that it can come again from the beginning.
   virtual absl::Status DropUpdate() = 0;
-  // Instead of an update, or of one that was decoded: the new anchor.
+  // Prepares a new anchor, in place of an update, even one that was decoded.
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace causeway {
 namespace {
 
-// The first begin of a strip from `value` on.
+// Returns the first beginning of a strip at or after `value`.
 int64_t NextStrip(int64_t value, int64_t fragment_size) {
   const auto strips = static_cast<int64_t>(StripCount(value));
   return std::min(strips * static_cast<int64_t>(kStripValues), fragment_size);
@@ -30,7 +30,7 @@ int64_t FragmentShare::edge_in() const {
 absl::StatusOr<std::vector<FragmentShare>> ShareFragment(
     const FragmentMap& map, uint32_t fragment, absl::Span<const Slice> shards) {
   std::vector<FragmentShare> shares;
-  // Held values of the ranks so far.
+  // The values that the ranks so far hold.
   int64_t held = 0;
   for (const Slice& shard : shards) {
     FragmentShare& share = shares.emplace_back();

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each rank of an island has of a fragment.
+// The share that each rank of an island has of a fragment.
 //
-// A rank has the masters of one range of the model, its shard. A fragment's
-// tensors are in the order of the model, so what a shard has of the fragment is
-// one range of it, too: the values that the rank *holds*. Anchor, snapshot and
-// mixing are theirs. Shards do not end where strips do, but a strip is encoded
-// as a whole: by the rank that holds its first value, which gets the others,
-// the *edge*, from the ranks behind it. So of each fragment less than a strip
-// of values moves between two ranks.
+// A rank has the masters of one range of the model, its shard. As a fragment's
+// tensors are in the order of the model, the rank's part of the fragment is one
+// range, too: the values that the rank *holds*. It has their anchor and
+// snapshots, and mixes them. Shards need not end where strips do, but a strip
+// is encoded as a whole: by the rank that holds its first value, which gets the
+// strip's other values, the *edge*, from the next ranks. Less than a strip of
+// values per fragment thus moves between two ranks.
 //
 //   strips     |         0         |         1         |       2      |
 //   held       |      rank 0             |   rank 1    |    rank 2    |
@@ -28,30 +28,30 @@
 
 namespace causeway {
 
-// Of one rank. Slices are of the fragment; either may be empty.
+// The share of one rank. The slices are of the fragment; either may be empty.
 struct FragmentShare {
-  // Values of the whole fragment, and of the rank's shard of the model.
+  // Values in the whole fragment, and in the rank's shard of the model.
   int64_t fragment_size = 0;
   int64_t shard_size = 0;
   Slice held;
-  // Whole strips.
+  // Consists of whole strips.
   Slice encoded;
-  // Held values: model_offset is from the begin of the shard, fragment_offset
-  // from that of `held`.
+  // The held values: model_offset counts from the beginning of the shard,
+  // fragment_offset from that of `held`.
   std::vector<FragmentMap::Segment> segments;
 
-  // The first held values, which another rank encodes.
+  // The number of the first held values, which another rank encodes.
   int64_t edge_out() const;
-  // The last encoded values, which others hold.
+  // The number of the last encoded values, which other ranks hold.
   int64_t edge_in() const;
 };
 
-// By rank. `shards` are those of the ranks: consecutive, and all of the model.
-// INVALID_ARGUMENT: the fragment's tensors are not in the model's order.
+// Returns the shares by rank. `shards`, by rank, are consecutive and cover the
+// model. INVALID_ARGUMENT: the fragment's tensors are not in the model's order.
 absl::StatusOr<std::vector<FragmentShare>> ShareFragment(
     const FragmentMap& map, uint32_t fragment, absl::Span<const Slice> shards);
 
-// The rank that encodes the strip with value `value`.
+// Returns the rank that encodes the strip with value `value`.
 int EncoderOf(absl::Span<const FragmentShare> shares, int64_t value);
 
 }  // namespace causeway

@@ -43,7 +43,8 @@ std::vector<Slice> Shards(const FragmentMap& map, int ranks) {
   return shards;
 }
 
-// Held ranges and segments against the plain way from the model to a fragment.
+// Compares held ranges and segments with the plain map from the model to a
+// fragment.
 void ExpectHeld(const FragmentMap& map, uint32_t fragment,
                 const std::vector<Slice>& shards,
                 const std::vector<FragmentShare>& shares) {
@@ -71,8 +72,8 @@ void ExpectHeld(const FragmentMap& map, uint32_t fragment,
   EXPECT_EQ(end, static_cast<int64_t>(map.size(fragment)));
 }
 
-// Every strip is encoded once, by the rank that holds its first value, and
-// edges are what ranks encode and do not hold.
+// Expects that the rank which holds a strip's first value encodes the strip, no
+// other rank does, and edges are the values that ranks encode but do not hold.
 void ExpectEncoded(const std::vector<FragmentShare>& shares) {
   const int64_t size = shares[0].fragment_size;
   int64_t edges_out = 0;

@@ -113,7 +113,7 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status FinishUpdate() override {
-    // Nothing was decoded where nothing is held.
+    // A rank that holds no values has decoded none.
     if (!decoder_.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(DecodedUpdate update, decoder_->Finish());
     decoder_.reset();
@@ -133,7 +133,8 @@ class HostFragmentPart : public FragmentPart {
     digest_.reset();
     new_anchor_.assign(values.begin(), values.end());
     change_.resize(anchor_.size());
-    // PseudoGradient is OLD minus NEW, here with the names exchanged.
+    // PseudoGradient is old minus new; the swapped arguments make it the
+    // change.
     PseudoGradient(new_anchor_, anchor_, absl::MakeSpan(change_));
     return absl::OkStatus();
   }
@@ -159,7 +160,8 @@ class HostFragmentPart : public FragmentPart {
   }
 
  private:
-  // The shard of the master, or a copy of what the part holds of it.
+  // Returns the master's shard, or a copy of the values of it that the part
+  // holds.
   absl::StatusOr<absl::Span<float>> Fetch(float* master) {
     if (copy_ == nullptr) {
       return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
@@ -210,7 +212,7 @@ class HostFragmentPart : public FragmentPart {
         progress_.complete ? encoder_->Finish() : encoder_->ready();
     if (!progress_.complete) return;
     encoder_.reset();
-    // With feedback they are the error to set once it is merged.
+    // With error feedback, values_ holds the error to keep if it is merged.
     if (!feedback_.has_value()) ReleaseValues();
   }
 
@@ -241,7 +243,7 @@ class HostFragmentPart : public FragmentPart {
   std::optional<UpdateDecoder> decoder_;
   std::vector<float> change_;
   std::vector<float> new_anchor_;
-  // Of the new anchor, where nothing comes before it.
+  // The digest of the new anchor, if the held values begin the fragment.
   std::optional<AnchorDigest> digest_;
 };
 

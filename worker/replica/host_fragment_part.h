@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of a fragment in host memory. Bytes per held value: 4 for the anchor,
-// and while they are needed 4 for the snapshot and 8 for an update; per encoded
-// value 4 with error feedback; 12 with eager updates.
+// A part of a fragment in host memory. It takes 4 bytes per held value for the
+// anchor and, while they are needed, 4 for the snapshot and 8 for an update; 12
+// more with eager updates; and 4 per encoded value with error feedback.
 //
-// Training is held up by one copy of the held values at a send (two passes over
-// them more with eager updates), and one pass over them when an update is
+// Training waits for one copy of the held values at a send (with eager updates,
+// two more passes over them), and for one pass over them when an update is
 // applied.
 #ifndef WORKER_REPLICA_HOST_FRAGMENT_PART_H_
 #define WORKER_REPLICA_HOST_FRAGMENT_PART_H_
@@ -22,18 +22,18 @@
 
 namespace causeway {
 
-// Copies the held values between a master that the host does not reach and
-// `held`, and waits for it.
+// Copies the held values between `held` and a master that the host cannot
+// access, and waits for the copy.
 using MasterCopy = std::function<absl::Status(float* master, bool to_master,
                                               absl::Span<float> held)>;
 
-// As FragmentPartFactory; `master` is host memory, there and in all calls.
-// `snapshots` is for parts of one rank and outlives them.
+// See FragmentPartFactory; `master` is host memory, here and in all calls.
+// `snapshots` is for the parts of one rank and outlives them.
 //
-// With `copy` the masters of all calls but this one are somewhere else: the
-// held values are fetched for a snapshot and for an update, and brought back
-// where they have changed. Here `master` is a copy of them, and `share` says
-// that they are all of the shard.
+// With `copy`, the masters of all later calls are elsewhere: `copy` fetches the
+// held values for a snapshot and for an update, and writes them back if they
+// changed. `master` is then a copy of the held values, and `share` describes a
+// shard of nothing else.
 std::unique_ptr<FragmentPart> MakeHostFragmentPart(
     uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options, const float* master, SnapshotPool* snapshots,

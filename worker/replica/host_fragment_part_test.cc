@@ -68,7 +68,7 @@ class Replica {
     EXPECT_OK(part_->TakeSnapshot(eager, master_.data()));
   }
   // Encodes the contribution of the last Send until `bytes` bytes are final,
-  // and returns what is final.
+  // and returns the final bytes.
   std::string Encode(uint64_t bytes) {
     buffer_.resize(MaxEncodedBytes(options_.uplink, kSize));
     const auto encoded =
@@ -141,7 +141,8 @@ TEST(HostFragmentPartTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
   }
 }
 
-// The coordinator has it from elsewhere, and the island encodes no further.
+// The coordinator got the contribution from elsewhere, so the island stops
+// encoding it.
 TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
   const ReplicaOptions options = WithErrorFeedback(1);
   Replica replica(options);
@@ -166,8 +167,8 @@ v1::OuterOptimizerConfig Outer() {
 
 class HostFragmentPartEagerTest : public testing::Test {
  protected:
-  // Returns what an island that knows nothing of the others expects of its
-  // first send.
+  // Returns the expectation of an island that knows nothing of other islands,
+  // for its first send.
   std::vector<float> FreshExpectation(Replica& replica) const {
     EagerUpdate fresh(Outer(), kMixing, kSize);
     std::vector<float> model = replica.master();

@@ -39,7 +39,7 @@ absl::Status Orders::Fail(absl::Status status) {
   {
     absl::MutexLock lock(&mu_);
     is_first = failure_.ok();
-    // That another rank has given up says less than what this one sees.
+    // This rank's own failure says more than that another rank has given up.
     if (is_first || (absl::IsAborted(failure_) && !absl::IsAborted(status))) {
       failure_ = std::move(status);
     }

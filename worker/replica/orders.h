@@ -1,26 +1,26 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream of orders of an island: what rank 0 tells all ranks to do. Every
-// rank sees the same orders one after the other, and carries them out on two
+// The stream of orders that rank 0 gives to all ranks of an island. Every rank
+// gets the same orders in the same sequence, and carries them out on two
 // threads:
 //
 //   training   what happens to the parameters: steps, snapshots, updates
 //   replica    what links do beside it: encoding, decoding, anchors
 //
 // Each thread takes its orders as they come. Training waits for nothing else.
-// An order of the replica waits until this rank has done all that training was
-// told before it, but for steps. What an order moves between the ranks goes
-// over the communicator of its thread.
+// An order for the replica waits until this rank has carried out all earlier
+// orders for training other than steps. Data of an order goes over the
+// communicator of its thread.
 //
-//   rank 0                                  the others
-//   Orders orders(communicators, period);   Orders orders(communicators,
-//   period); orders.Lead({.what = Order::What::kStep, .run_step = 1},
-//               [&] { return Step(1); });   orders.Follow([&](const Order& o) {
-//   ...                                       return CarryOut(o);
-//   // destroyed: the others may go           });
+//   Orders orders(communicators, period);
+//   // Rank 0:
+//   orders.Lead({.what = Order::What::kStep, .run_step = 1},
+//               [&] { return Step(1); });
+//   // The other ranks, until rank 0 destroys its object:
+//   orders.Follow([&](const Order& order) { return CarryOut(order); });
 //
-// Ranks share their fate: the first failure of any order, on any rank, ends the
+// Ranks share their fate: the first failure of an order on any rank ends the
 // orders of all.
 #ifndef WORKER_REPLICA_ORDERS_H_
 #define WORKER_REPLICA_ORDERS_H_
@@ -45,7 +45,7 @@ struct Order {
     // For the training thread.
     // The parameters follow in a broadcast.
     kShareParameters,
-    // What rank 0 was told when it joined follows in a broadcast of `bytes`.
+    // The JoinResponse of rank 0 follows in a broadcast of `bytes`.
     kMakeReplica,
     kTakeSnapshot,
     kApply,
@@ -64,26 +64,26 @@ struct Order {
     kSetAnchor,
     kReadAnchor,
 
-    // Shows that rank 0 lives.
+    // Shows that rank 0 is alive.
     kWait,
     kEnd,
   };
   What what = What::kWait;
-  // Of orders about one fragment.
+  // The fragment, in orders about one.
   uint32_t fragment = 0;
-  // kMakeReplica.
+  // For kMakeReplica.
   uint64_t bytes = 0;
-  // kStep: the step that it makes complete, and whether the ranks compare
-  // afterwards what they saw of their communication.
+  // For kStep: the number of the step, and whether the ranks afterwards compare
+  // their observations of the communication.
   uint64_t run_step = 0;
   bool diagnose = false;
-  // kTakeSnapshot.
+  // For kTakeSnapshot.
   bool eager = false;
-  // kApply.
+  // For kApply.
   UpdateUse use;
-  // kBeginContribution: of the anchor.
+  // For kBeginContribution: the anchor's version.
   uint64_t version = 0;
-  // kEndContribution.
+  // For kEndContribution.
   bool merged = false;
 
   bool is_for_replica() const {
@@ -91,24 +91,24 @@ struct Order {
   }
 };
 
-// Between the same ranks; each is used by one thread of a rank at a time. They
-// have one table of failures (message_communicator.h).
+// Communicators among the same ranks. One thread of a rank at a time uses each.
+// They share one table of failures (message_communicator.h).
 struct RankCommunicators {
   std::unique_ptr<Communicator> orders;
   std::unique_ptr<Communicator> training;
-  // It should not limit the time of operations: a rank comes late to one where
-  // training does. Who is stuck or dead is found by the other two.
+  // Should have no time limit on operations: a rank that is late in training is
+  // late here, too. The other two communicators find stuck or dead ranks.
   std::unique_ptr<Communicator> replica;
 };
 
-// Lead and Fail are thread-safe; orders for the training thread are given by
-// one thread at a time.
+// Lead and Fail are thread-safe, but one thread at a time gives the orders for
+// training.
 class Orders {
  public:
-  // Rank 0 shows each `period` that it lives, so that the others go on waiting:
-  // more often than the communicator's time limit.
+  // Rank 0 shows every `period` that it is alive, so that the other ranks keep
+  // waiting. `period` is shorter than the communicator's time limit.
   Orders(RankCommunicators communicators, absl::Duration period);
-  // Rank 0 lets the others go, unless they have failed.
+  // On rank 0: ends the orders of the other ranks, unless they have failed.
   ~Orders();
 
   int rank() const { return communicators_.orders->rank(); }
@@ -117,21 +117,21 @@ class Orders {
   Communicator* replica() const { return communicators_.replica.get(); }
 
   // On rank 0: gives the order and does `work`, this rank's part of it. Orders
-  // for the replica's thread wait for one another. Returns the failure that has
-  // ended the orders: that of `work`, a Communicator's or one before.
+  // for the replica wait for one another. Returns the failure that has ended
+  // the orders: that of `work`, of a Communicator, or an earlier one.
   absl::Status Lead(const Order& order, absl::FunctionRef<absl::Status()> work);
 
-  // On the others: calls `work` for each order, on the two threads, until rank
-  // 0 ends (OK) or the orders fail.
+  // On the other ranks: calls `work` for each order, on the two threads, until
+  // rank 0 ends (OK) or the orders fail.
   absl::Status Follow(absl::FunctionRef<absl::Status(const Order&)> work);
 
-  // Ends the orders of all ranks, which tell `status`, and returns the failure
-  // that has ended them. OK changes nothing.
+  // Ends the orders of all ranks with `status`, and returns the failure that
+  // has ended them. An OK status changes nothing.
   absl::Status Fail(absl::Status status);
 
  private:
-  // An order, and the last one of training before it that changes anything the
-  // replica sees. Orders are counted.
+  // An order, and the number of the last order for training before it that
+  // changes anything the replica sees.
   struct Task {
     Order order;
     uint64_t after = 0;
@@ -139,11 +139,11 @@ class Orders {
 
   // Broadcasts rank 0's order.
   absl::Status Exchange(Order& order);
-  // On rank 0: has the order broadcast by a thread that does nothing else, so
-  // that training never waits for a link's thread, whose priority is low.
+  // On rank 0: queues the order for a thread that only broadcasts, so that
+  // training never waits for a link's thread, which has low priority.
   void Give(const Order& order);
   void GiveOrders(absl::Duration period);
-  // On the others: hand orders to the threads, and carry them out.
+  // On the other ranks: hand orders to the threads, and carry them out.
   absl::Status TakeOrders();
   void CarryOut(std::deque<Task>& tasks,
                 absl::FunctionRef<absl::Status(const Order&)> work);
@@ -159,13 +159,14 @@ class Orders {
 
   mutable absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  // No more orders come; what has come is still done.
+  // Whether the last order has come. Orders before it are still carried out.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // On rank 0: orders to be given, and how many came and were given.
+  // On rank 0: the orders to broadcast, and how many were queued and broadcast.
   std::deque<Order> to_give_ ABSL_GUARDED_BY(mu_);
   uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mu_) = 0;
-  // On the others: what is still to be done, and how far training has come.
+  // On the other ranks: the orders to carry out, and the number of the last one
+  // that training has carried out.
   std::deque<Task> training_ ABSL_GUARDED_BY(mu_);
   std::deque<Task> replica_ ABSL_GUARDED_BY(mu_);
   uint64_t trained_ ABSL_GUARDED_BY(mu_) = 0;

@@ -25,12 +25,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using What = Order::What;
 
-// Within so much time happens what does not have to wait.
+// Time enough for anything that does not have to wait.
 constexpr absl::Duration kNotYet = absl::Milliseconds(100);
 
 absl::Status Nothing() { return absl::OkStatus(); }
 
-// An island whose ranks carry out orders as the test says.
+// An island whose ranks carry out orders with a function of the test.
 class OrdersTest : public testing::Test {
  protected:
   using Work = std::function<absl::Status(int rank, const Order&)>;
@@ -52,7 +52,7 @@ class OrdersTest : public testing::Test {
     }
   }
 
-  // Rank 0 lets the others go.
+  // Rank 0 ends the orders of the other ranks.
   void End() {
     if (!orders_.empty()) orders_[0].reset();
     Join();
@@ -70,7 +70,7 @@ class OrdersTest : public testing::Test {
   LocalRendezvous rendezvous_;
   std::vector<std::unique_ptr<Orders>> orders_;
   std::vector<std::thread> followers_;
-  // What Follow has returned, by rank.
+  // The results of Follow, by rank.
   std::vector<absl::Status> statuses_;
 };
 
@@ -91,7 +91,7 @@ TEST_F(OrdersTest, EveryRankCarriesThemOutInOrder) {
     ASSERT_OK(Lead({.what = What::kStep, .run_step = i}));
     ASSERT_OK(Lead({.what = What::kBeginContribution, .version = 10 * i}));
   }
-  // What has been ordered is done before they go.
+  // The ranks carry out all orders before they end.
   End();
   for (int rank = 1; rank < 3; ++rank) {
     EXPECT_OK(statuses_[rank]);
@@ -146,7 +146,7 @@ TEST_F(OrdersTest, TheReplicaDoesNotWaitForSteps) {
   End();
 }
 
-// On either thread.
+// The order may be for either thread.
 TEST_F(OrdersTest, ARankThatFailsEndsAllWithItsReason) {
   for (const What what : {What::kSave, What::kReadAnchor}) {
     Start(3, [&](int rank, const Order& order) {
@@ -154,7 +154,7 @@ TEST_F(OrdersTest, ARankThatFailsEndsAllWithItsReason) {
                                              : absl::OkStatus();
     });
     absl::Status status = Lead({.what = what});
-    // Rank 0's own part has nothing that would fail.
+    // Rank 0's own part cannot fail.
     while (status.ok()) status = Lead({.what = What::kStep});
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
                                  HasSubstr("rank 2 has given up: bad sector")));
@@ -180,7 +180,8 @@ TEST_F(OrdersTest, Rank0sFailureIsToldToTheOthers) {
                        HasSubstr("rank 0 has given up: training diverged")));
 }
 
-// Whoever hears first that another has given up, diverging is the reason.
+// Divergence is the reason, even if the rank heard first that another one has
+// given up.
 TEST_F(OrdersTest, WhatARankSeesItselfSaysMoreThanThatAnotherGaveUp) {
   Start(1, nullptr);
   Orders& orders = *orders_[0];
@@ -193,7 +194,7 @@ TEST_F(OrdersTest, WhatARankSeesItselfSaysMoreThanThatAnotherGaveUp) {
   EXPECT_EQ(Lead({.what = What::kStep}), absl::OutOfRangeError("diverged"));
 }
 
-// As the links of several fragments give them.
+// The links of several fragments give orders at the same time.
 TEST_F(OrdersTest, OrdersForTheReplicaAreDoneOneAtATime) {
   Start(2, [](int, const Order&) { return absl::OkStatus(); });
   absl::Notification first;

@@ -36,7 +36,7 @@ absl::Status PartExchange::ExchangeEdges(FragmentPart& part) const {
     from[other] = AsBytes(absl::MakeSpan(in).subspan(received, edge));
     received += edge;
   }
-  // Every rank knows whether there is anything to move.
+  // All ranks know whether there is anything to move.
   if (moved == 0) return absl::OkStatus();
   if (!out.empty()) {
     RETURN_IF_ERROR(part.TakeEdge(absl::MakeSpan(out)));
@@ -49,7 +49,7 @@ absl::Status PartExchange::ExchangeEdges(FragmentPart& part) const {
 
 absl::StatusOr<uint64_t> PartExchange::GatherEncoded(
     absl::Span<char> buffer) const {
-  // Small enough to be exact.
+  // The sizes are small enough for exact doubles.
   std::vector<double> sizes(ranks());
   RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)));
   std::vector<absl::Span<char>> from(ranks());

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of an island move between them of one fragment. All ranks call
-// the same operations in the same order; what is said of rank 0 and of the
-// others is what each of them gives and gets. Errors are those of Communicator,
-// where nothing else is said.
+// The transfers of one fragment among the ranks of an island. All ranks call
+// the same operations in the same order; comments say what each rank gives and
+// gets. Unless stated otherwise, errors are those of Communicator.
 #ifndef WORKER_REPLICA_PART_EXCHANGE_H_
 #define WORKER_REPLICA_PART_EXCHANGE_H_
 
@@ -29,30 +28,32 @@ class PartExchange {
                absl::Span<const FragmentShare> shares)
       : communicator_(communicator), shares_(shares) {}
 
-  // Edges of the pseudo-gradient, from who holds to who encodes them.
+  // Sends edges of the pseudo-gradient from the ranks that hold them to those
+  // that encode them.
   absl::Status ExchangeEdges(FragmentPart& part) const;
 
-  // The encodings of the other ranks' strips, one after the other: rank 0 gets
-  // them at the beginning of `buffer`, and their size. INTERNAL: they are too
-  // long for it.
+  // Rank 0 gathers the encodings of the other ranks' strips, one after the
+  // other, at the beginning of `buffer`, and returns their size. The other
+  // ranks send them. INTERNAL: they do not fit into `buffer`.
   absl::StatusOr<uint64_t> GatherEncoded(absl::Span<char> buffer) const;
   absl::Status SendEncoded(absl::string_view encoded) const;
 
-  // An update: rank 0 gives `strips`, by rank, and the others return theirs.
+  // Rank 0 gives the `strips` of an update, by rank; each other rank returns
+  // its own.
   absl::StatusOr<std::string> ScatterStrips(
       absl::Span<const absl::string_view> strips) const;
-  // The digest of the whole new anchor, which goes through all ranks.
+  // Returns the digest of the whole new anchor. It passes through all ranks.
   absl::StatusOr<std::string> DigestNewAnchor(FragmentPart& part) const;
 
-  // `values` are the whole fragment's, on rank 0; every rank returns what it
-  // holds of them.
+  // On rank 0, `values` are those of the whole fragment. Each rank returns the
+  // values that it holds.
   absl::StatusOr<std::vector<float>> ScatterHeld(
       absl::Span<const float> values) const;
-  // And back: `own` is what the rank holds.
+  // The reverse: `own` are the values that the rank holds.
   absl::Status GatherHeld(absl::Span<const float> own,
                           absl::Span<float> values) const;
 
-  // Until all ranks have come here.
+  // Blocks until all ranks have called it.
   absl::Status AwaitOthers() const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace causeway {
 
-// Rank 0's view. Calls from two threads are for the parts to keep apart.
+// Rank 0's view of a fragment. The parts handle calls from two threads.
 class ReplicaRank::Fragment : public FragmentReplica {
  public:
   using What = Order::What;
@@ -111,7 +111,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
 
   absl::Status DropUpdate() override {
     reader_ = NewEncodingReader(downlink(), size());
-    // What has been finished stays.
+    // A finished update stays.
     return part_.part->DropUpdate();
   }
 
@@ -130,7 +130,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
     return rank_.options_.orders->Lead(order, [&] { return work(order); });
   }
 
-  // What is there of the strips that have values which a rank holds.
+  // Returns the received bytes of the strips that have values of `share`.
   absl::string_view StripsOf(const FragmentShare& share,
                              absl::string_view received) const {
     const uint64_t first = share.held.begin / kStripValues;
@@ -145,9 +145,9 @@ class ReplicaRank::Fragment : public FragmentReplica {
   ReplicaRank& rank_;
   const uint32_t fragment_;
   Part& part_;
-  // Once the other ranks' encodings are there.
+  // The whole contribution, once the other ranks' encodings are there.
   EncodedBytes collected_;
-  // Finds the strips of the update that comes in.
+  // Finds the strips of the incoming update.
   EncodingReader reader_;
 };
 
@@ -228,7 +228,7 @@ absl::Status ReplicaRank::ReadAnchor(Part& part, absl::Span<float> values) {
 absl::Status ReplicaRank::EncodeOwn(Part& part) {
   const uint64_t most =
       MaxEncodedBytes(options_.replica.uplink, share(part).encoded.size());
-  // Not cleared: every byte that is read has been written.
+  // The memory is not cleared: only bytes that have been written are read.
   part.encoded.reset(new char[most]);
   ASSIGN_OR_RETURN(
       part.encoded_bytes,
@@ -240,7 +240,7 @@ absl::StatusOr<std::string> ReplicaRank::FinishUpdate(
     Part& part, absl::Span<const absl::string_view> strips) {
   const PartExchange exchange = ExchangeOf(part);
   ASSIGN_OR_RETURN(const std::string received, exchange.ScatterStrips(strips));
-  // Rank 0 has decoded them as they came.
+  // Rank 0 has decoded its strips as they came.
   if (rank() > 0 && share(part).held.size() > 0) {
     RETURN_IF_ERROR(part.part->Decode(received));
   }

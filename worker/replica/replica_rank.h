@@ -3,20 +3,22 @@
 //
 // A rank's side of the replica: its parts of all fragments, and the work on
 // them that the ranks do together. Rank 0 leads: the outer loop and its links
-// call its FragmentReplica, which orders the others to do the same (orders.h).
+// call its FragmentReplica, which orders the other ranks to do the same
+// (orders.h).
 //
-// What moves between ranks, over the replica's communicator:
+// Transfers between ranks, over the replica's communicator:
 //   a contribution   less than a strip of the pseudo-gradient between two ranks
 //                    (fragment_share.h), and the encoding of its strips from
 //                    each rank to rank 0
-//   an update        its encoding from rank 0, to each rank what has values
-//                    that the rank holds; the state of the anchor's digest from
-//                    rank to rank, as a digest goes from the first value to the
-//                    last
-//   an anchor        fp32 values from or to rank 0: a checkpoint, and where the
-//                    coordinator no longer has an update
+//   an update        its encoding from rank 0, to each rank the strips with
+//                    values that the rank holds; the state of the anchor's
+//                    digest from rank to rank, as a digest goes from the first
+//                    value to the last
+//   an anchor        fp32 values from or to rank 0, for a checkpoint, or where
+//                    the coordinator no longer has an update
 //
-// An encoding is what one rank alone would make of the fragment, bit for bit.
+// Encodings are bit for bit those that a single rank would make of the
+// fragment.
 #ifndef WORKER_REPLICA_REPLICA_RANK_H_
 #define WORKER_REPLICA_REPLICA_RANK_H_
 
@@ -43,34 +45,34 @@ namespace causeway {
 
 class ReplicaRank {
  public:
-  // The same on every rank, but for the parts, the orders and the masters.
+  // All ranks have the same options, except for parts, orders and masters.
   struct Options {
     FragmentMap map;
-    // Of the model, by rank.
+    // The shards of the model, by rank.
     std::vector<Slice> shards;
     ReplicaOptions replica;
     FragmentPartFactory make_part;
-    // This rank's shard of the parameters, as FragmentPart wants it; called by
-    // the training thread. `changes` says that they are about to be changed.
+    // Returns this rank's shard of the parameters, as FragmentPart takes it.
+    // The training thread calls it. `changes`: the values are about to change.
     std::function<float*(bool changes)> masters;
     // Outlives the object.
     Orders* orders = nullptr;
   };
 
-  // Anchors are the values of the masters. Errors of ShareFragment and
-  // Options.make_part.
+  // Anchors start as the values of the masters. Errors are those of
+  // ShareFragment and Options.make_part.
   static absl::StatusOr<std::unique_ptr<ReplicaRank>> Create(Options options);
 
-  // On rank 0: all fragments. They are gone before this object.
+  // On rank 0: returns all fragments. This object outlives them.
   std::vector<std::unique_ptr<FragmentReplica>> Fragments();
 
-  // On the others: carries out an order about a fragment.
+  // On the other ranks: carries out an order about a fragment.
   absl::Status Follow(const Order& order);
 
  private:
   class Fragment;
   struct Part {
-    // By rank.
+    // The shares of the fragment, by rank.
     std::vector<FragmentShare> shares;
     std::unique_ptr<FragmentPart> part;
     // On the other ranks, during a contribution: the encoding of their strips.
@@ -88,20 +90,21 @@ class ReplicaRank {
     return PartExchange(options_.orders->replica(), part.shares);
   }
 
-  // What all ranks do on an order. Arguments beyond it are those of rank 0.
+  // Each carries out an order on any rank. Only rank 0 passes the other
+  // arguments.
   absl::Status TakeSnapshot(const Order& order);
   absl::Status Apply(const Order& order);
   absl::Status BeginContribution(const Order& order);
   absl::StatusOr<std::string> FinishUpdate(
       Part& part, absl::Span<const absl::string_view> strips);
   absl::Status ReadAnchor(Part& part, absl::Span<float> values);
-  // Both end when all ranks are done: training relies on it, which does not
-  // wait for the replica. FinishUpdate needs no such wait, as the digest goes
-  // through all ranks.
+  // Both return once all ranks are done: training, which does not wait for the
+  // replica, relies on it. FinishUpdate needs no such wait, as the digest
+  // passes through all ranks.
   absl::Status ReplaceAnchor(Part& part, absl::Span<const float> values);
   absl::Status SetAnchor(Part& part, absl::Span<const float> values);
 
-  // On the others, after BeginContribution.
+  // On the other ranks: encodes their strips, after BeginContribution.
   absl::Status EncodeOwn(Part& part);
 
   const Options options_;

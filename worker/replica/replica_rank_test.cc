@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas of several ranks against that of one rank: the same bytes go to the
-// coordinator, and the same parameters, anchors and digests come out.
+// Compares replicas of several ranks with that of one rank: the bytes for the
+// coordinator, the parameters, the anchors and the digests must be the same.
 #include "worker/replica/replica_rank.h"
 
 #include <malloc.h>
@@ -26,7 +26,7 @@
 
 namespace {
 
-// Bytes that live in large pieces, over all threads.
+// Bytes allocated at present in large pieces, over all threads.
 std::atomic<int64_t> live_bytes = 0;
 int64_t Large(void* memory) {
   const auto bytes = static_cast<int64_t>(malloc_usable_size(memory));
@@ -53,7 +53,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Whether the ranks are connected by Gloo; they are threads in any case.
+// The parameter says whether Gloo connects the ranks; they are threads in any
+// case.
 class ReplicaRankTest : public testing::TestWithParam<bool> {
  protected:
   static ReplicaRanks::Options Several(int size, int fragments,
@@ -75,7 +76,7 @@ TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
                            {.gloo = GetParam()});
 }
 
-// One rank against the codec and the mixing themselves.
+// Compares one rank with direct calls of the codec and of the mixing.
 TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   const ReplicaOptions options{
       .uplink = {.format = v1::INT8},
@@ -126,12 +127,12 @@ TEST_P(ReplicaRankTest, AnchorsAreSharded) {
   }
 }
 
-// So that all-gathers follow before the next step.
+// Ranks need to know it to all-gather before the next step.
 TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
   ReplicaRanks ranks(Several(3, 1));
   FragmentReplica& fragment = ranks.fragment(0);
   const auto expect_changed = [&](bool changed) {
-    // What comes after it over all ranks.
+    // After this, all ranks have carried out the orders before it.
     ASSERT_OK(fragment.BeginContribution(0));
     std::string encoded = EncodeAll(fragment, ranks.options().uplink);
     ASSERT_OK(fragment.EndContribution(false));
@@ -156,7 +157,7 @@ TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {
   EXPECT_THAT(fragment.FinishUpdate(
                   absl::string_view(update).substr(0, update.size() - 1)),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  // The ranks have not heard of it.
+  // The other ranks have not heard of the bad update.
   ASSERT_OK(fragment.DropUpdate());
   EXPECT_OK(fragment.FinishUpdate(update));
 }
@@ -171,7 +172,7 @@ TEST_P(ReplicaRankTest, WhenARankGivesUpTheOthersSayWhy) {
   EXPECT_THAT(fragment.BeginContribution(0),
               StatusIs(absl::StatusCode::kAborted,
                        HasSubstr("rank 2 has given up: no memory")));
-  // And so it stays.
+  // Later orders fail alike.
   EXPECT_THAT(fragment.ReadAnchor({}),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("rank 2")));
 }

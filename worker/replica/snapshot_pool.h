@@ -12,12 +12,12 @@
 
 namespace causeway {
 
-// Memory for snapshots of fragments, used again and again: memory fresh from
-// the system costs the training thread more than the copy into it. Grows to the
-// snapshots that exist at one time. Thread-safe.
+// A pool of memory for snapshots of fragments: fresh memory from the system
+// costs the training thread more than the copy into it. Grows to the largest
+// number of snapshots at one time. Thread-safe.
 class SnapshotPool {
  public:
-  // `size` values, whichever.
+  // Returns `size` values, which are unspecified.
   std::vector<float> Take(size_t size) {
     std::vector<float> memory;
     {

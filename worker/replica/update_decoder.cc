@@ -36,7 +36,7 @@ absl::Status UpdateDecoder::DecodeStrip(absl::string_view received,
                                         uint64_t strip) {
   const uint64_t strip_begin = cover_begin_ + strip * kStripValues;
   const uint64_t strip_end = std::min(strip_begin + kStripValues, cover_end_);
-  // Of the values that are wanted.
+  // The strip's part of the wanted values.
   const uint64_t begin = std::max(strip_begin, begin_) - begin_;
   const uint64_t end = std::min(strip_end, begin_ + anchor_.size()) - begin_;
   const absl::Span<float> change =

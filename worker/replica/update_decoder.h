@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes some consecutive values of an update, strip by strip while it comes
-// in, and adds them to a copy of the anchor. Nothing is applied: until the
-// digests of the encoding and of the new anchor have been compared, this is a
-// preparation.
+// Decodes consecutive values of an update, strip by strip as they arrive, and
+// adds them to a copy of the anchor. Nothing is applied: the digests of the
+// encoding and of the new anchor must be compared first.
 //
 //   UpdateDecoder decoder(spec, size, 0, anchor);   // all values
 //   RETURN_IF_ERROR(decoder.Advance(received));     // whenever more has come
@@ -27,32 +26,33 @@
 namespace causeway {
 
 struct DecodedUpdate {
-  // As decoded.
+  // The decoded values.
   std::vector<float> change;
   // The old anchor plus the change.
   std::vector<float> new_anchor;
-  // Of the new anchor, made while it was in the cache; only if it is the
-  // beginning of the vector, without which a digest cannot be begun.
+  // The digest of the new anchor, made while the values were in the cache. Set
+  // only if the values begin the vector, as a digest must start there.
   std::optional<AnchorDigest> digest;
 };
 
 // Not thread-safe.
 class UpdateDecoder {
  public:
-  // Values [begin, begin + anchor.size()), at least one, of an update of `size`
-  // values. `anchor` are these values of the anchor; it outlives the decoder
-  // and does not change meanwhile. `spec` must pass CheckCodecSpec.
+  // Decodes values [begin, begin + anchor.size()), at least one, of an update
+  // of `size` values. `anchor` holds the same values of the anchor; it must
+  // outlive the decoder unchanged. `spec` must pass CheckCodecSpec.
   UpdateDecoder(const CodecSpec& spec, uint64_t size, uint64_t begin,
                 absl::Span<const float> anchor);
 
-  // Decodes the strips that `received` has more of than the last time: the
-  // encoding, as far as it is there, from the strip with value `begin` up to
-  // the one with the last value. After an error the decoder is of no more use.
-  //   INVALID_ARGUMENT  as EncodingReader.
+  // Decodes the strips that are new in `received`: the encoding so far, from
+  // the strip with value `begin` up to the one with the last value. After an
+  // error the decoder must not be used.
+  //   INVALID_ARGUMENT  See EncodingReader.
   absl::Status Advance(absl::string_view received);
 
-  // After all bytes. The decoder is of no more use.
-  //   INVALID_ARGUMENT  some are missing.
+  // Returns the update once all bytes are decoded. The decoder must not be used
+  // afterwards.
+  //   INVALID_ARGUMENT  Some bytes are missing.
   absl::StatusOr<DecodedUpdate> Finish();
 
  private:
@@ -60,12 +60,12 @@ class UpdateDecoder {
 
   const uint64_t begin_;
   const absl::Span<const float> anchor_;
-  // Of strips that have some of the values, from this value on.
+  // The strips that have some of the values cover [cover_begin_, cover_end_).
   const uint64_t cover_begin_;
   const uint64_t cover_end_;
   EncodingReader reader_;
   uint64_t decoded_strips_ = 0;
-  // A strip with values of others.
+  // A decoded strip that also has values outside the range.
   std::vector<float> strip_;
   DecodedUpdate update_;
 };

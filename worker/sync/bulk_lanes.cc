@@ -11,7 +11,8 @@
 namespace causeway {
 namespace {
 
-// How long a call waits for its connection before it fails and says why.
+// The time that a call waits for its connection before it fails with the
+// reason.
 constexpr absl::Duration kConnectWait = absl::Seconds(2);
 
 }  // namespace
@@ -42,7 +43,7 @@ void BulkLanes::Connect() {
 
 std::unique_ptr<BulkLane> BulkLanes::Open(const std::string& method,
                                           absl::Duration timeout) {
-  // All at once: the others will soon be wanted, too.
+  // Connects all at once: the other connections will soon be needed, too.
   Connect();
   const size_t index = next_++ % channels_.size();
   AwaitConnection(*channels_[index]);

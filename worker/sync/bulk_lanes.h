@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The connections that carry an island's bulk data, beside the one for control.
-// A transfer may use several at once, a lane on each: one TCP connection alone
-// is slowed down by every lost packet, and by windows that a long round trip
-// makes too small.
+// A transfer may use several at once, a lane on each: every lost packet slows a
+// single TCP connection down, and so do windows that are too small for a long
+// round trip.
 #ifndef WORKER_SYNC_BULK_LANES_H_
 #define WORKER_SYNC_BULK_LANES_H_
 
@@ -33,30 +33,30 @@ class BulkLane {
 
  private:
   GroupedCall call_;
-  // Before the call's context goes.
+  // Destroyed before the call's context.
   BulkStream stream_;
 };
 
 // Thread-safe.
 class BulkLanes {
  public:
-  // `channels` have a connection each; at least one. `group` outlives the
-  // lanes.
+  // Each of `channels`, at least one, has its own connection. `group` outlives
+  // the lanes.
   BulkLanes(std::vector<std::shared_ptr<grpc::Channel>> channels,
             CallGroup* group);
 
   int connections() const { return static_cast<int>(channels_.size()); }
 
-  // Begins to connect all that are not up; does not wait for it.
+  // Starts to connect all channels that are not up, without waiting.
   void Connect();
 
-  // How many lanes a transfer of `bytes` in chunks of `chunk_bytes` can use; at
-  // least 1.
+  // Returns the number of lanes, at least 1, that a transfer of `bytes` in
+  // chunks of `chunk_bytes` can use.
   int LanesFor(uint64_t bytes, uint64_t chunk_bytes) const;
 
-  // Starts a stream on the connection that comes next: transfers that need few
-  // lanes use all connections in turn. Waits a moment for a connection that is
-  // not up; then the stream says what is wrong.
+  // Starts a stream on the next connection, so that transfers with few lanes
+  // use all connections in turn. Waits a moment for a connection that is not
+  // up; if it stays down, the stream says why.
   std::unique_ptr<BulkLane> Open(const std::string& method,
                                  absl::Duration timeout);
 
@@ -67,9 +67,9 @@ class BulkLanes {
   std::atomic<uint32_t> next_ = 0;
 };
 
-// Waits until the channel is connected, or a moment. gRPC notices that a
-// connection is up only while somebody waits on its channel: pauses between
-// tries wait on nothing, so without this a coordinator that is back would be
+// Waits for the channel to connect, at most a moment. gRPC notices a new
+// connection only while someone waits on its channel. Pauses between tries do
+// not wait on it, so without this call a coordinator that is back would be
 // found seconds later, by chance.
 void AwaitConnection(grpc::Channel& channel);
 

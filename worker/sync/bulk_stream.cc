@@ -12,7 +12,7 @@ namespace causeway {
 class BulkStream::Reactor
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // The hold lets operations be started from outside of gRPC's callbacks.
+  // The hold allows operations to start outside of gRPC's callbacks.
   void Start() {
     AddHold();
     StartRead(&incoming_);
@@ -71,7 +71,7 @@ class BulkStream::Reactor
   }
 
  private:
-  // Waits for the write under way; true if there may be another.
+  // Waits for the current write; returns whether another one may follow.
   bool AwaitWritable() {
     absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(&written_));
@@ -84,10 +84,10 @@ class BulkStream::Reactor
   grpc::ByteBuffer outgoing_;
 
   mutable absl::Mutex mu_;
-  // Whether the operation that was started last is over.
+  // Whether the last operation has ended.
   bool read_ ABSL_GUARDED_BY(mu_) = false;
   bool written_ ABSL_GUARDED_BY(mu_) = true;
-  // Whether it succeeded.
+  // Whether the last operation succeeded.
   bool readable_ ABSL_GUARDED_BY(mu_) = false;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
@@ -121,7 +121,7 @@ bool BulkStream::CanRead() const { return reactor_->CanRead(); }
 
 grpc::Status BulkStream::Finish() {
   finished_ = true;
-  // The status comes behind the messages.
+  // The status comes after the messages.
   grpc::ByteBuffer dropped;
   while (Read(&dropped)) {
   }

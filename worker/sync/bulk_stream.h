@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call whose messages are byte buffers, for a thread that blocks. gRPC's
-// threads carry one message each way meanwhile: Write returns as soon as the
-// message before has gone, and the message after the one that Read returned is
-// already on its way.
+// A call whose messages are byte buffers, for a thread that blocks. Meanwhile
+// gRPC's threads carry one message each way: Write returns as soon as the
+// previous message has gone, and gRPC already reads the message after the one
+// that Read returned.
 //
 //   BulkStream stream(stub, "/package.Service/Method", &context);
 //   if (!stream.Write(request) || !stream.Read(&response)) {
-//     return stream.Finish();  // says why
+//     return stream.Finish();  // the reason
 //   }
 #ifndef WORKER_SYNC_BULK_STREAM_H_
 #define WORKER_SYNC_BULK_STREAM_H_
@@ -21,25 +21,25 @@
 
 namespace causeway {
 
-// For one thread; context.TryCancel() may come from any.
+// Not thread-safe, but any thread may call context.TryCancel().
 class BulkStream {
  public:
   // Starts the call. `context` outlives the stream.
   BulkStream(grpc::GenericStub& stub, const std::string& method,
              grpc::ClientContext* context);
-  // Cancels the call unless it was finished.
+  // Cancels the call unless Finish was called.
   ~BulkStream();
 
-  // False if the stream is broken: nothing can be written any more.
+  // Returns false if the stream is broken; later writes fail, too.
   bool Write(grpc::ByteBuffer message);
-  // Says that nothing more will be written.
+  // Tells the other side that no more messages will be written.
   void WritesDone();
-  // False after the last message, or if the stream is broken.
+  // Returns false after the last message, or if the stream is broken.
   bool Read(grpc::ByteBuffer* message);
-  // Whether Read would not have to wait.
+  // Returns whether Read would return without waiting.
   bool CanRead() const;
-  // Waits for the end of the call, which the other side has to bring about, and
-  // drops the messages until then. Once, and last.
+  // Waits until the other side ends the call, and drops the messages until
+  // then. Call once, as the last operation.
   grpc::Status Finish();
 
  private:

@@ -16,7 +16,7 @@
 namespace causeway {
 namespace {
 
-// Links that carry more bytes per second than this get parameters as they are.
+// Links that carry more bytes per second than this get parameters uncompressed.
 // A coordinator compresses 600 MB/s on each connection (docs/benchmarks.md,
 // "Parameters for a joiner").
 constexpr double kFastestCompressed = 250e6;
@@ -38,8 +38,9 @@ absl::Status Incomplete() {
   return absl::UnavailableError("the coordinator ended the stream early");
 }
 
-// Room for an object of `size` bytes, unless `bytes` is part of it already.
-// The bound is against what a broken or hostile coordinator announces.
+// Makes room for an object of `size` bytes, unless `bytes` already has part of
+// it. The bound protects against a broken or hostile coordinator's
+// announcement.
 absl::Status MakeRoom(uint64_t size, uint64_t max_bytes, IncomingBytes& bytes) {
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
@@ -60,13 +61,13 @@ struct BulkTransfers::Upload {
 
   v1::ContributionHeader header;
   absl::Duration timeout;
-  // That may share it.
+  // The number of streams that may share the upload.
   int streams = 1;
-  // Bytes per second; 0 for none.
+  // Bytes per second; 0 does not pace.
   double pace = 0;
   BulkStream& main;
   Lanes further;
-  // To the header; none before it has come.
+  // The answer to the header, once it has come.
   std::optional<v1::ContributeResponse> answer;
 };
 
@@ -110,7 +111,8 @@ v1::LinkUse BulkTransfers::UplinkUse() const {
   return use;
 }
 
-// Smaller where lanes take turns, so that a small object, too, uses several.
+// Chunks are smaller where lanes take turns, so that a small object also uses
+// several lanes.
 uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
   constexpr uint64_t kStriped = 256 << 10;
   return std::min(PacedChunkBytes(bytes_per_second),
@@ -120,7 +122,8 @@ uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     v1::ContributionHeader header, StreamedEncoding& encoding,
     absl::FunctionRef<void()> sent) {
-  // Side by side two uploads would both come later than the first now does.
+  // Uploads take turns: two at once would both arrive later than the first does
+  // alone.
   Turnstile::Turn turn(&uploads_);
   const LinkMeter::Transfer transfer(&up_);
   const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
@@ -144,12 +147,12 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   if (!upload.main.Write(ToByteBuffer(request))) {
     return Broken(upload.main.Finish());
   }
-  // Of what was never offered there is nothing to be resumed.
+  // An object that was never offered cannot be resumed, so its answer can wait.
   if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
   const absl::Time began = options_.now();
   const uint64_t bytes_before = up_.bytes();
   ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
-  // The call breaks off: what there is of the encoding is of no use.
+  // The call breaks off, as part of an encoding is of no use.
   RETURN_IF_ERROR(encoding.status());
   const uint64_t bytes = up_.bytes() - bytes_before;
   if (all) {
@@ -162,8 +165,8 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     for (const auto& lane : upload.further) lane->stream().WritesDone();
     turn.End();
     sent();
-    // They end as soon as their chunks are there; one that does not would
-    // keep the verdict from coming.
+    // These streams end as soon as their chunks are received; the verdict would
+    // not come before.
     for (const auto& lane : upload.further) {
       RETURN_IF_ERROR(CallStatus(options_, lane->stream().Finish()));
     }
@@ -176,20 +179,20 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
                    ReadVerdict(upload.main));
   if (all && pace == 0 && !configured) {
-    // The answer to the last byte came a round trip after it was sent.
+    // The answer came a round trip after the last byte was sent.
     up_rate_.Measured(bytes, options_.now() - began - round_trip_());
   }
   RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
   return verdict;
 }
 
-// A stream that ended early must not pass for a success.
+// A stream that ended early is not a success, whatever its status.
 absl::Status BulkTransfers::Broken(const grpc::Status& status) const {
   if (status.ok()) return Incomplete();
   return CallStatus(options_, status);
 }
 
-// Of a Contribute stream.
+// Reads a verdict from a Contribute stream.
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
     BulkStream& stream) const {
   grpc::ByteBuffer message;
@@ -199,13 +202,13 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
   return response;
 }
 
-// The answer to the header.
+// Reads the answer to the header.
 absl::Status BulkTransfers::ReadAnswer(Upload& upload) const {
   ASSIGN_OR_RETURN(upload.answer, ReadVerdict(upload.main));
   return absl::OkStatus();
 }
 
-// A further stream for the upload that `header` has begun.
+// Opens a further stream for the upload that `header` has begun.
 std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
     const v1::ContributionHeader& header, absl::Duration timeout) {
   v1::ContributeRequest request;
@@ -218,16 +221,16 @@ std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
   return opened;
 }
 
-// Sends the encoding from where the answer says, or before there is one from
-// its beginning, as it becomes ready: a chunk over each stream in turn.
-// False if the answer leaves nothing to send, or the main stream is broken,
-// which its next message explains.
+// Sends the encoding as it becomes ready, a chunk over each stream in turn:
+// from the answer's offset or, before the answer has come, from the beginning.
+// Returns false if the answer leaves nothing to send, or if the main stream is
+// broken, which its next message explains.
 absl::StatusOr<bool> BulkTransfers::SendChunks(Upload& upload,
                                                StreamedEncoding& encoding) {
   const uint64_t chunk_bytes = ChunkBytes(upload.pace);
   uint64_t offset =
       upload.answer.has_value() ? upload.answer->next_offset() : 0;
-  // Further streams are let in once the upload is open.
+  // The coordinator admits further streams once the upload is open.
   for (int next = 0;;
        next = upload.answer.has_value() ? (next + 1) % upload.streams : 0) {
     if (!upload.answer.has_value() && upload.main.CanRead()) {
@@ -255,7 +258,7 @@ absl::StatusOr<bool> BulkTransfers::SendChunks(Upload& upload,
   }
 }
 
-// Waits until so many bytes may be sent.
+// Waits until `bytes` bytes may be sent.
 void BulkTransfers::Pace(uint64_t bytes) {
   const absl::Time now = options_.now();
   const absl::Duration wait = pacer_.Take(now, bytes) - now;
@@ -284,7 +287,7 @@ absl::Status BulkTransfers::FetchParameters(
       options_.downlink_bytes_per_second.value_or(down_rate_.Best());
   resumed.set_compress(rate < kFastestCompressed);
   Incoming incoming = OpenDownload("FetchParameters", resumed, max_bytes);
-  // It would tell how fast the coordinator compresses.
+  // The measured rate would be that of the coordinator's compression.
   if (resumed.compress()) incoming.measures = false;
   RETURN_IF_ERROR(Receive<v1::FetchParametersResponse>(
       incoming, download.bytes,
@@ -302,8 +305,8 @@ absl::Status BulkTransfers::FetchParameters(
   return absl::OkStatus();
 }
 
-// Starts one try of a download of at most `max_bytes`, of which
-// `request.offset` have come.
+// Starts a try to download at most `max_bytes`, of which `request.offset` have
+// come.
 template <typename Request>
 BulkTransfers::Incoming BulkTransfers::OpenDownload(absl::string_view method,
                                                     Request request,
@@ -329,9 +332,9 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(absl::string_view method,
   return incoming;
 }
 
-// Receives it into `bytes`, which `describe` makes room in when the first
-// response has come. If the download waits for something, it begins with
-// that.
+// Receives a download into `bytes`, in which `describe` makes room when the
+// first response has come. If the download has to wait for something, it begins
+// with that response.
 template <typename Response>
 absl::Status BulkTransfers::Receive(
     const Incoming& incoming, IncomingBytes& bytes,
@@ -341,7 +344,7 @@ absl::Status BulkTransfers::Receive(
   std::optional<absl::Time> described_at;
   uint64_t bytes_before = 0;
   if (!incoming.waits) transfer.emplace(&down_);
-  // The next chunk comes over the next lane, until one has no more.
+  // Chunks come over each lane in turn, until one has no more.
   Response response;
   for (size_t turn = 0;; ++turn) {
     BulkStream& from = incoming.lanes[turn % incoming.lanes.size()]->stream();
@@ -357,7 +360,7 @@ absl::Status BulkTransfers::Receive(
       ASSIGN_OR_RETURN(has_chunk,
                        ParseByteBuffer(message, Response::kChunkFieldNumber,
                                        response, chunk));
-      // Each lane describes the object; one will do.
+      // Every lane describes the object; one description is enough.
       if (response.has_head() && turn == 0) {
         RETURN_IF_ERROR(describe(response));
       }
@@ -368,7 +371,7 @@ absl::Status BulkTransfers::Receive(
     RETURN_IF_ERROR(progress());
   }
   if (incoming.measures && described_at.has_value()) {
-    // All that came: others may have had a part of the link.
+    // Counts all that came, as other downloads may have used part of the link.
     down_rate_.Measured(down_.bytes() - bytes_before,
                         options_.now() - *described_at);
   }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island's bulk data: contributions on their way up, updates and parameters
-// on their way down. Striped over connections, paced if a rate is given or
+// Transfers of an island's bulk data: contributions up, updates and parameters
+// down. They are striped over connections, paced if a rate is given or
 // measured, and metered.
 #ifndef WORKER_SYNC_BULK_TRANSFERS_H_
 #define WORKER_SYNC_BULK_TRANSFERS_H_
@@ -37,15 +37,16 @@ namespace causeway {
 // Thread-safe.
 class BulkTransfers {
  public:
-  // `calls` outlives this. `round_trip` is that to the coordinator, infinite
-  // while it is not known; it is asked after uploads that are measured.
+  // `calls` outlives the object. `round_trip` returns the round trip to the
+  // coordinator, infinite while it is unknown; it is called after measured
+  // uploads.
   BulkTransfers(const GrpcCoordinatorClientOptions& options, CallGroup* calls,
                 std::function<absl::Duration()> round_trip);
 
-  // Begins to connect, so that the first transfer need not wait for it.
+  // Starts to connect, so that the first transfer does not have to wait.
   void Connect() { bulk_.Connect(); }
 
-  // As CoordinatorClient.
+  // See CoordinatorClient.
   absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent);
@@ -56,10 +57,10 @@ class BulkTransfers {
                                uint64_t max_bytes,
                                ParametersDownload& download);
 
-  // Payload bytes sent and received, framing not counted.
+  // Payload bytes sent and received, without framing.
   uint64_t bytes_up() const { return up_.bytes(); }
   uint64_t bytes_down() const { return down_.bytes(); }
-  // What this end knows of the links.
+  // This end's figures on the links.
   v1::LinkUse UplinkUse() const;
   v1::LinkUse DownlinkUse() const { return down_.Use(); }
 
@@ -83,9 +84,9 @@ class BulkTransfers {
 
   struct Incoming {
     Lanes lanes;
-    // It may come long after it was asked for.
+    // Whether it may come long after the request.
     bool waits = false;
-    // Nothing slows it down, so that it tells the link's rate.
+    // Whether nothing but the link limits its rate.
     bool measures = false;
   };
   template <typename Request>
@@ -108,7 +109,7 @@ class BulkTransfers {
   const std::function<absl::Duration()> round_trip_;
   BulkLanes bulk_;
   Turnstile uploads_;
-  // Of the upload whose turn it is.
+  // The pacer of the upload whose turn it is.
   Pacer pacer_;
   RateFinder up_rate_;
   RateFinder down_rate_;

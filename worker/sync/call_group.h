@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that can be cancelled together, with their deadlines.
+// Calls with deadlines that can be cancelled together.
 //
 //   CallGroup group;
 //   GroupedCall call(&group, timeout);
@@ -29,7 +29,7 @@ class CallGroup {
     for (grpc::ClientContext* context : active_) context->TryCancel();
   }
 
-  // Waits for so long, or until the group is cancelled.
+  // Waits for `duration`, or until the group is cancelled.
   void Sleep(absl::Duration duration) {
     absl::MutexLock lock(&mu_);
     mu_.AwaitWithTimeout(absl::Condition(&cancelled_), duration);
@@ -43,10 +43,10 @@ class CallGroup {
   std::set<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mu_);
 };
 
-// The context of one call; fails at once if the group was cancelled.
+// The context of one call. The call fails at once if the group was cancelled.
 class GroupedCall {
  public:
-  // `timeout` from now. `group` outlives the call.
+  // The call's deadline is `timeout` from now. `group` outlives the call.
   GroupedCall(CallGroup* group, absl::Duration timeout) : group_(group) {
     context_.set_deadline(FromNow(timeout));
     absl::MutexLock lock(&group->mu_);

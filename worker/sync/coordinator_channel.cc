@@ -10,19 +10,19 @@ namespace causeway {
 std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
     const GrpcCoordinatorClientOptions& options) {
   grpc::ChannelArguments arguments;
-  // A connection per channel: without this gRPC shares one between channels
-  // to the same address.
+  // Gives each channel its own connection: by default gRPC shares one between
+  // channels to the same address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Between two exchanges the bulk connections have no call. One that has died
-  // should be replaced before the next.
+  // Between two exchanges the bulk connections have no calls. A dead one should
+  // be replaced before the next exchange.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Our own back-off decides when to try again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  // Despite its name also how long a try may take, which is several round trips
-  // with HTTP/2's settings and TLS.
+  // Despite its name this also limits the time of a try, which takes several
+  // round trips with HTTP/2's settings and TLS.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);

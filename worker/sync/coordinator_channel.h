@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an island connects to its coordinator, and what it makes of the end of a
-// call.
+// An island's connections to its coordinator, and the statuses of calls over
+// them.
 #ifndef WORKER_SYNC_COORDINATOR_CHANNEL_H_
 #define WORKER_SYNC_COORDINATOR_CHANNEL_H_
 
@@ -19,37 +19,39 @@
 
 namespace causeway {
 
-// More streams than this cannot share a transfer (proto/coordinator.proto).
+// The most streams that can share a transfer (proto/coordinator.proto).
 inline constexpr int kMaxBulkConnections = 64;
 
 struct GrpcCoordinatorClientOptions {
   // host:port.
   std::string address;
-  // As common/transport/credentials.h makes them.
+  // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
       grpc::InsecureChannelCredentials();
   // Connections for bulk data, 1 to kMaxBulkConnections.
   int bulk_connections = 1;
-  // Bytes per second to which bulk data are paced, each way; 0 does not pace,
-  // none takes the rate from transfers (common/transport/rate_finder.h).
+  // Bytes per second to which bulk data are paced, each way. 0 does not pace;
+  // nullopt measures the rate of transfers (common/transport/rate_finder.h).
   std::optional<double> uplink_bytes_per_second = 0.0;
   std::optional<double> downlink_bytes_per_second = 0.0;
-  // Deadline of calls that carry no bulk data.
+  // The deadline of calls without bulk data.
   absl::Duration call_deadline = absl::Seconds(20);
-  // A transfer must be at least this fast, or its try ends and is resumed.
+  // The lowest rate of a transfer: a slower try ends, and the next one resumes
+  // it.
   double slowest_bytes_per_second = 16 * 1024;
-  Clock now = SteadyWallClock();
+  Clock now;
 };
 
-// Each has a connection of its own.
+// Returns a channel with a connection of its own.
 std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
     const GrpcCoordinatorClientOptions& options);
 
-// Of a call that carries at most `bulk_bytes`.
+// Returns the timeout of a call that carries at most `bulk_bytes`.
 absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,
                            uint64_t bulk_bytes);
 
-// How a call ended; names the address if it cannot be reached.
+// Returns a call's status, which names the coordinator's address if it cannot
+// be reached.
 absl::Status CallStatus(const GrpcCoordinatorClientOptions& options,
                         const grpc::Status& status);
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator as an island sees it: one blocking try per call, no retries
-// (those are the caller's: worker/outer_loop).
+// The coordinator as an island sees it. Each call makes one blocking try;
+// retries are up to the caller (worker/outer_loop).
 //
 // Errors are those documented in proto/coordinator.proto, and UNAVAILABLE or
 // DEADLINE_EXCEEDED when the coordinator cannot be reached. Thread-safe.
@@ -22,15 +22,16 @@
 
 namespace causeway {
 
-// A download that can be gone on with after a break: call the fetch again with
-// the same object.
+// A download that can be resumed after a break: call the fetch again with the
+// same object.
 struct UpdateDownload {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
-  // Of the island's contribution in the merge.
+  // The share of the island's contribution in the merge.
   double island_share = 0;
-  // The tokens and inner steps of another contribution of this island in it.
+  // The tokens and inner steps of another contribution of this island in the
+  // merge.
   uint64_t other_tokens = 0;
   uint64_t other_inner_steps = 0;
   IncomingBytes encoded;
@@ -46,23 +47,24 @@ struct ParametersDownload {
 class ControlStream {
  public:
   virtual ~ControlStream() = default;
-  // False once the stream is broken; then Finish says why.
+  // Both return false once the stream is broken; Finish then says why.
   virtual bool Write(const v1::SessionRequest& request) = 0;
   virtual bool Read(v1::SessionResponse* response) = 0;
   virtual absl::Status Finish() = 0;
-  // Makes Read and Write return. Any thread.
+  // Makes Read and Write return. Thread-safe.
   virtual void Cancel() = 0;
 };
 
-// A FetchUpdate call under way. For one thread; its end cancels the call.
+// A FetchUpdate call in progress. Not thread-safe. Destruction cancels the
+// call.
 class UpdateStream {
  public:
   virtual ~UpdateStream() = default;
-  // Once. Verified by length and digest, at the end; not decoded. `progress` is
-  // called after each piece that has come; its error ends the call. `download`
-  // is what the call was opened with. When this try finds that an earlier one
-  // was of no use, it begins anew and the call fails. NOT_FOUND: the update is
-  // no longer kept; what is known of the merge is in `download`.
+  // Receives the update into `download`, with which the call was opened, and
+  // verifies its length and digest, but does not decode it. Calls `progress`
+  // after each piece; an error of it ends the call. If an earlier try turns out
+  // to be useless, resets `download` and fails. Call once. NOT_FOUND: the
+  // coordinator no longer keeps the update; `download` describes the merge.
   virtual absl::Status Receive(UpdateDownload& download,
                                absl::FunctionRef<absl::Status()> progress) = 0;
 };
@@ -76,38 +78,38 @@ class CoordinatorClient {
 
   virtual std::unique_ptr<ControlStream> OpenSession() = 0;
 
-  // Offers the contribution and uploads what the coordinator has not got yet,
-  // encoding on meanwhile if the encoding is not complete. The header's object
-  // is the encoding's. One that is not complete has never been offered: its
-  // bytes follow the offer at once. Uploads go one after the other, in the
-  // order of the calls. `sent` is called when all is sent, before the verdict
-  // has come; not if nothing had to be sent. The verdict is ACCEPTED or LATE.
+  // Offers the contribution and uploads the bytes that the coordinator does not
+  // have yet; an incomplete encoding is completed meanwhile. The header's
+  // object is that of the encoding. An incomplete encoding has never been
+  // offered: its bytes follow the offer at once. Uploads go one after the
+  // other, in the order of the calls. Calls `sent` when all bytes are sent,
+  // before the verdict has come, unless nothing had to be sent. The verdict is
+  // ACCEPTED or LATE.
   virtual absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent) = 0;
 
-  // Asks for what `download` has not got yet of an update. One of more than
-  // `max_bytes` is refused.
+  // Asks for the bytes of an update that `download` does not have yet. Refuses
+  // an update of more than `max_bytes`.
   virtual std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
       const UpdateDownload& download) = 0;
 
-  // Verified against head.digest.
+  // Verifies the parameters against head.digest.
   virtual absl::Status FetchParameters(
       const v1::FetchParametersRequest& request, uint64_t max_bytes,
       ParametersDownload& download) = 0;
 
   virtual absl::Status Leave(const v1::LeaveRequest& request) = 0;
 
-  // Cancels the calls under way and refuses later ones with CANCELLED, except
-  // Leave.
+  // Cancels current calls and refuses later ones with CANCELLED, except Leave.
   virtual void Shutdown() = 0;
 
-  // Payload bytes sent and received, framing not counted.
+  // Payload bytes sent and received, without framing.
   virtual uint64_t bytes_up() const = 0;
   virtual uint64_t bytes_down() const = 0;
 
-  // Fills in what `progress` says of the links.
+  // Fills in the figures of `progress` on the links.
   virtual void ReportLinks(v1::IslandProgress& progress) const = 0;
 };
 

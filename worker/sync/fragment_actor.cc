@@ -110,7 +110,7 @@ absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
   answer.island_share = update_.island_share;
   answer.other = {.tokens = update_.other_tokens,
                   .inner_steps = update_.other_inner_steps};
-  // What broke off is gone on with.
+  // A download that broke off is continued by the next attempt.
   if (answer.status.ok() || absl::IsNotFound(answer.status)) update_ = {};
   loop_->Tell([&](OuterLoop& core, absl::Time now) {
     core.exchange(options_.fragment).UpdateAnswered(answer, now);
@@ -156,12 +156,12 @@ absl::Status FragmentActor::Do(const action::AskWhatIsMerged& ask) {
   UpdateDownload download;
   const std::unique_ptr<UpdateStream> stream =
       FetchUpdate(ask.request, download);
-  // The description comes first; nobody needs the rest.
+  // Only the description is needed, which comes first.
   const absl::Status ended = stream->Receive(
       download, [] { return absl::CancelledError("described"); });
-  absl::StatusOr<FragmentWindow::Training> merged = FragmentWindow::Training{
-      .tokens = download.other_tokens,
-      .inner_steps = download.other_inner_steps};
+  absl::StatusOr<FragmentWindow::Training> merged =
+      FragmentWindow::Training{.tokens = download.other_tokens,
+                               .inner_steps = download.other_inner_steps};
   if (download.head.version() != ask.request.from_version() + 1) {
     merged =
         ended.ok() ? absl::InternalError("an update without a head") : ended;

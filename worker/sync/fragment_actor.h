@@ -19,18 +19,18 @@
 
 namespace causeway {
 
-// Moves one fragment's bulk data, on a thread of its own, so that training goes
-// on beside it and several fragments can be in flight: carries out what the
-// outer loop (worker/outer_loop/fragment_exchange.h) orders the fragment to do.
+// Moves one fragment's bulk data, on a thread of its own, so that training
+// continues meanwhile and several fragments can be in flight: carries out the
+// outer loop's orders for the fragment (worker/outer_loop/fragment_exchange.h).
 //
-// It works on data while they move: it sends the beginning of a contribution
-// while the rest is encoded, and decodes an update while it comes in. Its
-// thread has a low priority, so that it takes what training leaves.
+// It works on data as they move: it sends the beginning of a contribution while
+// the rest is encoded, and decodes an update as it arrives. Its thread has a
+// low priority, so that it only takes time that training leaves.
 class FragmentActor {
  public:
   struct Options {
     uint32_t fragment = 0;
-    // Those of the replica.
+    // The replica's formats.
     CodecSpec uplink;
     CodecSpec downlink;
   };
@@ -44,8 +44,8 @@ class FragmentActor {
 
  private:
   void Run();
-  // Each carries out an action and tells the loop what came of it. Errors are
-  // those of the replica, after which there is no other try.
+  // Each carries out an action and reports the result to the loop. Errors are
+  // those of the replica, after which nothing is retried.
   absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
   absl::Status Do(const action::End&) { return absl::OkStatus(); }
   absl::Status Do(const action::Contribute& contribute);
@@ -56,9 +56,9 @@ class FragmentActor {
 
   std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, UpdateDownload& download);
-  // Decodes what has come of the update since the last call.
+  // Decodes the bytes of the update that came since the last call.
   absl::Status DecodeUpdate();
-  // Passes on an error of the replica, after it has noted it.
+  // Notes and returns an error of the replica.
   absl::Status Replica(absl::Status status);
 
   const Options options_;
@@ -67,7 +67,7 @@ class FragmentActor {
   SharedOuterLoop* const loop_;
 
   std::optional<StreamedEncoding> encoding_;
-  // The update that the contribution will be part of: asked for as soon as the
+  // The update that the contribution will be part of, requested as soon as the
   // contribution was sent.
   std::unique_ptr<UpdateStream> expected_;
   UpdateDownload update_;

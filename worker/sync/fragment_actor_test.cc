@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fragment's actor and a real coordinator, over a client that breaks where
-// the test says. The test is the trainer.
+// Tests a fragment's actor with a real coordinator, over a client that breaks
+// where the test says. The test is the trainer.
 #include "worker/sync/fragment_actor.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::SizeIs;
 
-// Passes messages on, the first few as they are sent to an incarnation that is
-// fenced off.
+// Passes messages on, but changes the first few to those that a fenced-off
+// incarnation receives.
 class FencingStream : public ControlStream {
  public:
   FencingStream(std::unique_ptr<ControlStream> stream,
@@ -73,7 +73,8 @@ class FencingStream : public ControlStream {
 
 class BreakingClient;
 
-// Null stands for a call whose deadline is over before anything has come.
+// A null stream stands for a call whose deadline passes before anything has
+// come.
 class BreakingUpdateStream : public UpdateStream {
  public:
   BreakingUpdateStream(BreakingClient* client,
@@ -87,7 +88,8 @@ class BreakingUpdateStream : public UpdateStream {
   const std::unique_ptr<UpdateStream> stream_;
 };
 
-// Passes calls on. What a test sets happens to the first call of its kind.
+// Passes calls on. A fault that the test sets happens to the first call of its
+// kind.
 class BreakingClient : public CoordinatorClient {
  public:
   explicit BreakingClient(std::unique_ptr<CoordinatorClient> client)
@@ -97,15 +99,15 @@ class BreakingClient : public CoordinatorClient {
   bool lose_verdict = false;
   bool break_update = false;
   bool damage_head = false;
-  // Of updates that are waited for; stays set.
+  // Loses every call that waits for an update.
   bool lose_waits = false;
-  // Comes before the first FetchUpdate.
+  // Runs before the first FetchUpdate.
   std::function<void()> before_update;
-  // Of the session's views, from now on.
+  // The number of the session's next views that are fenced off.
   std::atomic<int> fenced_views = 0;
-  // Of each Contribute: whether the encoding was complete when it began.
+  // For each Contribute: whether the encoding was complete when it began.
   std::vector<bool> complete_offers;
-  // Of each FetchUpdate: whether it waits, and the digest of the contribution.
+  // For each FetchUpdate: whether it waits, and the digest of the contribution.
   std::vector<std::pair<bool, std::string>> updates_asked_for;
   int parameter_fetches = 0;
 
@@ -184,7 +186,7 @@ absl::Status BreakingUpdateStream::Receive(
 
 class FragmentActorTest : public testing::Test {
  protected:
-  // One fragment of several strips and chunks.
+  // The model is one fragment of several strips and chunks.
   void SetUp() override {
     ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
       model { hidden_size: 256 intermediate_size: 512 }
@@ -194,7 +196,8 @@ class FragmentActorTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(
         server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
     client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port())}));
+        {.address = absl::StrCat("127.0.0.1:", server_->port()),
+         .now = SteadyWallClock()}));
   }
   // Joins, and begins with the run's parameters or with a checkpoint of them.
   void Begin(std::optional<v1::IslandCheckpoint> checkpoint = std::nullopt) {
@@ -234,8 +237,8 @@ class FragmentActorTest : public testing::Test {
     server_.reset();
   }
 
-  // The trainer's next action, which is expected to be of this kind. The test
-  // has trained what there is to train.
+  // Returns the trainer's next action other than training, and expects it to be
+  // of this kind.
   template <typename Action>
   Action Next() {
     while (true) {
@@ -258,17 +261,17 @@ class FragmentActorTest : public testing::Test {
     }
   }
 
-  // Trains a round, as if it had changed every parameter, and hands it over.
+  // Trains a round that changes every parameter, and hands it over.
   void Send() {
-    // They stay where they are.
+    // The parameters must not move.
     const std::vector<float> trained = Shifted(anchor_, 0.05f);
     std::copy(trained.begin(), trained.end(), parameters_.begin());
     ASSERT_OK(fragment_->TakeSnapshot(Next<action::TakeSnapshot>().eager));
     loop_->Tell([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
   }
 
-  // Applies the update that comes of it, which is checked against the
-  // coordinator's values.
+  // Applies the resulting update, and compares it with the coordinator's
+  // values.
   void ExpectMixed() {
     const action::Apply apply = Next<action::Apply>();
     EXPECT_TRUE(apply.use.includes_island);
@@ -279,7 +282,7 @@ class FragmentActorTest : public testing::Test {
     EXPECT_OK(fragment_->ReadAnchor(absl::MakeSpan(moved)));
     EXPECT_EQ(Digest128(absl::MakeConstSpan(moved)), driver_.Head(0).digest());
     EXPECT_NE(moved, anchor_);
-    // alpha is 0.
+    // As alpha is 0, the parameters are those of the coordinator.
     EXPECT_EQ(parameters_, moved);
   }
 
@@ -310,7 +313,7 @@ TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   const float* const place = memory.data();
   replica_->snapshots().Return(std::move(memory));
   Send();
-  // It took what was there, and gives it back.
+  // The snapshot took the pool's memory, and gives it back.
   EXPECT_NE(replica_->snapshots().Take(0).data(), place);
   ExpectMixed();
   EXPECT_EQ(replica_->snapshots().Take(anchor_.size()).data(), place);
@@ -322,7 +325,7 @@ TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
   Send();
   ExpectMixed();
   EXPECT_EQ(client_->complete_offers, std::vector<bool>({false, true}));
-  // The update is waited for, by the digest of the whole encoding.
+  // The call waits for the update by the digest of the whole encoding.
   EXPECT_THAT(client_->updates_asked_for,
               ElementsAre(Pair(true, SizeIs(kDigestBytes))));
 }
@@ -381,7 +384,8 @@ TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
 }
 
 // An earlier process of the island has handed in 1000 tokens for each of the
-// updates, which are no longer kept; other islands were merged into the third.
+// updates, which the coordinator no longer keeps; only other islands were
+// merged into the third.
 TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity dead, driver_.Join("a", 7));
   v1::IslandCheckpoint checkpoint;
@@ -409,7 +413,7 @@ TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
     EXPECT_EQ(core.window(0).training().restored_tokens, 500);
     EXPECT_EQ(core.exchange(0).update().head.version(), 2);
   });
-  // The one that leads to version 1, and that to version 2.
+  // The calls ask for the updates to version 1 and to version 2.
   EXPECT_THAT(client_->updates_asked_for, SizeIs(2));
 }
 

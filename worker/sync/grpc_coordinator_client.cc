@@ -23,7 +23,7 @@
 namespace causeway {
 namespace {
 
-// The coordinator would refuse a request for a text that is too long.
+// The coordinator refuses requests with texts that are too long.
 template <typename Request>
 Request WithCutTexts(Request request) {
   CutTexts(request);
@@ -122,10 +122,10 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
  private:
-  // Those to the coordinator, as TCP knows them.
+  // TCP's figures on the connections to the coordinator.
   struct OwnConnections {
     uint64_t retransmitted = 0;
-    // The least.
+    // The smallest round trip.
     absl::Duration round_trip = absl::InfiniteDuration();
   };
 
@@ -151,7 +151,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   BulkTransfers bulk_;
 
   mutable absl::Mutex mu_;
-  // The other end of the connections; empty before the join.
+  // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client against a real coordinator over loopback.
+// Tests the client with a real coordinator over loopback.
 #include "worker/sync/grpc_coordinator_client.h"
 
 #include <cstring>
@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "common/transport/credentials.h"
@@ -24,7 +25,7 @@
 #include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
-#include "worker/sync/test_encoding.h"
+#include "worker/sync/testing/encoding.h"
 
 namespace causeway {
 namespace {
@@ -34,7 +35,7 @@ using testing::HasSubstr;
 
 class GrpcCoordinatorClientTest : public testing::Test {
  protected:
-  // One fragment of several strips and chunks.
+  // The model is one fragment of several strips and chunks.
   void SetUp() override {
     ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
       model { hidden_size: 256 intermediate_size: 512 }
@@ -64,6 +65,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
                          MakeChannelCredentials(client_files, absl::Now()));
     client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
     client_options_.credentials = client_credentials;
+    client_options_.now = SteadyWallClock();
     client_ = NewGrpcCoordinatorClient(client_options_);
   }
   void Stripe(int bulk_connections) {
@@ -71,7 +73,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
     client_ = NewGrpcCoordinatorClient(client_options_);
   }
 
-  // The committed values, by way of the client.
+  // Fetches the committed values with the client.
   std::vector<float> FetchAll(uint64_t version) {
     v1::FetchParametersRequest request;
     *request.mutable_identity() = identity_;
@@ -119,7 +121,7 @@ TEST_F(GrpcCoordinatorClientTest, SendsWhileItEncodes) {
   EXPECT_TRUE(encoding.complete());
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
-  // Said again, it is counted once and nothing is sent.
+  // A repeated contribution counts once, and nothing is sent.
   ASSERT_OK_AND_ASSIGN(
       const v1::ContributeResponse again,
       client_->Contribute(contribution_.header, encoding, [] {}));
@@ -180,7 +182,7 @@ TEST_F(GrpcCoordinatorClientTest, WhatTheCoordinatorDoesNotWantIsNotAllSent) {
 }
 
 TEST_F(GrpcCoordinatorClientTest, ResumesWhatBrokeOffWhileItWasEncoded) {
-  // The stream broke after one chunk, as the coordinator sees it.
+  // For the coordinator, the stream broke after one chunk.
   v1::ContributionHeader open = contribution_.header;
   *open.mutable_object() = DescribeOpen({}, anchor_.size());
   ASSERT_OK(driver_.engine().Offer(open));
@@ -236,7 +238,7 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   *request.mutable_identity() = identity_;
   request.set_contribution_digest(encoding.object().digest());
   UpdateDownload download;
-  // The first try ends after two pieces, by us.
+  // We end the first try after two pieces.
   int pieces = 0;
   const uint64_t bytes = anchor_.size() * sizeof(float);
   EXPECT_THAT(client_->FetchUpdate(request, bytes, download)
@@ -248,7 +250,7 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
                             }),
               StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
   EXPECT_EQ(download.encoded.received().size(), 2 * kMaxChunkBytes);
-  // The second goes on from there.
+  // The second try continues from there.
   ASSERT_OK(
       client_->FetchUpdate(request, bytes, download)->Receive(download, [&] {
         ++pieces;
@@ -270,7 +272,8 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   const absl::string_view want(reinterpret_cast<const char*>(stored.data()),
                                bytes);
   EXPECT_EQ(parameters.bytes.received(), want);
-  // They came compressed; over a link that is faster than that they do not.
+  // Parameters came compressed; over a link that is faster than compression
+  // they do not.
   EXPECT_LT(client_->bytes_down(), 2 * bytes);
   client_options_.downlink_bytes_per_second = 1e9;
   client_ = NewGrpcCoordinatorClient(client_options_);
@@ -293,7 +296,8 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     StreamedEncoding encoding = Encoding();
     v1::ContributionHeader header = contribution_.header;
     header.set_base_version(version);
-    // Sent while it is encoded, and with the whole description known.
+    // Some encodings are sent while they are made, others once they are
+    // complete.
     if (connections == 3) encoding.Await(encoding.max_bytes());
     ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
                          client_->Contribute(header, encoding, [] {}));
@@ -306,7 +310,7 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     request.set_from_version(version);
     request.set_contribution_digest(encoding.object().digest());
     UpdateDownload download;
-    // The first try ends in the middle, by us; the next goes on from there.
+    // We end the first try in the middle; the next continues from there.
     int pieces = 0;
     const auto enough = [&]() -> absl::Status {
       return ++pieces < 4 ? absl::OkStatus() : absl::UnavailableError("enough");
@@ -342,7 +346,7 @@ TEST_F(GrpcCoordinatorClientTest, StripedUploadsGoOnWhereTheyBrokeOff) {
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
   v1::IslandProgress progress;
   client_->ReportLinks(progress);
-  // The chunk that the sent part ends in counts as a whole.
+  // The chunk in which the sent part ends counts as a whole.
   EXPECT_EQ(progress.uplink().bytes_sent_again(), 256u << 10);
   EXPECT_GT(progress.uplink().bytes_per_second(), 0);
   EXPECT_GT(progress.uplink().busy_seconds(), 0);
@@ -358,7 +362,7 @@ TEST_F(GrpcCoordinatorClientTest, KeepsToItsRateBothWays) {
   StreamedEncoding encoding = Encoding();
   EXPECT_EQ(ContributeAll(encoding).verdict(),
             v1::ContributeResponse::ACCEPTED);
-  // All but the first burst and the last chunk had to wait.
+  // All chunks but the first burst and the last one had to wait.
   const auto least = [](uint64_t bytes) {
     return absl::Seconds(static_cast<double>(bytes) / 20e6 - 0.05);
   };
@@ -374,7 +378,7 @@ TEST_F(GrpcCoordinatorClientTest, FindsItsRateByItselfBothWays) {
   client_options_.uplink_bytes_per_second.reset();
   client_options_.downlink_bytes_per_second.reset();
   Stripe(1);
-  // The same member again, so that the client knows its connections.
+  // Joins as the same member again, so that the client knows its connections.
   v1::JoinRequest join;
   join.set_island_id("a");
   join.set_instance_id(1);

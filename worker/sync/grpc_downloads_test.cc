@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests downloads from a coordinator that sends other bytes than it announces.
-// Each chunk is sound: only the digest of the whole tells.
+// Each chunk is sound: only the digest of the whole shows the damage.
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -24,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kBytes = 1000;
 
-// Sends `bytes`, and says that their digest is that of `announced`.
+// Sends `bytes`, and claims that their digest is that of `announced`.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:
   std::string announced = std::string(kBytes, 'a');
@@ -78,7 +79,8 @@ class GrpcDownloadsTest : public testing::Test {
     builder.RegisterService(&coordinator_);
     server_ = builder.BuildAndStart();
     client_ =
-        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port)});
+        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
+                                  .now = SteadyWallClock()});
     coordinator_.bytes[kBytes - 1] = 'b';
   }
   ~GrpcDownloadsTest() override {
@@ -96,7 +98,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("do not match their digest")));
-  // The client keeps nothing of them: the next try begins anew.
+  // The client keeps none of the bytes: the next try starts over.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
   EXPECT_OK(client_->FetchParameters({}, kBytes, download));

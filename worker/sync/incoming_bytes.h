@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An object that comes in chunks, over one connection after another.
+// An object that arrives in chunks, over one connection after another.
 #ifndef WORKER_SYNC_INCOMING_BYTES_H_
 #define WORKER_SYNC_INCOMING_BYTES_H_
 
@@ -21,35 +21,36 @@ namespace causeway {
 // Not thread-safe. Moving it leaves the received bytes where they are.
 class IncomingBytes {
  public:
-  // Nothing, and no room for anything.
+  // Makes an empty object, with no room.
   IncomingBytes() : IncomingBytes(0) {}
   // Makes room for an object of `size` bytes.
   explicit IncomingBytes(uint64_t size)
       : size_(size),
-        // Not cleared: chunks come first.
+        // The memory is not cleared: only received bytes are read.
         buffer_(new char[size]),
         assembler_(std::make_unique<ChunkAssembler>(
             absl::MakeSpan(buffer_.get(), size))) {}
 
-  // As DecompressChunk() and ChunkAssembler::Add.
+  // Adds a chunk, which may be compressed. Errors are those of
+  // DecompressChunk() and ChunkAssembler::Add.
   absl::Status Add(const Chunk& chunk) {
     ASSIGN_OR_RETURN(const Chunk raw, DecompressChunk(chunk, decompressed_));
     return assembler_->Add(raw);
   }
 
   uint64_t size() const { return size_; }
-  // What has come so far.
+  // The bytes received so far.
   absl::string_view received() const {
     return absl::string_view(buffer_.get(), assembler_->next_offset());
   }
-  // Digest128 of it.
+  // The Digest128 of received().
   std::string digest() const { return assembler_->digest(); }
 
  private:
   uint64_t size_;
   std::unique_ptr<char[]> buffer_;
   std::unique_ptr<ChunkAssembler> assembler_;
-  // The last chunk that was compressed.
+  // The memory for a chunk's decompressed bytes.
   std::string decompressed_;
 };
 

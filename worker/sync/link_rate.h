@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A flag's rate to which bulk data are paced: a number, or "auto".
+// A flag for the rate to which bulk data are paced: a number, or "auto".
 //
 //   ABSL_FLAG(LinkRate, uplink_mbit_s, LinkRate(), "...");
 #ifndef WORKER_SYNC_LINK_RATE_H_
@@ -15,8 +15,8 @@
 namespace causeway {
 
 struct LinkRate {
-  // In 1e6 bits per second; 0 does not pace. None: measured
-  // (common/transport/rate_finder.h).
+  // The rate in 1e6 bits per second; 0 does not pace. nullopt: the rate is
+  // measured (common/transport/rate_finder.h).
   std::optional<double> mbit_s = 0.0;
 
   std::optional<double> bytes_per_second() const {
@@ -25,7 +25,7 @@ struct LinkRate {
   }
 };
 
-// Takes 0, what is 0.2 or more (with less a chunk would take minutes), and
+// Accepts 0, rates of 0.2 or more (with less a chunk would take minutes), and
 // "auto".
 bool AbslParseFlag(absl::string_view text, LinkRate* rate, std::string* error);
 std::string AbslUnparseFlag(const LinkRate& rate);

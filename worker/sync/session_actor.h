@@ -14,12 +14,12 @@
 
 namespace causeway {
 
-// Keeps an island's membership, on two threads of its own: carries out what the
-// outer loop (worker/outer_loop/island_membership.h) orders the session to do.
+// Keeps an island's membership, on two threads of its own: carries out the
+// outer loop's orders for the session (worker/outer_loop/island_membership.h).
 class SessionActor {
  public:
-  // `client` and `loop` outlive the actor. `progress` is called from the
-  // actor's thread before each heartbeat.
+  // `client` and `loop` outlive the actor. The actor's thread calls `progress`
+  // before each heartbeat.
   SessionActor(CoordinatorClient* client, SharedOuterLoop* loop,
                std::function<v1::IslandProgress()> progress);
   // Waits for the threads, which end once the loop was told to stop and the

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An OuterLoop for actors on threads of their own: one mutex, and waiting for
-// something to do.
+// An OuterLoop that actors on threads of their own share: a mutex guards it,
+// and actors wait for their next action.
 //
 //   while (true) {
 //     SessionAction action = loop.AwaitSessionAction();
@@ -87,7 +87,7 @@ class SharedOuterLoop {
   const Clock now_;
   mutable absl::Mutex mu_;
   OuterLoop core_ ABSL_GUARDED_BY(mu_);
-  // How many events there were.
+  // The number of events so far.
   uint64_t events_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

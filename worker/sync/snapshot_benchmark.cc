@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a send holds training up for: the snapshot of a fragment, beside a plain
-// copy of as many bytes and beside a snapshot into memory fresh from the
-// system.
+// Measures how long a send holds training up: the snapshot of a fragment,
+// compared with a plain copy of as many bytes and with a snapshot into fresh
+// memory from the system.
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -19,8 +19,8 @@
 namespace causeway {
 namespace {
 
-// Far beyond the caches: 134 million parameters, of which the fragment has
-// about a quarter.
+// A model far larger than the caches: 134 million parameters, of which the
+// fragment has about a quarter.
 class Model {
  public:
   Model() {

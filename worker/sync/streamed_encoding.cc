@@ -13,7 +13,7 @@ StreamedEncoding::StreamedEncoding(const CodecSpec& spec, uint64_t values,
     : encode_(std::move(encode)),
       object_(DescribeOpen(spec, values)),
       max_bytes_(MaxEncodedBytes(spec, values)),
-      // Not cleared: every byte that is read has been written.
+      // The memory is not cleared: only bytes that have been written are read.
       buffer_(new char[max_bytes_]) {}
 
 absl::string_view StreamedEncoding::Await(uint64_t bytes) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector's encoding, made as far as somebody wants to read, so that its
-// beginning can be sent while the rest is encoded. Who encodes is somebody
-// else's affair: one rank, or several (worker/replica/fragment_replica.h).
+// One vector's encoding, made as far as a reader asks for, so that its
+// beginning can be sent while the rest is encoded. One rank or several do the
+// encoding (worker/replica/fragment_replica.h).
 //
 //   StreamedEncoding encoding(spec, size, encode);
 //   for (offset = 0; encoding.Await(offset + n).size() > offset; ...) {
@@ -36,28 +36,30 @@ class StreamedEncoding {
   using Encode = std::function<absl::StatusOr<EncodedBytes>(
       uint64_t bytes, absl::Span<char> buffer)>;
 
-  // Of `values` values. `spec` must pass its check (quantization/codec.h).
+  // Makes the encoding of `values` values. `spec` must pass its check
+  // (quantization/codec.h).
   StreamedEncoding(const CodecSpec& spec, uint64_t values, Encode encode);
 
-  // Encodes until at least `bytes` bytes are final, or all there are, or it has
-  // failed. Returns the final bytes, which owner() keeps where they are.
+  // Encodes until at least `bytes` bytes are final, or all there are, or the
+  // encoding fails. Returns the final bytes, which stay valid as long as
+  // owner().
   absl::string_view Await(uint64_t bytes);
 
-  // Why no more is encoded; OK while it is.
+  // The error that has ended the encoding; OK if none has.
   const absl::Status& status() const { return status_; }
 
-  // The most bytes there can be.
+  // The largest possible size of the encoding.
   uint64_t max_bytes() const { return max_bytes_; }
 
   bool complete() const { return progress_.complete; }
 
-  // Of the whole encoding; open (IsOpen in quantization/encoded_object.h) until
-  // it is complete.
+  // The description of the whole encoding. It is open (IsOpen in
+  // quantization/encoded_object.h) until the encoding is complete.
   const v1::EncodedObject& object() const { return object_; }
 
   std::shared_ptr<const void> owner() const { return buffer_; }
 
-  // For the sender's own use: how far the bytes have been sent once.
+  // For the sender's own use: the end of the bytes that have been sent once.
   uint64_t sent() const { return sent_; }
   void set_sent(uint64_t end) { sent_ = end; }
 
@@ -69,7 +71,7 @@ class StreamedEncoding {
   absl::Status status_;
   EncodedBytes progress_;
   uint64_t sent_ = 0;
-  // Of the bytes that are final.
+  // The digest of the final bytes.
   Digest128Stream digest_;
 };
 

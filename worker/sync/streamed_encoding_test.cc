@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strips/layout.h"
-#include "worker/sync/test_encoding.h"
+#include "worker/sync/testing/encoding.h"
 
 namespace causeway {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's sum of the gradients of its micro-batches. In fp32 or, where
-// activations are bf16, in bf16 (GradientSum); what is communicated is fp32 in
-// any case.
+// A rank's sum of the gradients of its micro-batches: in fp32 or, if
+// activations are bf16, in bf16 (GradientSum). Communication is in fp32 in
+// either case.
 #ifndef WORKER_TRAINING_ACCUMULATED_GRADIENTS_H_
 #define WORKER_TRAINING_ACCUMULATED_GRADIENTS_H_
 
@@ -18,7 +18,8 @@
 
 namespace causeway {
 
-// Whether gradients that are wanted in bf16 are that with `ops`.
+// Returns whether gradients are summed in bf16 if that is `wanted`: only with
+// bf16 activations.
 inline bool AccumulatesInBf16(bool wanted, const Ops& ops) {
   return wanted && ops.activation_bytes() == 2;
 }
@@ -28,8 +29,9 @@ class AccumulatedGradients {
  public:
   AccumulatedGradients() = default;
 
-  // Of a model of `size` values; zero. `ops` outlives the object.
-  // RESOURCE_EXHAUSTED: no memory, for 4 bytes a value, or 2 in bf16.
+  // Creates the gradients of a model of `size` values, which are zero. They
+  // take 4 bytes per value, or 2 in bf16. `ops` outlives the object.
+  // RESOURCE_EXHAUSTED: out of memory.
   static absl::StatusOr<AccumulatedGradients> Create(bool bf16, int64_t size,
                                                      Ops* ops) {
     AccumulatedGradients gradients;
@@ -44,7 +46,7 @@ class AccumulatedGradients {
 
   bool is_bf16() const { return bf16_; }
 
-  // To add to.
+  // Returns the sum, to which gradients can be added.
   GradientSum sum() {
     return bf16_ ? GradientSum::Bf16(memory_.data())
                  : GradientSum(memory_.data());
@@ -59,7 +61,7 @@ class AccumulatedGradients {
       ops_->Copy(memory_.data(), size_, to);
     }
   }
-  // The same, but what is here afterwards is not specified.
+  // Like CopyTo, but leaves the sum unspecified.
   void MoveTo(DeviceArray<float>& to) {
     if (bf16_) {
       CopyTo(to.data());
@@ -67,8 +69,8 @@ class AccumulatedGradients {
       std::swap(memory_, to);
     }
   }
-  // Where the sum is in fp32: here if it is, else in `room`, which has `size`
-  // values then.
+  // Returns the sum in fp32: its own memory if that is fp32, or else a copy in
+  // `room`, which must have `size` values.
   absl::Span<float> InFp32(DeviceArray<float>& room) {
     if (bf16_) CopyTo(room.data());
     DeviceArray<float>& values = bf16_ ? room : memory_;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trainers whose gradients are summed in bf16, on a device. Skipped where there
-// is none.
+// Tests trainers that sum gradients in bf16 on a device. Skipped where there is
+// none.
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -30,8 +30,7 @@ namespace {
 
 constexpr int kSteps = 5;
 
-// Gradients of which a bf16 holds any sum that a step makes. They are added on
-// the host.
+// Gradients whose sums in a step are exact in bf16. They are added on the host.
 class Sixteenths : public GradientSource {
  public:
   Sixteenths(int64_t size, Ops* ops) : size_(size), ops_(ops) {}
@@ -51,7 +50,7 @@ class Sixteenths : public GradientSource {
   bool was_bf16() const { return was_bf16_; }
 
  private:
-  // `Bits` are the upper ones of an fp32.
+  // `Bits` are the upper bits of an fp32.
   template <typename Bits>
   void Add(int64_t number, void* device_sums) {
     constexpr int kMissing = 32 - 8 * sizeof(Bits);
@@ -115,7 +114,7 @@ absl::StatusOr<Trained> TrainOn(Ops* ops,
 class Bf16GradientsTest
     : public testing::TestWithParam<v1::TrainingConfig::InnerAlgorithm> {};
 
-// Every sum can be held, so that nothing but the way of the sums is another.
+// All sums are exact, so only the path of the sums differs.
 TEST_P(Bf16GradientsTest, SumsArriveAtTheOptimizer) {
   const std::unique_ptr<Ops> ops = OpsOnDevice();
   if (ops == nullptr) GTEST_SKIP() << "there is no device";

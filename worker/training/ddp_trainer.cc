@@ -61,7 +61,7 @@ class DdpTrainer : public RankTrainer {
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     ASSIGN_OR_RETURN(const MicroBatches own, Accumulate(run_step));
     const absl::Span<float> gradients = gradients_.InFp32(exchange_);
-    // What is communicated has been written.
+    // The communicated values must be written before.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
                      optimizer_->Reduce(own, gradients));
@@ -80,13 +80,14 @@ class DdpTrainer : public RankTrainer {
   }
 
  private:
-  // Whether parameters are rounded, so that the masters are somewhere else.
+  // Returns whether parameters are rounded, so that masters need memory of
+  // their own.
   bool has_master() const { return options_.communicator->rounds(); }
   absl::Span<float> OwnParameters() {
     return parameters().subspan(shard().begin, shard().size());
   }
 
-  // This rank's part of the batch.
+  // Accumulates this rank's part of the batch.
   absl::StatusOr<MicroBatches> Accumulate(uint64_t run_step) {
     const int64_t share = MicroBatchesPerRank(options_);
     const int64_t steps = static_cast<int64_t>(run_step) - 1;
@@ -107,9 +108,9 @@ class DdpTrainer : public RankTrainer {
   const std::unique_ptr<ShardedAdamW> optimizer_;
   DeviceArray<float> parameters_;
   AccumulatedGradients gradients_;
-  // What is communicated, unless that is `gradients_`.
+  // The communicated vector, unless that is `gradients_`.
   DeviceArray<float> exchange_;
-  // Of the shard, or empty.
+  // The master of the shard, or empty.
   DeviceArray<float> master_;
 };
 

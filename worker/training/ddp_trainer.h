@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data parallel training with a sharded optimizer (ZeRO-1), one thing after the
-// other: gradients of the rank's part of the batch, reduce-scatter, AdamW on
-// the shard, all-gather.
+// Data parallel training with a sharded optimizer (ZeRO-1). A step computes the
+// gradients of the rank's part of the batch, then does a reduce-scatter, AdamW
+// on the shard and an all-gather, one after the other.
 //
-// Memory per parameter in bytes, with N ranks: 4 parameters, 4 gradients, 8 / N
-// moments. The parameters are binary32, so their shard is its own master.
-// Gradients in bf16 take 2, and 4 more for what is communicated.
+// Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
+// gradients, 8 / N for moments. Parameters are fp32, so their shard is its own
+// master. Gradients in bf16 take 2, and 4 more for communication.
 #ifndef WORKER_TRAINING_DDP_TRAINER_H_
 #define WORKER_TRAINING_DDP_TRAINER_H_
 
@@ -18,7 +18,7 @@
 
 namespace causeway {
 
-// As MakeRankTrainer.
+// See MakeRankTrainer.
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeDdpTrainer(
     const RankTrainerOptions& options);
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where gradients come from: a model and its data (transformer_gradients.h), or
-// a function that a test knows in closed form.
+// A source of gradients: a model and its data (transformer_gradients.h), or a
+// function in a test that is known in closed form.
 #ifndef WORKER_TRAINING_GRADIENT_SOURCE_H_
 #define WORKER_TRAINING_GRADIENT_SOURCE_H_
 
@@ -14,22 +14,22 @@
 
 namespace causeway {
 
-// For one thread.
+// Not thread-safe.
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
 
   // Adds the gradient of the mean loss of micro-batch `number` (from 0, of the
   // island's endless series) at `parameters` to `gradients`. Both are whole
-  // vectors in the order of common/model_layout.h. The result depends on the
-  // arguments only. May return before a device is done with it.
+  // vectors in the order of common/model_layout.h. The result depends only on
+  // the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
                                   GradientSum gradients) = 0;
-  // The sum of the losses of the micro-batches since the last call. Waits until
-  // they are done.
+  // Waits for all micro-batches, and returns the sum of their losses since the
+  // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;
 
-  // Of one micro-batch.
+  // The tokens of one micro-batch.
   virtual uint64_t tokens() const = 0;
 };
 

@@ -26,21 +26,21 @@
 namespace causeway {
 namespace {
 
-// Where rank 0 leaves the run for the others.
+// The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
 
-// Nobody comes to the replica's operations in a time that can be told.
+// The time until ranks come to the replica's operations has no bound.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
-// Ranks on threads of this process that follow rank 0.
+// The ranks on threads of this process that follow rank 0.
 class Followers {
  public:
   ~Followers() { Join().IgnoreError(); }
 
-  // The ranks' table, if all of them are here.
+  // The ranks' table, if all ranks are in this process.
   Rendezvous* rendezvous() { return &rendezvous_; }
 
-  // A rank: follow() is called on a thread of its own.
+  // Starts a rank: calls follow() on a thread of its own.
   template <typename Follow>
   void Start(Follow follow) {
     threads_.emplace_back([this, follow = std::move(follow)]() mutable {
@@ -51,7 +51,7 @@ class Followers {
     });
   }
 
-  // Waits for all; the first error.
+  // Waits for all ranks; returns the first error.
   absl::Status Join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -79,12 +79,12 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .anchors_on_device = options.anchors_on_device,
       .stochastic_rounding = options.stochastic_rounding,
       .bf16_gradients = options.bf16_gradients,
-      // Often enough for the others to hear of it in time.
+      // Often enough for the other ranks to hear of it in time.
       .pulse = options.timeout / 4,
       .now = options.now};
 }
 
-// NCCL refuses two ranks on one GPU; `shared` says that there is another way.
+// NCCL refuses two ranks on one GPU; with `shared` ranks do not need NCCL.
 absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
                                  bool shared) {
   if (options.devices[0].is_host() || shared ||
@@ -97,10 +97,10 @@ absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
       "of one process, one for all of them"));
 }
 
-// Makes the rank with number `thread` in this process; for its own thread, as
-// ranks on GPUs wait for one another. `shared` says that all ranks are threads
-// of this process with one GPU; `connect` makes a transport between all ranks
-// for each name.
+// Makes the rank with number `thread` in this process. Must run on the rank's
+// own thread, as ranks on GPUs wait for each other. `shared`: all ranks are
+// threads of this process with one GPU. `connect` makes a transport between all
+// ranks for each name.
 template <typename Connect>
 absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     Rank::Options own, const IslandTrainerOptions& options, int thread,
@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
       status = connected.status();
       if (connected.ok()) collectives = *std::move(connected);
     }
-    // So that the others hear why.
+    // Tells the other ranks the reason.
     if (!status.ok()) communicators.orders->Abort(status);
     RETURN_IF_ERROR(status);
   }
@@ -175,11 +175,11 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     std::vector<float> parameters) {
   const bool shared = options.devices.size() == 1;
   RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
-  // Everything that can be wrong with the data is said before memory is taken.
+  // Errors in the data are reported before any memory is taken.
   ASSIGN_OR_RETURN(Rank::Options own,
                    OptionsFor(config, options, options.shard));
   const auto followers = std::make_shared<Followers>();
-  // By name, by rank.
+  // The transports by name and by rank.
   const auto transports = std::make_shared<
       std::map<std::string, std::vector<std::unique_ptr<Transport>>>>();
   for (const char* const name : {"orders", "replica", "training"}) {

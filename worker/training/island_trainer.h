@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inner training of an island on one or several ranks: threads of one process,
-// or processes on one or several hosts, connected by Gloo. The outer loop sees
-// one InnerTrainer, that of rank 0.
+// The inner training of an island on one or several ranks: threads of one
+// process, or processes on one or several hosts, connected by Gloo. The outer
+// loop sees only the InnerTrainer of rank 0.
 //
 // The AdamW moments belong to these processes: they start from zero when an
 // island (re)joins, and the outer loop never touches them. The learning rate
@@ -29,57 +29,60 @@
 namespace causeway {
 
 struct IslandTrainerOptions {
-  // Text or token files, as the run's tokenizer wants.
+  // Text or token files, as the run's tokenizer needs.
   std::vector<std::string> data;
   uint32_t shard = 0;
-  // Of the ranks of this process, at least one: they take turns in it. GPUs are
-  // one for each rank, or one for all in an island of threads.
+  // The devices, at least one, that the ranks of this process take in turn.
+  // There is one GPU for each rank, or one for all in an island of threads.
   std::vector<Device> devices = {Device{}};
-  // Of each rank, on the CPU.
+  // The threads of each rank, on the CPU.
   int threads = 1;
-  // On GPUs; see Rank::Options.
+  // For GPUs; see Rank::Options.
   bool anchors_on_device = false;
   bool stochastic_rounding = false;
   bool bf16_gradients = false;
   // Whether gradients and parameters go from rank to rank in bf16
-  // (Communicator::rounds); masters are fp32 in any case. On CPUs, and the same
+  // (Communicator::rounds); masters are always fp32. Only on CPUs, and the same
   // for all ranks.
   bool bf16_between_ranks = false;
-  // Limit of each collective operation (MessageCommunicatorOptions).
+  // The time limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
 };
 
-// All `ranks` are threads of this process. `config` is resolved; `parameters`
-// are the whole model's. Errors of OpenDataset (the data does not fit the run)
-// and Rank::Create.
+// Makes an island whose `ranks` are all threads of this process. `config` is
+// resolved; `parameters` are those of the whole model. Errors are those of
+// OpenDataset (the data does not fit the run) and Rank::Create.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
     std::vector<float> parameters);
 
-// One process of several, all with equally many ranks.
+// One of several processes, which all have equally many ranks.
 struct ProcessRankOptions {
-  // Of the process, among `size` processes.
+  // The number of the process, among `size` processes.
   int rank = 0;
   int size = 1;
-  // Ranks in each process, its threads: those of this one are rank * threads
-  // and the following ones.
+  // The ranks in each process, which are its threads. Those of this process
+  // start at rank * threads.
   int threads = 1;
-  // By which the other ranks reach this host; see GlooTransportOptions.
+  // The name by which the other ranks reach this host; see
+  // GlooTransportOptions.
   std::string host;
-  // Rank 0's table; new, and outlives the trainer.
+  // Rank 0's table. It must be new, and outlives the trainer.
   Rendezvous* rendezvous = nullptr;
-  // How long ranks wait for one another at the start.
+  // The time that ranks wait for each other at the start.
   absl::Duration connect_timeout = absl::Minutes(5);
 };
 
-// The process with rank 0. As MakeThreadedIsland, and errors of ConnectGloo.
+// Makes the trainer of the process with rank 0. See MakeThreadedIsland; errors
+// can also be those of ConnectGloo.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandTrainerOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
-// The other processes: takes part until rank 0 ends (OK), or fails as the first
-// of its ranks does. Run and shard come from rank 0; options.shard is not used.
+// Runs one of the other processes until rank 0 ends (OK), or returns the error
+// of the first of its ranks that fails. Run and shard come from rank 0;
+// options.shard is not used.
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
                               const ProcessRankOptions& process);
 

@@ -73,7 +73,7 @@ class IslandTrainerTest : public testing::Test {
     return state.parameters;
   }
 
-  // Of the parameters of now.
+  // Returns the encoded contribution of the present parameters.
   std::string Contribution(FragmentReplica& fragment) {
     EXPECT_OK(fragment.TakeSnapshot(/*eager=*/false));
     EXPECT_OK(fragment.BeginContribution(0));
@@ -87,7 +87,7 @@ class IslandTrainerTest : public testing::Test {
     return bytes;
   }
 
-  // What the coordinator says to who joins.
+  // Returns the coordinator's answer to a join.
   v1::JoinResponse Joined() const {
     v1::JoinResponse joined;
     *joined.mutable_config() = config_;
@@ -106,9 +106,9 @@ class IslandTrainerTest : public testing::Test {
     }
   }
 
-  // Two ranks each.
+  // Compares islands of two ranks each.
   void ExpectProcessesAreThreads() {
-    // Two terms have one order only, so the bits are the same.
+    // Two terms can only be added in one order, so the bits are the same.
     ASSERT_OK_AND_ASSIGN(const auto threads,
                          MakeThreadedIsland(config_, options_, 2, Start()));
     LocalRendezvous rendezvous;
@@ -155,8 +155,8 @@ TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
     EXPECT_NEAR(together.gradient_norm, alone.gradient_norm, 1e-5);
     EXPECT_EQ(together.tokens, 8 * 16);
     EXPECT_EQ(together.rank_micro_batches, std::vector<int64_t>(4, 2));
-    // AdamW's first updates have the sign of the gradient, whose rounding
-    // decides where it is nearly 0.
+    // AdamW's first updates have the sign of the gradient; rounding decides it
+    // for gradients near 0.
     ExpectNear(Parameters(*four), Parameters(*one), 2e-5f);
   }
 }
@@ -205,8 +205,8 @@ TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
   }
 }
 
-// With a learning rate near zero every rank's parameters stay what they were
-// told, so the loss says whether all have heard of the change.
+// With a learning rate near zero the parameters of all ranks stay as they were
+// set, so the loss shows whether all ranks have heard of the change.
 TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
   config_.mutable_training()->set_learning_rate(1e-12);
   for (const auto algorithm :
@@ -223,7 +223,7 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
       ASSERT_OK(fragment->Apply({.includes_island = true}));
     }
     ASSERT_OK_AND_ASSIGN(InnerStepResult result, trainer->Step(2));
-    // The first step that has no gradients from before the change.
+    // This is the first step without gradients from before the change.
     if (algorithm == v1::TrainingConfig::ACCO) {
       ASSERT_OK_AND_ASSIGN(result, trainer->Step(3));
     }
@@ -281,7 +281,7 @@ TEST_F(IslandTrainerTest, ProcessesMayHaveSeveralRanks) {
   follower.join();
 }
 
-// A device that cannot be used is the island's failure, with the reason.
+// An unusable device makes the island fail with the reason.
 TEST_F(IslandTrainerTest, ARankWithoutItsDeviceEndsTheOthers) {
   config_.mutable_model()->set_hidden_size(32);
   options_.devices = {Device{}, {.kind = Device::Kind::kCuda, .index = 1000}};

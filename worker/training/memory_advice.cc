@@ -16,12 +16,12 @@
 namespace causeway {
 namespace {
 
-// Scratch memory of operations, the outer loop's pieces, and what allocators
-// lose at the ends.
+// Covers scratch memory of operations, the outer loop's pieces, and
+// fragmentation.
 constexpr int64_t kReserve = int64_t{192} << 20;
 
-// A snapshot of the largest fragment, while it is encoded, and with anchors
-// there the one that is to replace its own.
+// Returns the bytes of a snapshot of the largest fragment and, with anchors on
+// the device, those of the anchors and of the largest fragment's next anchor.
 int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
                        const RankShare& share) {
   const absl::StatusOr<v1::FragmentPlan> plan =
@@ -40,8 +40,8 @@ int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
 
 int64_t MiB(int64_t bytes) { return bytes >> 20; }
 
-// `config` with the largest micro-batch of which a step is made and that fits;
-// none if not even one sequence does.
+// Returns `config` with the largest micro-batch that divides a step and fits,
+// or nothing if not even one sequence fits.
 std::optional<v1::RunConfig> LargestThatFits(v1::RunConfig config,
                                              const RankShare& share,
                                              int64_t free_bytes, Ops* ops) {

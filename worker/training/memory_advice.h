@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// For people whose model does not fit into a rank's device: what it needs
-// there, and what would fit.
+// Advice for users whose model does not fit into a rank's device: the memory
+// that it needs there, and a configuration that fits.
 #ifndef WORKER_TRAINING_MEMORY_ADVICE_H_
 #define WORKER_TRAINING_MEMORY_ADVICE_H_
 
@@ -14,24 +14,24 @@
 
 namespace causeway {
 
-// One of the ranks of an island.
+// A rank's share in an island.
 struct RankShare {
   int ranks = 1;
-  // Whether the outer loop's anchors are on its device, too.
+  // Whether the outer loop's anchors are also on its device.
   bool anchors_on_device = false;
-  // RankTrainerOptions.bf16_gradients.
+  // See RankTrainerOptions.bf16_gradients.
   bool bf16_gradients = false;
 };
 
-// Bytes that a rank takes of its device to train: model, gradients, optimizer
-// and activations, what the outer loop has there, and a reserve for what
-// operations need for themselves.
+// Returns the bytes that a rank needs on its device to train: for model,
+// gradients, optimizer and activations, for the outer loop, and a reserve for
+// the operations.
 int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
                       Ops* ops);
 
-// One sentence about a rank that has `free_bytes`, too few for `config`, which
-// is resolved: the largest training.micro_batch_size that would fit, as it is
-// or with training.recompute_activations; or that none does.
+// Returns a sentence for a rank whose `free_bytes` are too few for `config`,
+// which is resolved. It names the largest training.micro_batch_size that fits,
+// as it is or with training.recompute_activations, or says that none does.
 std::string MemoryAdvice(const v1::RunConfig& config, const RankShare& share,
                          int64_t free_bytes, Ops* ops);
 

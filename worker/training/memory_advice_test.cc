@@ -49,7 +49,7 @@ class MemoryAdviceTest : public testing::Test {
 };
 
 TEST_F(MemoryAdviceTest, NamesTheLargestMicroBatchThatFits) {
-  // 24 / 2 sequences of a rank: 12, 8, 6, 4, 3, 2 or 1 at a time.
+  // A rank has 24 / 2 sequences: 12, 8, 6, 4, 3, 2 or 1 at a time.
   SetMicroBatch(8);
   const int64_t need = Need();
   EXPECT_THAT(Advice(need), HasSubstr("; 8 would fit"));
@@ -85,11 +85,11 @@ TEST_F(MemoryAdviceTest, MoreRanksNeedLessEach) {
   const int64_t two = Need();
   share_.ranks = 4;
   const int64_t four = Need();
-  // They share moments, and what is sent of them.
+  // The ranks share the moments and the snapshot.
   EXPECT_EQ(two - four, MakeModelLayout(config_.model()).size * (8 + 4) / 4);
 }
 
-// One for each value, and another of the largest fragment, here all.
+// Each value has an anchor; the largest fragment, here all values, has two.
 TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
   const int64_t without = Need();
   share_.anchors_on_device = true;

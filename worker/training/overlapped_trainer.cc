@@ -44,7 +44,7 @@ class OverlappedTrainer : public RankTrainer {
     return absl::OkStatus();
   }
 
-  // Between steps the compute copy is the committed one, but for WP.
+  // Between steps the compute copy is the committed one, except with WP.
   absl::Span<float> parameters() override {
     return All(predicts() ? committed_ : compute_);
   }
@@ -65,7 +65,7 @@ class OverlappedTrainer : public RankTrainer {
                        parameters().data() + shard().begin);
     RETURN_IF_ERROR(options_.ops->Synchronize());
     RETURN_IF_ERROR(options_.communicator->AllGather(parameters()));
-    // A prediction from the old parameters predicts nothing any more.
+    // A prediction from the old parameters is obsolete.
     if (predicts()) {
       options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
     }
@@ -83,7 +83,7 @@ class OverlappedTrainer : public RankTrainer {
     communication_ = exposed_ = absl::ZeroDuration();
     const bool acco =
         options_.training.inner_algorithm() == v1::TrainingConfig::ACCO;
-    // What a step starts with is there from the one before, but for the first.
+    // Only the first step has no gradients from the previous one.
     if (own_.count == 0) {
       RETURN_IF_ERROR(
           Accumulate(acco ? second_half() : share_, [] { return false; }));
@@ -100,8 +100,8 @@ class OverlappedTrainer : public RankTrainer {
 
   absl::Status Save(TrainerState& state) override {
     RETURN_IF_ERROR(optimizer_->Save(state.optimizer));
-    // What is accumulated is made again. Ranks may have come unequally far; the
-    // first one's word counts.
+    // Accumulated gradients are computed again. Ranks may have got unequally
+    // far; rank 0's position counts.
     state.next_micro_batch = static_cast<uint64_t>(
         next_micro_batch_ - options_.communicator->rank() -
         own_.count * size());
@@ -130,9 +130,9 @@ class OverlappedTrainer : public RankTrainer {
   float* ExchangedShard() { return exchange_.data() + shard().begin; }
 
   // ACCO's first half: communicates an estimate of the next parameters, which
-  // becomes the compute copy, and goes on accumulating at the true ones.
+  // becomes the compute copy, and meanwhile accumulates at the true ones.
   absl::Status EstimateHalf(double rate) {
-    // The gradients stay: they are part of the real update, too.
+    // The gradients are copied because the real update needs them, too.
     gradients_.CopyTo(exchange_.data());
     RETURN_IF_ERROR(
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
@@ -146,8 +146,8 @@ class OverlappedTrainer : public RankTrainer {
     return absl::OkStatus();
   }
 
-  // Communicates the real update with all that was accumulated, while the next
-  // step's gradients are begun.
+  // Communicates the real update with all accumulated gradients, and meanwhile
+  // begins the next step's gradients.
   absl::StatusOr<ReducedGradient> Commit(double rate, int64_t share) {
     gradients_.MoveTo(exchange_);
     gradients_.Clear();
@@ -171,7 +171,7 @@ class OverlappedTrainer : public RankTrainer {
     return reduced;
   }
 
-  // Both for the thread that communicates.
+  // Both are for the thread that communicates.
   void CopyMasterTo(DeviceArray<float>& vector) {
     options_.communication_ops->Copy(master_.data(), shard().size(),
                                      vector.data() + shard().begin);
@@ -184,7 +184,7 @@ class OverlappedTrainer : public RankTrainer {
   // Runs `communicate` on a thread of its own and accumulates meanwhile.
   absl::Status Overlap(int64_t share,
                        const std::function<absl::Status()>& communicate) {
-    // What is communicated has been written.
+    // The communicated values must be written before.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     const absl::Time begin = options_.now();
     absl::Time end;
@@ -198,7 +198,7 @@ class OverlappedTrainer : public RankTrainer {
       return communicated.wait_for(std::chrono::seconds(0)) !=
              std::future_status::ready;
     });
-    // Else the communication would wait for this rank's next operation.
+    // Otherwise the communication would wait for this rank's next operation.
     if (!computed.ok()) options_.communicator->Abort(computed);
     const absl::Time stalled = options_.now();
     const absl::Status status = communicated.get();
@@ -207,7 +207,7 @@ class OverlappedTrainer : public RankTrainer {
     return computed.ok() ? status : computed;
   }
 
-  // Micro-batches at the compute copy, as many as the rule says.
+  // Accumulates micro-batches at the compute copy, as many as the rule says.
   absl::Status Accumulate(int64_t share,
                           const std::function<bool()>& communicating) {
     for (int64_t count = 0; options_.accumulate(count, share, communicating());
@@ -223,26 +223,26 @@ class OverlappedTrainer : public RankTrainer {
   }
 
   const RankTrainerOptions options_;
-  // Micro-batches that this rank owes to a step.
+  // The micro-batches in this rank's share of a step.
   const int64_t share_;
   std::unique_ptr<ShardedAdamW> optimizer_;
 
-  // Where gradients are computed.
+  // The parameters at which gradients are computed.
   DeviceArray<float> compute_;
   AccumulatedGradients gradients_;
-  // What is communicated: gradients come in, parameters go out.
+  // The communicated vector: first gradients, then parameters.
   DeviceArray<float> exchange_;
   // The shard of the committed parameters.
   DeviceArray<float> master_;
   // WP only: all committed parameters.
   DeviceArray<float> committed_;
 
-  // What `gradients_` is the sum of.
+  // The micro-batches in `gradients_`.
   MicroBatches own_;
   bool started_ = false;
-  // The ranks take turns in the island's series.
+  // The next one in the island's series, in which the ranks take turns.
   int64_t next_micro_batch_ = 0;
-  // Of the step.
+  // Times of the current step.
   absl::Duration communication_;
   absl::Duration exposed_;
 };

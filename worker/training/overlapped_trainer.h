@@ -2,32 +2,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training that computes gradients while it communicates: ACCO (Nabli et al.
-// 2024, arXiv 2406.02613) and what it is compared with. A thread of its own
-// runs reduce-scatter, AdamW on the shard and all-gather; the calling thread
-// accumulates micro-batches until that is done.
+// 2024, arXiv 2406.02613) and the methods that it is compared with. A separate
+// thread runs reduce-scatter, AdamW on the shard and all-gather; meanwhile the
+// calling thread accumulates micro-batches.
 //
-// With theta the parameters, Opt an AdamW update, and sums over ranks and their
-// micro-batches, of which each rank makes as many as it can:
+// Below, theta are the parameters, Opt is an AdamW update, and sums are over
+// ranks and their micro-batches, of which each rank makes as many as it can.
 //
-// ACCO: a step has two halves. G~ of n~ micro-batches is the half gradient that
-// the step before has left.
+// ACCO: a step has two halves. G~, of n~ micro-batches, is the half gradient
+// from the previous step.
 //   1. communicate  theta~ = Opt(theta, G~ / n~)           nothing is committed
 //      compute      G      = sum of gradients at theta, n of them
 //   2. communicate  theta' = Opt(theta, (G~ + G) / (n~ + n))    the real update
 //      compute      G~'    = sum of gradients at theta~
-// The first step makes its G~ at theta, with nothing to hide behind it.
+// The first step computes its G~ at theta, without overlap.
 //
-// DPU: one half; the gradient is that of the step before.
+// DPU: a step has one half; its gradient is that of the previous step.
 //      communicate  theta' = Opt(theta, G / n)
 //      compute      G'     = sum of gradients at theta
 //
-// WP: as DPU, with gradients where the parameters are expected to be.
+// WP: as DPU, with gradients at the predicted parameters.
 //      communicate  theta' = Opt(theta, G / n);  theta~' = Opt(theta', G / n)
 //      compute      G'     = sum of gradients at theta~
-// Both estimates leave moments and number of updates as they were.
+// ACCO's and WP's estimates leave the moments and the number of updates as they
+// were.
 //
-// Memory per parameter in bytes, with N ranks: 4 parameters, 4 gradients (2 in
-// bf16), 4 for what is communicated, 12 / N master and moments; WP has 4 more.
+// Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
+// gradients (2 in bf16), 4 for communication, 12 / N for master and moments,
+// and 4 more with WP.
 #ifndef WORKER_TRAINING_OVERLAPPED_TRAINER_H_
 #define WORKER_TRAINING_OVERLAPPED_TRAINER_H_
 
@@ -38,7 +40,7 @@
 
 namespace causeway {
 
-// As MakeRankTrainer, for ACCO, DPU and WP.
+// Makes a trainer for ACCO, DPU or WP; see MakeRankTrainer.
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeOverlappedTrainer(
     const RankTrainerOptions& options);
 

@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// Long enough to tell a habit from an incident.
+// Long enough to tell a lasting trouble from a single incident.
 constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
 
 }  // namespace
@@ -130,7 +130,7 @@ absl::Status Rank::Follow() {
 }
 
 absl::Status Rank::CarryOut(const Order& order) {
-  // Rank 0 keeps it for all.
+  // Rank 0 keeps the state for all ranks.
   TrainerState state;
   switch (order.what) {
     case Order::What::kShareParameters:
@@ -159,7 +159,8 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
       absl::MakeSpan(reinterpret_cast<char*>(parameters.data()), bytes)));
   ops_->CopyToDevice(parameters.data(), bytes, trainer_->parameters().data());
   trainer_->ParametersWritten();
-  // The first step, too, computes with what ranks give one another.
+  // With rounding, the first step must also use parameters that went between
+  // ranks.
   changed_ = communicator()->rounds();
   return ops_->Synchronize();
 }
@@ -213,7 +214,7 @@ absl::Status Rank::SaveOwn(TrainerState& state) {
   state.parameters.resize(static_cast<size_t>(layout_.size));
   ops_->CopyToHost(master.data(), master.size() * sizeof(float),
                    state.parameters.data() + trainer_->shard().begin);
-  // What a device that has failed leaves there must not be kept.
+  // Fails here if the device has failed, before its values are kept.
   RETURN_IF_ERROR(ops_->Synchronize());
   return GatherShards(communicator(), absl::MakeSpan(state.parameters));
 }
@@ -236,7 +237,7 @@ absl::Status Rank::RestoreOwn(TrainerState state) {
 }
 
 absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
-  // The parameters of all ranks become those of the masters.
+  // Updates the parameters of all ranks from the masters.
   if (std::exchange(changed_, false)) {
     RETURN_IF_ERROR(trainer_->MastersChanged());
   }
@@ -248,7 +249,7 @@ absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
   absl::Status status(
       result.status().code(),
       absl::StrCat("step ", order.run_step, ": ", result.status().message()));
-  // Whom it blames.
+  // Keeps the payload with the rank to blame.
   result.status().ForEachPayload(
       [&](absl::string_view type, const absl::Cord& payload) {
         status.SetPayload(type, payload);

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rank of an island with all it needs to train: model, data, optimizer and
-// its place among the others. Rank 0 leads: it alone talks to the outer loop,
-// and orders what all ranks do (worker/replica/orders.h).
+// communicators. Rank 0 leads: it alone talks to the outer loop, and gives all
+// ranks their orders (worker/replica/orders.h).
 //
-//   rank 0                              the others
+//   rank 0                              other ranks
 //   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicators));
 //   rank->ShareParameters(parameters);  rank->Follow();
 //   rank->MakeReplica(joined);
@@ -42,32 +42,33 @@
 
 namespace causeway {
 
-// For one thread.
+// For use by one thread.
 class Rank : public InnerTrainer {
  public:
   struct Options {
-    // Resolved.
+    // The resolved configuration.
     v1::RunConfig config;
     std::shared_ptr<const Dataset> dataset;
-    // Of the data, the island's.
+    // The island's shard of the data.
     uint32_t shard = 0;
     Device device;
-    // That compute gradients, on the CPU.
+    // The threads that compute gradients, on the CPU.
     int threads = 1;
-    // On a GPU: PartDevice::Options and Transformer::Options.
+    // For a GPU; see PartDevice::Options and Transformer::Options.
     bool anchors_on_device = false;
     bool stochastic_rounding = false;
-    // RankTrainerOptions.
+    // See RankTrainerOptions.
     bool bf16_gradients = false;
-    // Rank 0 shows so often that it lives; see Orders.
+    // The period at which rank 0 shows that it is alive; see Orders.
     absl::Duration pulse = absl::Seconds(15);
     Clock now;
-    // What is to outlive rank 0: the other ranks of its process, for instance.
+    // An object that must outlive rank 0, such as the other ranks of its
+    // process.
     std::shared_ptr<void> others;
   };
 
-  // Errors of MakeRankTrainer and MakeTransformerGradients; the other ranks are
-  // told.
+  // Errors are those of MakeRankTrainer and MakeTransformerGradients; the other
+  // ranks get them, too.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Rank>> Create(
       const Options& options, RankCommunicators communicators);
   ~Rank() override;
@@ -75,9 +76,10 @@ class Rank : public InnerTrainer {
   int rank() const { return orders_.rank(); }
   int size() const { return orders_.size(); }
 
-  // On rank 0; after an error of any rank the object is of no use.
+  // The next are for rank 0. After an error of any rank the object must not be
+  // used.
 
-  // Makes `parameters`, the whole model's, those of every rank. Before the
+  // Gives every rank `parameters`, those of the whole model. Call before the
   // first step.
   absl::Status ShareParameters(std::vector<float> parameters);
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
@@ -86,7 +88,7 @@ class Rank : public InnerTrainer {
   absl::Status Save(TrainerState& state) override;
   absl::Status Restore(const TrainerState& state) override;
 
-  // On the others: does what rank 0 orders until it ends.
+  // On the other ranks: carries out rank 0's orders until it ends.
   absl::Status Follow();
 
  private:
@@ -95,17 +97,17 @@ class Rank : public InnerTrainer {
   absl::Status Allocate(const Options& options);
   Communicator* communicator() const { return orders_.training(); }
 
-  // What an order makes every rank do, together. What rank 0 gives is empty on
-  // the others, and what they return of no use.
+  // Each carries out an order on all ranks together. On ranks other than 0 the
+  // arguments are empty and the results unspecified.
   absl::Status CarryOut(const Order& order);
   absl::Status ExchangeParameters(std::vector<float> parameters);
   absl::Status MakeOwnReplica(std::string joined);
   absl::StatusOr<InnerStepResult> MakeStep(const Order& order);
   absl::Status SaveOwn(TrainerState& state);
   absl::Status RestoreOwn(TrainerState state);
-  // From rank 0 to all.
+  // Sends bytes from rank 0 to all ranks.
   absl::Status ExchangeBytes(absl::Span<char> bytes);
-  // What the times of the communication say.
+  // Diagnoses the times of the communication.
   absl::Status Diagnose();
 
   const std::shared_ptr<void> others_;
@@ -116,12 +118,13 @@ class Rank : public InnerTrainer {
   std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
   std::unique_ptr<RankTrainer> trainer_;
-  // Of parts of the replica in host memory.
+  // The snapshots of parts of the replica in host memory.
   SnapshotPool snapshots_;
-  // Of those on a GPU; null if there is none, and before MakeReplica.
+  // The device of parts on a GPU; null if there are none, and before
+  // MakeReplica.
   const bool anchors_on_device_;
   std::unique_ptr<PartDevice> part_device_;
-  // Whether the masters have changed since the last step, other than by it.
+  // Whether the masters have changed since the last step.
   bool changed_ = false;
   // Null before MakeReplica.
   std::unique_ptr<ReplicaRank> replica_;

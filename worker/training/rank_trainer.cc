@@ -23,12 +23,12 @@ int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
                          int ranks, bool bf16_gradients) {
   const bool is_ddp = training.inner_algorithm() == v1::TrainingConfig::DDP;
   const bool predicts = training.inner_algorithm() == v1::TrainingConfig::WP;
-  // Gradients; with DDP they are communicated where they are if they are fp32.
+  // With DDP, fp32 gradients are communicated in place.
   const int64_t gradient_bytes = bf16_gradients ? 2 : sizeof(float);
   const bool exchanges = !is_ddp || bf16_gradients;
-  // Parameters; what is communicated; what is committed.
+  // Parameters, the communicated vector, and WP's committed parameters.
   const int64_t whole = 1 + (exchanges ? 1 : 0) + (predicts ? 1 : 0);
-  // Moments; the master.
+  // Moments, and the master.
   const int64_t sharded = is_ddp ? 2 : 3;
   const int64_t shard = (values + ranks - 1) / ranks;
   return int64_t{sizeof(float)} * (whole * values + sharded * shard) +

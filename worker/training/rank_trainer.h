@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inner training of one rank of an island. The ranks step together: each calls
-// Step for the same run step, computes gradients on its own micro-batches, and
-// after the step all hold the same parameters. How the work is arranged is the
-// run's training.inner_algorithm: ddp_trainer.h, overlapped_trainer.h.
+// The inner training of one rank of an island. The ranks step together: each
+// calls Step for the same run step and computes gradients on its own
+// micro-batches, and after the step all hold the same parameters. The run's
+// training.inner_algorithm chooses the implementation: ddp_trainer.h or
+// overlapped_trainer.h.
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 
@@ -26,80 +27,80 @@
 
 namespace causeway {
 
-// For one thread.
+// For use by one thread.
 class RankTrainer {
  public:
   virtual ~RankTrainer() = default;
 
-  // All parameters, in the memory of RankTrainerOptions.ops: to be written
-  // before the first step, alike on every rank, and followed by
-  // ParametersWritten.
+  // All parameters, in the memory of RankTrainerOptions.ops. Every rank writes
+  // the same values before the first step, and then calls ParametersWritten.
   virtual absl::Span<float> parameters() = 0;
   virtual void ParametersWritten() = 0;
 
-  // Between steps: the committed parameters in fp32, of which each rank has its
-  // shard, in the memory of RankTrainerOptions.ops. Step may move them.
+  // Between steps: this rank's shard of the committed parameters, in fp32, in
+  // the memory of RankTrainerOptions.ops. Step may move it.
   virtual const Slice& shard() const = 0;
   virtual absl::Span<float> master() = 0;
-  // To be called on every rank after masters were changed, with the ranks
-  // together. What has been accumulated for the next step is kept. Errors as of
-  // Communicator.
+  // All ranks call it together after masters have changed. Keeps the gradients
+  // accumulated for the next step. Errors are those of Communicator.
   virtual absl::Status MastersChanged() = 0;
 
-  // One inner step: the one that makes `run_step` steps complete (from 1).
-  //   OUT_OF_RANGE  loss or gradient is not finite, on every rank.
-  //   else          as Communicator and GradientSource; the trainer is of no
-  //                 use afterwards.
+  // Makes one inner step, number `run_step` (from 1).
+  //   OUT_OF_RANGE  Loss or gradient is not finite, on every rank.
+  //   otherwise     See Communicator and GradientSource; the trainer must not
+  //                 be used afterwards.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
-  // Both on every rank: the state of all ranks, between steps, and to go on
-  // from one, the same on all, before the first step. See InnerTrainer.
+  // All ranks call both together. Save writes the state of all ranks, between
+  // steps; Restore continues from a state, the same on all ranks, before the
+  // first step. See InnerTrainer.
   virtual absl::Status Save(TrainerState& state) = 0;
   virtual void Restore(const TrainerState& state) = 0;
 };
 
-// Whether a rank should compute another micro-batch before it takes part in the
-// communication that it has prepared for: it has `count` since it last did, the
-// share of the batch that it owes is `share`, and `communicating` says whether
-// the communication under way is unfinished.
+// Returns whether a rank should compute another micro-batch before it joins the
+// next communication. `count` is the number of micro-batches since the last
+// one, `share` the rank's share of the batch, and `communicating` says whether
+// the current communication is unfinished.
 using AccumulationRule =
     std::function<bool(int64_t count, int64_t share, bool communicating)>;
 
-// Its share, at least one, and more while communication lasts.
+// The rule to compute the share, at least one micro-batch, and more while
+// communication lasts.
 bool AccumulateWhileCommunicating(int64_t count, int64_t share,
                                   bool communicating);
-// Its share, at least one: training.fixed_micro_batches.
+// The rule to compute the share, at least one micro-batch
+// (training.fixed_micro_batches).
 bool AccumulateShare(int64_t count, int64_t share, bool communicating);
 
-// Everything pointed to outlives the trainer.
+// Everything pointed to must outlive the trainer.
 struct RankTrainerOptions {
   v1::TrainingConfig training;
   const ModelLayout* layout = nullptr;
   Communicator* communicator = nullptr;
   GradientSource* gradients = nullptr;
-  // Memory and arithmetic of the thread that computes gradients.
+  // The memory and arithmetic of the thread that computes gradients.
   Ops* ops = nullptr;
-  // The same of the thread that communicates, on the same device; unused by
-  // DDP.
+  // Those of the thread that communicates, on the same device. DDP does not use
+  // them.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
-  // Whether gradients are summed over micro-batches in bf16, where activations
-  // are bf16.
+  // Whether to sum gradients over micro-batches in bf16, if activations are
+  // bf16.
   bool bf16_gradients = false;
-  // For measuring.
+  // Measures the time of communication.
   Clock now;
 };
 
-// Bytes that a rank's trainer takes for a model of `values` values, beside what
-// GradientSource has; the largest shard's rank. The communicator does not
-// round. `bf16_gradients`: that they are bf16.
+// Returns the bytes that a trainer needs for a model of `values` values,
+// without GradientSource, on the rank with the largest shard. The communicator
+// does not round. With `bf16_gradients`, gradients are in bf16.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
                          int ranks, bool bf16_gradients = false);
 
-// A trainer that does what training.inner_algorithm says, with all parameters
-// zero.
-//   INVALID_ARGUMENT    the batch cannot be divided among the ranks.
-//   RESOURCE_EXHAUSTED  memory.
+// Makes a trainer for training.inner_algorithm, with all parameters zero.
+//   INVALID_ARGUMENT    The batch cannot be divided among the ranks.
+//   RESOURCE_EXHAUSTED  Out of memory.
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(
     const RankTrainerOptions& options);
 

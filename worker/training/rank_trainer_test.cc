@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trainers against the equations of overlapped_trainer.h, written plainly
-// over whole vectors: the same bits, for any number of ranks and micro-batches.
+// Compares the trainers with the equations of overlapped_trainer.h over whole
+// vectors: the bits must be the same, for any number of ranks and
+// micro-batches.
 #include "worker/training/rank_trainer.h"
 
 #include <algorithm>
@@ -34,7 +35,8 @@
 
 namespace {
 
-// Memory asked for in large pieces, over all threads, since the program began.
+// The bytes allocated in large pieces, over all threads, since the program
+// began.
 std::atomic<int64_t> large_allocations = 0;
 void Count(size_t bytes) {
   if (bytes >= 4096) large_allocations += static_cast<int64_t>(bytes);
@@ -42,7 +44,7 @@ void Count(size_t bytes) {
 
 }  // namespace
 
-// What the vectors of the program and the CPU's Ops allocate with.
+// Vectors of the program and the CPU's Ops allocate with this operator.
 void* operator new(size_t bytes) {
   Count(bytes);
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
@@ -62,7 +64,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// The equations. One vector of gradients for each rank, summed in their order.
+// The equations. Each rank has a vector of gradients; they are summed in order
+// of rank.
 class Equations {
  public:
   explicit Equations(const Scenario& scenario)
@@ -233,8 +236,8 @@ TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
   EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
 }
 
-// What was only accumulated is not in the state: it is made again, and nothing
-// is passed over.
+// The state has no gradients that are only accumulated: the trainer computes
+// them again, and skips none.
 TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
   constexpr int kRanks = 2;
   std::vector<std::vector<int64_t>> made(kRanks);
@@ -253,7 +256,7 @@ TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
   }
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<int64_t> want;
-    // With one beyond what is committed.
+    // The last one is computed, but not committed.
     for (int64_t i = 0; i < committed + 1; ++i) {
       want.push_back(kRanks * i + rank);
     }
@@ -293,7 +296,7 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
   config.set_warmup_steps(0);
   config.set_schedule(v1::TrainingConfig::CONSTANT);
 
-  // Each parameter is drawn to 1.
+  // Draws each parameter to 1.
   class OneSpring : public GradientSource {
    public:
     explicit OneSpring(int64_t size) : size_(size) {}
@@ -346,7 +349,7 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
 
 TEST(DdpTest, RanksTogetherAreOneRankWithAllMicroBatches) {
   v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 4);
-  // Takes part in every step.
+  // The clip takes effect in every step.
   config.set_gradient_clip(0.5);
   ASSERT_OK_AND_ASSIGN(const Outcome one,
                        Train({.config = config, .ranks = 1}));
@@ -395,7 +398,7 @@ class MemoryTest
  protected:
   MemoryTest() { model_.set_vocab_size(40'000); }
 
-  // Bytes asked for, for each parameter and rank.
+  // Returns the bytes allocated, per parameter and rank.
   double BytesPerParameter(int ranks, int steps) {
     const int64_t begin = large_allocations;
     EXPECT_OK(Train({.config = Config(GetParam(), ranks),
@@ -423,14 +426,14 @@ TEST_P(MemoryTest, IsWhatIsForetold) {
   for (const int ranks : {1, 4}) {
     const auto foretold = static_cast<double>(
         RankTrainerBytes(Config(GetParam(), ranks), values, ranks));
-    // Each rank of the test has a vector of its own to start from.
+    // Each rank of the test starts from a vector of its own.
     EXPECT_NEAR(BytesPerParameter(ranks, 0) - 4,
                 foretold / static_cast<double>(values), 0.05);
   }
 }
 
 TEST_P(MemoryTest, StepsTakeNoMore) {
-  // The test keeps the parameters after each step.
+  // The test itself keeps the parameters after each step.
   EXPECT_NEAR(BytesPerParameter(4, 5) - BytesPerParameter(4, 2), 3 * 4, 0.05);
 }
 
@@ -451,7 +454,7 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
   }
 }
 
-// What a model of many values needs beside its parameters.
+// Compares the bytes for a model of many values.
 TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
   constexpr int64_t kValues = 1 << 20;
   for (const auto algorithm :
@@ -462,7 +465,7 @@ TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
                   RankTrainerBytes(config, kValues, 1, true),
               2 * kValues);
   }
-  // What is reduced is a vector of its own then.
+  // The reduced gradient then needs a vector of its own.
   const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
   EXPECT_EQ(RankTrainerBytes(config, kValues, 1, true) -
                 RankTrainerBytes(config, kValues, 1),

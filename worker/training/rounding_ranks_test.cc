@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trainers whose ranks give one another values in bf16.
+// Tests trainers whose ranks exchange values in bf16.
 #include <cmath>
 #include <vector>
 
@@ -22,8 +22,8 @@ double MeanDistance(const std::vector<float>& a, const std::vector<float>& b) {
   return sum / static_cast<double>(a.size());
 }
 
-// The steps are less than what bf16 can tell apart in most parameters, which
-// would stand still if they were rounded where they are kept.
+// In most parameters the steps are too small for bf16: they would stand still
+// if masters were rounded.
 TEST(RoundingRanksTest, MastersKeepWhatRoundedParametersCannotShow) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,

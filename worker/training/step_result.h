@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small things that the rank trainers share.
+// Functions that the rank trainers share.
 #ifndef WORKER_TRAINING_STEP_RESULT_H_
 #define WORKER_TRAINING_STEP_RESULT_H_
 
@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// What a step reports that has committed `reduced`.
+// Returns the result of a step that has committed `reduced`.
 inline InnerStepResult MakeInnerStepResult(const ReducedGradient& reduced,
                                            double learning_rate,
                                            const GradientSource& gradients) {
@@ -26,7 +26,7 @@ inline InnerStepResult MakeInnerStepResult(const ReducedGradient& reduced,
           .rank_micro_batches = reduced.rank_micro_batches};
 }
 
-// Micro-batches that a rank owes to a step: its part of the batch.
+// Returns the micro-batches in a rank's share of the batch.
 inline int64_t MicroBatchesPerRank(const RankTrainerOptions& options) {
   return int64_t{options.training.batch_size()} /
          (int64_t{options.training.micro_batch_size()} *

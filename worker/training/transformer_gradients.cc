@@ -14,7 +14,7 @@
 namespace causeway {
 namespace {
 
-// Between seeds of micro-batches: 2^64 over the golden ratio.
+// The step between seeds of micro-batches: 2^64 over the golden ratio.
 constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15;
 
 class TransformerGradients : public GradientSource {

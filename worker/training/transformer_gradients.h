@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of the run's transformer on the island's shard of the data.
+// The gradients of the run's transformer on the island's shard of the data.
 #ifndef WORKER_TRAINING_TRANSFORMER_GRADIENTS_H_
 #define WORKER_TRAINING_TRANSFORMER_GRADIENTS_H_
 
@@ -16,11 +16,11 @@
 
 namespace causeway {
 
-// Micro-batch n is sequences n * micro_batch_size and following of the shard's
-// series (worker/data/sampler.h). `config` is resolved; `ops` outlives the
-// object. With `stochastic_rounding` (Transformer::Options) the random numbers
-// follow from the run's seed, the shard and n. Errors of Sampler::Create and
-// Transformer::Create (memory).
+// Makes the source. Micro-batch n starts at sequence n * micro_batch_size of
+// the shard's series (worker/data/sampler.h). `config` is resolved; `ops`
+// outlives the object. With `stochastic_rounding` (Transformer::Options) the
+// random numbers follow from the run's seed, the shard and n. Errors are those
+// of Sampler::Create and Transformer::Create (out of memory).
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
     uint32_t shard, bool stochastic_rounding, Ops* ops);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device collectives for tests, whose device is the host: as those of ranks
-// that share a GPU. A rank that fails may free what another still reads, which
-// a GPU's runtime waits for and the host does not.
+// Device collectives for tests, with the host as the device that all ranks
+// share. A failing rank may free memory that another still reads: unlike a
+// GPU's runtime, the host does not wait for the reader.
 #ifndef WORKER_COLLECTIVE_TESTING_HOST_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_TESTING_HOST_COLLECTIVES_H_
 
@@ -21,7 +21,7 @@ class HostCollectives : public DeviceCollectives {
  public:
   explicit HostCollectives(int rank) : rank_(rank) {}
 
-  // In order of rank.
+  // Adds in order of rank.
   absl::Status ReduceScatter(const DeviceVectors& vectors,
                              absl::Time /*deadline*/) override {
     const Slice& shard = vectors.shards[rank_];

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of an island that does nothing but collective operations, for
+// One rank of an island that only runs collective operations, for
 // processes_test.cc to stop and kill.
 //
 //   rank_program RANK SIZE ADDRESS TIMEOUT_SECONDS
 //
 // Rank 0 listens on ADDRESS and prints "port N". Each rank prints "running"
-// after its first operations and goes on until one fails; then it prints the
+// after its first operations and continues until one fails; then it prints the
 // error.
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@
 namespace causeway {
 namespace {
 
-// Until an operation fails.
+// Runs operations until one fails.
 absl::Status Operate(Communicator& communicator) {
   std::vector<float> values(1 << 20);
   for (int i = 0;; ++i) {

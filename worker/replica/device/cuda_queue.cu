@@ -20,8 +20,8 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint64_t kMostBlocks = 2048;
 
-// outer_optimizer/mixing.h as kernels, bit for bit. Every thread goes on at a
-// grid's stride, so any number of blocks will do.
+// The kernels of outer_optimizer/mixing.h, bit for bit. Threads continue at the
+// stride of the grid, so any number of blocks works.
 
 // Four values, which a thread reads and writes at once.
 struct alignas(16) MixedQuad {
@@ -29,7 +29,8 @@ struct alignas(16) MixedQuad {
 };
 
 CAUSEWAY_DEVICE float Mixed(float anchor, float mixing, float value) {
-  // Not by the formula: 0 * x would turn -0 into 0 and infinity into NaN.
+  // The formula does not work here: 0 * x turns -0 into 0 and infinity into
+  // NaN.
   if (mixing == 0) return anchor;
   if (mixing == 1) return value;
   return mixing * value + (1 - mixing) * anchor;
@@ -107,7 +108,7 @@ class CudaQueue final : public DeviceQueue {
     void* memory = nullptr;
     const size_t size = std::max<size_t>(bytes, 1);
     const bool is_device = kind == MemoryKind::kDevice;
-    // Portable: other ranks of the process may read it on their devices.
+    // Portable memory: other ranks of the process may read it on their devices.
     const cudaError_t error =
         is_device ? cudaMalloc(&memory, size)
                   : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
@@ -129,7 +130,7 @@ class CudaQueue final : public DeviceQueue {
 
   void Free(MemoryKind kind, void* memory) override {
     SetDevice();
-    // What is wrong shows in the next operation, too.
+    // An error here also shows in the next operation.
     if (kind == MemoryKind::kDevice) {
       cudaFree(memory);
     } else {
@@ -179,9 +180,9 @@ class CudaQueue final : public DeviceQueue {
   }
 
  private:
-  // Makes the device the calling thread's.
+  // Makes the device current in the calling thread.
   void SetDevice() const { cudaSetDevice(device_); }
-  // The same, and says whether the queue has not failed: not for any thread.
+  // Like SetDevice, and returns whether the queue still works. Not thread-safe.
   bool Use() const {
     SetDevice();
     return status_.ok();
@@ -203,7 +204,7 @@ class CudaQueue final : public DeviceQueue {
     if (error != cudaSuccess) Keep(CudaStatus(error, doing));
   }
 
-  // The first error stays.
+  // Keeps the first error.
   void Keep(const absl::Status& status) {
     status_.Update(OfCudaDevice(device_, status));
   }

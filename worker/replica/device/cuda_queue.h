@@ -15,12 +15,12 @@ namespace causeway {
 enum class QueuePriority {
   // Training waits for it.
   kHigh,
-  // Its kernels take what training leaves.
+  // Its kernels take the time that training leaves.
   kLow,
 };
 
-// Of CUDA device number `device`. FAILED_PRECONDITION: the program was built
-// without CUDA; otherwise errors of CudaStatus.
+// Returns a queue of CUDA device number `device`. FAILED_PRECONDITION: the
+// program was built without CUDA. Other errors are those of CudaStatus.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
     int device, QueuePriority priority);
 

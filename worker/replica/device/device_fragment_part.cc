@@ -80,7 +80,7 @@ class DeviceFragmentPart : public FragmentPart {
     const auto inner_begin = static_cast<uint64_t>(share_.encoded.begin);
     inner_end_ = static_cast<uint64_t>(share_.encoded.end);
     if (share_.edge_in() > 0) {
-      // The last strip has values of others.
+      // The last strip has values that other ranks hold.
       inner_end_ = (inner_end_ - 1) / kStripValues * kStripValues;
     }
     const uint64_t inner = inner_end_ - inner_begin;
@@ -127,7 +127,8 @@ class DeviceFragmentPart : public FragmentPart {
   absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                       absl::Span<char> buffer) override {
     if (progress_.complete || bytes <= progress_.ready) return progress_;
-    // All of it has been encoded already, but for a strip with others' values.
+    // All strips are encoded already, except for one with values of other
+    // ranks.
     const uint64_t inner =
         inner_end_ - static_cast<uint64_t>(share_.encoded.begin);
     progress_.ready = MaxEncodedBytes(options_.uplink, inner);
@@ -171,7 +172,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status FinishUpdate() override {
-    // Nothing was decoded where nothing is held.
+    // A rank that holds no values has decoded none.
     if (!reader_.has_value()) return absl::OkStatus();
     RETURN_IF_ERROR(reader_->CheckComplete());
     reader_.reset();
@@ -179,7 +180,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   absl::Status DropUpdate() override {
-    // What is finished stays.
+    // A finished update stays.
     if (reader_.has_value()) ForgetUpdate();
     return absl::OkStatus();
   }
@@ -190,12 +191,13 @@ class DeviceFragmentPart : public FragmentPart {
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
     ASSIGN_OR_RETURN(update_, device_->TakePinned(cover_size() * kFloat));
     update_is_encoded_ = false;
-    // Values that others hold do not change here.
+    // Values that other ranks hold do not change here.
     std::memset(update_.bytes(), 0, cover_size() * kFloat);
     const absl::Span<float> change = absl::MakeSpan(
         update_.values() + (held_begin_ - cover_begin_), held_size());
     RETURN_IF_ERROR(ReadAnchor(change));
-    // PseudoGradient is OLD minus NEW, here with the names exchanged.
+    // PseudoGradient is old minus new; the swapped arguments make it the
+    // change.
     PseudoGradient(values, change, change);
     return Write(values, new_anchor_);
   }
@@ -229,7 +231,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
  private:
-  // Held values, by their place in the fragment.
+  // A range of held values, by their place in the fragment.
   struct Held {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -241,7 +243,7 @@ class DeviceFragmentPart : public FragmentPart {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
   }
 
-  // Between the shard and an array of these held values.
+  // Copies between the shard and an array of these held values.
   void CopySegments(const Stage& stage, float* master, const Held& held,
                     float* array, bool to_master) const {
     for (const FragmentMap::Segment& segment : share_.segments) {
@@ -279,8 +281,8 @@ class DeviceFragmentPart : public FragmentPart {
     }
   }
 
-  // Both for the threads beside training. Values of `from` from `begin` on, and
-  // the first ones of `to`.
+  // Both are for the threads beside training. Read copies values of `from` from
+  // `begin` on, Write copies to the first values of `to`.
   absl::Status Read(const Lease& from, uint64_t begin,
                     absl::Span<float> values) const {
     const PartDevice::Background stage(device_);
@@ -329,7 +331,7 @@ class DeviceFragmentPart : public FragmentPart {
     update_.Release();
   }
 
-  // Puts the next `strips` strips into update_, once they are found good.
+  // Checks the next `strips` strips and puts them into update_.
   absl::Status KeepStrips(absl::string_view received, uint64_t strips) {
     for (uint64_t i = 0; i < strips; ++i) {
       const uint64_t strip = decoded_strips_ + i;
@@ -348,8 +350,8 @@ class DeviceFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  // Of the held values among values [begin, end) of the fragment, which are
-  // whole strips and at most a piece.
+  // Makes the new anchor of the held values among values [begin, end) of the
+  // fragment, which are whole strips and at most a piece.
   absl::Status MakeNewAnchor(uint64_t begin, uint64_t end) const {
     const Held held = HeldIn(begin, end);
     const uint64_t at = held.begin - held_begin_;
@@ -383,7 +385,8 @@ class DeviceFragmentPart : public FragmentPart {
   const ReplicaOptions options_;
   const uint32_t fragment_;
   PartDevice* const device_;
-  // By their place in the fragment: what is held, and the strips with it.
+  // The held values, and the strips that cover them, by their place in the
+  // fragment.
   const uint64_t held_begin_;
   const uint64_t held_end_;
   const uint64_t cover_begin_;
@@ -392,17 +395,17 @@ class DeviceFragmentPart : public FragmentPart {
   Lease anchor_;
   Lease snapshot_;
 
-  // The contribution: what the device encodes ends here.
+  // The contribution. The device encodes the values before inner_end_.
   EncodeOptions contribution_;
   uint64_t inner_end_ = 0;
   Lease encoded_;
-  // For the rank that encodes the first strip, and what this one encodes with
-  // others' values.
+  // The values that another rank encodes, and those that this rank encodes
+  // together with values of other ranks.
   std::vector<float> head_;
   std::vector<float> tail_;
   EncodedBytes progress_;
 
-  // The update, until it is applied: encoded, or the values.
+  // The update, until it is applied: encoded, or as values.
   std::optional<EncodingReader> reader_;
   uint64_t decoded_strips_ = 0;
   Lease update_;
@@ -410,7 +413,7 @@ class DeviceFragmentPart : public FragmentPart {
   Lease new_anchor_;
 };
 
-// A part in host memory.
+// Makes a part in host memory of a master on the device.
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakePartOfMasterOnDevice(
     uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options, const float* master, DeviceQueue* queue,

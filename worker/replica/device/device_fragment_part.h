@@ -1,23 +1,22 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of a fragment on a rank that trains on a device: the pseudo-gradient
-// is taken and encoded there, updates are decoded and mixed in there, and the
+// A part of a fragment on a rank that trains on a device. The device computes
+// and encodes the pseudo-gradient, and decodes updates and mixes them in; all
 // bits are those of worker/replica/host_fragment_part.h.
 //
 // Anchors are in pinned host memory (or on the device, if PartDevice says so)
 // and go through the device piece by piece. A snapshot is a copy within the
-// device; it is encoded, and its memory free again, when BeginContribution
-// returns. So the bus carries per value of a contribution 4 bytes down and the
-// encoded ones up, of an update 4 and the encoded ones down and 4 up, and when
-// it is applied 4 down, or the encoded ones. Digests are the host's: XXH3 is
-// sequential, and the host has the bytes anyway.
+// device; by the return of BeginContribution it is encoded and its memory free
+// again. Per value, the bus carries for a contribution 4 bytes down and the
+// encoded ones up, for an update 4 and the encoded ones down and 4 up, and for
+// its application 4 or the encoded ones down. The host computes digests: XXH3
+// is sequential, and the host has the bytes anyway.
 //
-// What devices have no kernels for is done by a part in host memory, for which
-// the held values are fetched and brought back: eager updates, error feedback,
-// and the encoding of contributions in formats without HasDeviceKernels.
-// Updates may have any format; those that devices cannot decode are decoded by
-// the host.
+// Devices have no kernels for eager updates, error feedback, and the encoding
+// of contributions in formats without HasDeviceKernels. A part in host memory
+// does these, to and from which the held values are copied. Updates may have
+// any format; the host decodes those that devices cannot.
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 
@@ -31,8 +30,9 @@
 
 namespace causeway {
 
-// As FragmentPartFactory; `master` is memory of the device, there and in all
-// calls. `device` and `snapshots` are for parts of one rank and outlive them.
+// See FragmentPartFactory; `master` is memory of the device, here and in all
+// calls. `device` and `snapshots` are for the parts of one rank and outlive
+// them.
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
     uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options, const float* master, PartDevice* device,

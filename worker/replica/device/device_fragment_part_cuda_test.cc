@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts on a device compute the bits of parts in host memory, in every step of
-// contributions and updates. Skipped where there is no device.
+// Parts on a device compute the same bits as parts in host memory, in every
+// step of contributions and updates. Skipped where there is no device.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -63,7 +63,7 @@ Values Random(int64_t size, uint64_t seed, float scale) {
   std::mt19937_64 random(seed);
   Values values(static_cast<size_t>(size));
   for (float& value : values) {
-    // Of all magnitudes; both signs.
+    // The values have all magnitudes and both signs.
     const uint64_t bits = random();
     value = scale * static_cast<float>(static_cast<int32_t>(bits)) * 0x1p-31f;
     if (bits >> 60 == 0) value *= 0x1p-6f;
@@ -98,7 +98,7 @@ TEST(CudaQueueTest, MixesAndAddsAsTheHostDoes) {
     };
     const size_t bytes = size * sizeof(float);
     const Values other = special(1);
-    // Negative: no mixing, but an update.
+    // A negative number stands for Rebase instead of Mix.
     for (const float mixing : {0.0f, 0.25f, 0.9f, 1.0f, -1.0f}) {
       Values want = special(2);
       Values got = want;
@@ -120,7 +120,8 @@ TEST(CudaQueueTest, MixesAndAddsAsTheHostDoes) {
   queue->Free(MemoryKind::kDevice, device_values);
 }
 
-// What a rank holds of the fragment, in two pieces of its shard.
+// Returns the share of a rank that holds [begin, end), in two pieces of its
+// shard.
 FragmentShare ShareOf(int64_t begin, int64_t end) {
   const auto next_strip = [](int64_t value) {
     return std::min((value + kStrip - 1) / kStrip * kStrip, kFragment);
@@ -191,7 +192,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     if (queue_ == nullptr) GTEST_SKIP() << "no device";
   }
 
-  // Parts for a share, at the same anchor.
+  // Makes both parts for a share, with the same anchor.
   void Begin(const FragmentShare& share, float mixing, uint64_t piece_strips) {
     End();
     share_ = share;
@@ -221,7 +222,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   }
   void TearDown() override { End(); }
 
-  // Some training.
+  // Changes the parameters as training does.
   void Train() {
     const Values change = Random(share_.shard_size, ++seed_, 1e-3f);
     for (size_t i = 0; i < master_.size(); ++i) master_[i] += change[i];
@@ -255,7 +256,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     std::string got(most, 'y');
     ASSERT_OK_AND_ASSIGN(const EncodedBytes wanted,
                          host_->Encode(most, absl::MakeSpan(want)));
-    // As far as a sender has come.
+    // Encodes in pieces, as a sender does.
     EncodedBytes encoded;
     for (uint64_t bytes = 0; !encoded.complete; bytes += 20'000) {
       ASSERT_OK_AND_ASSIGN(encoded, part_->Encode(bytes, absl::MakeSpan(got)));
@@ -270,7 +271,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ASSERT_OK(part_->EndContribution(merged));
   }
 
-  // The strips with held values of an update's encoding.
+  // Returns those strips of an update's encoding that have held values.
   std::string Update(float special = 0) {
     Values values = Random(kFragment, ++seed_, 1e-3f);
     if (share_.held.size() == 0) return "";
@@ -299,7 +300,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     }
     ASSERT_OK(host_->FinishUpdate());
     ASSERT_OK(part_->FinishUpdate());
-    // Its bytes are dropped then, and what they have become stays.
+    // Dropping its bytes then leaves the finished update.
     ASSERT_OK(host_->DropUpdate());
     ASSERT_OK(part_->DropUpdate());
   }
@@ -333,7 +334,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ASSERT_TRUE(BitsOf(got) == BitsOf(want));
   }
 
-  // A round: contribution, update, more training and another.
+  // Runs two contributions and updates, with training in between.
   void Rounds() {
     Train();
     Snapshot(/*eager=*/true);
@@ -407,8 +408,8 @@ INSTANTIATE_TEST_SUITE_P(, DeviceFragmentPartTest,
                          });
 
 TEST_P(DeviceFragmentPartTest, ComputesWhatThePartInHostMemoryComputes) {
-  // All; from the middle of a strip into another; up to a strip's end; from
-  // there on; less than a strip's rest; nothing.
+  // All values; from the middle of a strip into another; up to a strip's end;
+  // from there on; less than a strip's rest; none.
   const std::pair<int64_t, int64_t> held[] = {{0, kFragment},
                                               {100, kStrip + 48},
                                               {kStrip + 48, 2 * kStrip},
@@ -462,7 +463,8 @@ TEST_P(DeviceFragmentPartTest, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
-// A finished one, too, that does not lead to the coordinator's anchor.
+// An anchor may also replace a finished update that does not lead to the
+// coordinator's anchor.
 TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 2));
   ASSERT_NO_FATAL_FAILURE(Receive(Update()));
@@ -473,7 +475,7 @@ TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
-// As the links of fragments do it.
+// The links of the fragments do so.
 TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   constexpr uint32_t kFragments = 3;
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 0.5f, 1));
@@ -531,7 +533,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   }
 }
 
-// The second one finds the device's memory for snapshots taken.
+// The second snapshot finds the device's memory for snapshots in use.
 TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 1));
   ASSERT_OK_AND_ASSIGN(

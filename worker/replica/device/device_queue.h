@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the outer loop does on a device: copies to and from it, and the
-// arithmetic of outer_optimizer/mixing.h and quantization/codec.h there: a CUDA
-// stream (cuda_queue.h).
+// The outer loop's operations on a device: copies to and from it, and the
+// arithmetic of outer_optimizer/mixing.h and quantization/codec.h. The
+// implementation is a CUDA stream (cuda_queue.h).
 //
 //   queue->Copy(anchor, 4 * n, staged_anchor);
 //   queue->EncodeDifference(spec, {}, staged_anchor, values, n, encoded);
@@ -26,37 +26,39 @@ namespace causeway {
 enum class MemoryKind {
   // Only operations of queues may touch it.
   kDevice,
-  // The host's, which the device reaches by itself.
+  // Host memory that the device can access by itself.
   kPinned,
 };
 
-// As what devices encode and decode such vectors: formats with one scale per
-// block, without entropy coding. Of the others, none.
+// Returns the block format as which devices encode and decode such vectors.
+// Only formats with one scale per block and without entropy coding have one.
 std::optional<BlockFormat> DeviceFormat(const CodecSpec& spec);
 inline bool HasDeviceKernels(const CodecSpec& spec) {
   return DeviceFormat(spec).has_value();
 }
 
-// Operations are done one after the other, some time between the call and the
-// end of the next Synchronize: until then what they read must stay, and what
-// they write is unknown. After its first error a queue does nothing more. For
-// one thread at a time, but for Allocate and Free, which any thread may call;
-// memory may be used by all queues of the device.
+// Operations run one after the other, at some time between the call and the end
+// of the next Synchronize: until then their inputs must stay and their outputs
+// are unspecified. After its first error a queue does nothing more. For one
+// thread at a time, except for Allocate and Free, which are thread-safe. All
+// queues of the device may use its memory.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
 
-  // Aligned to 256 bytes. RESOURCE_EXHAUSTED, or why the device is of no use.
+  // Returns memory aligned to 256 bytes. RESOURCE_EXHAUSTED: out of memory.
+  // Other errors say why the device cannot be used.
   virtual absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) = 0;
-  // Of Allocate; nothing may be using it.
+  // Frees memory from Allocate that no operation uses any more.
   virtual void Free(MemoryKind kind, void* memory) = 0;
 
-  // From and to either kind of memory, or any of the host's, which is slower.
+  // Copies from and to either kind of memory. Other host memory works, too, but
+  // is slower.
   virtual void Copy(const void* from, size_t bytes, void* to) = 0;
 
-  // The rest is for memory of the device, with arrays aligned to 16 bytes that
-  // do not overlap. Specs are those of HasDeviceKernels, encodings whole strips
-  // of MaxEncodedBytes. Bits are those of the host.
+  // The rest is for memory of the device, in arrays that are aligned to 16
+  // bytes and do not overlap. Specs must have device kernels, encodings are
+  // whole strips of MaxEncodedBytes, and all bits are those of the host.
 
   // encoded <- anchor - values, encoded. `options` must pass
   // CheckEncodeOptions; `first_value` is that of NewEncoder.
@@ -65,7 +67,8 @@ class DeviceQueue {
                                 uint64_t first_value, const float* anchor,
                                 const float* values, uint64_t count,
                                 char* encoded) = 0;
-  // values += decoded. What is not finite must have been refused before.
+  // values += decoded. The caller has refused encodings of values that are not
+  // finite.
   virtual void DecodeAdd(const CodecSpec& spec, const char* encoded,
                          uint64_t count, float* values) = 0;
   // Mix() and Rebase() of outer_optimizer/mixing.h.
@@ -73,7 +76,8 @@ class DeviceQueue {
                    float* values) = 0;
   virtual void Rebase(const float* change, uint64_t count, float* values) = 0;
 
-  // Waits for the operations before. The first error of any; it stays.
+  // Waits for all operations so far. Returns the first error of any, from then
+  // on in every call.
   virtual absl::Status Synchronize() = 0;
 };
 

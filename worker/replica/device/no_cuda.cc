@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// In place of cuda_queue.cu in programs that are built without CUDA.
+// Replaces cuda_queue.cu in programs that are built without CUDA.
 #include "absl/status/status.h"
 #include "worker/replica/device/cuda_queue.h"
 

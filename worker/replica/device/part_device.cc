@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<PartDevice>> PartDevice::Create(
 }
 
 PartDevice::~PartDevice() {
-  // After an error something may still be under way.
+  // After an error, operations may still be running.
   options_.background->Synchronize().IgnoreError();
   DeviceQueue& queue = *options_.training;
   queue.Synchronize().IgnoreError();
@@ -54,7 +54,7 @@ absl::StatusOr<PartDevice::Stage> PartDevice::MakeStage(DeviceQueue* queue) {
                    allocate(piece_values() * sizeof(float)));
   ASSIGN_OR_RETURN(void* const values,
                    allocate(piece_values() * sizeof(float)));
-  // The widest format with small blocks.
+  // INT8 with small blocks has the longest encodings.
   ASSIGN_OR_RETURN(
       void* const encoded,
       allocate(MaxEncodedBytes({.format = v1::INT8, .block_size = 64},
@@ -118,7 +118,7 @@ absl::StatusOr<PartDevice::Lease> PartDevice::Take(MemoryKind kind,
     spare_.erase(best);
     return Lease(this, block);
   }
-  // Allocating touches no operation that is under way.
+  // Allocation does not affect running operations.
   ASSIGN_OR_RETURN(void* const memory,
                    options_.training->Allocate(kind, bytes));
   return Lease(this, {kind, memory, bytes});

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fragments of one rank share of its device: two queues with memory to
-// stage pieces of a fragment in, and memory for whole parts that is used again.
+// The device of one rank, as its fragments share it: two queues with memory for
+// staging pieces of a fragment, and reusable memory for whole parts.
 //
 //   const PartDevice::Background stage(device);
 //   stage->queue->Copy(anchor.values(), bytes, stage->anchor);
 //   ...
 //   return stage->queue->Synchronize();
 //
-// On the device there are the staged pieces (72 MiB at the usual size), one
-// snapshot of the largest part, and anchors if the options say so. All else is
-// pinned memory of the host: anchors, what is prepared to replace them, and
-// snapshots beyond the first.
+// The device holds the staged pieces (72 MiB at the usual size), one snapshot
+// of the largest part, and anchors if the options say so. All else is pinned
+// host memory: anchors, their prepared successors, and snapshots beyond the
+// first.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 
@@ -34,17 +34,18 @@ namespace causeway {
 class PartDevice {
  public:
   struct Options {
-    // For the training thread, and for the others. Both of one device.
+    // The queues of the training thread and of the other threads, on one
+    // device.
     std::unique_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
-    // Instead of in the host's memory: takes 4 bytes per parameter more there,
-    // and the bus carries less.
+    // Keeps anchors on the device instead of in host memory: takes 4 bytes per
+    // parameter there, and the bus carries less.
     bool anchors_on_device = false;
-    // Of staged pieces.
+    // The size of staged pieces, in strips.
     uint64_t piece_strips = 64;
   };
 
-  // One thread's queue, with memory of the device for pieces of a fragment.
+  // One thread's queue, with device memory for pieces of a fragment.
   struct Stage {
     DeviceQueue* queue = nullptr;
     float* anchor = nullptr;
@@ -52,8 +53,8 @@ class PartDevice {
     char* encoded = nullptr;
   };
 
-  // The stage of the threads beside training, for one of them: each fragment's
-  // link has its own. What it has begun has ended before it is destroyed.
+  // Exclusive use of the stage that the threads beside training, one per
+  // fragment's link, share. Synchronize the queue before this is destroyed.
   class Background {
    public:
     explicit Background(PartDevice* device)
@@ -67,7 +68,7 @@ class PartDevice {
     const Stage& stage_;
   };
 
-  // Memory that goes back when it is destroyed. Move-only.
+  // Memory that its destructor returns to the device. Move-only.
   class Lease {
    public:
     Lease() = default;
@@ -83,7 +84,7 @@ class PartDevice {
     bool empty() const { return owner_ == nullptr; }
     char* bytes() const { return static_cast<char*>(block_.memory); }
     float* values() const { return static_cast<float*>(block_.memory); }
-    // Whether the host may look at it.
+    // Returns whether the host may access the memory.
     bool is_pinned() const { return block_.kind == MemoryKind::kPinned; }
 
    private:
@@ -99,45 +100,45 @@ class PartDevice {
     Block block_;
   };
 
-  // RESOURCE_EXHAUSTED: the pieces do not fit.
+  // RESOURCE_EXHAUSTED: there is no memory for the pieces.
   static absl::StatusOr<std::unique_ptr<PartDevice>> Create(Options options);
-  // All leases have ended.
+  // All leases must have ended.
   ~PartDevice();
 
   // For the training thread.
   const Stage& training() const { return training_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
-  // Makes room for snapshots of so many values on the device. Not while one is
-  // out. RESOURCE_EXHAUSTED.
+  // Makes room on the device for a snapshot of so many values. Must not be
+  // called while one is leased. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveSnapshot(uint64_t values);
 
-  // Thread-safe, and RESOURCE_EXHAUSTED where they must take new memory. Of
-  // nothing they are empty.
+  // The next three are thread-safe. Leases of no bytes are empty.
+  // RESOURCE_EXHAUSTED: they needed new memory, and there is none.
 
-  // On the device if it is reserved there and free, else pinned.
+  // Takes the reserved memory on the device if it is free, else pinned memory.
   absl::StatusOr<Lease> TakeSnapshot(uint64_t values);
-  // Where anchors are.
+  // Takes the kind of memory that anchors are kept in.
   absl::StatusOr<Lease> TakeAnchor(uint64_t values);
   absl::StatusOr<Lease> TakePinned(size_t bytes);
 
  private:
   explicit PartDevice(Options options) : options_(std::move(options)) {}
   absl::StatusOr<Stage> MakeStage(DeviceQueue* queue);
-  // The smallest spare block that is large enough, else a new one.
+  // Takes the smallest spare block that is large enough, else a new one.
   absl::StatusOr<Lease> Take(MemoryKind kind, size_t bytes);
   void Return(const Lease::Block& block);
 
   const Options options_;
   Stage training_;
-  // Of the stages.
+  // The memory of both stages.
   std::vector<void*> pieces_;
 
   absl::Mutex background_mu_;
   Stage background_ ABSL_GUARDED_BY(background_mu_);
 
   absl::Mutex mu_;
-  // The snapshot on the device, while it is here.
+  // The memory for a snapshot on the device, while it is not leased.
   Lease::Block snapshot_ ABSL_GUARDED_BY(mu_);
   void* snapshot_memory_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::vector<Lease::Block> spare_ ABSL_GUARDED_BY(mu_);

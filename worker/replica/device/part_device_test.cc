@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// What a device has given.
+// The memory that a device has handed out.
 struct Memory {
   std::map<void*, size_t> of_device;
   int64_t allocations = 0;
@@ -28,7 +28,7 @@ struct Memory {
   }
 };
 
-// Has memory, and does nothing.
+// A queue that only allocates.
 class FakeQueue : public DeviceQueue {
  public:
   explicit FakeQueue(Memory* memory) : memory_(*memory) {}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks whose parts are on a device. Skipped where there is none.
+// Tests ranks whose parts are on a device. Skipped where there is none.
 #include <deque>
 #include <memory>
 #include <utility>
@@ -29,7 +29,8 @@ TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
   if (NewQueue() == nullptr) GTEST_SKIP() << "no device";
   std::deque<SnapshotPool> snapshots;
   std::vector<std::unique_ptr<PartDevice>> devices;
-  // Masters stay the host's, where the test trains: a device reaches both.
+  // Masters stay in host memory, where the test trains: a device can access
+  // both.
   const auto parts = [&](int /*rank*/) -> FragmentPartFactory {
     auto device = PartDevice::Create(
         {.training = NewQueue(), .background = NewQueue(), .piece_strips = 2});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The replica of an island of tests: one thread, and a vector of parameters.
+// The replica of an island in tests: one rank, and a vector of parameters.
 #ifndef WORKER_REPLICA_TESTING_HOST_REPLICA_H_
 #define WORKER_REPLICA_TESTING_HOST_REPLICA_H_
 
@@ -27,7 +27,8 @@ namespace causeway {
 
 class HostReplica {
  public:
-  // `parameters` are the whole model's, and outlive the replica where they are.
+  // `parameters` are those of the whole model. They outlive the replica and do
+  // not move.
   static absl::StatusOr<std::unique_ptr<HostReplica>> Create(
       const FragmentMap& map, const ReplicaOptions& options,
       absl::Span<float> parameters) {
@@ -50,7 +51,7 @@ class HostReplica {
     return replica;
   }
 
-  // Once.
+  // Call once.
   std::vector<std::unique_ptr<FragmentReplica>> Fragments() {
     return rank_->Fragments();
   }

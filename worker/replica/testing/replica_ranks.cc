@@ -97,7 +97,7 @@ ReplicaRanks::ReplicaRanks(Options options)
 
 ReplicaRanks::~ReplicaRanks() {
   fragments_.clear();
-  // Rank 0 lets the others go.
+  // Rank 0 ends the orders of the other ranks.
   orders_[0].reset();
   for (std::thread& follower : followers_) follower.join();
 }
@@ -157,7 +157,7 @@ std::string EncodeAll(FragmentReplica& fragment, const CodecSpec& spec) {
   std::string buffer(MaxEncodedBytes(spec, fragment.size()), 0);
   const auto room = absl::MakeSpan(&buffer[0], buffer.size());
   EncodedBytes ready;
-  // In pieces, as it is sent.
+  // The pieces are those of a sender.
   for (uint64_t want = 20'000; !ready.complete; want += 20'000) {
     const auto progress = fragment.Encode(want, room);
     EXPECT_OK(progress);
@@ -193,14 +193,14 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {
     FragmentReplica& fragment = ranks.fragment(id);
     trace.encodings.push_back(EncodeAll(fragment, options.uplink));
-    // One of them is not merged, and its error is forgotten.
+    // The coordinator does not merge one contribution: its error is forgotten.
     const bool merged = round != 1;
     ASSERT_OK(fragment.EndContribution(merged));
     const std::string update =
         UpdateOf(options.downlink, fragment.size(), round);
     ASSERT_OK(fragment.Decode(absl::string_view(update).substr(0, 30'000)));
     if (round == 2) {
-      // It breaks off, and comes again.
+      // The update breaks off, and comes again.
       ASSERT_OK(fragment.DropUpdate());
     }
     auto digest = fragment.FinishUpdate(update);
@@ -216,7 +216,7 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
                               .island_share = merged ? 0.4 : 0}));
     std::vector<float>& anchor = trace.anchors.emplace_back(fragment.size());
     ASSERT_OK(fragment.ReadAnchor(absl::MakeSpan(anchor)));
-    // Whatever was applied is what the digest was of.
+    // The digest is that of the applied anchor.
     EXPECT_EQ(Digest128(absl::MakeConstSpan(anchor)), *digest);
   }
   trace.parameters.push_back(ranks.Parameters());

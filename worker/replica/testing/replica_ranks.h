@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The replicas of an island of several ranks, whose training threads are those
-// of Orders, and rounds of the outer loop with them. Any number of ranks must
-// leave the same trace.
+// of Orders, and rounds of the outer loop with them. The trace must not depend
+// on the number of ranks.
 //
 //   ReplicaRanks ranks({.size = 3, .config = config, .options = options});
 //   const ReplicaTrace trace = RunRounds(ranks, 4);
@@ -31,7 +31,8 @@
 
 namespace causeway {
 
-// Fragments of two to seven strips, none of which is a multiple of one.
+// Returns a configuration with fragments of two to seven strips; no fragment's
+// size is a multiple of a strip's.
 v1::RunConfig SeveralStrips(int fragments);
 
 class ReplicaRanks {
@@ -40,9 +41,9 @@ class ReplicaRanks {
     int size = 1;
     v1::RunConfig config;
     ReplicaOptions options;
-    // Whether the ranks are connected as processes are; else they are threads.
+    // Whether the ranks are connected as processes are, or else as threads.
     bool gloo = false;
-    // How a rank's parts are made; in host memory if null.
+    // Makes a rank's parts; if null they are in host memory.
     std::function<FragmentPartFactory(int rank)> parts;
     // Called before and after each rank is made; may be null.
     std::function<void(int rank)> before;
@@ -56,13 +57,14 @@ class ReplicaRanks {
   const FragmentMap& map() const { return map_; }
   FragmentReplica& fragment(uint32_t id) { return *fragments_[id]; }
   Orders& orders(int rank) { return *orders_[rank]; }
-  // Whether the masters have been changed.
+  // Returns whether the masters have changed.
   bool changed(int rank) const { return changed_[rank]; }
 
-  // The whole model's. The orders for training before it must have been done on
-  // all ranks, as they are when an order for the replica is.
+  // Returns the whole model's parameters. All ranks must have carried out the
+  // orders for training before it, as they have once an order for the replica
+  // is done.
   std::vector<float> Parameters() const;
-  // A step of training, in a way of its own in every round.
+  // Makes a training step, a different one in every round.
   void Train(int round);
 
  private:
@@ -82,25 +84,26 @@ class ReplicaRanks {
   std::vector<std::thread> followers_;
 };
 
-// The fragment's encoding, fetched in pieces, as it is sent.
+// Returns the fragment's encoding, fetched in pieces as a sender does.
 std::string EncodeAll(FragmentReplica& fragment, const CodecSpec& spec);
 
-// An update of this round, the same for any number of ranks.
+// Returns an update for this round, the same for any number of ranks.
 std::string UpdateOf(const CodecSpec& spec, uint64_t size, int round);
 
-// What the outside sees of some rounds.
+// All that is visible outside after some rounds.
 struct ReplicaTrace {
   std::vector<std::string> encodings;
   std::vector<std::string> digests;
   std::vector<std::vector<float>> anchors;
   std::vector<std::vector<float>> parameters;
 };
-// Contributions and updates of all fragments, one of which is not merged, comes
-// again from the beginning, or is replaced by an anchor.
+// Runs contributions and updates of all fragments. In some rounds a
+// contribution is not merged, and an update comes again from the beginning or
+// is replaced by an anchor.
 ReplicaTrace RunRounds(ReplicaRanks& ranks, int rounds);
 
-// Expects so many ranks to do what one does in host memory, with several ways
-// of encoding. The rest of `several` says how the ranks are made.
+// Expects islands of `sizes` ranks to do the same as one rank in host memory,
+// in several formats. `several` has the other options of the ranks.
 void ExpectRanksDoWhatOneDoes(const std::vector<int>& sizes,
                               ReplicaRanks::Options several);
 

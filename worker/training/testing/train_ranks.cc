@@ -41,7 +41,8 @@ v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
   config.set_micro_batch_size(1);
   config.set_learning_rate(0.05);
   config.set_warmup_steps(3);
-  // The norms of shards are added in another order than that of the whole.
+  // Norms of shards are added in another order than the norm of the whole, so
+  // clipping would change bits.
   config.set_gradient_clip(0);
   return config;
 }
@@ -98,7 +99,7 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       if (scenario.change) {
         std::vector<float> changed(trainer->parameters().begin(),
                                    trainer->parameters().end());
-        // Each rank changes its part.
+        // Each rank changes its own part.
         const Slice& shard = trainer->shard();
         if (scenario.change(step, absl::MakeSpan(changed))) {
           std::copy(changed.begin() + shard.begin, changed.begin() + shard.end,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of rank trainers: ranks that are threads train a model whose loss is
-// made of springs.
+// For tests of rank trainers: ranks that are threads train a model whose loss
+// is that of springs.
 //
 //   ASSERT_OK_AND_ASSIGN(
 //       const Outcome outcome,
@@ -29,7 +29,7 @@ namespace causeway {
 
 v1::ModelConfig SmallModel();
 
-// Three micro-batches of one sequence for each rank: with ACCO two of them in
+// Each rank has three micro-batches of one sequence: with ACCO two of them in
 // the first half and one in the second.
 inline constexpr int kShare = 3;
 
@@ -72,17 +72,17 @@ class Springs : public GradientSource {
   double loss_ = 0;
 };
 
-// How many micro-batches each rank makes.
+// The number of micro-batches that each rank makes.
 struct Counts {
   std::vector<int64_t> first_half;
-  // Also what DPU and WP make.
+  // DPU and WP make these only.
   std::vector<int64_t> second_half;
 };
 
-// Those of kShare.
+// Returns the counts for kShare.
 Counts SharesOf(int ranks);
 
-// By step.
+// The results, by step.
 struct Outcome {
   std::vector<std::vector<float>> parameters;
   std::vector<InnerStepResult> steps;
@@ -93,7 +93,8 @@ struct Scenario {
   int ranks = 1;
   Counts counts;
   int steps = 6;
-  // After this step all ranks save, and go on with new trainers; 0 is never.
+  // After this step all ranks save, and continue with new trainers; 0 for
+  // never.
   int restart_after = 0;
   // Called before each micro-batch of a rank.
   std::function<absl::Status(int rank, int64_t number)> before =
@@ -101,13 +102,13 @@ struct Scenario {
   // Called before each step, as the outer loop does; may be null.
   std::function<bool(int step, absl::Span<float> parameters)> change;
   v1::ModelConfig model = SmallModel();
-  // Whether vectors are those of a device that all ranks have.
+  // Whether vectors are on a device that all ranks share.
   bool device = false;
-  // Whether they go from rank to rank in bf16.
+  // Whether vectors go from rank to rank in bf16.
   bool rounds = false;
 };
 
-// Trains and returns what every rank agrees on.
+// Trains and returns the outcome, on which every rank must agree.
 absl::StatusOr<Outcome> Train(const Scenario& scenario);
 
 }  // namespace causeway

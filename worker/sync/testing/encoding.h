@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-//
-// For tests: a streamed encoding of given values, strip by strip.
-#ifndef WORKER_SYNC_TEST_ENCODING_H_
-#define WORKER_SYNC_TEST_ENCODING_H_
+#ifndef WORKER_SYNC_TESTING_ENCODING_H_
+#define WORKER_SYNC_TESTING_ENCODING_H_
 
 #include <cstdint>
 #include <memory>
@@ -17,6 +15,7 @@
 
 namespace causeway {
 
+// Returns a streamed encoding of `values`, made strip by strip.
 inline StreamedEncoding StreamValues(const CodecSpec& spec,
                                      std::vector<float> values) {
   struct State {
@@ -51,4 +50,4 @@ inline StreamedEncoding StreamValues(const CodecSpec& spec,
 
 }  // namespace causeway
 
-#endif  // WORKER_SYNC_TEST_ENCODING_H_
+#endif  // WORKER_SYNC_TESTING_ENCODING_H_
