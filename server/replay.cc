@@ -76,8 +76,8 @@ class Replayer {
     }
     return absl::FailedPreconditionError(absl::Substitute(
         "$0 keeps no version of fragment $1 since which all merges are "
-        "recorded; "
-        "set storage.record_contributions, and replay once a round is merged",
+        "recorded; set storage.record_contributions, and replay once a round "
+        "is merged",
         state_.path(), fragment));
   }
 
