@@ -75,8 +75,9 @@ class Replayer {
       if (!absl::IsNotFound(kept)) return kept;
     }
     return absl::FailedPreconditionError(absl::Substitute(
-        "$0 has no version of fragment $1 since which all merges are recorded: "
-        "storage.record_contributions must be true from the start of a run",
+        "$0 keeps no version of fragment $1 since which all merges are "
+        "recorded; set storage.record_contributions, and replay once a round "
+        "is merged",
         state_.path(), fragment));
   }
 

@@ -73,7 +73,7 @@ struct CommitRecord {
 
 // What became of a contribution. What was quarantined is noted there
 // (QuarantineEntry), and what is lost with its incarnation follows from its
-// account (server/token_ledger.h).
+// account (server/rules/token_ledger.h).
 enum class ContributionFate {
   // Part of the version after its base version.
   kMerged,

@@ -178,6 +178,65 @@ check_links() {
   }' -- "${pages[@]}"
 }
 
+# A comment is a sentence of its own. One that opens with these words is the
+# rest of a sentence that the reader has to guess.
+check_comment_openings() {
+  ((${#commented[@]} == 0)) || perl -e 'for my $file (@ARGV) {
+    my $mark = $file =~ /\.(cc|h|cu|cuh|proto)$/ ? "//" : "#";
+    my $column = -1;
+    open(my $in, "<", $file) or die "$file: $!\n";
+    while (<$in>) {
+      if (!m{^(|.*\s)$mark+ (\S.*)} || $2 =~ /^SPDX-/) {
+        $column = -1;
+        next;
+      }
+      my ($begin, $text) = (length $1, $2);
+      print "$file:$.: the comment opens with \"$1\"\n"
+        if $begin != $column && $text =~ /^(Of|Those|That which)\b(?! course)/;
+      $column = $begin;
+    }
+  }' -- "${commented[@]}"
+}
+
+# Comments and documents may leave the extension of a file away, and folders that
+# are clear from the context.
+check_named_paths() {
+  printf '%s\n' "${files[@]}" | perl -e '
+    my (%known, %folder);
+    while (my $path = <STDIN>) {
+      chomp $path;
+      my @parts = split m{/}, $path;
+      my $file = pop @parts;
+      $folder{$_} = 1 for @parts;
+      for my $first (0 .. $#parts) {
+        my $end = "";
+        $known{$end .= $_} = 1, $end .= "/" for @parts[$first .. $#parts];
+        $known{$end . $_} = 1 for $file, $file =~ s/(.)\..*/$1/r;
+      }
+    }
+    my $name = "[A-Za-z0-9_.{},-]+";
+    my $extension = "(?:\\{[a-z,]+\\}|cc|h|cuh?|proto|py|sh|pl|md|bzl|svg)";
+    for my $file (@ARGV) {
+      my $mark = $file =~ /\.(cc|h|cu|cuh|proto)$/ ? "(?:^|\\s)// "
+               : $file =~ /\.md$/ ? "" : "(?:^|\\s)# ";
+      open(my $in, "<", $file) or die "$file: $!\n";
+      while (<$in>) {
+        next if !s/^.*?$mark//;
+        s{\w+://\S+}{}g;
+        for my $found (
+            m@(?<![\w/.~\$}>-])((?:$name/)+$name\.$extension)(?![\w/])@g,
+            m@`((?:$name/)+(?:$name)?)`@g) {
+          next if !$folder{$found =~ s{/.*}{}r} || $found =~ /NAME|\.\.\./;
+          for my $path (glob $found =~ s{/$}{}r) {
+            $path =~ s/(\.grpc)?\.pb\.h$/.proto/;
+            print "$file:$.: names $found, which is not there\n"
+              unless $known{$path};
+          }
+        }
+      }
+    }' -- "${sources[@]}"
+}
+
 passed=0
 failed=0
 skipped=0
@@ -211,6 +270,8 @@ rule "include guards match their paths" check_guards
 rule "every C++ and proto file is in a target" check_build_targets
 rule "clocks and chance come in from outside" check_determinism
 rule "links between documents lead somewhere" check_links
+rule "comments open with a sentence" check_comment_openings
+rule "paths that comments and documents name exist" check_named_paths
 rule "shell scripts pass shellcheck" check_shellcheck \
   "$(command -v shellcheck || true)"
 

@@ -52,7 +52,19 @@ expect_failure() {
   make_good_tree
 }
 
+# What the rules about comments and paths must let pass.
+add_good_comments() {
+  printf '%s\n' '' '// One thing, and the rest' '// Of it.' 'int b = 1;' '' \
+    '// Of course.' 'int c = 1;  // A count' '            // Of things.' \
+    >>"${tree}/common/a.cc"
+  # shellcheck disable=SC2016  # these are quotes of Markdown
+  printf '%s\n' '`common/a` `common/a.{h,cc}` `common/` common/a.cc, `a/b`' \
+    'https://example.org/common/b.h /srv/common/b.h common/b' \
+    '`common/NAME.cc` `common/...`' >>"${tree}/README.md"
+}
+
 make_good_tree
+add_good_comments
 "${style}" --counts "${tree}.counts" "${tree}" >/dev/null ||
   fail "the good tree does not pass"
 grep -qx 'failed 0' "${tree}.counts" || fail "counts: $(<"${tree}.counts")"
@@ -86,6 +98,25 @@ expect_failure "clocks and chance"
 
 printf '[gone](gone.md)\n' >>"${tree}/README.md"
 expect_failure "links between documents"
+
+for comment in '// Of each of them.' 'int b = 1;  // Those of b.' \
+  $'//\n// That which is left.'; do
+  printf '%s\n' "${comment}" >>"${tree}/common/a.cc"
+  expect_failure "comments open"
+done
+printf '#\n# Of the run.\n' >>"${tree}/run.sh"
+expect_failure "comments open"
+
+# shellcheck disable=SC2016  # these are quotes of Markdown
+for name in '`common/b`' '`common/a/b`' common/b.h '`common/a.{h,cu}`' \
+  '`common/b/`'; do
+  printf 'See %s.\n' "${name}" >>"${tree}/README.md"
+  expect_failure "paths that comments and documents name"
+done
+printf '// See common/b.cc.\n' >>"${tree}/common/a.cc"
+expect_failure "paths that comments and documents name"
+printf '# See common/b.cc.\n' >>"${tree}/common/BUILD"
+expect_failure "paths that comments and documents name"
 
 # shellcheck disable=SC2016
 printf 'echo ${1}\n' >>"${tree}/run.sh"

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a simulated coordinator takes from islands and gives them:
-// server/edge/contribute_reactor.h and server/edge/download_reactor.h in
-// virtual time.
+// server/edge/contribute_call.h and server/edge/download_call.h in virtual
+// time.
 #include <limits>
 #include <string>
 #include <utility>
