@@ -59,7 +59,7 @@ TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
                        AllOf(HasSubstr("f:6:"), HasSubstr("heads: \"four\""))));
 }
 
-// NF4 was a format once.
+// NF4 used to be a format.
 TEST(RunConfigTest, AFormatThatWasRemovedIsRefusedLikeAnUnknownOne) {
   for (const char* const format : {"NF4", "6"}) {
     EXPECT_THAT(
