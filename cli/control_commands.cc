@@ -30,8 +30,7 @@ struct ControlFlags {
   bool json = false;
 };
 
-// Makes one call and throws the answer's contents away unless `response` is
-// wanted.
+// Makes one call. Drops the contents of the answer unless `response` is given.
 template <typename Request, typename Response>
 absl::Status Call(const ControlFlags& flags, absl::Time now,
                   grpc::Status (v1::Control::Stub::*method)(

@@ -21,8 +21,8 @@
 namespace causeway {
 namespace {
 
-// Sequences that go through the model at once: enough for efficient matrix
-// products, little enough memory.
+// The sequences that go through the model at once: enough for efficient matrix
+// products, few enough for the memory.
 constexpr int64_t kBatch = 8;
 
 struct EvaluateFlags {
@@ -158,8 +158,8 @@ std::string EvaluationJson(const TrainedModel& model,
                                  {"loss", evaluation.loss},
                                  {"perplexity", std::exp(evaluation.loss)},
                                  {"bits_per_byte", nullptr}};
-  // Each byte is a token; the end-of-text token between documents costs bits
-  // as well, but they are too few to be taken apart.
+  // Each byte is a token. The end-of-text tokens between documents cost bits as
+  // well, but too few to count separately.
   if (IsBytes(model)) json["bits_per_byte"] = BitsPerToken(evaluation);
   return json.dump();
 }

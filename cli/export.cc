@@ -57,7 +57,7 @@ std::string LlamaConfigJson(const TrainedModel& model) {
       {"tie_word_embeddings", config.tie_embeddings()},
       {"torch_dtype", "float32"},
   };
-  // The library's defaults are those of another vocabulary.
+  // The library's defaults belong to another vocabulary.
   const bool bytes = model.config.data().tokenizer() == v1::DataConfig::BYTES;
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
@@ -75,7 +75,8 @@ absl::Status ExportModel(const TrainedModel& model, const std::string& path,
     RETURN_IF_ERROR(CheckAbsent(path));
     RETURN_IF_ERROR(CheckAbsent(config_path));
   }
-  // "format" tells the Hugging Face libraries whose names these are.
+  // "format" tells the Hugging Face libraries which framework named the
+  // tensors.
   Safetensors file{
       .metadata = {{"format", "pt"},
                    {"causeway.run_id", model.run_id},

@@ -71,7 +71,8 @@ TEST_F(ExportTest, WritesEveryTensorUnderItsLlamaName) {
   ASSERT_OK_AND_ASSIGN(
       const SafetensorsTensor* key,
       file.contents().Find("model.layers.1.self_attn.k_proj.weight"));
-  // [out, in]: two key heads of four values, from a width of sixteen.
+  // The shape is [out, in]: two key heads of four values, from a width of
+  // sixteen.
   EXPECT_THAT(key->shape, testing::ElementsAre(8, 16));
 }
 

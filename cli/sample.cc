@@ -59,7 +59,7 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
   SampleOptions options = flags.options;
   options.end_of_text = tokenizer->end_of_text();
   if (tokens.empty()) {
-    // What stands before the beginning of a text in training.
+    // In training, this token comes before the beginning of a text.
     tokens.push_back(options.end_of_text.value_or(0));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
@@ -75,7 +75,8 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
         return inference->NextTokenLogits(prefix);
       },
       [&](int32_t token) {
-        // All tokens again: how one is written can depend on those before it.
+        // Decode all tokens again: a token's text can depend on the tokens
+        // before it.
         drawn.push_back(token);
         const absl::StatusOr<std::string> text = tokenizer->Decode(drawn);
         decoded = text.status();
@@ -113,8 +114,8 @@ int32_t DrawToken(absl::Span<const float> logits, double temperature,
     sum += std::exp((logits[static_cast<size_t>(id)] - largest) / temperature);
     sums.push_back(sum);
   }
-  // Uniform in [0, sum), by our own arithmetic: the standard distributions
-  // differ between libraries.
+  // The point is uniform in [0, sum), by our own arithmetic, because the
+  // standard distributions differ between libraries.
   const double point = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
   const auto drawn = std::upper_bound(sums.begin(), sums.end() - 1, point);
   return ids[static_cast<size_t>(drawn - sums.begin())];

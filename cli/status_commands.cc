@@ -20,11 +20,11 @@
 namespace causeway {
 namespace {
 
-// How long `events --follow` waits before it asks a lost coordinator again.
+// The pause before `events --follow` asks a lost coordinator again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
 // Terminal control (ECMA-48, DEC private mode 7): cursor home; erase to the end
-// of the line; erase to the end of the screen; cut long lines, wrap them again.
+// of the line; erase to the end of the screen; cut long lines; wrap them again.
 constexpr char kHome[] = "\x1b[H";
 constexpr char kEraseLine[] = "\x1b[K";
 constexpr char kEraseBelow[] = "\x1b[J";
@@ -143,8 +143,8 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
   return command;
 }
 
-// Follows the events over restarts of the coordinator; returns when
-// environment.sleep says so.
+// Follows the events over restarts of the coordinator until environment.sleep
+// returns false.
 absl::Status FollowEvents(StatusClient& client, uint64_t after,
                           const StatusEnvironment& environment,
                           const std::function<bool(const v1::Event&)>& print,
@@ -160,7 +160,7 @@ absl::Status FollowEvents(StatusClient& client, uint64_t after,
           return wanted;
         });
     if (!wanted) return absl::OkStatus();
-    // The stream ends in order if the coordinator stops in order.
+    // A coordinator that stops in order ends the stream in order.
     if (!status.ok() && !absl::IsUnavailable(status) &&
         !absl::IsCancelled(status)) {
       return status;
@@ -231,8 +231,8 @@ void Watch(const std::function<absl::StatusOr<StatusSnapshot>()>& fetch,
     }
     if (last.has_value()) PrintStatus(*last, now, screen);
     if (environment.terminal) {
-      // Lines are overwritten in place, which does not flicker as clearing
-      // the screen first would.
+      // Overwriting lines in place does not flicker as clearing the screen
+      // would.
       out << kHome << kCutLines
           << absl::StrReplaceAll(screen.str(),
                                  {{"\n", absl::StrCat(kEraseLine, "\n")}})

@@ -46,8 +46,8 @@ inline constexpr char kTestConfig[] = R"pb(
   }
 )pb";
 
-// Writes the state of a run whose model has these parameters: fragment 0 at
-// version 0, fragment 1 at version 1.
+// Writes the state of a run with the model `parameters`: fragment 0 at version
+// 0, fragment 1 at version 1.
 inline absl::Status WriteTestState(const std::string& directory,
                                    const v1::RunConfig& config,
                                    absl::Span<const float> parameters) {

@@ -23,11 +23,12 @@ constexpr double kBitsPerMegabit = 1e6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kValuesPerMillion = 1e6;
 
-// What one thread and a disk that takes 300 MB/s do, at 12 bytes a value.
+// The rate of one thread and a disk that takes 300 MB/s, at 12 bytes a value.
 constexpr double kDefaultMergeRate = 25e6;
 constexpr size_t kDefaultIslands = 2;
 
-// More than any model, and exactly a double. The other two are a RunConfig's.
+// More parameters than any model has, and exactly a double. The other two are
+// the limits of a RunConfig.
 constexpr double kMostParameters = 1e15;
 constexpr uint64_t kMostLayers = 1024;
 constexpr size_t kMostIslands = 4096;
@@ -82,7 +83,7 @@ absl::Status SetSynchronization(
   return absl::OkStatus();
 }
 
-// One number for each island; none if there are no words.
+// Returns one number for each island; none if there are no words.
 absl::StatusOr<std::vector<double>> PerIsland(
     absl::string_view flag, const std::vector<std::string>& words,
     size_t islands) {

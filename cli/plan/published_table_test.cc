@@ -28,7 +28,7 @@ TEST(PublishedTableTest, IsReproduced) {
   EXPECT_EQ(within(1), 75);
 }
 
-// The paper rounds to two decimals and then to one.
+// The paper rounds to two decimals, and then to one.
 TEST(PublishedTableTest, PublishedValuesAreOfTheGrid) {
   const absl::StatusOr<std::vector<PublishedCell>> cells =
       SimulatePublishedTable();
