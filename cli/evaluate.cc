@@ -172,17 +172,19 @@ Command EvaluateCommand(EvaluateEnvironment environment) {
       .arguments = "STATE_DIR",
       .summary = "Measures a run's model on the validation split.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator "
-          "may be running. Evaluates the outer parameters. The data must be "
-          "the files the run is trained on, in the same order: the "
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running. The command evaluates the merged model. The data must "
+          "be the files that the run is trained on, in the same order: the "
           "validation split is a part of them that training never touches."};
-  command.flags.Add("data", "FILE...", "Token files.", &flags->paths);
-  command.flags.Add("text", "FILE...", "The same for text files.",
+  command.flags.Add("data", "FILE...",
+                    "Token files that the run is trained on.", &flags->paths);
+  command.flags.Add("text", "FILE...",
+                    "Text files, for a run with tokenizer BYTES.",
                     &flags->paths);
   command.flags.Add("threads", "N", "Threads to compute with.",
                     &flags->threads);
   command.flags.Add("max_sequences", "N",
-                    "Evaluates at most so many sequences, spread evenly over "
+                    "Evaluates at most this many sequences, spread evenly over "
                     "the split; 0 for all.",
                     &flags->max_sequences);
   command.flags.Add("json", "", "Prints one line of JSON.", &flags->json);

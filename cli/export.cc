@@ -101,11 +101,12 @@ Command ExportCommand() {
   Command command{
       .name = "export",
       .arguments = "STATE_DIR",
-      .summary = "Writes the model for the Hugging Face libraries.",
+      .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator "
-          "may be running. Writes the outer parameters as fp32 tensors with "
-          "Llama names, and a config.json for LlamaForCausalLM beside them."};
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running. The command writes the merged model as fp32 tensors "
+          "with Llama names, and a config.json for LlamaForCausalLM in the "
+          "same directory."};
   command.flags.AddRequired("out", "FILE", "The safetensors file to write.",
                             &flags->out);
   command.flags.Add("force", "", "Replaces existing files.", &flags->force);

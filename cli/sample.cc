@@ -157,16 +157,16 @@ Command SampleCommand(uint64_t threads) {
   FlagSet& set = command.flags;
   SampleOptions& options = flags->options;
   set.Add("prompt", "TEXT",
-          "The beginning of the text; without it, the model begins.",
+          "The text to continue. Without it, the model begins a new text.",
           &flags->prompt);
-  set.Add("tokens", "N", "Tokens to add, at most.", &options.tokens);
+  set.Add("tokens", "N", "The most tokens to add.", &options.tokens);
   set.Add("temperature", "X",
-          "Below 1 more likely words, above 1 rarer ones; 0 always takes the "
-          "most likely.",
+          "Values below 1 favour likely tokens, values above 1 rare ones; 0 "
+          "always takes the most likely token.",
           &options.temperature);
   set.Add("top_k", "K", "Considers only the K most likely tokens; 0 for all.",
           &options.top_k);
-  set.Add("seed", "N", "Another seed gives another text.", &options.seed);
+  set.Add("seed", "N", "Seed of the random choices.", &options.seed);
   set.Add("sentencepiece", "MODEL",
           "The SentencePiece model of a run whose tokens are not bytes.",
           &flags->sentencepiece);

@@ -90,9 +90,9 @@ Command StatusCommand(const StatusEnvironment& environment) {
 Command WatchCommand(const StatusEnvironment& environment) {
   const auto flags = std::make_shared<StatusFlags>();
   Command command = NewCommand(
-      "watch", "Keeps the status on the screen until interrupted.", *flags);
+      "watch", "Shows the status and refreshes it until interrupted.", *flags);
   AddAll(command, *flags);
-  command.flags.Add("interval", "SECONDS", "Time between two looks.",
+  command.flags.Add("interval", "SECONDS", "Time between two refreshes.",
                     &flags->interval);
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
@@ -177,13 +177,13 @@ absl::Status FollowEvents(StatusClient& client, uint64_t after,
 Command EventsCommand(const StatusEnvironment& environment) {
   const auto flags = std::make_shared<StatusFlags>();
   Command command =
-      NewCommand("events", "Lists what has happened in the run.", *flags);
+      NewCommand("events", "Lists the events of the run.", *flags);
   AddJson(command, *flags);
-  command.flags.Add("after", "ID", "Only events with a higher number.",
+  command.flags.Add("after", "ID", "Shows only events with a higher number.",
                     &flags->after);
   command.flags.Add("follow", "",
-                    "Goes on with new events as they happen, also after a "
-                    "restart of the coordinator, until interrupted.",
+                    "Then shows new events as they happen, until interrupted. "
+                    "Restarts of the coordinator do not end it.",
                     &flags->follow);
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
