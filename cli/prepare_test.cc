@@ -18,7 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/corpus.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/test_state.h"
-#include "common/status_matchers.h"
+#include "cli/testing/state.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

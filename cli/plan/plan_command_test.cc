@@ -13,7 +13,7 @@
 #include "cli/status_report.h"
 #include "common/file.h"
 #include "common/run_config.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

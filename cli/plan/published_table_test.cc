@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

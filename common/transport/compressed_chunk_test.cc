@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/chunk_message.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"

@@ -41,7 +41,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "tests/chaos/schedule.h"

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/status_matchers.h"
-#include "common/temporary_directory.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

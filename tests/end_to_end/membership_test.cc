@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "cli/command_line.h"
 #include "cli/control_commands.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/status.pb.h"

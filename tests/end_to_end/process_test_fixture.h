@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
 

@@ -12,7 +12,7 @@
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"

@@ -21,7 +21,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "tests/wan/network_namespace.h"
 #include "tests/wan/report.h"

@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "common/transport/credentials.h"
 #include "common/transport/rate_finder.h"
-#include "common/transport/test_certificates.h"
+#include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
@@ -24,7 +24,7 @@
 #include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
-#include "worker/sync/test_encoding.h"
+#include "worker/sync/testing/encoding.h"
 
 namespace causeway {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strips/layout.h"
-#include "worker/sync/test_encoding.h"
+#include "worker/sync/testing/encoding.h"
 
 namespace causeway {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/transport/test_certificates.h"
+#include "common/transport/testing/certificates.h"
 
 #include <openssl/bio.h>
 #include <openssl/ec.h>

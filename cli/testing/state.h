@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // State directories for the tests of commands that read one.
-#ifndef CLI_TEST_STATE_H_
-#define CLI_TEST_STATE_H_
+#ifndef CLI_TESTING_STATE_H_
+#define CLI_TESTING_STATE_H_
 
 #include <cstdint>
 #include <memory>
@@ -81,4 +81,4 @@ inline absl::Status WriteTestState(const std::string& directory,
 
 }  // namespace causeway
 
-#endif  // CLI_TEST_STATE_H_
+#endif  // CLI_TESTING_STATE_H_

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For tests: a streamed encoding of given values, strip by strip.
-#ifndef WORKER_SYNC_TEST_ENCODING_H_
-#define WORKER_SYNC_TEST_ENCODING_H_
+#ifndef WORKER_SYNC_TESTING_ENCODING_H_
+#define WORKER_SYNC_TESTING_ENCODING_H_
 
 #include <cstdint>
 #include <memory>
@@ -51,4 +51,4 @@ inline StreamedEncoding StreamValues(const CodecSpec& spec,
 
 }  // namespace causeway
 
-#endif  // WORKER_SYNC_TEST_ENCODING_H_
+#endif  // WORKER_SYNC_TESTING_ENCODING_H_

@@ -6,8 +6,8 @@
 //
 //   TestAuthority authority(testing::TempDir() + "/authority", validity);
 //   TestIdentity server = authority.Sign("localhost", validity);
-#ifndef COMMON_TRANSPORT_TEST_CERTIFICATES_H_
-#define COMMON_TRANSPORT_TEST_CERTIFICATES_H_
+#ifndef COMMON_TRANSPORT_TESTING_CERTIFICATES_H_
+#define COMMON_TRANSPORT_TESTING_CERTIFICATES_H_
 
 #include <memory>
 #include <string>
@@ -51,4 +51,4 @@ class TestAuthority {
 
 }  // namespace causeway
 
-#endif  // COMMON_TRANSPORT_TEST_CERTIFICATES_H_
+#endif  // COMMON_TRANSPORT_TESTING_CERTIFICATES_H_

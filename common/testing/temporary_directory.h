@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A directory that lives as long as a test or a measurement. Not thread-safe.
-#ifndef COMMON_TEMPORARY_DIRECTORY_H_
-#define COMMON_TEMPORARY_DIRECTORY_H_
+#ifndef COMMON_TESTING_TEMPORARY_DIRECTORY_H_
+#define COMMON_TESTING_TEMPORARY_DIRECTORY_H_
 
 #include <string>
 
@@ -39,4 +39,4 @@ class TemporaryDirectory {
 
 }  // namespace causeway
 
-#endif  // COMMON_TEMPORARY_DIRECTORY_H_
+#endif  // COMMON_TESTING_TEMPORARY_DIRECTORY_H_
