@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // causeway-chaos: runs islands and a coordinator under a seeded schedule of
-// faults, and the same without faults, and checks that nothing was lost or
-// counted twice.
+// faults, and again without faults, and checks that nothing was lost or counted
+// twice.
 //
 // Exit codes: 0 all invariants hold; 1 they do not, or failure; 2 usage; 77
 // this system does not permit network namespaces.
@@ -23,7 +23,7 @@
 //   kill_seconds        the same from the kill of an island
 //   guest_seconds       from the start of one more island to the first commit
 //                       it is part of: mean
-//   guest_pause_steps   by how many inner steps that made another island wait:
+//   guest_pause_steps   how many inner steps longer another island waited:
 //                       the most
 #include <stdlib.h>
 
@@ -80,7 +80,7 @@ std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
   return seconds;
 }
 
-// Null if there are none.
+// Returns null if there are no values.
 nlohmann::json Mean(const std::vector<double>& values) {
   if (values.empty()) return nullptr;
   return std::accumulate(values.begin(), values.end(), 0.0) /
@@ -174,8 +174,8 @@ absl::Status RunIn(const std::string& directory) {
 }
 
 absl::Status Run() {
-  // This process goes where the coordinators will be, before it has other
-  // threads, so that none of them is left outside.
+  // This process enters the coordinators' namespace before it has other
+  // threads, so that none of them stays outside.
   ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
                    NetworkNamespace::Create());
   ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the chaos kit and the programs it runs, and runs it: a coordinator and
-# islands as processes on emulated links, under a schedule of faults.
-# tests/chaos/main.cc says what the report has.
+# Builds the chaos kit and its programs, and runs it: a coordinator and islands
+# as processes on emulated links, under a schedule of faults.
+# tests/chaos/main.cc describes the report.
 
 set -euo pipefail
 

@@ -188,7 +188,7 @@ IslandUnderTest::IslandUnderTest(Options options) {
                 {.address = options.address,
                  .credentials = options.credentials});
           },
-      // Each start is another process to the coordinator.
+      // The coordinator takes each start for another process.
       .island =
           [island]() mutable {
             Island::Options next = island;

@@ -50,7 +50,7 @@ TemporaryDirectory MakeDirectory() {
 Siege::Siege()
     : directory_(MakeDirectory()),
       credentials_(grpc::InsecureChannelCredentials()) {
-  // Attackers take as many descriptors as the coordinator.
+  // Attackers need as many descriptors as the coordinator.
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// causeway-load: many islands, and many joiners at once, against one
-// coordinator on loopback, and what that costs the coordinator.
+// causeway-load: runs many islands, and many joiners at once, against one
+// coordinator on loopback, and measures what they cost it.
 //
 // Exit codes: 0 done; 1 failure; 2 usage.
 //
-// The report, in JSON. Memory is what is not mapped from files, in bytes.
+// The report, in JSON. Memory does not include mapped files; it is in bytes.
 //   rounds              of --islands islands
 //     islands, count, parameters
 //     rounds_per_second       from the first step to the end of the last round
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
         "--programs is needed; --islands is 0 to 2000, --joiners 0 to 1000, "
         "--rounds at least 1, --limit not below 0");
   }
-  // Hundreds of islands say the same at once.
+  // Hundreds of islands would log the same messages.
   FLAGS_minloglevel = google::GLOG_ERROR;
   return causeway::ExitCode(causeway::kProgram, causeway::Run());
 }

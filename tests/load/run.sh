@@ -4,7 +4,7 @@
 #
 # Builds the load tool and the coordinator, and runs them: many islands in one
 # process, and many joiners at once, against one coordinator on loopback.
-# tests/load/main.cc says what the report has.
+# tests/load/main.cc describes the report.
 
 set -euo pipefail
 
