@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated coordinator takes from islands and gives them:
+// The bulk data that a simulated coordinator receives and sends:
 // server/edge/contribute_reactor.h and server/edge/download_reactor.h in
 // virtual time.
 #include <limits>
@@ -133,7 +133,7 @@ bool CoordinatorHost::IsAwaited(const v1::FetchUpdateRequest& request) const {
 }
 
 void CoordinatorHost::ServeAwaited() {
-  // On another thread, and so after what is going on.
+  // The work is done on another thread, and so after the current event.
   world_->loop.After(absl::ZeroDuration(), [this, life = life_] {
     if (life != life_) return;
     for (const auto& [request, reply] : std::exchange(awaited_updates_, {})) {

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The deterministic simulation: runs many histories (tests/simulation/
-// history.h), each from a seed of its own, or one of them with its trace.
-// Then shows that it would notice: runs the programs of --planted, which are
-// this one with a bug each, and counts those that find theirs.
+// history.h), each from a seed of its own, or one of them with its trace. Then
+// shows that it notices bugs: runs the programs of --planted, each of which is
+// this one with one bug, and counts those that find theirs.
 //
-// Exit codes: 0 all is well; 1 a violation, or a planted bug was not found;
-// 2 usage.
+// Exit codes: 0 all is well; 1 a violation, or a planted bug was not found; 2
+// usage.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ namespace causeway::simulation {
 namespace {
 
 constexpr char kProgram[] = "simulation";
-// Of all violations, so many are looked into.
+// The number of violations that are looked into.
 constexpr size_t kShown = 3;
 
 struct Totals {
@@ -65,7 +65,7 @@ struct Totals {
   uint64_t commits = 0;
   uint64_t faults = 0;
   absl::Duration virtual_time;
-  // By seed.
+  // The violations by seed.
   std::map<uint64_t, std::string> violations;
 };
 
@@ -114,7 +114,8 @@ void Explain(const Totals& totals, const Limits& limits) {
   }
 }
 
-// What the program with a planted bug noticed, or empty.
+// Returns the violation that the program with a planted bug found, or an empty
+// string.
 std::string RunPlanted(const std::string& program) {
   const std::filesystem::path directory =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();
