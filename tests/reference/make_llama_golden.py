@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from initial_values import initial_values, tensors
 
-# Values of each gradient that are written, evenly spaced.
+# The number of evenly spaced values that are written of each gradient.
 SAMPLES = 16
 
 COMMON = {"layers": 2, "rope_theta": 10000.0, "norm_epsilon": 1e-5,

@@ -22,7 +22,7 @@ PANEL_HEIGHT = 240
 PANEL_GAP = 30
 LEFT = 60
 TOP = 40
-# Room for the axis below the panels, and for a line of the legend.
+# The room for the axis below the panels, and for a line of the legend.
 AXIS_HEIGHT = 60
 LEGEND_LINE = 20
 

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the WAN lab and the programs it runs, and runs a scenario: true
-# processes on emulated long links. tests/wan/scenario.proto says what a
-# scenario is, tests/wan/report.h what the report has.
+# Builds the WAN lab and its programs, and runs a scenario: real processes on
+# emulated long links. tests/wan/scenario.proto describes scenarios,
+# tests/wan/report.h the report.
 
 set -euo pipefail
 
@@ -39,7 +39,7 @@ scenario=
 for ((i = 0; i < ${#options[@]}; i += 2)); do
   if [[ "${options[i]}" != --scenario ]]; then continue; fi
   scenario="${options[i + 1]}"
-  # A name stands for a file of ours.
+  # A name stands for one of the committed scenarios.
   if [[ ! -f "${scenario}" ]]; then
     options[i + 1]="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
   fi

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nobody waits for hours to learn that a scenario has a mistake at its end.
+// Finds mistakes at the end of a scenario before a run of hours does.
 #include <string>
 #include <vector>
 
