@@ -50,7 +50,7 @@ TEST(DrawTokenTest, TopKLeavesOutTheRest) {
   for (int i = 0; i < 1000; ++i) ++counts[DrawToken(logits, 1, 3, random)];
   EXPECT_GT(counts[0], 0);
   EXPECT_GT(counts[2], 0);
-  // Of the two equally likely tokens, the one with the lower id counts.
+  // The draw considers the lower id of the two equally likely tokens.
   EXPECT_GT(counts[3], 0);
   EXPECT_EQ(counts[1] + counts[4], 0);
 }

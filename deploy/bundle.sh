@@ -16,8 +16,8 @@ usage() {
   cat <<'USAGE'
 usage: deploy/bundle.sh [--cpu_only] [--tests] [--check] [--bin DIRECTORY] [FILE]
 
-Writes FILE (default: causeway-linux-x86_64.tar.gz), which runs where it is
-unpacked, on any x86-64 Linux with glibc 2.36 or newer:
+Writes FILE (default: causeway-linux-x86_64.tar.gz). Unpacked anywhere, its
+programs run on any x86-64 Linux with glibc 2.36 or newer:
 
   causeway/bin    causeway, causeway-coordinator, causeway-worker
   causeway/lib    shared libraries, found from bin

@@ -55,9 +55,9 @@ struct Instance {
 // A position where an island's training sends, may have to wait, or begins a
 // period.
 struct Point {
-  // In the order in which training passes them at one position.
+  // Training passes points at one position in this order.
   enum Kind { kPeriod, kSend, kNeed };
-  // In steps, within [0, period_steps).
+  // The number of steps within the period, in [0, period_steps).
   double position = 0;
   Kind kind = kPeriod;
   size_t exchange = 0;

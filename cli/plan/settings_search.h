@@ -22,7 +22,7 @@ struct Settings {
 struct FoundSettings {
   // Sorted by H, then tau.
   std::vector<Settings> reaching;
-  // Of all settings tried, the one with the highest utilization.
+  // The settings with the highest utilization of all that were tried.
   Settings closest;
 };
 

@@ -21,17 +21,17 @@ usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
                              [--steps N] [--rate R] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
-  --seeds LIST  of the convergence (default: 1,2,3)
+  --parts LIST  of convergence,overlap,heterogeneity (default: all of them)
+  --seeds LIST  seeds of the convergence runs (default: 1,2,3)
   --steps N     inner steps of a convergence run (default: 1500)
-  --rate R      its peak learning rate (default: 2e-4)
+  --rate R      peak learning rate of such a run (default: 2e-4)
   --keep        keep the working directory
 
 Convergence gives the same losses on a machine of any speed and load: each rank
 computes a fixed number of micro-batches. The times of the other parts mean
 something only on a machine that has nothing else to do. Overlap needs root, for
-two network namespaces with a shaped link; without it that part is skipped and
-says so.
+two network namespaces with a shaped link; without root that part is skipped
+with a message.
 USAGE
 }
 

@@ -48,14 +48,14 @@
 #include "tests/chaos/trial.h"
 #include "tests/wan/network_namespace.h"
 
-ABSL_FLAG(double, minutes, 10, "How long faults go on.");
+ABSL_FLAG(double, minutes, 10, "Duration of the run with faults.");
 ABSL_FLAG(double, baseline_minutes, 0,
-          "How long the run without faults goes on; 0 takes a fifth of "
-          "--minutes, at most 2.");
-ABSL_FLAG(double, fault_seconds, 15, "One fault in so many seconds.");
+          "Duration of the run without faults; 0 takes a fifth of --minutes, "
+          "at most 2.");
+ABSL_FLAG(double, fault_seconds, 15, "Seconds from one fault to the next.");
 ABSL_FLAG(int, islands, 4, "Islands, beside one that comes and goes.");
 ABSL_FLAG(double, step_seconds, 0.1, "Simulated time of an inner step.");
-ABSL_FLAG(uint64_t, seed, 1, "Decides the faults.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the schedule of faults.");
 ABSL_FLAG(std::string, json, "", "Where to write the report.");
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator and "

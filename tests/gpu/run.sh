@@ -15,15 +15,16 @@ usage() {
 usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
-*cuda*_benchmark, and training.sh and streaming.sh if causeway-coordinator and
-causeway-worker are there, too; and pytorch.py, the same work as a benchmark's,
-where python3 has PyTorch. Prints a table and, as its last line,
+*cuda*_benchmark. Also runs training.sh and streaming.sh if causeway-coordinator
+and causeway-worker are there, and pytorch.py, which does the same work as a
+benchmark, if python3 has PyTorch. Prints a table and, as its last line,
 
   N passed, M failed[, K skipped]
 
-Exits with 1 if a check or a benchmark failed. What needs a GPU is skipped on a
-machine that has none. Without DIRECTORY they are those of the unpacked archive
-that this script is part of, or are built first, which needs Bazel and nvcc.
+Exits with 1 if a check or a benchmark failed. A machine without a GPU skips
+what needs one. Without DIRECTORY the programs are those of the unpacked archive
+that this script is part of; elsewhere the script builds them, with Bazel and
+nvcc.
 
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only

@@ -16,7 +16,7 @@ usage: tests/gpu/streaming.sh [--device DEVICE] [--pairs N] [--small]
 BIN is the directory with causeway-coordinator and causeway-worker; a model with
 85 million parameters learns the bytes of TEXT. Runs with exchanges (Streaming
 DiLoCo in E3M0, four fragments in 40 steps, 10 steps of overlap) and without
-alternate; prints by how much the median step of the former is longer. Exits
+alternate; prints how much longer the median step with exchanges is. Exits
 with 77 if DEVICE (default: cuda:0) is not there.
 
   --pairs N    runs of each kind (default: 3)

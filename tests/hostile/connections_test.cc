@@ -22,7 +22,7 @@ namespace {
 
 class ConnectionsTest : public Siege {
  protected:
-  // As many as a coordinator's default limit of descriptors, and some more.
+  // More connections than a coordinator's default limit of descriptors.
   static constexpr int kMany = 1100;
 
   std::vector<std::unique_ptr<IdleConnection>> Connect(int count) const {

@@ -42,7 +42,7 @@ ABSL_FLAG(int, islands, 256, "Islands; 0 leaves the rounds out.");
 ABSL_FLAG(int, rounds, 50, "Rounds of all islands.");
 ABSL_FLAG(int, layers, 2, "Blocks of the model that islands train.");
 ABSL_FLAG(int, hidden_size, 32, "Width of the model that islands train.");
-ABSL_FLAG(int, joiners, 16, "That join at once; 0 leaves them out.");
+ABSL_FLAG(int, joiners, 16, "Islands that join at once; 0 leaves them out.");
 ABSL_FLAG(int, joined_layers, 8, "Blocks of the model that joiners download.");
 ABSL_FLAG(int, joined_hidden_size, 512,
           "Width of the model that joiners download.");

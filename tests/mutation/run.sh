@@ -30,8 +30,8 @@ if every mutant was noticed.
   --only NAME    this mutant only; may be repeated
   --seconds N    time for building and testing one mutant (default: 900)
   --work DIR     keeps the copy of the tree and the results (default:
-                 ~/.cache/causeway-mutation); a run that was interrupted goes
-                 on where it was, as long as the tree is the same
+                 ~/.cache/causeway-mutation); an interrupted run continues
+                 where it was, as long as the tree is the same
   --jobs N       as Bazel's --jobs
 USAGE
 }

@@ -137,7 +137,8 @@ class Checker {
   // Every incarnation that was admitted, and its process.
   std::map<std::pair<std::string, uint64_t>, uint32_t> admitted_;
   std::map<std::string, KnownMember> members_;
-  // By fragment; cleared when the coordinator's process ends.
+  // The open round of each fragment; cleared when the coordinator's process
+  // ends.
   std::vector<OpenRound> rounds_;
 };
 

@@ -35,7 +35,7 @@
 
 ABSL_FLAG(uint64_t, seeds, 1000, "Histories to run, from seed 1 on.");
 ABSL_FLAG(uint64_t, seed, 0, "Run the history of this seed only.");
-ABSL_FLAG(bool, trace, false, "With --seed: print what happens in it.");
+ABSL_FLAG(bool, trace, false, "With --seed: print the events of the history.");
 ABSL_FLAG(std::string, json, "", "Write the figures to this file.");
 ABSL_FLAG(int, threads, 0, "Histories at a time; 0 means one per CPU.");
 ABSL_FLAG(std::vector<std::string>, planted, {},
@@ -46,9 +46,9 @@ ABSL_FLAG(std::vector<std::string>, planted_island, {},
 ABSL_FLAG(uint64_t, planted_seeds, 4000,
           "Histories in which a planted bug must show.");
 ABSL_FLAG(bool, until_violation, false, "Stop at the first violation.");
-ABSL_FLAG(uint32_t, islands, 5, "At most so many islands.");
-ABSL_FLAG(uint32_t, fragments, 3, "At most so many fragments.");
-ABSL_FLAG(uint64_t, rounds, 12, "At most so many rounds.");
+ABSL_FLAG(uint32_t, islands, 5, "The most islands of a history.");
+ABSL_FLAG(uint32_t, fragments, 3, "The most fragments of a history.");
+ABSL_FLAG(uint64_t, rounds, 12, "The most rounds of a history.");
 ABSL_FLAG(std::vector<std::string>, without, {},
           "Kinds of faults that are left out, as --trace names them.");
 

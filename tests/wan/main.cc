@@ -30,8 +30,8 @@
 
 ABSL_FLAG(std::string, scenario, "", "The scenario, a text-format protobuf.");
 ABSL_FLAG(std::string, json, "",
-          "Where to write the report, anew after each run. If it is there, "
-          "the runs that it has are not made again.");
+          "Where to write the report, anew after each run. If the file exists, "
+          "the runs that it contains are not repeated.");
 ABSL_FLAG(uint32_t, repeats, 0, "Repeats; 0 leaves them to the scenario.");
 ABSL_FLAG(std::string, only, "",
           "Make only runs whose \"SETTING; NETWORK\" contains this.");

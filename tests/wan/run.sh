@@ -24,8 +24,8 @@ Needs root, outside of most containers. Exits with 0 if all runs were made, with
 77 where network namespaces are not permitted.
 
   --scenario NAME   what to run: one of tests/wan/scenarios, or a file
-  --json FILE       write the report there, anew after each run; if it is there,
-                    the runs that it has are not made again
+  --json FILE       write the report there, anew after each run; if FILE exists,
+                    the runs that it contains are not repeated
   --repeats N       runs of each setting (default: the scenario's)
   --only TEXT       only runs whose "SETTING; NETWORK" contains TEXT
   --data FILES      text to train on (default: the GNU GPL)
