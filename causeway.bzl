@@ -5,7 +5,7 @@ _WARNINGS = [
     "-Wextra",
     "-Wconversion",
     "-Wno-sign-conversion",
-    # Designated initializers that rely on defaults are how we write options.
+    # We write options as designated initializers that rely on defaults.
     "-Wno-missing-field-initializers",
     "-Wnon-virtual-dtor",
     "-Woverloaded-virtual",

@@ -8,14 +8,14 @@ code that calls the CUDA runtime depends on @cuda//:cudart.
 
 load("//:causeway.bzl", "causeway_cc_binary", "causeway_cc_library", "causeway_cc_test")
 
-# Machine code for Ampere and Hopper; what is newer translates the PTX of the
-# latter when it is loaded.
+# Machine code for Ampere and Hopper; newer devices translate Hopper's PTX when
+# they load it.
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90,code=[sm_90,compute_90]",
 ]
 
-# The same bits as the CPU: IEEE division, denormals kept, and no fused
+# Gives the same bits as the CPU: IEEE division, denormals kept, and no fused
 # multiply-add that the source did not ask for.
 _ARITHMETIC = [
     "--fmad=false",
@@ -25,13 +25,14 @@ _ARITHMETIC = [
     "-Xcompiler=-ffp-contract=off",
 ]
 
-# -Wextra's -Wunused-parameter and -Wpedantic speak of code that nvcc generates.
+# -Wextra's -Wunused-parameter and -Wpedantic complain about code that nvcc
+# generates.
 _WARNINGS = [
     "--Werror=all-warnings",
     "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Werror",
 ]
 
-# What tests/cuda_emulator reads.
+# The format that tests/cuda_emulator reads.
 _EMULATED_ARCHITECTURE = [
     "-gencode=arch=compute_80,code=compute_80",
     "--no-compress",

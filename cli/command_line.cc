@@ -27,7 +27,8 @@ bool IsFlag(absl::string_view word) {
   return absl::StartsWith(word, "--") && word.size() > 2;
 }
 
-// What a target holds, as it would be written; empty for false and nothing.
+// Returns a target's value as a user would write it; empty for false and for no
+// value.
 struct DefaultValue {
   std::string operator()(const bool* value) const {
     return *value ? "true" : "";
@@ -44,7 +45,7 @@ struct DefaultValue {
   }
 };
 
-// Gives a target its value; returns what would have been allowed, or "".
+// Assigns the value; returns the allowed values if it is not one, or "".
 struct Assign {
   absl::string_view text;
 
@@ -112,7 +113,7 @@ void PrintCommandHelp(absl::string_view program, const Command& command,
   command.flags.PrintHelp(out);
 }
 
-// Whether as many words were given as the command asks for.
+// Checks that as many words were given as the command asks for.
 absl::Status CheckArguments(const Command& command,
                             absl::Span<const std::string> given) {
   const std::vector<std::string> wanted =

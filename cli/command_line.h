@@ -14,9 +14,9 @@
 //   return RunCommandLine("files", "Serves files.", {serve}, args, out, err);
 //
 // Flags are --name VALUE or --name=VALUE, anywhere after the command word; a
-// boolean is --name or --name=false. A flag of a list takes all words up to
-// the next flag and may be repeated. "--" ends the flags. The help shows each
-// flag's value at the time the command was made as its default.
+// boolean is --name or --name=false. A list flag takes all words up to the next
+// flag and may be repeated. "--" ends the flags. As a flag's default, the help
+// shows the value that it had when the command was made.
 #ifndef CLI_COMMAND_LINE_H_
 #define CLI_COMMAND_LINE_H_
 
@@ -45,22 +45,22 @@ class FlagSet {
   using Target = std::variant<bool*, uint64_t*, double*, std::string*,
                               std::vector<std::string>*>;
 
-  // `value` stands for the flag's value in the help ("ADDRESS"); empty for
-  // booleans. `help` is a sentence.
+  // Adds a flag. `value` stands for its value in the help ("ADDRESS"); empty
+  // for booleans. `help` is a sentence.
   void Add(std::string name, std::string value, std::string help,
            Target target);
 
-  // The same for a flag without which the command makes no sense.
+  // Adds a flag without which the command makes no sense.
   void AddRequired(std::string name, std::string value, std::string help,
                    Target target);
 
-  // Sets the targets and returns the words that are no flags.
-  // INVALID_ARGUMENT names an unknown flag, one whose value is missing or of
-  // the wrong type, or a required flag that was not given.
+  // Sets the targets and returns the words that are not flags. INVALID_ARGUMENT
+  // names an unknown flag, one whose value is missing or of the wrong type, or
+  // a required flag that was not given.
   absl::StatusOr<std::vector<std::string>> Parse(
       absl::Span<const std::string> words) const;
 
-  // One paragraph for each flag.
+  // Prints one paragraph for each flag.
   void PrintHelp(std::ostream& out) const;
 
  private:
@@ -69,7 +69,7 @@ class FlagSet {
     std::string value;
     std::string help;
     Target target;
-    // What the target held when the flag was added, for the help.
+    // The value of the target when the flag was added, for the help.
     std::string default_value;
     bool required = false;
   };
@@ -81,17 +81,17 @@ class FlagSet {
 
 // One call of a command.
 struct Invocation {
-  // The words that are no flags, as many as Command::arguments asks for.
+  // The words that are not flags, as many as Command::arguments asks for.
   std::vector<std::string> arguments;
-  // For results, and for everything else.
+  // Results go to `out`, everything else to `err`.
   std::ostream& out;
   std::ostream& err;
 };
 
 struct Command {
   std::string name;
-  // Words to be given, as the help shows them: "STATE_DIR", or "TEXT..." for
-  // one or more. Empty for none.
+  // The arguments as the help shows them: "STATE_DIR", or "TEXT..." for one or
+  // more. Empty if there are none.
   std::string arguments;
   // One sentence, for the list of commands and the command's own help.
   std::string summary;
@@ -102,9 +102,9 @@ struct Command {
 };
 
 // Finds and runs the command that `words` (without the program's name) begins
-// with, and returns the exit code: kExitUsage, with a pointer to the help, if
-// the words make no sense; kExitFailure, with the message on `err`, if the
-// command returns an error. Knows "help" and "--help" as well.
+// with. Returns the exit code: kExitUsage, with a pointer to the help, if the
+// words make no sense; kExitFailure, with the message on `err`, if the command
+// returns an error. Also answers "help" and "--help".
 int RunCommandLine(absl::string_view program, absl::string_view summary,
                    absl::Span<const Command> commands,
                    absl::Span<const std::string> words, std::ostream& out,

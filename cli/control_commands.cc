@@ -30,8 +30,7 @@ struct ControlFlags {
   bool json = false;
 };
 
-// Makes one call and throws the answer's contents away unless `response` is
-// wanted.
+// Makes one call. Drops the contents of the answer unless `response` is given.
 template <typename Request, typename Response>
 absl::Status Call(const ControlFlags& flags, absl::Time now,
                   grpc::Status (v1::Control::Stub::*method)(
@@ -55,17 +54,18 @@ Command NewCommand(std::string name, std::string arguments, std::string summary,
 }
 
 void AddReason(Command& command, ControlFlags& flags) {
-  command.flags.Add("reason", "TEXT", "Why, for the status and the events.",
+  command.flags.Add("reason", "TEXT",
+                    "The reason, to be shown in the status and the events.",
                     &flags.reason);
 }
 
 Command PauseCommand(const std::function<absl::Time()>& now) {
   const auto flags = std::make_shared<ControlFlags>();
   Command command =
-      NewCommand("pause", "", "Stops a run until `resume`.", *flags);
+      NewCommand("pause", "", "Pauses a run until `resume`.", *flags);
   command.details =
-      "Islands stand still after the step under way and rounds stay open. "
-      "Holds across restarts of the coordinator.";
+      "Islands stop after their current step, and open rounds stay open. "
+      "Restarts of the coordinator do not end a pause.";
   AddReason(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::PauseRunRequest request;
@@ -81,8 +81,7 @@ Command PauseCommand(const std::function<absl::Time()>& now) {
 
 Command ResumeCommand(const std::function<absl::Time()>& now) {
   const auto flags = std::make_shared<ControlFlags>();
-  Command command =
-      NewCommand("resume", "", "Lets a paused run go on.", *flags);
+  Command command = NewCommand("resume", "", "Continues a paused run.", *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::ResumeRunResponse response;
     RETURN_IF_ERROR(Call(*flags, now(), &v1::Control::Stub::ResumeRun,
@@ -95,11 +94,12 @@ Command ResumeCommand(const std::function<absl::Time()>& now) {
 
 Command DrainCommand(const std::function<absl::Time()>& now) {
   const auto flags = std::make_shared<ControlFlags>();
-  Command command = NewCommand("drain", "ISLAND",
-                               "Asks an island to hand in and leave.", *flags);
+  Command command = NewCommand(
+      "drain", "ISLAND",
+      "Asks an island to contribute its work and leave the run.", *flags);
   command.details =
-      "The island ends its step, contributes what it has trained, leaves and "
-      "ends with exit code 0. `causeway islands --all` shows when.";
+      "The island finishes its step, contributes what it has trained, leaves "
+      "and exits with code 0. `causeway islands --all` shows when it has left.";
   AddReason(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::DrainIslandRequest request;
@@ -116,11 +116,13 @@ Command DrainCommand(const std::function<absl::Time()>& now) {
 
 Command EvictCommand(const std::function<absl::Time()>& now) {
   const auto flags = std::make_shared<ControlFlags>();
-  Command command = NewCommand("evict", "ISLAND",
-                               "Fences off an island's incarnation.", *flags);
+  Command command =
+      NewCommand("evict", "ISLAND",
+                 "Removes an island's current process from the run.", *flags);
   command.details =
-      "For one that hangs with its lease kept. A process that still runs joins "
-      "again; to be rid of it, drain it or end it.";
+      "Use it for a process that hangs but still renews its lease. A process "
+      "that still works joins again; to get rid of it, drain the island or end "
+      "the process.";
   AddReason(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::EvictIslandRequest request;
@@ -176,13 +178,19 @@ Command QuarantineCommand(const std::function<absl::Time()>& now) {
   const auto flags = std::make_shared<ControlFlags>();
   Command command = NewCommand(
       "quarantine", "ACTION...",
-      "Lists, admits or drops contributions that were held back.", *flags);
+      "Lists, admits or drops contributions that were set aside.", *flags);
   command.details =
-      "`list` shows what waits for a decision, `admit ID` puts a contribution "
-      "into the open round of its fragment, `drop ID` gives it up.";
-  command.flags.Add("all", "", "list: also what was admitted or dropped.",
-                    &flags->all);
-  command.flags.Add("json", "", "list: prints JSON in protobuf's mapping.",
+      "The coordinator sets a contribution aside if it is unusually large or "
+      "not finite. `list` shows the contributions that wait for a decision, "
+      "`admit ID` adds one to the open round of its fragment, `drop ID` "
+      "discards it.";
+  command.flags.Add(
+      "all", "",
+      "With list: also shows contributions that were admitted or dropped.",
+      &flags->all);
+  command.flags.Add("json", "",
+                    "With list: prints JSON in protobuf's mapping (64-bit "
+                    "integers are strings) instead of a table.",
                     &flags->json);
   command.run = [=](const Invocation& call) -> absl::Status {
     const std::string& action = call.arguments[0];

@@ -18,7 +18,7 @@ namespace causeway {
 
 std::vector<Command> ControlCommands(std::function<absl::Time()> now);
 
-// The table of `quarantine list`.
+// Prints the table of `quarantine list`.
 void PrintQuarantine(const v1::ListQuarantineResponse& quarantine,
                      absl::Time now, std::ostream& out);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what the commands of operators ask of a coordinator.
+// Tests the requests that the operators' commands send to a coordinator.
 #include "cli/control_commands.h"
 
 #include <memory>
@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Keeps the last request of each kind, and knows no island "stranger".
+// Keeps the last request of each kind. It does not know the island "stranger".
 class FakeControl : public v1::Control::Service {
  public:
   grpc::Status PauseRun(grpc::ServerContext*,

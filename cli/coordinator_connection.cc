@@ -11,12 +11,14 @@ void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
   set.Add("coordinator", "ADDRESS", "The coordinator to ask, as HOST:PORT.",
           &flags.coordinator);
   set.Add("tls_ca", "FILE",
-          "Authorities of the coordinator's certificate, PEM. Turns TLS on.",
+          "PEM file with the authorities that sign the coordinator's "
+          "certificate. Turns TLS on.",
           &flags.tls.tls_ca);
   set.Add("tls_cert", "FILE",
-          "A certificate, PEM, if the coordinator wants one.",
+          "PEM file with a certificate, if the coordinator demands one.",
           &flags.tls.tls_cert);
-  set.Add("tls_key", "FILE", "The key of --tls_cert, PEM.", &flags.tls.tls_key);
+  set.Add("tls_key", "FILE", "PEM file with the key of --tls_cert.",
+          &flags.tls.tls_key);
 }
 
 std::shared_ptr<grpc::Channel> ConnectToCoordinator(

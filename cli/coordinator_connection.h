@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How commands reach a coordinator, and what they say if none is there.
+// Lets commands reach a coordinator, and explains errors when it does not
+// answer.
 #ifndef CLI_COORDINATOR_CONNECTION_H_
 #define CLI_COORDINATOR_CONNECTION_H_
 
@@ -25,7 +26,8 @@ struct ConnectionFlags {
   ClientTlsFiles tls;
 };
 
-// --coordinator, --tls_ca, --tls_cert, --tls_key; `flags` is not owned.
+// Adds --coordinator, --tls_ca, --tls_cert and --tls_key to `set`. `flags` is
+// not owned.
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set);
 
 // Connects on the first call, and again within about a second after a
@@ -34,11 +36,11 @@ std::shared_ptr<grpc::Channel> ConnectToCoordinator(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// The answer's status; if nobody answered, with the address in the message.
+// Returns the answer's status; the message has the address if nobody answered.
 absl::Status ExplainAnswer(const grpc::Status& status,
                            const std::string& address);
 
-// One unary call with a deadline.
+// Makes one unary call with a deadline.
 template <typename Stub, typename Request, typename Response>
 grpc::Status CallOnce(Stub& stub,
                       grpc::Status (Stub::*method)(grpc::ClientContext*,

@@ -21,8 +21,8 @@
 namespace causeway {
 namespace {
 
-// Sequences that go through the model at once: enough for efficient matrix
-// products, little enough memory.
+// The sequences that go through the model at once: enough for efficient matrix
+// products, few enough for the memory.
 constexpr int64_t kBatch = 8;
 
 struct EvaluateFlags {
@@ -158,8 +158,8 @@ std::string EvaluationJson(const TrainedModel& model,
                                  {"loss", evaluation.loss},
                                  {"perplexity", std::exp(evaluation.loss)},
                                  {"bits_per_byte", nullptr}};
-  // Each byte is a token; the end-of-text token between documents costs bits
-  // as well, but they are too few to be taken apart.
+  // Each byte is a token. The end-of-text tokens between documents cost bits as
+  // well, but too few to count separately.
   if (IsBytes(model)) json["bits_per_byte"] = BitsPerToken(evaluation);
   return json.dump();
 }
@@ -172,17 +172,19 @@ Command EvaluateCommand(EvaluateEnvironment environment) {
       .arguments = "STATE_DIR",
       .summary = "Measures a run's model on the validation split.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator "
-          "may be running. Evaluates the outer parameters. The data must be "
-          "the files the run is trained on, in the same order: the "
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running. The command evaluates the merged model. The data must "
+          "be the files that the run is trained on, in the same order: the "
           "validation split is a part of them that training never touches."};
-  command.flags.Add("data", "FILE...", "Token files.", &flags->paths);
-  command.flags.Add("text", "FILE...", "The same for text files.",
+  command.flags.Add("data", "FILE...",
+                    "Token files that the run is trained on.", &flags->paths);
+  command.flags.Add("text", "FILE...",
+                    "Text files, for a run with tokenizer BYTES.",
                     &flags->paths);
   command.flags.Add("threads", "N", "Threads to compute with.",
                     &flags->threads);
   command.flags.Add("max_sequences", "N",
-                    "Evaluates at most so many sequences, spread evenly over "
+                    "Evaluates at most this many sequences, spread evenly over "
                     "the split; 0 for all.",
                     &flags->max_sequences);
   command.flags.Add("json", "", "Prints one line of JSON.", &flags->json);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway evaluate`: how well a run's outer parameters predict the validation
-// split, which training never touches.
+// `causeway evaluate`: measures how well a run's outer parameters predict the
+// validation split, which training never touches.
 #ifndef CLI_EVALUATE_H_
 #define CLI_EVALUATE_H_
 
@@ -20,41 +20,43 @@
 
 namespace causeway {
 
-// What the command needs of the world.
+// The command's environment.
 struct EvaluateEnvironment {
   std::function<absl::Time()> now;
   // Whether Invocation::err is a terminal, where progress is shown.
   bool terminal = false;
-  // Default of --threads.
+  // The default of --threads.
   uint64_t threads = 1;
 };
 
 Command EvaluateCommand(EvaluateEnvironment environment);
 
 struct Evaluation {
-  // Mean negative log likelihood, in nats per token.
+  // The mean negative log likelihood, in nats per token.
   double loss = 0;
   int64_t sequences = 0;
   int64_t tokens = 0;
 };
 
-// Mean loss of some sequences: their tokens, and the token after each.
+// Returns the mean loss of some sequences, given their tokens and the token
+// that follows each.
 using LossFunction = std::function<absl::StatusOr<double>(
     absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets)>;
 
-// The mean over all of `validation`, in batches of at most `batch` sequences.
-// `progress`, if not null, is called with the number of sequences done after
-// each batch. Errors of `loss`.
+// Returns the mean over all of `validation`, in batches of at most `batch`
+// sequences. Calls `progress`, if it is not null, with the number of sequences
+// done after each batch. Errors of `loss`.
 absl::StatusOr<Evaluation> EvaluateLoss(
     const ValidationSet& validation, int64_t sequence_length, int64_t batch,
     const LossFunction& loss, const std::function<void(int64_t)>& progress);
 
-// loss, perplexity, for byte data bits per byte, and what was evaluated.
+// Prints loss, perplexity, bits per byte for byte data, and what was evaluated.
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,
                      std::ostream& out);
 
-// The same as one line of JSON: run_id, versions, sequences, tokens, loss (nats
-// per token), perplexity, bits_per_byte (null unless tokens are bytes).
+// Returns the same as one line of JSON: run_id, versions, sequences, tokens,
+// loss (nats per token), perplexity, bits_per_byte (null unless tokens are
+// bytes).
 std::string EvaluationJson(const TrainedModel& model,
                            const Evaluation& evaluation);
 

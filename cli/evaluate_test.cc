@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/test_state.h"
-#include "common/status_matchers.h"
+#include "cli/testing/state.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Text in which every byte differs from its neighbours.
+// Returns text in which every byte differs from its neighbours.
 std::string TestText(size_t size) {
   std::string text(size, '\0');
   for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * i % 251);
@@ -58,7 +58,7 @@ TEST_F(EvaluateTest, WeighsEverySequenceAlike) {
     validation.Fill(i, absl::MakeSpan(tokens), absl::MakeSpan(targets));
     for (const int32_t target : targets) sum += target;
   }
-  // A "loss" that is the mean of the targets; 23 is 4 batches of 5 and 3 rows.
+  // The "loss" is the mean of the targets; 23 rows are 4 batches of 5, and 3.
   std::vector<int64_t> rows_seen;
   std::vector<int64_t> progress;
   ASSERT_OK_AND_ASSIGN(
@@ -101,7 +101,7 @@ TEST_F(EvaluateTest, ReportsAsTextAndJson) {
   EXPECT_DOUBLE_EQ(json["perplexity"], std::exp2(1.5));
   EXPECT_DOUBLE_EQ(json["bits_per_byte"], 1.5);
 
-  // Of tokens that are not bytes, nobody knows how many bytes they are.
+  // A token that is not a byte stands for an unknown number of bytes.
   model_.config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
   std::ostringstream tokens_out;
   PrintEvaluation(model_, evaluation, tokens_out);
@@ -164,7 +164,7 @@ TEST_F(EvaluateCommandTest, ThreadsDoNotChangeWhatIsMeasured) {
 
 TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   std::vector<float> parameters = InitialParameters(model_.layout, 5);
-  // The final norm's gain, which every logit depends on.
+  // Breaks the final norm's gain, on which every logit depends.
   const TensorSpec& norm =
       model_.layout.tensors[model_.layout.tensors.size() - 2];
   ASSERT_EQ(norm.name, "model.norm.weight");

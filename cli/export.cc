@@ -57,7 +57,7 @@ std::string LlamaConfigJson(const TrainedModel& model) {
       {"tie_word_embeddings", config.tie_embeddings()},
       {"torch_dtype", "float32"},
   };
-  // The library's defaults are those of another vocabulary.
+  // The library's defaults belong to another vocabulary.
   const bool bytes = model.config.data().tokenizer() == v1::DataConfig::BYTES;
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
@@ -75,7 +75,8 @@ absl::Status ExportModel(const TrainedModel& model, const std::string& path,
     RETURN_IF_ERROR(CheckAbsent(path));
     RETURN_IF_ERROR(CheckAbsent(config_path));
   }
-  // "format" tells the Hugging Face libraries whose names these are.
+  // "format" tells the Hugging Face libraries which framework named the
+  // tensors.
   Safetensors file{
       .metadata = {{"format", "pt"},
                    {"causeway.run_id", model.run_id},
@@ -100,11 +101,12 @@ Command ExportCommand() {
   Command command{
       .name = "export",
       .arguments = "STATE_DIR",
-      .summary = "Writes the model for the Hugging Face libraries.",
+      .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator "
-          "may be running. Writes the outer parameters as fp32 tensors with "
-          "Llama names, and a config.json for LlamaForCausalLM beside them."};
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running. The command writes the merged model as fp32 tensors "
+          "with Llama names, and a config.json for LlamaForCausalLM in the "
+          "same directory."};
   command.flags.AddRequired("out", "FILE", "The safetensors file to write.",
                             &flags->out);
   command.flags.Add("force", "", "Replaces existing files.", &flags->force);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway export`: the model of a run as the Hugging Face libraries load it,
-// a safetensors file of fp32 tensors with Llama names and a config.json for
-// LlamaForCausalLM beside it:
+// `causeway export`: writes a run's model in the form that the Hugging Face
+// libraries load: a safetensors file of fp32 tensors with Llama names, and
+// beside it a config.json for LlamaForCausalLM.
 //
 //   transformers.AutoModelForCausalLM.from_pretrained("DIRECTORY")
 //
@@ -22,12 +22,12 @@ namespace causeway {
 Command ExportCommand();
 
 // Writes the tensors to `path` and the configuration to config.json in the same
-// directory, each atomically. ALREADY_EXISTS if one of them is there and
+// directory, each atomically. ALREADY_EXISTS if one of the files exists and
 // `force` is not set; errors of WriteSafetensors.
 absl::Status ExportModel(const TrainedModel& model, const std::string& path,
                          bool force);
 
-// The configuration as LlamaConfig names it. Ends with a newline.
+// Returns the configuration in the terms of LlamaConfig. Ends with a newline.
 std::string LlamaConfigJson(const TrainedModel& model);
 
 }  // namespace causeway

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/test_state.h"
+#include "cli/testing/state.h"
 #include "common/file.h"
 #include "common/safetensors.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -71,7 +71,8 @@ TEST_F(ExportTest, WritesEveryTensorUnderItsLlamaName) {
   ASSERT_OK_AND_ASSIGN(
       const SafetensorsTensor* key,
       file.contents().Find("model.layers.1.self_attn.k_proj.weight"));
-  // [out, in]: two key heads of four values, from a width of sixteen.
+  // The shape is [out, in]: two key heads of four values, from a width of
+  // sixteen.
   EXPECT_THAT(key->shape, testing::ElementsAre(8, 16));
 }
 

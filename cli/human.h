@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Quantities as people read them: three significant digits and a unit.
+// Formats quantities for people: three significant digits and a unit.
 #ifndef CLI_HUMAN_H_
 #define CLI_HUMAN_H_
 
@@ -11,14 +11,15 @@
 
 namespace causeway {
 
-// "999", "1.23k", "45.6M", "7.89G", "1.2T". Powers of 1000; whole numbers below
-// that.
+// Returns "999", "1.23k", "45.6M", "7.89G", "1.2T": powers of 1000, and whole
+// numbers below that.
 std::string HumanCount(double count);
 
-// "512 B", "1.50 KiB", "23.4 MiB". Powers of 1024.
+// Returns "512 B", "1.50 KiB", "23.4 MiB": powers of 1024.
 std::string HumanBytes(double bytes);
 
-// "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if infinite.
+// Returns "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if
+// infinite.
 std::string HumanDuration(absl::Duration duration);
 
 }  // namespace causeway

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", threads, "; allowed: 1 to ", kMaxThreads));
   }
-  // The constructor is private, so no make_unique.
+  // The constructor is private, so make_unique cannot call it.
   std::unique_ptr<Inference> inference(new Inference());
   inference->ops_ = MakeCpuOps(static_cast<int>(threads));
   Ops* const ops = inference->ops_.get();

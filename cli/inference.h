@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trained model, ready to compute with on the CPU. One thread at a time.
+// A trained model, ready to compute with on the CPU. Only one thread may use it
+// at a time.
 #ifndef CLI_INFERENCE_H_
 #define CLI_INFERENCE_H_
 
@@ -20,23 +21,25 @@ namespace causeway {
 
 class Inference {
  public:
-  // For at most `batch` sequences at once. INVALID_ARGUMENT if `threads` is not
-  // in 1 to 1024; RESOURCE_EXHAUSTED if there is not enough memory.
+  // Prepares for at most `batch` sequences at once. INVALID_ARGUMENT if
+  // `threads` is not in 1 to 1024; RESOURCE_EXHAUSTED if there is not enough
+  // memory.
   static absl::StatusOr<std::unique_ptr<Inference>> Create(
       const TrainedModel& model, int64_t batch, uint64_t threads);
 
-  // As Transformer::Loss.
+  // Computes Transformer::Loss.
   absl::StatusOr<double> Loss(absl::Span<const int32_t> tokens,
                               absl::Span<const int32_t> targets);
 
-  // As Transformer::NextTokenLogits. The result is valid until the next call.
+  // Computes Transformer::NextTokenLogits. The result is valid until the next
+  // call.
   absl::StatusOr<absl::Span<const float>> NextTokenLogits(
       absl::Span<const int32_t> prefix);
 
  private:
   Inference() = default;
 
-  // In the order in which each needs those before it.
+  // Each member needs those above it.
   std::unique_ptr<Ops> ops_;
   DeviceArray<float> parameters_;
   std::unique_ptr<Transformer> transformer_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The links of the islands, for people.
+// Describes the islands' links for people.
 #ifndef CLI_LINK_REPORT_H_
 #define CLI_LINK_REPORT_H_
 
@@ -11,9 +11,10 @@
 
 namespace causeway {
 
-// A line for each live island and direction: the rate that transfers reached,
-// how long there were any, how long pacing held them back, and what was sent
-// more than once. An empty line comes first. Nothing if no island is live.
+// Prints an empty line, then a line for each live island and direction: the
+// rate that transfers reached, how long transfers were under way, how long
+// pacing held them back, and how much was sent more than once. Prints nothing
+// if no island is live.
 void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out);
 
 }  // namespace causeway

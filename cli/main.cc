@@ -74,9 +74,10 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   return causeway::RunCommandLine(
       "causeway",
-      "Looks at the training runs of Causeway and at what they have learnt, "
-      "and "
-      "steers them.",
+      "Plans, watches and steers training runs of Causeway, and uses the "
+      "models that they train. In a run, each island (a cluster) trains a "
+      "replica of one model; a coordinator merges what the islands have "
+      "learnt, one fragment of the model at a time.",
       causeway::AllCommands(), std::vector<std::string>(argv + 1, argv + argc),
       std::cout, std::cerr);
 }

@@ -23,7 +23,7 @@
 namespace causeway {
 namespace {
 
-// Says how far the work has come.
+// Reports progress.
 class ProgressReport {
  public:
   ProgressReport(const PrepareOptions& options, int64_t total_bytes,
@@ -62,14 +62,14 @@ class ProgressReport {
     out_.flush();
   }
 
-  // Leaves the cursor on a line of its own, for an error message to follow.
+  // Puts the cursor on a new line for the error message that follows.
   void Abandon() {
     if (options_.terminal && last_ != start_) out_ << '\n' << std::flush;
   }
 
  private:
   void Line(absl::string_view text) {
-    // Back to the line's start; erase what the previous text left.
+    // Goes back to the line's start and erases the previous text.
     if (options_.terminal) out_ << "\r\x1b[K";
     out_.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
@@ -78,7 +78,7 @@ class ProgressReport {
   const int64_t total_bytes_;
   std::ostream& out_;
   const absl::Time start_;
-  // When a line was last written.
+  // The time when a line was last written.
   absl::Time last_;
 };
 
@@ -99,7 +99,7 @@ absl::Status CheckOut(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
-// Opens all texts before any is tokenized: a name that is wrong is reported at
+// Opens all texts before any is tokenized, so that a wrong name is reported at
 // once, not after hours.
 absl::StatusOr<std::vector<MappedFile>> OpenTexts(
     const std::vector<std::string>& paths) {
@@ -161,7 +161,7 @@ absl::string_view FirstPiece(absl::string_view text, size_t max_bytes) {
   const size_t newline = text.substr(0, max_bytes).rfind('\n');
   if (newline != absl::string_view::npos) return text.substr(0, newline + 1);
   size_t end = max_bytes;
-  // Continuation bytes of UTF-8 are 10xxxxxx. Text that is not UTF-8 is cut
+  // Continuation bytes of UTF-8 are 10xxxxxx. Text that is not UTF-8 may be cut
   // anywhere.
   while (end > 0 && max_bytes - end < 3 &&
          (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) {

@@ -4,12 +4,11 @@
 // `causeway prepare`: turns text files into one token file, which an island
 // reads in place (worker/data/token_file_format.h).
 //
-// Each text is a document; the tokenizer's end-of-text token stands between
-// two of them, and after the last, so that prepared files can follow one
-// another. Texts are read through memory maps and tokenized in pieces of about
-// kPieceBytes that end with a line, so memory does not grow with the text. A
-// SentencePiece model that puts a space before a text does so before each
-// piece.
+// Each text is a document. The tokenizer's end-of-text token follows each, so
+// that prepared files can be concatenated. Texts are read through memory maps
+// and tokenized in pieces of about kPieceBytes that end with a line, so memory
+// does not grow with the text. A SentencePiece model that puts a space before a
+// text does so before each piece.
 #ifndef CLI_PREPARE_H_
 #define CLI_PREPARE_H_
 
@@ -28,11 +27,11 @@ namespace causeway {
 struct PrepareOptions {
   // The token file to write.
   std::string out;
-  // Texts, in order. At least one.
+  // The texts, in order; at least one.
   std::vector<std::string> texts;
-  // A SentencePiece model file; empty for bytes.
+  // A SentencePiece model file; empty to tokenize by bytes.
   std::string sentencepiece_model;
-  // The causeway-sentencepiece program; used with a model only.
+  // The causeway-sentencepiece program; used only with a model.
   std::string sentencepiece_tool;
   // Whether an existing `out` may be replaced.
   bool force = false;
@@ -45,20 +44,20 @@ struct PrepareOptions {
 
 inline constexpr size_t kPieceBytes = 64 << 10;
 
-// Blocks until the file is durable; `out` is untouched unless the result is
-// OK. Reports progress and a summary to `progress`.
+// Writes the token file and blocks until it is durable. `out` is untouched
+// unless the result is OK. Reports progress and a summary to `progress`.
 //   NOT_FOUND, PERMISSION_DENIED, ...  a file cannot be read or made.
 //   ALREADY_EXISTS      `out` exists and `force` is not set.
 //   INVALID_ARGUMENT    a text is empty, a token file, or `out` itself; or the
-//                       SentencePiece model is none, or refuses a text.
+//                       SentencePiece model is not one, or refuses a text.
 //   RESOURCE_EXHAUSTED  the disk is full.
-//   OUT_OF_RANGE        more tokens than one file can hold.
+//   OUT_OF_RANGE        there are more tokens than one file can hold.
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress);
 
-// The first piece of `text`: all of it if it is not longer than `max_bytes`;
-// otherwise up to the last end of a line among the first `max_bytes`, or if
-// there is none, up to the last whole UTF-8 character. Not empty unless `text`
-// is.
+// Returns the first piece of `text`: all of it if it is not longer than
+// `max_bytes`; otherwise up to the last end of a line among the first
+// `max_bytes`, or if there is none, up to the last whole UTF-8 character. Not
+// empty unless `text` is.
 absl::string_view FirstPiece(absl::string_view text, size_t max_bytes);
 
 }  // namespace causeway

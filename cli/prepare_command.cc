@@ -19,9 +19,9 @@ Command PrepareCommand(std::function<absl::Time()> now, bool terminal) {
       .arguments = "TEXT...",
       .summary = "Turns text files into one file of tokens.",
       .details =
-          "Each TEXT becomes one document. Without --sentencepiece a token is "
-          "a byte; such a run can also read the texts as they are, without "
-          "this command. Islands read the file in place."};
+          "Each TEXT becomes one document. Without --sentencepiece, every byte "
+          "is a token; a run with such tokens can also read the texts as they "
+          "are, without this command. Islands map the file into memory."};
   command.flags.AddRequired("out", "FILE", "The token file to write.",
                             &options->out);
   command.flags.Add("sentencepiece", "MODEL",

@@ -12,7 +12,7 @@
 
 namespace causeway {
 
-// `terminal`: whether Invocation::err is one.
+// Returns the command. `terminal` says whether Invocation::err is a terminal.
 Command PrepareCommand(std::function<absl::Time()> now, bool terminal);
 
 }  // namespace causeway

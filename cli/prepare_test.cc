@@ -18,13 +18,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/corpus.h"
-#include "worker/data/testing/sentencepiece_model.h"
 #include "worker/data/sentencepiece_tokenizer.h"
 #include "worker/data/testing/files.h"
+#include "worker/data/testing/sentencepiece_model.h"
 #include "worker/data/token_file.h"
 #include "worker/data/tokenizer.h"
 
@@ -51,7 +51,7 @@ class PrepareTest : public testing::Test {
         testing::UnitTest::GetInstance()->current_test_info()->name());
     ASSERT_OK(CreateDirectory(directory_));
     options_.out = directory_ + "/out.bin";
-    // Each look at the clock takes a quarter of a second.
+    // Every reading of the clock advances it by a quarter of a second.
     options_.now = [this] { return now_ += absl::Milliseconds(250); };
   }
 
@@ -85,7 +85,7 @@ TEST_F(PrepareTest, BytesAreTheTokensOfTheTextsThemselves) {
 }
 
 TEST_F(PrepareTest, SentencePieceTokensDecodeToTheText) {
-  // Longer than one piece.
+  // This text is longer than one piece.
   std::string long_text;
   while (long_text.size() < kPieceBytes + 1000) {
     long_text += "the coordinator sends\tthe update \xe2\x82\xac.\n";
@@ -105,7 +105,7 @@ TEST_F(PrepareTest, SentencePieceTokensDecodeToTheText) {
   EXPECT_EQ(file.prepared()->tokenizer_digest, tokenizer->digest());
   const std::vector<int32_t> tokens = Tokens(file);
   EXPECT_LT(tokens.size(), long_text.size());
-  // Documents end with end-of-text.
+  // An end-of-text token ends every document.
   const int32_t end = *tokenizer->end_of_text();
   const auto first_end = std::find(tokens.begin(), tokens.end(), end);
   EXPECT_THAT(
@@ -115,7 +115,7 @@ TEST_F(PrepareTest, SentencePieceTokensDecodeToTheText) {
   ASSERT_OK_AND_ASSIGN(
       std::string decoded,
       tokenizer->Decode(std::vector<int32_t>(first_end + 1, tokens.end() - 1)));
-  // The model puts a space before each piece; the second begins a line.
+  // The model puts a space before each piece, and the second begins a line.
   const size_t space = decoded.find("\n ");
   ASSERT_NE(space, std::string::npos);
   decoded.erase(space + 1, 1);
@@ -175,13 +175,13 @@ TEST_F(PrepareTest, FullDiskIsAnErrorAndLeavesNothingBehind) {
 }
 
 TEST_F(PrepareTest, ReportsOnceASecondWithRateAndTimeLeft) {
-  // 20 pieces, a quarter of a second each.
+  // The work has 20 pieces, a quarter of a second each.
   options_.texts = {Text("a.txt", std::string(20 * kPieceBytes, 'x'))};
   ASSERT_OK(RunPrepare(options_, progress_));
   const std::vector<std::string> lines =
       absl::StrSplit(progress_.str(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 6u) << progress_.str();
-  // After 1 s: 4 of 20 pieces of 65 536 bytes.
+  // The last line shows the first second: 4 of 20 pieces of 65 536 bytes.
   EXPECT_EQ(lines[0], "0.3 of 1.3 MB (20 %), 0.3 MB/s, 0:04 left");
   EXPECT_EQ(lines[4], "1.3 of 1.3 MB (100 %), 0.3 MB/s, 0:00 left");
   EXPECT_THAT(lines[5], AllOf(HasSubstr("out.bin: 1310721 tokens"),
@@ -207,7 +207,7 @@ TEST(FirstPieceTest, EndsWithALineOrAWholeCharacter) {
   // The euro sign takes three bytes.
   EXPECT_EQ(FirstPiece("ab\xe2\x82\xac", 4), "ab");
   EXPECT_EQ(FirstPiece("ab\xe2\x82\xac.", 5), "ab\xe2\x82\xac");
-  // Not UTF-8: still makes progress.
+  // Text that is not UTF-8 still gives a piece.
   EXPECT_FALSE(FirstPiece("\x80\x80\x80\x80\x80\x80", 2).empty());
 }
 

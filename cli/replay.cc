@@ -36,14 +36,14 @@ Command ReplayCommand() {
   Command command{
       .name = "replay",
       .arguments = "STATE_DIR",
-      .summary = "Makes the recorded merges of a run again and compares.",
+      .summary = "Repeats a run's recorded merges and compares the results.",
       .details =
-          "STATE_DIR is the coordinator's state directory, of a run with "
-          "storage.record_contributions; the coordinator may be running. Every "
-          "merge is made anew on one thread, and parameters, momentum, "
-          "residual and update are compared with what was committed, bit for "
-          "bit. A difference is located to fragment and version, and makes the "
-          "command fail."};
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running, and the run must have storage.record_contributions set. "
+          "The command repeats every merge on one thread and compares "
+          "parameters, momentum, residual and update with the committed ones, "
+          "bit for bit. It names the fragment and version of every difference, "
+          "and fails if there is one."};
   command.run = [](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(call.arguments[0]));

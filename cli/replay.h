@@ -10,7 +10,8 @@
 
 namespace causeway {
 
-// Fails with DATA_LOSS, naming fragments and versions, if something differs.
+// Returns the command, which fails with DATA_LOSS, naming fragments and
+// versions, if something differs.
 Command ReplayCommand();
 
 }  // namespace causeway

@@ -59,7 +59,7 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
   SampleOptions options = flags.options;
   options.end_of_text = tokenizer->end_of_text();
   if (tokens.empty()) {
-    // What stands before the beginning of a text in training.
+    // In training, this token comes before the beginning of a text.
     tokens.push_back(options.end_of_text.value_or(0));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
@@ -75,7 +75,8 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
         return inference->NextTokenLogits(prefix);
       },
       [&](int32_t token) {
-        // All tokens again: how one is written can depend on those before it.
+        // Decode all tokens again: a token's text can depend on the tokens
+        // before it.
         drawn.push_back(token);
         const absl::StatusOr<std::string> text = tokenizer->Decode(drawn);
         decoded = text.status();
@@ -113,8 +114,8 @@ int32_t DrawToken(absl::Span<const float> logits, double temperature,
     sum += std::exp((logits[static_cast<size_t>(id)] - largest) / temperature);
     sums.push_back(sum);
   }
-  // Uniform in [0, sum), by our own arithmetic: the standard distributions
-  // differ between libraries.
+  // The point is uniform in [0, sum), by our own arithmetic, because the
+  // standard distributions differ between libraries.
   const double point = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
   const auto drawn = std::upper_bound(sums.begin(), sums.end() - 1, point);
   return ids[static_cast<size_t>(drawn - sums.begin())];
@@ -156,16 +157,16 @@ Command SampleCommand(uint64_t threads) {
   FlagSet& set = command.flags;
   SampleOptions& options = flags->options;
   set.Add("prompt", "TEXT",
-          "The beginning of the text; without it, the model begins.",
+          "The text to continue. Without it, the model begins a new text.",
           &flags->prompt);
-  set.Add("tokens", "N", "Tokens to add, at most.", &options.tokens);
+  set.Add("tokens", "N", "The most tokens to add.", &options.tokens);
   set.Add("temperature", "X",
-          "Below 1 more likely words, above 1 rarer ones; 0 always takes the "
-          "most likely.",
+          "Values below 1 favour likely tokens, values above 1 rare ones; 0 "
+          "always takes the most likely token.",
           &options.temperature);
   set.Add("top_k", "K", "Considers only the K most likely tokens; 0 for all.",
           &options.top_k);
-  set.Add("seed", "N", "Another seed gives another text.", &options.seed);
+  set.Add("seed", "N", "Seed of the random choices.", &options.seed);
   set.Add("sentencepiece", "MODEL",
           "The SentencePiece model of a run whose tokens are not bytes.",
           &flags->sentencepiece);

@@ -19,19 +19,19 @@
 
 namespace causeway {
 
-// `threads` is the default of --threads.
+// Returns the command. `threads` is the default of --threads.
 Command SampleCommand(uint64_t threads);
 
 struct SampleOptions {
-  // Tokens to add, at most.
+  // The most tokens to add.
   uint64_t tokens = 200;
-  // Logits are divided by it; 0 always takes the most likely token.
+  // The divisor of the logits; 0 always takes the most likely token.
   double temperature = 0.8;
-  // Only so many of the most likely tokens are considered; 0 for all.
+  // The number of most likely tokens to choose among; 0 for all.
   uint64_t top_k = 0;
   // Two calls with the same seed and model give the same text.
   uint64_t seed = 1;
-  // Ends the text; not added.
+  // The token that ends the text; it is not added.
   std::optional<int32_t> end_of_text;
 };
 
@@ -41,13 +41,13 @@ struct SampleOptions {
 int32_t DrawToken(absl::Span<const float> logits, double temperature,
                   uint64_t top_k, std::mt19937_64& random);
 
-// The logits of the token that follows `prefix`, which is not empty and not
-// longer than a sequence.
+// Returns the logits of the token that follows `prefix`, which is not empty and
+// not longer than a sequence.
 using NextTokenFunction = std::function<absl::StatusOr<absl::Span<const float>>(
     absl::Span<const int32_t> prefix)>;
 
-// Continues `tokens` (not empty) by up to options.tokens more, the model seeing
-// the last `sequence_length` of them each time. `consume` gets each new token
+// Continues `tokens` (not empty) by up to options.tokens more; each time, the
+// model sees the last `sequence_length` tokens. `consume` gets each new token
 // as it is drawn and ends the text by returning false. DATA_LOSS if a logit is
 // not finite; errors of `next_token`.
 absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,

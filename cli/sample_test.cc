@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/test_state.h"
-#include "common/status_matchers.h"
+#include "cli/testing/state.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -36,7 +36,7 @@ TEST(DrawTokenTest, FollowsTheSoftmax) {
   }
   for (int id = 0; id < 4; ++id) {
     const double p = want[id] / sum;
-    // Five standard errors.
+    // The bound is five standard errors.
     EXPECT_NEAR(counts[id] / double{kDraws}, p,
                 5 * std::sqrt(p * (1 - p) / kDraws))
         << id;
@@ -50,7 +50,7 @@ TEST(DrawTokenTest, TopKLeavesOutTheRest) {
   for (int i = 0; i < 1000; ++i) ++counts[DrawToken(logits, 1, 3, random)];
   EXPECT_GT(counts[0], 0);
   EXPECT_GT(counts[2], 0);
-  // Of the two that are equally likely, the one with the lower id.
+  // The draw considers the lower id of the two equally likely tokens.
   EXPECT_GT(counts[3], 0);
   EXPECT_EQ(counts[1] + counts[4], 0);
 }
@@ -59,14 +59,14 @@ TEST(DrawTokenTest, ZeroTemperatureTakesTheMostLikely) {
   std::mt19937_64 random(7);
   EXPECT_EQ(DrawToken({1.0f, 5.0f, 5.0f, -1.0f}, 0, 0, random), 1);
   EXPECT_EQ(DrawToken({1.0f}, 1, 0, random), 0);
-  // A logit so far below the largest that its probability is zero.
+  // The logit is so far below the largest that its probability is zero.
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(DrawToken({0.0f, 1e30f}, 1, 0, random), 1);
   }
 }
 
-// A model of four tokens in which t is followed by (t + 1) mod 4, and which
-// remembers what it was shown.
+// A model of four tokens in which (t + 1) mod 4 follows t. It remembers the
+// prefixes that it was shown.
 class CountingModel {
  public:
   absl::Span<const float> operator()(absl::Span<const int32_t> prefix) {
@@ -160,7 +160,7 @@ class SampleCommandTest : public testing::Test {
 };
 
 TEST_F(SampleCommandTest, ContinuesThePromptRepeatably) {
-  // Longer than a sequence of the model.
+  // The prompt is longer than a sequence of the model.
   const std::string prompt = "What a long time ago";
   EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30"}), kExitOk)
       << err_.str();

@@ -47,7 +47,7 @@ absl::Status StatusClient::WatchEvents(
   while (reader->Read(&event)) {
     if (consume(event)) continue;
     context.TryCancel();
-    // The status is that of our own cancellation.
+    // The status reports our own cancellation.
     reader->Finish();
     return absl::OkStatus();
   }

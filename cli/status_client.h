@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks a coordinator's Status service. Every call but WatchEvents ends within
-// five seconds. One thread at a time.
+// Queries a coordinator's Status service. Every call but WatchEvents ends
+// within five seconds. Only one thread may use a client at a time.
 //
-// Errors: UNAVAILABLE or DEADLINE_EXCEEDED if no coordinator answers, with its
-// address; otherwise what the service answers (proto/status.proto).
+// Errors: UNAVAILABLE or DEADLINE_EXCEEDED, with the address, if no coordinator
+// answers; otherwise the service's own (proto/status.proto).
 #ifndef CLI_STATUS_CLIENT_H_
 #define CLI_STATUS_CLIENT_H_
 
@@ -21,7 +21,7 @@
 
 namespace causeway {
 
-// What a coordinator said at about one moment.
+// A coordinator's answers, given at about the same moment.
 struct StatusSnapshot {
   v1::RunStatus run;
   v1::ListIslandsResponse islands;
@@ -30,18 +30,19 @@ struct StatusSnapshot {
 
 class StatusClient {
  public:
-  // `address` as gRPC takes it: "host:port", "unix:path"; `credentials` as
-  // common/transport/credentials.h makes them. Connects on the first call, and
-  // again after a coordinator was restarted.
+  // `address` has gRPC's form: "host:port", "unix:path";
+  // common/transport/credentials.h makes `credentials`. Connects on the first
+  // call, and again after a restart of the coordinator.
   explicit StatusClient(std::string address,
                         const std::shared_ptr<grpc::ChannelCredentials>&
                             credentials = grpc::InsecureChannelCredentials());
 
-  // With `departed`, islands that left or were evicted are listed as well.
+  // Fetches the status. With `departed`, the list includes islands that left or
+  // were evicted.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);
 
   // Calls `consume` with the recorded events after `after_id`, oldest first,
-  // and with `follow` then with every new one as it happens. OK at the end of
+  // and with `follow` then with every new event as it happens. OK at the end of
   // the recorded events, or when `consume` has returned false.
   absl::Status WatchEvents(
       uint64_t after_id, bool follow,

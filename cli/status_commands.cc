@@ -20,11 +20,11 @@
 namespace causeway {
 namespace {
 
-// How long `events --follow` waits before it asks a lost coordinator again.
+// The pause before `events --follow` asks a lost coordinator again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
 // Terminal control (ECMA-48, DEC private mode 7): cursor home; erase to the end
-// of the line; erase to the end of the screen; cut long lines, wrap them again.
+// of the line; erase to the end of the screen; cut long lines; wrap them again.
 constexpr char kHome[] = "\x1b[H";
 constexpr char kEraseLine[] = "\x1b[K";
 constexpr char kEraseBelow[] = "\x1b[J";
@@ -90,9 +90,9 @@ Command StatusCommand(const StatusEnvironment& environment) {
 Command WatchCommand(const StatusEnvironment& environment) {
   const auto flags = std::make_shared<StatusFlags>();
   Command command = NewCommand(
-      "watch", "Keeps the status on the screen until interrupted.", *flags);
+      "watch", "Shows the status and refreshes it until interrupted.", *flags);
   AddAll(command, *flags);
-  command.flags.Add("interval", "SECONDS", "Time between two looks.",
+  command.flags.Add("interval", "SECONDS", "Time between two refreshes.",
                     &flags->interval);
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
@@ -143,8 +143,8 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
   return command;
 }
 
-// Follows the events over restarts of the coordinator; returns when
-// environment.sleep says so.
+// Follows the events over restarts of the coordinator until environment.sleep
+// returns false.
 absl::Status FollowEvents(StatusClient& client, uint64_t after,
                           const StatusEnvironment& environment,
                           const std::function<bool(const v1::Event&)>& print,
@@ -160,7 +160,7 @@ absl::Status FollowEvents(StatusClient& client, uint64_t after,
           return wanted;
         });
     if (!wanted) return absl::OkStatus();
-    // The stream ends in order if the coordinator stops in order.
+    // A coordinator that stops in order ends the stream in order.
     if (!status.ok() && !absl::IsUnavailable(status) &&
         !absl::IsCancelled(status)) {
       return status;
@@ -177,13 +177,13 @@ absl::Status FollowEvents(StatusClient& client, uint64_t after,
 Command EventsCommand(const StatusEnvironment& environment) {
   const auto flags = std::make_shared<StatusFlags>();
   Command command =
-      NewCommand("events", "Lists what has happened in the run.", *flags);
+      NewCommand("events", "Lists the events of the run.", *flags);
   AddJson(command, *flags);
-  command.flags.Add("after", "ID", "Only events with a higher number.",
+  command.flags.Add("after", "ID", "Shows only events with a higher number.",
                     &flags->after);
   command.flags.Add("follow", "",
-                    "Goes on with new events as they happen, also after a "
-                    "restart of the coordinator, until interrupted.",
+                    "Then shows new events as they happen, until interrupted. "
+                    "Restarts of the coordinator do not end it.",
                     &flags->follow);
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
@@ -231,8 +231,8 @@ void Watch(const std::function<absl::StatusOr<StatusSnapshot>()>& fetch,
     }
     if (last.has_value()) PrintStatus(*last, now, screen);
     if (environment.terminal) {
-      // Lines are overwritten in place, which does not flicker as clearing
-      // the screen first would.
+      // Overwriting lines in place does not flicker as clearing the screen
+      // would.
       out << kHome << kCutLines
           << absl::StrReplaceAll(screen.str(),
                                  {{"\n", absl::StrCat(kEraseLine, "\n")}})

@@ -17,12 +17,12 @@
 
 namespace causeway {
 
-// What the commands need of the world.
+// The commands' environment.
 struct StatusEnvironment {
   std::function<absl::Time()> now;
   // Waits; false ends a command that repeats itself.
   std::function<bool(absl::Duration)> sleep;
-  // For the times of events.
+  // The time zone in which events are shown.
   absl::TimeZone time_zone;
   // Whether results go to a terminal, where `watch` redraws the screen.
   bool terminal = false;

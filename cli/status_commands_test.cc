@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -129,7 +129,7 @@ TEST_F(StatusCommandsTest, EventsEndAtTheLastRecorded) {
 TEST_F(StatusCommandsTest, FollowedEventsAreNeitherLostNorRepeated) {
   sleeps_ = 3;
   EXPECT_EQ(Run({"events", "--follow", "--json"}), kExitOk);
-  // Three streams, each cut off after what there was.
+  // Each of the three streams was cut off after the recorded events.
   const std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
   EXPECT_EQ(lines.size(), 4);
   EXPECT_THAT(err_.str(), HasSubstr("restarting"));

@@ -29,7 +29,7 @@ absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
       google::protobuf::util::TimeUtil::TimestampToMicroseconds(timestamp));
 }
 
-// "WAITING_FOR_ISLANDS" as "waiting for islands".
+// Returns "WAITING_FOR_ISLANDS" as "waiting for islands".
 std::string StateText(const std::string& name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
 }
@@ -42,7 +42,7 @@ std::string Loss(double loss) {
   return OrDash(loss > 0, absl::StrFormat("%.4f", loss));
 }
 
-// Late updates, and the steps that were trained while they were.
+// Describes late updates, and the steps that islands trained meanwhile.
 std::string Lateness(const v1::IslandProgress& progress) {
   if (progress.overrun_steps() == 0) {
     return absl::StrCat(progress.late_updates());
@@ -115,7 +115,8 @@ std::string ParticipationFact(const v1::Participation& sum) {
                       " had begun to hand in");
 }
 
-// "2/3/4": merged, of those contributing, of those live.
+// Returns "2/3/4": the islands that are merged, that contribute and that are
+// live.
 std::string Participants(const v1::Participation& round) {
   return absl::StrCat(round.merged(), "/", round.contributing(), "/",
                       round.live());
@@ -136,7 +137,7 @@ std::string TrafficFact(const v1::RunStatus& run) {
   return text;
 }
 
-// What became of connections that were not served; empty if all were.
+// Describes the connections that were not served; empty if all were.
 std::string ConnectionFact(const v1::ConnectionUse& use) {
   if (use.refused() + use.displaced() + use.cut() + use.unused() == 0) {
     return "";
@@ -295,7 +296,7 @@ std::string MessageJson(const google::protobuf::Message& message) {
   options.always_print_primitive_fields = true;
   options.preserve_proto_field_names = true;
   std::string json;
-  // Fails only for well-known types with impossible values.
+  // This fails only for well-known types with impossible values.
   CHECK(google::protobuf::util::MessageToJsonString(message, &json, options)
             .ok());
   return json;

@@ -110,7 +110,8 @@ StatusSnapshot TestSnapshot() {
 TEST(StatusReportTest, ShowsTheWholeRun) {
   std::ostringstream out;
   PrintStatus(TestSnapshot(), kNow, out);
-  // 160 steps of 8 * 128 tokens on each of two islands at 4096 tokens/s: 80 s.
+  // 160 steps of 8 * 128 tokens on each of two islands at 4096 tokens/s take 80
+  // s.
   EXPECT_EQ(
       out.str(),
       "run         quick-0000002a, running\n"

@@ -12,7 +12,8 @@
 namespace causeway {
 namespace {
 
-// Characters of UTF-8 text: all bytes but the continuations.
+// Returns the number of characters in UTF-8 text: all bytes but the
+// continuations.
 size_t Width(const std::string& text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(),

@@ -26,10 +26,11 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // One cell (UTF-8, one line) for each column.
+  // Adds a row with one cell (UTF-8, one line) for each column.
   void AddRow(std::vector<std::string> cells);
 
-  // Titles and rows, columns two spaces apart, without trailing spaces.
+  // Prints titles and rows, with columns two spaces apart and no trailing
+  // spaces.
   void Print(std::ostream& out) const;
 
  private:

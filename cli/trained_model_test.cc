@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "cli/test_state.h"
+#include "cli/testing/state.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -112,14 +112,13 @@ Command ValidateCommand() {
       .summary = "Checks a run's configuration and data before it is started.",
       .details =
           "CONFIG is a RunConfig in protobuf's text format "
-          "(proto/run_config.proto says what may be in it). Every mistake is "
-          "shown with its line and what is allowed. With data, checks that "
-          "it fits the model and is long enough for the shards."};
-  command.flags.Add("data", "FILE...",
-                    "Token files the run is to be trained on.", paths.get());
+          "(proto/run_config.proto describes its fields). The command shows "
+          "every mistake with its line and the allowed values. With data, it "
+          "also checks that they fit the model and are long enough for the "
+          "shards."};
+  command.flags.Add("data", "FILE...", "Token files to train on.", paths.get());
   command.flags.Add("text", "FILE...",
-                    "The same for text files, which a run with tokenizer "
-                    "BYTES reads as they are.",
+                    "Text files to train on, for a run with tokenizer BYTES.",
                     paths.get());
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const v1::RunConfig config,

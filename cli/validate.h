@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway validate`: checks a run's configuration, and the data it is to be
-// trained on, before anything is started; and says what the run will be.
+// `causeway validate`: checks a run's configuration and its data before
+// anything is started, and describes the run.
 #ifndef CLI_VALIDATE_H_
 #define CLI_VALIDATE_H_
 
@@ -18,9 +18,9 @@ namespace causeway {
 
 Command ValidateCommand();
 
-// Checks `config`, which must be resolved, for what only several fields
-// together show; and the data at `paths`, if any, as an island would. Prints
-// what the run will be to `out`.
+// Checks what only several fields of `config`, which must be resolved, show
+// together; and the data at `paths`, if any, as an island would. Describes the
+// run on `out`.
 absl::Status Validate(const v1::RunConfig& config,
                       absl::Span<const std::string> paths, std::ostream& out);
 

@@ -9,8 +9,8 @@
 
 namespace causeway {
 
-// The memory of `values`, which are trivially copyable, as bytes; const if they
-// are.
+// Returns the memory of `values`, which must be trivially copyable, as bytes;
+// the bytes are const if the values are.
 template <typename T>
 auto AsBytes(absl::Span<T> values) {
   static_assert(std::is_trivially_copyable_v<T>);

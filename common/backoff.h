@@ -25,8 +25,8 @@ class Backoff {
   // Processes with different seeds spread their retries.
   Backoff(Options options, uint64_t seed) : options_(options), random_(seed) {}
 
-  // How long to pause before the next try: uniform between half of the current
-  // step and the whole of it.
+  // Returns how long to pause before the next try: uniform between half of the
+  // current step and the whole of it.
   absl::Duration Next() {
     const absl::Duration step = std::min(
         options_.longest, options_.first * std::pow(options_.factor, tries_));
@@ -34,7 +34,7 @@ class Backoff {
     return step * std::uniform_real_distribution<double>(0.5, 1)(random_);
   }
 
-  // After a success.
+  // Starts again from the first step. Call it after a success.
   void Reset() { tries_ = 0; }
 
  private:

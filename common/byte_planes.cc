@@ -23,8 +23,8 @@ static_assert(std::endian::native == std::endian::little,
 // Higher levels took more time, and more bytes.
 constexpr int kLevel = 1;
 
-// What a plane begins with: the bytes that follow in the lower 31 bits, and
-// whether they are a zstd frame.
+// A plane begins with a header: the number of bytes that follow in the lower 31
+// bits, and whether they are a zstd frame in the top bit.
 constexpr size_t kHeaderBytes = 4;
 constexpr uint32_t kIsCompressed = 1u << 31;
 
@@ -33,7 +33,8 @@ struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
 
-// Values' bytes to planes of `count` bytes each, and back.
+// Splits the bytes of values into planes of `count` bytes each; Join is the way
+// back.
 template <size_t kWidth>
 void Split(const char* values, size_t count, char* planes) {
   for (size_t i = 0; i < count; ++i) {
@@ -100,7 +101,7 @@ class Compressor {
     const size_t begin = compressed.size();
     compressed.resize(begin + kHeaderBytes + plane.size());
     char* const to = compressed.data() + begin + kHeaderBytes;
-    // An error is: it does not get smaller.
+    // An error means that the plane does not get smaller.
     size_t bytes = plane.empty()
                        ? 0
                        : ZSTD_compressCCtx(context_.get(), to, plane.size() - 1,
@@ -155,7 +156,7 @@ class Decompressor {
       std::copy(bytes.begin(), bytes.end(), plane.begin());
       return absl::OkStatus();
     }
-    // Writes no more than the plane, whatever the frame says.
+    // zstd writes no more than the plane, whatever the frame says.
     const size_t got = ZSTD_decompressDCtx(
         context_.get(), plane.data(), plane.size(), bytes.data(), bytes.size());
     if (ZSTD_isError(got)) return Damaged(ZSTD_getErrorName(got));

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What byte planes save of real values, and what they cost.
+// Measures how many bytes planes save of real values, and their cost.
 //
 //   byte_planes_benchmark FILE.safetensors...
 //
 // Prints, for the F32 tensors of all files and chunks of two sizes, the share
 // of bytes that is left, the speeds in bytes of values, and how long a link of
-// 100 Mbit/s takes with and without.
+// 100 Mbit/s takes with and without compression.
 #include <algorithm>
 #include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdio>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Foreign bytes as compressed byte planes, and what they decompress to once
-// more, there and back. Input:
+// Decompresses foreign bytes as byte planes; compresses what comes out and
+// decompresses it again. Input:
 //
 //   byte 0       bits 0-1 width (1, 2, 4)
 //   bytes 1-3    bytes that were compressed, little-endian, modulo 2^21 + 9

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -23,7 +23,7 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// Gaussian values, like parameters.
+// Returns Gaussian values, like parameters.
 std::string Values(size_t bytes) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 0.02f);
@@ -42,7 +42,7 @@ std::string Noise(size_t bytes) {
   return noise;
 }
 
-// Decompresses to `bytes` bytes, of which the last is followed by a guard.
+// Decompresses to `bytes` bytes, the last of which is followed by a guard.
 absl::StatusOr<std::string> Decompress(absl::string_view compressed,
                                        size_t width, size_t bytes) {
   std::string raw(bytes + 1, '#');
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> Decompress(absl::string_view compressed,
   return raw;
 }
 
-// The bytes of a plane, as docs/encodings.md says.
+// Returns the bytes of a plane as docs/encodings.md specifies them.
 std::string Plane(absl::string_view bytes, bool is_compressed) {
   const uint32_t header =
       static_cast<uint32_t>(bytes.size()) | uint32_t{is_compressed} << 31;
@@ -126,7 +126,7 @@ TEST(BytePlanesTest, RefusesEveryPrefixAndEveryExtension) {
               StatusIs(StatusCode::kInvalidArgument));
 }
 
-// Frames may say that they are anything, and be made of almost nothing.
+// A frame may claim any size and be made of almost nothing.
 TEST(BytePlanesTest, RefusesPlanesOfAnotherSize) {
   const std::string bomb = Zstd(std::string(64 << 20, '\0'));
   ASSERT_LT(bomb.size(), 10'000u);

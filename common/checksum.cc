@@ -5,8 +5,8 @@
 #include <isa-l/crc.h>
 #include <xxhash.h>
 #if defined(__x86_64__)
-// Replaces the functions used below by ones that choose AVX2 or AVX-512 at run
-// time; xxhash.h alone has SSE2, at a tenth of the speed.
+// Replaces the functions used below by versions that choose AVX2 or AVX-512 at
+// run time; xxhash.h alone has SSE2, at a tenth of the speed.
 #include <xxh_x86dispatch.h>
 #endif
 
@@ -41,8 +41,8 @@ std::string Canonical(XXH128_hash_t hash) {
 uint32_t Crc32c(absl::string_view data) { return ExtendCrc32c(0, data); }
 
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data) {
-  // ISA-L works on the register itself, without the inversions, takes the
-  // length as an int and a pointer to non-const that it only reads.
+  // ISA-L works on the register itself, without the inversions. It takes the
+  // length as an int and a pointer to non-const, which it only reads.
   unsigned int state = ~crc;
   while (!data.empty()) {
     const size_t length =

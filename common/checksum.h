@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Checksums: CRC-32C guards each chunk on its way, XXH3-128 names a whole
-// object or the state of a fragment. Both find accidents, neither is proof
-// against forgery.
+// object or the state of a fragment. Both find accidents; neither proves that
+// nobody forged the data.
 //
 //   chunk->set_crc32c(Crc32c(data));
 //   if (Digest128(values) != head.digest()) ...  // the anchors differ
@@ -22,27 +22,30 @@
 
 namespace causeway {
 
-// Bytes of a digest.
+// The size of a digest in bytes.
 inline constexpr size_t kDigestBytes = 16;
 
-// CRC-32C (Castagnoli; RFC 3720 B.4) of `data`: reflected polynomial
-// 0x82f63b78, initial value and final inversion all ones. 0 for no data.
+// Returns the CRC-32C (Castagnoli; RFC 3720 B.4) of `data`: reflected
+// polynomial 0x82f63b78, initial value and final inversion all ones. No data
+// give 0.
 uint32_t Crc32c(absl::string_view data);
 
-// The CRC-32C of `prefix + data`, where `crc` is the CRC-32C of `prefix`.
+// Returns the CRC-32C of `prefix + data`, where `crc` is the CRC-32C of
+// `prefix`.
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data);
 
-// XXH3-128 with seed 0, as its canonical kDigestBytes big-endian bytes.
+// Returns XXH3-128 with seed 0 as kDigestBytes bytes in the canonical,
+// big-endian order.
 std::string Digest128(absl::string_view data);
 
-// The digest of fp32 values as they travel: binary32, little-endian.
+// Returns the digest of fp32 values as they travel: binary32, little-endian.
 std::string Digest128(absl::Span<const float> values);
 
-// A digest as 32 hexadecimal digits, for people.
+// Returns a digest as 32 hexadecimal digits, for people.
 std::string DigestToHex(absl::string_view digest);
 
-// Digest128 of data that comes in pieces. A copy goes on by itself, so that
-// data which turns out wrong can be taken back.
+// Computes the Digest128 of data that come in pieces. A copy goes on by itself,
+// so data that turn out to be wrong can be taken back.
 class Digest128Stream {
  public:
   Digest128Stream();
@@ -53,7 +56,7 @@ class Digest128Stream {
   void Update(absl::string_view data);
   void Update(absl::Span<const float> values);
 
-  // The digest of everything so far; more may follow.
+  // Returns the digest of everything so far; more data may follow.
   std::string Finish() const;
 
  private:

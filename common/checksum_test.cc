@@ -23,7 +23,7 @@ std::string Pattern(size_t length) {
   return data;
 }
 
-// One bit at a time, from the definition.
+// Computes the CRC one bit at a time, from the definition.
 uint32_t Crc32cBitByBit(absl::string_view data) {
   uint32_t crc = 0xffffffff;
   for (const char c : data) {
@@ -38,7 +38,7 @@ uint32_t Crc32cBitByBit(absl::string_view data) {
 TEST(Crc32cTest, HasThePublishedCheckValues) {
   EXPECT_EQ(Crc32c("123456789"), 0xe3069283);
   EXPECT_EQ(Crc32c(""), 0u);
-  // RFC 3720 B.4.
+  // The examples of RFC 3720 B.4.
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aa);
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43);
 }
@@ -62,7 +62,7 @@ TEST(Crc32cTest, ExtendsOverAnyCut) {
   }
 }
 
-// Golden values of xxHash's own xxhsum -H2 (0.8.1).
+// Golden values from xxHash's own xxhsum -H2 (0.8.1).
 TEST(Digest128Test, IsTheCanonicalBigEndianForm) {
   EXPECT_EQ(DigestToHex(Digest128("")), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(DigestToHex(Digest128("123456789")),

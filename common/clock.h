@@ -11,9 +11,10 @@ namespace causeway {
 
 using Clock = std::function<absl::Time()>;
 
-// The wall clock when it is made, and from then on what a steady clock adds:
-// good for timestamps, and a correction of the system's time (which may jump
-// by hours) ends no lease. Thread-safe.
+// Returns a clock that reads the wall clock once, now, and adds what a steady
+// clock counts from then on. It serves for timestamps, and no lease ends
+// because somebody corrects the system's time, which may jump by hours.
+// Thread-safe.
 Clock SteadyWallClock();
 
 }  // namespace causeway

@@ -11,16 +11,16 @@ namespace {
 
 struct Meaning {
   absl::StatusCode code;
-  // What to do; empty if there is nothing to say.
+  // What the user can do; empty if there is nothing to say.
   std::string advice;
 };
 
-// A release as CUDA counts them, as people do: 13000 is 13.0.
+// Returns a CUDA release number as people write it: 13000 is 13.0.
 std::string Release(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// The runtime says the same of a driver that is too old and of none.
+// The runtime reports the same error for a driver that is too old and for none.
 std::string DriverAdvice() {
   int driver = 0;
   int runtime = 0;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/cuda_status.h"
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -53,7 +53,7 @@ TEST(CudaStatusTest, AnErrorIsNotReportedAgain) {
   if (cudaGetDeviceCount(&devices) != cudaSuccess) {
     GTEST_SKIP() << "without a driver every call reports that";
   }
-  // No machine has that many.
+  // No machine has that many devices.
   EXPECT_FALSE(CudaStatus(cudaSetDevice(1 << 20), "choosing a device").ok());
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }

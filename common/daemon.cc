@@ -18,7 +18,7 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
                                      absl::string_view usage,
                                      absl::string_view main_file) {
   BlockTerminationSignals();
-  // gRPC's own log repeats in its words what our errors say.
+  // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);

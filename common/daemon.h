@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How every daemon of Causeway begins and ends.
+// How every daemon of Causeway starts and exits.
 #ifndef COMMON_DAEMON_H_
 #define COMMON_DAEMON_H_
 
@@ -14,16 +14,18 @@
 namespace causeway {
 
 // Sets up signals (common/termination.h), logging to stderr and --help, and
-// parses the flags. First thing in main. `usage` is what --help says before the
+// parses the flags. `main` must call it first. --help prints `usage` before the
 // flags of `main_file`. Returns the arguments that are not flags.
 std::vector<std::string> StartDaemon(int argc, char** argv,
                                      absl::string_view usage,
                                      absl::string_view main_file);
 
-// Says on stderr what is wrong with the command line; the exit code, 2.
+// Prints what is wrong with the command line to stderr. Returns the exit code,
+// 2.
 int UsageError(absl::string_view program, absl::string_view problem);
 
-// Says on stderr why `program` failed, if it did; the exit code, 0 or 1.
+// Prints to stderr why `program` failed, if it did. Returns the exit code, 0 or
+// 1.
 int ExitCode(absl::string_view program, const absl::Status& status);
 
 }  // namespace causeway

@@ -54,7 +54,7 @@ absl::StatusCode CodeOfErrno(int error_number) {
   }
 }
 
-// open(2) that is retried when a signal interrupts it.
+// Calls open(2) again when a signal interrupts it.
 int OpenRetrying(const std::string& path, int flags, mode_t mode = 0) {
   int descriptor;
   do {
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(
   const auto closer = absl::MakeCleanup([=] { closedir(directory); });
   std::vector<std::string> names;
   while (true) {
-    // Only errno tells the end of the directory from a failure.
+    // Only errno distinguishes the end of the directory from a failure.
     errno = 0;
     const dirent* entry = readdir(directory);
     if (entry == nullptr) break;
@@ -238,7 +238,8 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
 absl::StatusOr<absl::Span<char>> AtomicFileWriter::Map(int64_t bytes) {
   CHECK_GE(descriptor_, 0) << "map a committed file: " << path_;
   CHECK_EQ(bytes_written_, 0) << path_;
-  // Otherwise a full disk would be a signal in the middle of a computation.
+  // Without reserved space, a full disk would raise a signal in the middle of a
+  // computation.
   int error_number;
   do {
     error_number = posix_fallocate(descriptor_, 0, bytes);
@@ -262,7 +263,7 @@ void AtomicFileWriter::Unmap() {
 
 absl::Status AtomicFileWriter::Commit() {
   CHECK_GE(descriptor_, 0) << "second commit of " << path_;
-  // fsync writes what was stored through the mapping as well.
+  // fsync also writes what was stored through the mapping.
   Unmap();
   RETURN_IF_ERROR(Reached(WriteStage::kWritten));
   if (fsync(descriptor_) != 0) {
@@ -306,7 +307,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
     ASSIGN_OR_RETURN(std::string holder, ReadAll(descriptor, path));
     absl::StripAsciiWhitespace(&holder);
-    // The holder writes its id just after it got the lock.
+    // The holder writes its id just after it got the lock, so the file may be
+    // empty.
     if (holder.empty()) holder = "unknown";
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is locked by pid ", holder));

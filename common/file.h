@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Files as the rest of the project wants them: every failure is a Status that
-// names the path and what the system said, and a file is either wholly there
-// under its name or not there at all.
+// names the path and what the system said, and a file is either complete under
+// its name or not there at all.
 //
 // Durability: AtomicFileWriter writes to a temporary name in the same
-// directory, calls fsync(2), renames over the final name and calls fsync(2) on
-// the directory. After Commit() has returned OK, the file survives a power
-// loss; a crash before that leaves the old file (or none) and at most a
+// directory, calls fsync(2), renames the file to its final name and calls
+// fsync(2) on the directory. After Commit() has returned OK, the file survives
+// a power loss; a crash before that leaves the old file (or none) and at most a
 // temporary file, whose name contains kTemporaryMarker.
 //
 // Error codes, from errno: ENOENT NOT_FOUND; EACCES, EPERM, EROFS
@@ -32,33 +32,34 @@
 
 namespace causeway {
 
-// "cannot <action> <path>: <what the system says>", with the code for
+// Returns "cannot <action> <path>: <what the system says>", with the code for
 // `error_number` as listed above.
 absl::Status ErrnoStatus(int error_number, absl::string_view action,
                          absl::string_view path);
 
-// The directory part of `path`; "." if it has none.
+// Returns the directory part of `path`, or "." if it has none.
 std::string ParentDirectory(absl::string_view path);
 
-// The whole content. For small files; see MappedFile for large ones.
+// Returns the whole content. Use MappedFile for large files.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// NOT_FOUND if there is no such file.
+// Removes the file. NOT_FOUND if there is none.
 absl::Status RemoveFile(const std::string& path);
 
-// Names of the entries, sorted, without "." and "..".
+// Returns the names of the entries, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
-// Makes one directory and makes its entry durable. An existing directory is
+// Creates one directory and makes its entry durable. An existing directory is
 // fine; INVALID_ARGUMENT if `path` is something else.
 absl::Status CreateDirectory(const std::string& path);
 
 // Makes the entries of a directory (creations, renames) durable.
 absl::Status SyncDirectory(const std::string& path);
 
-// A file in memory, read-only, without a copy. It stays readable when the file
-// is removed or replaced by a rename. A process that *truncates* the file makes
-// later reads raise SIGBUS: map only files that are replaced, never rewritten.
+// A file mapped into memory, read-only and without a copy. It stays readable
+// when the file is removed or replaced by a rename. A process that *truncates*
+// the file makes later reads raise SIGBUS: map only files that are replaced,
+// never rewritten.
 class MappedFile {
  public:
   static absl::StatusOr<MappedFile> Open(const std::string& path);
@@ -67,7 +68,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Valid as long as this object, also across moves of it. Page-aligned.
+  // The content, page-aligned. Valid as long as this object, also after it was
+  // moved.
   absl::string_view bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
 
@@ -79,20 +81,20 @@ class MappedFile {
   absl::string_view bytes_;
 };
 
-// How far AtomicFileWriter::Commit has come.
+// The progress of AtomicFileWriter::Commit.
 enum class WriteStage {
-  // All bytes were handed to the system; none need be on the disk.
+  // The system has all bytes; the disk may have none.
   kWritten,
-  // The bytes are on the disk under the temporary name.
+  // The disk has the bytes under the temporary name.
   kSynced,
-  // The file has its name, which need not be on the disk.
+  // The file has its final name; the disk may not have that yet.
   kRenamed,
-  // Durable.
+  // The file and its name are durable.
   kDirectorySynced,
 };
 
-// Called when `stage` of writing `path` has been reached. An error ends the
-// write there, with that error. For tests that inject faults and crashes.
+// Called when the write of `path` has reached `stage`. An error ends the write
+// there, with that error. Tests inject faults and crashes with it.
 using WriteStageHook =
     std::function<absl::Status(WriteStage stage, const std::string& path)>;
 
@@ -118,11 +120,11 @@ class AtomicFileWriter {
 
   absl::Status Append(absl::string_view bytes);
 
-  // The other way: makes the file `bytes` long (more than 0), reserves its
-  // place on the disk and maps it, to be written in place. Zeros at first.
-  // Valid until Commit or the end of the writer. Call at most once, and not
-  // with Append.
-  //   RESOURCE_EXHAUSTED  the disk has no room; later there is nothing to fail.
+  // The alternative to Append: makes the file `bytes` long (more than 0),
+  // reserves its place on the disk and maps it, filled with zeros, for the
+  // caller to write in place. The mapping is valid until Commit or the end of
+  // the writer. Call at most once, and not with Append.
+  //   RESOURCE_EXHAUSTED  the disk has no room; no later write fails for that.
   absl::StatusOr<absl::Span<char>> Map(int64_t bytes);
 
   // Makes the file durable and visible. Call at most once; nothing may be
@@ -149,18 +151,19 @@ class AtomicFileWriter {
   int64_t bytes_written_ = 0;
 };
 
-// Writes the concatenation of `pieces`, which is never made in memory.
+// Writes the concatenation of `pieces` without building it in memory.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
                                  WriteStageHook hook = nullptr);
 
-// An exclusive advisory lock (flock(2)) on a file, made if missing, that holds
-// the owner's process id as text. Released by the destructor or by the end of
-// the process, however it ends. The file itself stays.
+// An exclusive advisory lock (flock(2)) on a file that holds the owner's
+// process id as text. The file is created if it is missing, and stays. The
+// destructor releases the lock, and so does the end of the process, however it
+// ends.
 class FileLock {
  public:
-  // Does not wait: FAILED_PRECONDITION if somebody holds the lock, with the
-  // holder's process id in the message.
+  // Does not wait. FAILED_PRECONDITION if another process holds the lock; the
+  // message has that process's id.
   static absl::StatusOr<FileLock> Acquire(const std::string& path);
 
   FileLock(FileLock&& other) noexcept;

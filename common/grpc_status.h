@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// absl::Status <-> grpc::Status. The canonical codes are the same numbers. A
-// message of more than kMaxErrorBytes is cut: a status travels in HTTP/2
-// headers, in which a byte may take three, and who gets more than 8 KiB of them
-// sees another code.
+// Converts between absl::Status and grpc::Status, whose codes are the same
+// numbers. A message longer than kMaxErrorBytes is cut: a status travels in
+// HTTP/2 headers, where a byte may take three, and a peer that receives more
+// than 8 KiB of headers sees another code.
 #ifndef COMMON_GRPC_STATUS_H_
 #define COMMON_GRPC_STATUS_H_
 

@@ -22,7 +22,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a; only has to tell the tensors of one model apart.
+// FNV-1a; it only has to distinguish the tensors of one model.
 uint64_t HashName(absl::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) {

@@ -20,41 +20,44 @@
 namespace causeway {
 
 struct TensorSpec {
-  // Hugging Face Llama name, for instance
+  // The tensor's Hugging Face Llama name, for instance
   // "model.layers.3.self_attn.q_proj.weight".
   std::string name;
-  // Row-major; projections are [out_features, in_features].
+  // The extents, row-major; projections are [out_features, in_features].
   std::vector<int64_t> shape;
-  // Transformer block, or -1 for embedding, final norm and head.
+  // The index of the transformer block, or -1 for embedding, final norm and
+  // head.
   int block = -1;
-  // Values in the tensor.
+  // The number of values in the tensor.
   int64_t size = 0;
-  // Index of the first value in a flat vector of the whole model, in the
+  // The index of the first value in a flat vector of the whole model, in the
   // order of ModelLayout::tensors.
   int64_t offset = 0;
-  // Standard deviation of the initial values; 0 means "all ones" (norm gains).
+  // The standard deviation of the initial values; 0 means "all ones" (norm
+  // gains).
   double init_stddev = 0;
 };
 
 struct ModelLayout {
-  // Embedding; per block: input norm, q, k, v, o, post-attention norm, gate,
-  // up, down; final norm; head (absent with tied embeddings).
+  // The tensors in order: embedding; per block: input norm, q, k, v, o,
+  // post-attention norm, gate, up, down; final norm; head (absent with tied
+  // embeddings).
   std::vector<TensorSpec> tensors;
-  // Values in all tensors.
+  // The number of values in all tensors.
   int64_t size = 0;
 };
 
-// `config` must have been validated (common/run_config.h) and have its
-// vocab_size and kv_heads resolved.
+// Returns the layout of a model. `config` must have been validated
+// (common/run_config.h), with vocab_size and kv_heads resolved.
 ModelLayout MakeModelLayout(const v1::ModelConfig& config);
 
 // Writes the initial values of `tensor` to `values` (tensor.size of them):
-// ones, or Gaussian with tensor.init_stddev. Depends on seed, tensor name and
-// index only.
+// ones, or Gaussian with tensor.init_stddev. They depend on seed, tensor name
+// and index only.
 void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
                       absl::Span<float> values);
 
-// Initial values of the whole model, flat in layout order.
+// Returns the initial values of the whole model, flat in layout order.
 std::vector<float> InitialParameters(const ModelLayout& layout, uint64_t seed);
 
 }  // namespace causeway

@@ -66,7 +66,7 @@ TEST(ModelLayoutTest, InitialValuesHaveTheirMoments) {
       continue;
     }
     const double stddev = tensor.init_stddev;
-    // Five standard errors of each estimate.
+    // The bounds are five standard errors of each estimate.
     EXPECT_NEAR(sum / n / stddev, 0, 5 / std::sqrt(n)) << tensor.name;
     EXPECT_NEAR(squares / n / (stddev * stddev), 1, 5 * std::sqrt(2 / n));
     // Irwin-Hall with 12 terms has kurtosis 3 - 6/(5*12) = 2.9.

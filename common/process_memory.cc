@@ -8,7 +8,8 @@
 namespace causeway {
 namespace {
 
-// A line of /proc/self/status, for instance "VmHWM:    1234 kB", in bytes.
+// Returns a line of /proc/self/status, for instance "VmHWM:    1234 kB", in
+// bytes.
 uint64_t StatusLine(const std::string& name) {
   std::ifstream status("/proc/self/status");
   std::string word;

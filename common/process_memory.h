@@ -7,11 +7,12 @@
 
 namespace causeway {
 
-// Bytes of this process's memory that are its own (VmRSS without mapped
-// files, which the system may drop at any time); 0 if the system does not say.
+// Returns the bytes of memory that this process holds (VmRSS), without mapped
+// files, which the system may drop at any time; 0 if the system does not say.
 uint64_t ResidentBytes();
 
-// The same with mapped files, at its highest so far (VmHWM).
+// Returns the highest resident size so far (VmHWM), with mapped files; 0 if the
+// system does not say.
 uint64_t PeakResidentBytes();
 
 }  // namespace causeway

@@ -33,7 +33,7 @@ using google::protobuf::TextFormat;
 
 std::string EnumNames(const EnumDescriptor& enumeration) {
   std::vector<std::string> names;
-  // Value 0 is "unspecified" in every enum and never a choice.
+  // Value 0 is "unspecified" in every enum, so it is never a choice.
   for (int i = 0; i < enumeration.value_count(); ++i) {
     if (enumeration.value(i)->number() != 0) {
       names.push_back(enumeration.value(i)->name());
@@ -50,7 +50,8 @@ std::string FieldNames(const Descriptor& message) {
   return absl::StrJoin(names, ", ");
 }
 
-// The text between the first pair of quotes after `marker`, or empty.
+// Returns the text between the first pair of quotes after `marker`, or an empty
+// string.
 std::string QuotedAfter(const std::string& message, const char* marker) {
   const size_t at = message.find(marker);
   if (at == std::string::npos) return "";
@@ -61,7 +62,7 @@ std::string QuotedAfter(const std::string& message, const char* marker) {
   return message.substr(open + 1, close - open - 1);
 }
 
-// The enum of the field called `name`, anywhere below `message`.
+// Returns the enum of the field called `name`, anywhere below `message`.
 const EnumDescriptor* FindEnumOfField(const Descriptor& message,
                                       const std::string& name) {
   for (int i = 0; i < message.field_count(); ++i) {
@@ -78,7 +79,8 @@ const EnumDescriptor* FindEnumOfField(const Descriptor& message,
   return nullptr;
 }
 
-// The parser says what it stumbled over; this adds what would have been right.
+// Adds the allowed values to the parser's message, which only says what it
+// stumbled over.
 std::string WithAllowed(const std::string& message) {
   const std::string type = QuotedAfter(message, "Message type");
   if (!type.empty()) {
@@ -106,7 +108,7 @@ class ErrorList : public google::protobuf::io::ErrorCollector {
 
   // Lines and columns count from 0, as protobuf's do; -1 is "unknown".
   void AddError(int line, int column, const std::string& message) override {
-    // Of a bad enum value the parser reports the token that follows.
+    // For a bad enum value the parser reports the position of the next token.
     const std::string value = QuotedAfter(message, "enumeration value of");
     if (!value.empty()) FindBackwards(value, line, column);
     std::string error = file_;
@@ -164,7 +166,7 @@ class Checker {
     Fail(path, absl::StrCat("is ", value, "; allowed: ", low, " to ", high));
   }
 
-  // Above `low`, up to `high`.
+  // Reports `value` unless it is above `low` and at most `high`.
   void OpenRange(const std::string& path, double value, double low,
                  double high) {
     if (std::isfinite(value) && low < value && value <= high) return;
@@ -179,7 +181,8 @@ class Checker {
   }
 
  private:
-  // The place of the field, or of the nearest enclosing message that is there.
+  // Returns the place of the field, or of the nearest enclosing message in the
+  // file.
   TextFormat::ParseLocation Locate(const std::string& path) const {
     TextFormat::ParseLocation nearest;
     const TextFormat::ParseInfoTree* tree = &tree_;
@@ -456,7 +459,7 @@ std::string ConfigDifference(const v1::RunConfig& original,
                              const v1::RunConfig& proposed) {
   std::string difference;
   google::protobuf::util::MessageDifferencer differencer;
-  // A default that is written out is the same as one that is not.
+  // A default that is written out equals one that is left out.
   differencer.set_message_field_comparison(
       google::protobuf::util::MessageDifferencer::EQUIVALENT);
   differencer.ReportDifferencesToString(&difference);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -59,7 +59,7 @@ TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
                        AllOf(HasSubstr("f:6:"), HasSubstr("heads: \"four\""))));
 }
 
-// NF4 was a format once.
+// NF4 used to be a format.
 TEST(RunConfigTest, AFormatThatWasRemovedIsRefusedLikeAnUnknownOne) {
   for (const char* const format : {"NF4", "6"}) {
     EXPECT_THAT(

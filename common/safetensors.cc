@@ -26,8 +26,8 @@ static_assert(std::endian::native == std::endian::little,
               "tensor bytes are used as they lie in the file");
 
 constexpr size_t kLengthBytes = 8;
-// Of the tensors: a cache line, so that vectors can be written straight into a
-// mapped file.
+// The alignment of the tensors: a cache line, so that vectors can be written
+// straight into a mapped file.
 constexpr size_t kAlignment = 64;
 // The format's own limit.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
@@ -55,10 +55,10 @@ absl::StatusOr<uint64_t> ElementBytes(const SafetensorsTensor& tensor) {
       tensor.dtype, absl::StrJoin(names, ", ")));
 }
 
-// Bytes that the type and shape of `tensor` ask for.
+// Returns the bytes that the type and shape of `tensor` ask for.
 absl::StatusOr<uint64_t> BytesOfShape(const SafetensorsTensor& tensor) {
   ASSIGN_OR_RETURN(uint64_t bytes, ElementBytes(tensor));
-  // A zero anywhere makes the tensor empty, however large the rest.
+  // A zero extent makes the tensor empty, however large the others are.
   if (absl::c_linear_search(tensor.shape, 0)) return 0;
   for (const int64_t extent : tensor.shape) {
     if (extent < 0 ||
@@ -79,16 +79,16 @@ absl::Status CheckSize(const SafetensorsTensor& tensor, uint64_t bytes) {
       bytes, absl::StrJoin(tensor.shape, ", "), tensor.dtype, wanted));
 }
 
-// What the header says of one tensor.
+// One tensor's entry in the header.
 struct Entry {
   SafetensorsTensor tensor;
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 
-// Takes the header's JSON event by event, so that nothing is built of a header
-// that is nested, repeated or typed otherwise than the format allows: the first
-// such event ends the parse.
+// Takes the header's JSON event by event, and ends the parse at the first event
+// that the format does not allow, so that nothing is built of a header that is
+// nested, repeated or of other types.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool key(string_t& name) override {
@@ -205,7 +205,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   std::map<std::string, std::string>& metadata() { return metadata_; }
 
  private:
-  // Ends the parse: `problem` says what is wrong with the entry at hand.
+  // Ends the parse. `problem` says what is wrong with the current entry.
   bool Fail(absl::string_view problem) {
     status_ = absl::InvalidArgumentError(
         depth_ == 0 ? absl::StrCat("the header ", problem)
@@ -220,20 +220,20 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Entry> entries_;
   std::map<std::string, std::string> metadata_;
 
-  // Where the parse is: 1 in the header, 2 in a tensor or the metadata.
+  // The level of nesting: 1 in the header, 2 in a tensor or the metadata.
   int depth_ = 0;
   bool in_metadata_ = false;
   bool in_array_ = false;
   std::string name_;
   std::string field_;
-  // Seen so far: entries of the header, fields of the tensor.
+  // The header's entries and the tensor's fields so far.
   std::set<std::string> names_;
   std::set<std::string> fields_;
   Entry entry_;
   std::vector<uint64_t> offsets_;
 };
 
-// Sorts the entries as they lie in the file and points them into `data`.
+// Sorts the entries by their place in the file and points them into `data`.
 absl::Status PlaceTensors(absl::string_view data, std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end, a.tensor.name) <
@@ -263,7 +263,7 @@ absl::Status PlaceTensors(absl::string_view data, std::vector<Entry>& entries) {
   return absl::OkStatus();
 }
 
-// The writer's header object; tensors must be in their final order.
+// Returns the writer's header object; tensors must be in their final order.
 absl::StatusOr<std::string> HeaderJson(const Safetensors& contents) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!contents.metadata.empty()) {
@@ -380,7 +380,7 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents) {
   try {
     ASSIGN_OR_RETURN(header, HeaderJson(contents));
   } catch (const std::exception& error) {
-    // Only strings that are not UTF-8 make the library throw here.
+    // The library throws here only for strings that are not UTF-8.
     return absl::InvalidArgumentError(
         absl::StrCat("cannot encode the header: ", error.what()));
   }

@@ -14,10 +14,9 @@
 // "__metadata__" maps strings to strings.
 //
 // Reading never copies tensor bytes: a Safetensors is a table of contents whose
-// views point into the caller's bytes or into a mapped file. Everything read is
-// taken for hostile: sizes, offsets and types are checked before a view is
-// made, and tensors that overlap, leave holes, repeat or have negative offsets
-// are refused.
+// views point into the caller's bytes or into a mapped file. The reader trusts
+// nothing: it checks sizes, offsets and types before it makes a view, and
+// refuses tensors that overlap, leave holes, repeat or have negative offsets.
 //
 //   ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
 //   ASSIGN_OR_RETURN(absl::Span<const float> theta,
@@ -44,15 +43,15 @@ namespace causeway {
 
 struct SafetensorsTensor {
   std::string name;
-  // One of the format's types: "F32", "BF16", "U8" ...
+  // The element type in the format's words: "F32", "BF16", "U8" ...
   std::string dtype;
-  // Row-major; empty for a scalar.
+  // The extents, row-major; empty for a scalar.
   std::vector<int64_t> shape;
-  // Row-major, little-endian; not owned.
+  // The elements, row-major, little-endian; not owned.
   absl::string_view bytes;
 };
 
-// A view of `values`, which must outlive it.
+// Returns a tensor that is a view of `values`, which must outlive it.
 SafetensorsTensor FloatTensor(std::string name, std::vector<int64_t> shape,
                               absl::Span<const float> values);
 
@@ -60,28 +59,29 @@ struct Safetensors {
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, std::string> metadata;
 
-  // NOT_FOUND, with the names there are, if there is no such tensor.
+  // Returns the tensor called `name`. NOT_FOUND, with the names that exist, if
+  // there is none.
   absl::StatusOr<const SafetensorsTensor*> Find(absl::string_view name) const;
 
-  // The values of an "F32" tensor. NOT_FOUND as above; INVALID_ARGUMENT if it
-  // has another type or its bytes are not aligned to 4 (files of
-  // WriteSafetensors are).
+  // Returns the values of an "F32" tensor. NOT_FOUND as above; INVALID_ARGUMENT
+  // if it has another type or its bytes are not aligned to 4 (WriteSafetensors
+  // aligns them).
   absl::StatusOr<absl::Span<const float>> Floats(absl::string_view name) const;
 
-  // NOT_FOUND if the metadata has no such key.
+  // Returns the value at `key`. NOT_FOUND if the metadata have no such key.
   absl::StatusOr<std::string> Metadata(absl::string_view key) const;
 };
 
-// The table of contents of a whole file in memory, tensors in the order they
-// lie in the file; views point into `file`. INVALID_ARGUMENT, saying what is
-// wrong and where, if it is not a valid file or has a type unknown here.
+// Returns the table of contents of a whole file in memory, with tensors in
+// their order in the file; views point into `file`. INVALID_ARGUMENT, saying
+// what is wrong and where, if the file is not valid or has an unknown type.
 absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file);
 
-// The first part of a file with `contents`: length and header, padded so that
-// the tensors begin at a multiple of 64. `contents.tensors` is sorted in place
-// by falling element size (stable), which aligns each tensor to its elements.
-// INVALID_ARGUMENT if a name repeats or is "__metadata__", a type is unknown,
-// a shape does not fit its bytes, or a string is not UTF-8.
+// Returns the first part of a file with `contents`: length and header, padded
+// so that the tensors begin at a multiple of 64. Sorts `contents.tensors` in
+// place by falling element size (stable), which aligns each tensor to its
+// elements. INVALID_ARGUMENT if a name repeats or is "__metadata__", a type is
+// unknown, a shape does not fit its bytes, or a string is not UTF-8.
 absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents);
 
 // Writes a file durably and atomically (see common/file.h), straight from the
@@ -90,10 +90,11 @@ absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
                               WriteStageHook hook = nullptr);
 
 // A mapped file with its table of contents. Movable; views stay valid as long
-// as the object they were moved to lives.
+// as the object that it was moved to.
 class SafetensorsFile {
  public:
-  // Errors of MappedFile::Open and ParseSafetensors, with the path.
+  // Opens and parses a file. Errors of MappedFile::Open and ParseSafetensors,
+  // with the path.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const Safetensors& contents() const { return contents_; }

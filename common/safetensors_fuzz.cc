@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Foreign bytes as a safetensors file: whatever is accepted must lie within the
-// file and survive being written again.
+// Parses foreign bytes as a safetensors file: whatever the parser accepts must
+// lie within the file and survive being written again.
 #include <cstdint>
 #include <string>
 
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (tensor.bytes.empty()) continue;
     CHECK(tensor.bytes.begin() >= file.begin());
     CHECK(tensor.bytes.end() <= file.end());
-    // Either aligned and readable, or refused.
+    // The tensor is either aligned and readable, or refused.
     parsed->Floats(tensor.name).status().IgnoreError();
   }
   absl::StatusOr<std::string> again = EncodeSafetensorsHeader(*parsed);

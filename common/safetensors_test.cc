@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-// A file of the given header and tensor bytes, put together by hand from the
+// Returns a file of the given header and tensor bytes, built by hand from the
 // format's description.
 std::string FileOf(absl::string_view header, absl::string_view data) {
   std::string file;
@@ -234,7 +234,7 @@ TEST(SafetensorsTest, ErrorsOfFilesNameThem) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(path)));
 }
 
-// Whatever is read: no crash, and a view never leaves the file.
+// Whatever bytes are parsed, nothing crashes and no view leaves the file.
 void CheckParse(absl::string_view file) {
   const absl::StatusOr<Safetensors> contents = ParseSafetensors(file);
   if (!contents.ok()) return;
@@ -253,7 +253,7 @@ TEST(SafetensorsTest, RandomBytesNeverCrash) {
   std::mt19937_64 random(20240611);
   for (int i = 0; i < 20000; ++i) {
     std::string header(random() % 64, '\0');
-    // Half of the characters are the ones JSON is made of.
+    // Half of the characters are ones that JSON consists of.
     for (char& c : header) {
       c = random() % 2 ? "{}[]\":,0a1"[random() % 10]
                        : static_cast<char>(random());

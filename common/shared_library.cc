@@ -10,7 +10,7 @@ namespace causeway {
 
 absl::StatusOr<SharedLibrary> SharedLibrary::Load(const std::string& name,
                                                   absl::string_view directory) {
-  // What the loader says of its own search is the more telling.
+  // The error of the loader's own search is the more telling one.
   std::string error;
   for (const std::string& path : {name, absl::StrCat(directory, "/", name)}) {
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library that is loaded when it is first needed, so that a program which may
-// use it also runs where there is none.
+// Loads a library when it is first needed, so that a program which can use it
+// also runs on machines without it.
 //
 //   ASSIGN_OR_RETURN(const SharedLibrary library,
 //                    SharedLibrary::Load("libz.so.1", "/opt/lib"));
@@ -21,16 +21,17 @@
 
 namespace causeway {
 
-// Never unloaded: functions stay good without the object. Thread-safe.
+// A loaded library. It is never unloaded: functions stay valid without the
+// object. Thread-safe.
 class SharedLibrary {
  public:
-  // The one that the loader finds, else that in `directory`.
-  // FAILED_PRECONDITION: there is none, or it cannot be used; says why.
+  // Loads the library that the loader finds, or else the one in `directory`.
+  // FAILED_PRECONDITION, with the cause, if there is none or it cannot be used.
   static absl::StatusOr<SharedLibrary> Load(const std::string& name,
                                             absl::string_view directory);
 
-  // Sets `function` to the function `name`, whose type is the caller's word.
-  // FAILED_PRECONDITION: the library has none, and it becomes null.
+  // Sets `function` to the function `name`; the caller vouches for its type.
+  // FAILED_PRECONDITION, and null, if the library has no such function.
   template <typename Function>
   absl::Status Find(const char* name, Function*& function) const {
     function = nullptr;
@@ -48,9 +49,9 @@ class SharedLibrary {
   void* handle_;
 };
 
-// NAME.so.MAJOR of the CUDA toolkit, from where the loader finds it, else from
-// where the toolkit is installed by default. The error ends with `advice`, what
-// to install, and how to say where it is.
+// Loads NAME.so.MAJOR of the CUDA toolkit from where the loader finds it, or
+// else from the toolkit's default directory. The error ends with `advice`,
+// which names what to install and how to say where it is.
 absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
                                               absl::string_view advice);
 

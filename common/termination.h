@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clean ends of daemons: SIGTERM, SIGINT and SIGUSR1, which batch schedulers
-// send ahead of time, as something to wait for.
+// Clean ends of daemons: lets them wait for SIGTERM, SIGINT and SIGUSR1. Batch
+// schedulers send SIGUSR1 ahead of time.
 #ifndef COMMON_TERMINATION_H_
 #define COMMON_TERMINATION_H_
 
@@ -10,11 +10,11 @@
 
 namespace causeway {
 
-// Blocks them in this thread and all it starts from now on; to be called first
-// in main. Also ignores SIGPIPE.
+// Blocks the signals in this thread and all threads that it starts from now on;
+// `main` must call it first. Also ignores SIGPIPE.
 void BlockTerminationSignals();
 
-// Waits up to `timeout` for one of them. Returns its number, or 0.
+// Waits up to `timeout` for one of the signals. Returns its number, or 0.
 int AwaitTerminationSignal(absl::Duration timeout);
 
 }  // namespace causeway

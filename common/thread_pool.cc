@@ -10,8 +10,8 @@ namespace causeway {
 namespace {
 
 // Loops follow one another within microseconds, and waking a sleeping thread
-// costs tens of them; so a waiter first spins for about that long. No more:
-// another process may need the core.
+// costs tens of them; so a waiter first spins for about that long, but no
+// longer, because another process may need the core.
 constexpr int kSpins = 2000;
 
 void Pause() {

@@ -9,9 +9,9 @@
 //     for (int64_t row = rows.begin; row < rows.end; ++row) ...
 //   });
 //
-// There is no queue and no stealing: which worker does what is decided by the
-// caller from the worker's number alone, so results that depend on the
-// partition are the same in every run with the same number of threads.
+// There is no queue and no stealing: the caller decides from a worker's number
+// alone what that worker does, so results that depend on the partition are the
+// same in every run with the same number of threads.
 #ifndef COMMON_THREAD_POOL_H_
 #define COMMON_THREAD_POOL_H_
 
@@ -26,8 +26,8 @@ namespace causeway {
 
 class ThreadPool {
  public:
-  // A team of `threads` (at least 1) including the thread that calls Run:
-  // threads - 1 are started here and live until destruction.
+  // Makes a team of `threads` (at least 1), which include the thread that calls
+  // Run: the constructor starts threads - 1, which live until destruction.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
@@ -49,11 +49,11 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 
   // Rises by one with each Run and with the end; workers wait for it to change.
-  // body_ and stopping_ are written before and read after that.
+  // body_ and stopping_ are written before it rises and read after.
   alignas(64) std::atomic<uint32_t> generation_{0};
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   bool stopping_ = false;
-  // Workers that have not finished the current generation.
+  // The number of workers that have not finished the current generation.
   alignas(64) std::atomic<int> pending_{0};
 };
 
@@ -64,9 +64,9 @@ struct Slice {
   int64_t size() const { return end - begin; }
 };
 
-// Part `part` of [0, total) cut into `parts` consecutive, nearly equal slices;
-// each begins at a multiple of `granularity` and ends at one or at `total`.
-// Slices may be empty.
+// Returns part `part` of [0, total) cut into `parts` consecutive, nearly equal
+// slices; each begins at a multiple of `granularity` and ends at one or at
+// `total`. Slices may be empty.
 Slice SliceOf(int64_t total, int parts, int part, int64_t granularity = 1);
 
 }  // namespace causeway

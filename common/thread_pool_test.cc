@@ -16,7 +16,8 @@ namespace {
 TEST(ThreadPoolTest, EveryWorkerRunsOncePerRunAndItsWritesAreVisible) {
   for (const int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
-    // Plain ints: a missing happens-before is a race that tsan reports.
+    // The ints are plain, so that tsan reports a missing happens-before as a
+    // race.
     std::vector<int> calls(static_cast<size_t>(threads), 0);
     for (int run = 1; run <= 1000; ++run) {
       pool.Run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
@@ -40,7 +41,7 @@ TEST(ThreadPoolTest, TheCallerIsWorkerZero) {
 TEST(ThreadPoolTest, WorkersRunConcurrently) {
   ThreadPool pool(3);
   std::atomic<int> arrived{0};
-  // Ends only if all three are inside at the same time.
+  // This ends only if all three workers are inside at the same time.
   pool.Run([&](int) {
     ++arrived;
     while (arrived.load() < 3) std::this_thread::yield();

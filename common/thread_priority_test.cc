@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -21,7 +21,7 @@ TEST(ThreadPriorityTest, LowersTheCallingThreadOnly) {
     EXPECT_OK(LowerThreadPriority());
     EXPECT_EQ(getpriority(PRIO_PROCESS, 0), std::min(before + 10, 19));
     EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
-    // At the end of the scale there is no error.
+    // Lowering the lowest priority is no error.
     EXPECT_OK(LowerThreadPriority());
     EXPECT_OK(LowerThreadPriority());
     EXPECT_EQ(getpriority(PRIO_PROCESS, 0), 19);

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lets one through at a time, in the order in which they came.
+// Lets one caller through at a time, in the order in which they came.
 //
 //   Turnstile uplink;
-//   Turnstile::Turn turn(&uplink);  // waits for those before
+//   Turnstile::Turn turn(&uplink);  // waits for earlier turns
 //   ...
-//   turn.End();                     // or its destructor: the next may go
+//   turn.End();                     // or the destructor lets the next one go
 #ifndef COMMON_TURNSTILE_H_
 #define COMMON_TURNSTILE_H_
 
@@ -21,7 +21,7 @@ namespace causeway {
 // Thread-safe.
 class Turnstile {
  public:
-  // For one thread.
+  // One caller's turn, for one thread.
   class Turn {
    public:
     // Blocks until all turns that began before have ended.
@@ -32,7 +32,7 @@ class Turnstile {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Repeated calls do nothing.
+    // Ends the turn; repeated calls do nothing.
     void End() {
       if (turnstile_ != nullptr) std::exchange(turnstile_, nullptr)->Leave();
     }

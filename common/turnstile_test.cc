@@ -44,7 +44,7 @@ TEST(TurnstileTest, TheNextWaitsForTheEndAndNoLonger) {
   first.End();
   second_is_in.WaitForNotification();
   second.join();
-  // Ended twice, it lets nobody else in.
+  // Ending a turn twice lets nobody else in.
   first.End();
   Turnstile::Turn third(&turnstile);
 }

@@ -39,10 +39,10 @@ bazel_server_is_up() {
 }
 
 # bazel_build_once ROOT TARGET...: builds targets of the source tree ROOT and
-# prints the folder that they are in. Bazel's own words go to stderr, and its
-# server is up afterwards only if it was before.
+# prints the folder that they are in. Bazel's own messages go to stderr. Its
+# server stays up only if it was up before.
 bazel_build_once() (
-  # Not inherited where the output is captured.
+  # A shell whose output is captured does not inherit this.
   set -e
   cd "$1"
   shift
@@ -56,8 +56,8 @@ bazel_build_once() (
   fi
 )
 
-# Prints the labels of the tests and benchmarks that need a GPU. To be called
-# in the source tree.
+# Prints the labels of the tests and benchmarks that need a GPU. Call it in the
+# source tree.
 bazel_gpu_programs() {
   "${BAZEL[@]}" query --noshow_progress \
     'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))'

@@ -16,8 +16,8 @@ usage() {
   cat <<'USAGE'
 usage: deploy/bundle.sh [--cpu_only] [--tests] [--check] [--bin DIRECTORY] [FILE]
 
-Writes FILE (default: causeway-linux-x86_64.tar.gz), which runs where it is
-unpacked, on any x86-64 Linux with glibc 2.36 or newer:
+Writes FILE (default: causeway-linux-x86_64.tar.gz). Unpacked anywhere, its
+programs run on any x86-64 Linux with glibc 2.36 or newer:
 
   causeway/bin    causeway, causeway-coordinator, causeway-worker
   causeway/lib    shared libraries, found from bin
@@ -40,7 +40,7 @@ fail() {
   exit 1
 }
 
-# What every Linux has, with its loader.
+# Succeeds for glibc's libraries, which every Linux has, with its loader.
 is_of_glibc() {
   case "$1" in
     linux-vdso.so.* | ld-linux* | libc.so.6 | libm.so.6 | libpthread.so.0 | \
@@ -106,13 +106,15 @@ trap 'rm -rf "${stage}"' EXIT
 readonly top="${stage}/causeway"
 mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
 
-# add PROGRAM DIRECTORY: a copy with its libraries, which it finds from there.
+# add PROGRAM DIRECTORY: copies the program, with its libraries where it finds
+# them.
 add() {
   local to name path
   to="$2/$(basename "$1")"
   install -m 755 "$1" "${to}"
   strip "${to}"
-  # Not RUNPATH, which would not hold for what libraries need in turn.
+  # RPATH rather than RUNPATH, which would not apply to what libraries need in
+  # turn.
   patchelf --force-rpath --set-rpath \
     "\$ORIGIN/$(realpath --relative-to="$2" "${top}/lib")" "${to}"
   while read -r name path; do
@@ -141,7 +143,7 @@ needed="$(readelf --version-info "${top}"/bin/* "${top}"/lib/* |
   grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1)"
 printf 'bundle: needs glibc %s\n' "${needed#GLIBC_}"
 
-# Runs the programs where there is nothing else.
+# Runs the programs in an environment without anything else.
 run_alone() {
   local file program
   local alone="${stage}/alone"

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the Debian packages that Causeway needs, as far as they are missing.
-# Running it again does nothing and needs neither root nor a network.
-# The table below is the only list of packages in this project.
+# Installs the Debian packages that Causeway needs and that are missing. Running
+# it again does nothing and needs neither root nor a network. The table below is
+# the only list of packages in this project.
 
 set -euo pipefail
 
@@ -116,7 +116,7 @@ detect_cuda() {
   say "cuda: no nccl.h in /usr/local/cuda/include or /usr/include"
 }
 
-# Prints one field of the system's description of itself.
+# Prints one field of /etc/os-release.
 os_release() {
   if [[ -r /etc/os-release ]]; then
     (
@@ -147,7 +147,7 @@ install() {
   local apt=(apt-get -q -o DPkg::Lock::Timeout=300 -o DPkg::Use-Pty=0
     -o Acquire::Retries=3)
   # One unreachable source among many is no reason to stop: the installation
-  # below tells whether what we need can be had.
+  # below shows whether the packages can be had.
   "${apt[@]}" update ||
     say "warning: apt-get update failed; trying with the lists that are there"
   DEBIAN_FRONTEND=noninteractive \

@@ -4,8 +4,8 @@
 #
 # usage: pod_prose.pl FILE.pod... > TEXT
 #
-# The English of Perl's manual pages: markup is resolved, a paragraph is a line,
-# and code examples are left out.
+# Extracts the English prose of Perl's manual pages: resolves markup, puts each
+# paragraph on one line, and leaves out code examples.
 
 use strict;
 use warnings;

@@ -89,7 +89,7 @@ cd "${ROOT}"
 
 # configure FILE ISLANDS: writes the configuration for that many islands. One
 # island alone, with an outer step of SGD at rate 1 and nothing rounded on the
-# wire, is plain training: the coordinator takes over what the island has.
+# wire, is plain training: the coordinator takes over the island's parameters.
 configure() {
   perl -e '
     my ($islands, $rounds) = @ARGV;
@@ -121,7 +121,7 @@ megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# One line of the progress display.
+# Prints one line of the progress display.
 progress_line() {
   local elapsed="$1" left=-
   if ((step > 0 && step <= total_steps)); then
@@ -136,15 +136,15 @@ progress_line() {
     }'
 }
 
-# Shows the progress of the run at `address` until it is finished: a line that
-# is kept for each tenth of the run, and in a terminal a live one below it.
+# Shows the progress of the run at `address` until it is finished: a permanent
+# line for each tenth of the run, and in a terminal a live one below it.
 follow_run() {
   local began=${SECONDS} tenth shown=-1 failures=0 ended
   loss=0 rate=0
   printf '%7s %11s %8s %8s %11s %10s %10s %8s\n' time step round loss \
     tokens/s up down left
   while true; do
-    # Asked first: an island may end as soon as the run is finished.
+    # Ask this first: an island may end as soon as the run is finished.
     ended="$(ended_process)"
     if read_status; then
       failures=0
@@ -175,7 +175,7 @@ follow_run() {
 
 # ---- Results
 
-# How the islands exchange what they learn, as configured.
+# Prints how the islands synchronize, as configured.
 describe_synchronization() {
   perl -ne '
     $value{$1} = $2 if /^\s*(\w+):\s*(\S+)/;
@@ -215,7 +215,7 @@ print_table() {
     }'
 }
 
-# The same arguments.
+# write_report takes the same arguments.
 write_report() {
   printf '{
   "val_loss_start": %s,
@@ -255,7 +255,8 @@ if ((${#data[@]} == 0)); then
   use_perl_manual
 fi
 
-# As the worker takes them; file names with commas were refused above.
+# The worker takes the list in this form; file names with commas were refused
+# above.
 data_list="$(IFS=, && printf '%s' "${data[*]}")"
 
 say "" "Two islands, ${threads} thread(s) each, on $(

@@ -43,7 +43,7 @@ build_programs() {
   readonly causeway="${bin}/cli/causeway"
 }
 
-# The islands first, so that they can take their leave of the coordinator.
+# Stops the islands first, so that they can leave the run in order.
 stop_processes() {
   local index pid deadline
   for ((index = ${#pids[@]} - 1; index >= 0; --index)); do
@@ -60,7 +60,7 @@ stop_processes() {
 }
 
 # finish [CODE]: ends all processes, and the script with CODE (default: that of
-# the command before).
+# the previous command).
 finish() {
   local code="${1:-$?}"
   trap - EXIT
@@ -70,7 +70,8 @@ finish() {
     "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
   fi
   if [[ -n "${work}" ]]; then
-    # After a failure, what is there explains it; an interrupt explains itself.
+    # After a failure, the remaining files explain it; an interrupt explains
+    # itself.
     if [[ "${keep}" == true || "${code}" -eq 1 ]]; then
       say "" "The data, models and logs of this run are in ${work}"
     else
@@ -92,7 +93,7 @@ finish_on_exit() {
 use_perl_manual() {
   local pages
   data=("${work}/perl_manual.txt")
-  # Tables and indexes are no prose.
+  # Tables and indexes are not prose.
   mapfile -t pages < <(dpkg -L perl-doc | grep '\.pod$' |
     grep -vE '/perl(toc|api|intern|modlib|uniprops)\.pod$')
   perl deploy/pod_prose.pl "${pages[@]}" >"${data[0]}"
@@ -128,7 +129,7 @@ show_log() {
   tail -n 15 "${work}/$1.log" >&2
 }
 
-# start_coordinator NAME CONFIG: sets `address`.
+# start_coordinator NAME CONFIG: starts a coordinator and sets `address`.
 start_coordinator() {
   start "$1-coordinator" "${coordinator}" --config "$2" \
     --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port"
@@ -157,14 +158,14 @@ read_status() {
         bytes_data_parallel tokens_merged parameters)' 2>/dev/null)" || return 1
   read -r run_state step total_steps merged total_rounds new_loss new_rate up \
     down data_parallel tokens parameters <<<"${values}"
-  # Islands that have left report no more; what they said last still holds.
+  # Islands that have left report nothing more; their last values still hold.
   if [[ "${new_loss}" != 0 ]]; then loss="${new_loss}"; fi
   if [[ "${new_rate}" != 0 ]]; then rate="${new_rate}"; fi
 }
 
-# Waits for the workers, which end by themselves once the run is finished, while
-# the coordinator goes on. A worker's exit code is part of the result; without
-# the coordinator, or one of several ranks, the others would go on for ever.
+# Waits for the workers. They end by themselves once the run is finished, while
+# the coordinator goes on. A worker's exit code is part of the result; if the
+# coordinator or one of several ranks ends, the others would go on for ever.
 await_islands() {
   local pid waited=("${pids[@]:1}") running
   while ((${#waited[@]} > 0)); do
@@ -183,7 +184,7 @@ await_islands() {
   pids=("${pids[0]}")
 }
 
-# evaluate NAME: prints the validation loss of that run's outer parameters.
+# evaluate NAME: prints the validation loss of that run's merged model.
 evaluate() {
   "${causeway}" evaluate "${work}/$1" --data "${data[@]}" --json \
     2>"${work}/evaluate.log" | perl -MJSON::PP -e '

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "common/checksum.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/thread_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/storage/merge_store.h"

@@ -46,8 +46,8 @@ for my $label (sort keys %is_test) {
     local $/;
     my $xml = <$file>;
     $xml =~ s{<!\[CDATA\[.*?\]\]>}{}gs;
-    # An element ends at "/>" or at its closing tag; attribute values hold no
-    # raw ">" in what GoogleTest and Bazel write.
+    # An element ends at "/>" or at its closing tag; attribute values have no
+    # raw ">" in files that GoogleTest and Bazel write.
     while ($xml =~ m{<testcase\b([^>]*?)(?:/>|>(.*?)</testcase>)}gs) {
       my ($attributes, $body) = ($1, $2 // '');
       if ($body =~ /<(?:failure|error)\b/) {

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# count_results.pl on made-up build events: every way in which a test target
-# can end is counted as it should.
+# Runs count_results.pl on made-up build events: it must count every way in
+# which a test target can end.
 
 set -euo pipefail
 
@@ -17,7 +17,8 @@ configured() {
     "$1" "$2" >>"${events}"
 }
 
-# ended LABEL STATUS XML: a test target with its result and its test.xml.
+# ended LABEL STATUS XML: writes the events of a test target with its result and
+# its test.xml.
 ended() {
   local xml="${directory}/${1##*:} of.xml"
   printf '%s' "$3" >"${xml}"
@@ -61,27 +62,28 @@ ended //a:mixed_test FAILED '<testsuites><testsuite name="A">
 </testsuite></testsuites>'
 expect 1 1 2
 
-# A script, whose output looks like XML.
+# This script's output looks like XML.
 ended //a:script_test PASSED '<testsuites><testsuite>
   <testcase name="script" status="run" duration="1" time="1"></testcase>
   <system-out><![CDATA[<testcase><failure/></testcase>]]></system-out>
 </testsuite></testsuites>'
 expect 1 0 0
 
-# All cases passed, and then it leaked; and one that left nothing at all.
+# In the first, all cases passed and then it leaked; the second left nothing at
+# all.
 ended //a:leak_test FAILED \
   '<testsuite><testcase name="A" status="run" /></testsuite>'
 ended //a:crash_test TIMEOUT ''
 expect 1 2 0
 
-# A test that was not built has no summary; a library is no test.
+# A test that was not built has no summary; a library is not a test.
 configured //a:broken_test '"testSize":"SMALL"'
 configured //a:library ''
 ended //a:good_test PASSED \
   '<testsuite><testcase name="A" status="run" /></testsuite>'
 expect 1 1 0
 
-# Passing on a second attempt is passing.
+# A test that passes on the second attempt has passed.
 ended //a:flaky_test FLAKY \
   '<testsuite><testcase name="A" status="run" /></testsuite>'
 expect 1 0 0

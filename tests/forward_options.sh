@@ -2,12 +2,12 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# How scripts that build and run one program hand options on to it; to be
-# sourced.
+# Lets scripts that build and run one program hand options on to it. Source this
+# file.
 
-# forward_options NAMES ARGUMENT...: leaves the arguments in `options`, where each
-# must be one of NAMES, which spaces separate, followed by a value. -h prints
-# usage() and ends the script; a wrong argument ends it with 2.
+# forward_options NAMES ARGUMENT...: puts the arguments into `options`. Each
+# must be one of NAMES, a list separated by spaces, followed by a value. -h
+# prints usage() and ends the script; a wrong argument ends it with 2.
 forward_options() {
   local names=" $1 "
   shift

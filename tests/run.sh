@@ -55,7 +55,7 @@ finish() {
     "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
   fi
   if [[ -n "${scratch}" ]]; then rm -rf "${scratch}"; fi
-  # Whatever ended the script early is a failure, too.
+  # A script that ends early has failed, too.
   if ((code != 0 && failed == 0)); then failed=1; fi
   printf '\n%d passed, %d failed' "${passed}" "${failed}"
   if ((skipped > 0)); then printf ', %d skipped' "${skipped}"; fi
@@ -65,7 +65,7 @@ finish() {
 }
 
 # Runs Bazel so that a signal to this script reaches it: bash runs no trap while
-# it waits for a child in the foreground.
+# it waits for a foreground child.
 bazel() {
   local code=0
   "${BAZEL[@]}" "$@" &
@@ -75,7 +75,8 @@ bazel() {
   return "${code}"
 }
 
-# Adds the lines "passed N", "failed N" and "skipped N" of a file to the sums.
+# Adds the numbers of a file's lines "passed N", "failed N" and "skipped N" to
+# the sums.
 add_counts() {
   local kind count
   while read -r kind count; do
@@ -93,8 +94,9 @@ check_style() {
   add_counts "${scratch}/style"
 }
 
-# Compiles the targets that need nvcc, where it is, for one architecture, and runs
-# their tests in the emulator of tests/cuda_emulator, which needs no GPU.
+# If nvcc is installed, compiles the targets that need it, for one architecture,
+# and runs their tests in the emulator of tests/cuda_emulator, which needs no
+# GPU.
 build_cuda() {
   local targets tests
   mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
@@ -116,7 +118,8 @@ build_cuda() {
   fi
 }
 
-# Runs the fuzzer of a target, which lies in a folder, and leaves NAME.log.
+# fuzz FOLDER TARGET: runs the target's fuzzer, which is below FOLDER, and
+# writes NAME.log.
 fuzz() {
   local bin="$1" target="$2"
   local package="${target%:*}" name="${target#*:}"
@@ -174,7 +177,7 @@ build_and_test() {
   run_tests -- "${targets[@]}"
 }
 
-# run_tests [OPTION...] TARGET...: and adds their cases to the sums.
+# run_tests [OPTION...] TARGET...: runs tests and adds their cases to the sums.
 run_tests() {
   local code=0 failed_before="${failed}"
   bazel test --keep_going "${options[@]}" "${test_options[@]}" \
@@ -223,7 +226,7 @@ case "${config}" in
   asan | ubsan) options+=("--config=${config}") ;;
   tsan)
     options+=("--config=tsan")
-    # By absolute path, since tests run in directories of their own.
+    # The path is absolute, because tests run in directories of their own.
     test_options+=("--test_env=TSAN_OPTIONS=$(
       printf '%s:' "suppressions=${ROOT}/third_party/tsan.supp" \
         ignore_noninstrumented_modules=1 halt_on_error=1

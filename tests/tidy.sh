@@ -4,7 +4,7 @@
 #
 # usage: tests/tidy.sh [FILE.cc...]
 #
-# Runs clang-tidy (.clang-tidy) over the C++ files, or over those named. It
+# Runs clang-tidy (.clang-tidy) over all C++ files, or over the given ones. It
 # takes some seconds a file, so it is not part of tests/run.sh.
 
 set -euo pipefail
@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 deploy/install_deps.sh build tidy
 
-# Generated headers lie where Bazel writes them.
+# Bazel writes the generated headers there.
 "${BAZEL[@]}" build --symlink_prefix=/ --noshow_progress //proto/...
 generated="$("${BAZEL[@]}" info bazel-bin)"
 

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells ThreadSanitizer about absl::Mutex. The system's Abseil is not built
-// for it, so that without this every access that a Mutex guards looks like a
-// race. Linked by --config=tsan only, where the linker (--wrap) sends our calls
-// of Mutex through here.
+// Tells ThreadSanitizer about absl::Mutex. The system's Abseil is not built for
+// it, so without this file every access that a Mutex guards looks like a race.
+// Linked by --config=tsan only, where the linker (--wrap) sends our calls of
+// Mutex through here.
 #include <sanitizer/tsan_interface.h>
 
 #include "absl/synchronization/mutex.h"
@@ -23,9 +23,9 @@
 
 namespace {
 
-// For ThreadSanitizer a wait is: give the mutex up, then lock it again. What
-// Abseil does in between, calling conditions among it, is not looked at: it
-// holds the mutex in ways that cannot be seen from here.
+// For ThreadSanitizer, a wait unlocks the mutex and locks it again. It does not
+// look at what Abseil does in between, such as calling conditions, because
+// Abseil holds the mutex in ways that cannot be seen from here.
 void BeginWait(absl::Mutex* mutex) {
   __tsan_mutex_pre_unlock(mutex, 0);
   __tsan_mutex_post_unlock(mutex, 0);

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# nvcc.sh ARGUMENT...: nvcc, and an error where it has put a trap into device
-# code in place of what it could not translate, which it does without a word:
-# where a constant of the host is used by its address, which elements of an
-# array are, and what std::min is given.
+# nvcc.sh ARGUMENT...: runs nvcc, and fails if nvcc has put a trap into device
+# code. nvcc does so, without a message, in place of code that it could not
+# translate: code that uses a constant of the host by its address, as elements
+# of an array and arguments of std::min are used.
 set -euo pipefail
 
 readonly NVCC=/usr/local/cuda/bin/nvcc

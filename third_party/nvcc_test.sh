@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether nvcc.sh sees that device code was left out. Without nvcc there is
+# Tests that nvcc.sh notices code that was left out. Without nvcc there is
 # nothing to test.
 set -euo pipefail
 
@@ -17,7 +17,7 @@ fail() {
   exit 1
 }
 
-# compile CONSTANT: a kernel that writes it.
+# compile CONSTANT: compiles a kernel that writes it.
 compile() {
   cat >kernel.cu <<SOURCE
 inline constexpr unsigned kSteps[2] = {3, 5};

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

@@ -16,10 +16,10 @@
 namespace causeway {
 namespace {
 
-// A quantity of a run that was predicted and measured.
+// A quantity that was predicted and measured.
 struct ComparedQuantity {
   std::string subject;
-  // For people, and for programs.
+  // The names for people and for programs.
   const char* name;
   const char* key;
   std::string (*text)(double);

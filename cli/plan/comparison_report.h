@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A prediction set against a run, as text for people and as JSON for programs
+// Sets a prediction against a run, as text for people and as JSON for programs
 // (units as in cli/plan/plan_report.h). Pure.
 #ifndef CLI_PLAN_COMPARISON_REPORT_H_
 #define CLI_PLAN_COMPARISON_REPORT_H_
@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// `prediction` is of the islands of `measured`, in their order.
+// `prediction` is for the islands of `measured`, in their order.
 void PrintComparison(const RunAssumptions& assumptions,
                      const RunPrediction& prediction,
                      const MeasuredRun& measured, std::ostream& out);

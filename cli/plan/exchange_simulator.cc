@@ -18,22 +18,22 @@
 namespace causeway {
 namespace {
 
-// Periods until what happens repeats, and periods that are measured. What waits
-// at all does so in the first periods, but for queues that fill little by
-// little: LongRunPeriod sees to them.
+// Periods before behaviour repeats, and periods that are measured. Waiting
+// shows in the first periods, except behind queues that fill little by little;
+// LongRunPeriod accounts for these.
 constexpr uint64_t kWarmUpPeriods = 8;
 constexpr uint64_t kMeasuredPeriods = 8;
 
 enum Direction : size_t { kUp = 0, kDown = 1 };
 
-// What TCP sends in the first round trip (RFC 6928), headers not counted.
+// The payload that TCP sends in the first round trip (RFC 6928).
 constexpr double kInitialWindowBits = 10 * 1448 * 8;
-// A pause as long as TCP's retransmission timeout, which is a round trip and so
-// much at least, makes it begin anew.
+// TCP begins anew after a pause of its retransmission timeout, which is a round
+// trip and at least this.
 constexpr double kLeastPauseSeconds = 0.2;
 
-// How much longer `bits` take on a link where TCP begins with its initial
-// window.
+// Returns how much longer `bits` take on a link where TCP begins with its
+// initial window.
 double SlowStartSeconds(double bits, double rate, double round_trip) {
   double seconds = 0;
   double sent = 0;
@@ -52,15 +52,16 @@ struct Instance {
   uint64_t period = 0;
 };
 
-// Where an island's training sends, may have to wait, or begins a period.
+// A position where an island's training sends, may have to wait, or begins a
+// period.
 struct Point {
-  // In the order in which they are passed at one position.
+  // Training passes points at one position in this order.
   enum Kind { kPeriod, kSend, kNeed };
-  // In steps, within [0, period_steps).
+  // The number of steps within the period, in [0, period_steps).
   double position = 0;
   Kind kind = kPeriod;
   size_t exchange = 0;
-  // How many periods ago the instance belongs to.
+  // The number of periods ago in which the instance began.
   uint64_t periods_ago = 0;
 };
 
@@ -128,9 +129,11 @@ class Simulator {
     double rate = 0;
     std::deque<Transfer> queue;
     PeakMeter meter;
-    // What comes until then waits for it: TCP's window is still small.
+    // Transfers before this time wait for it, because TCP's window is still
+    // small.
     double opens = 0;
-    // Since when the queue is empty; before that it may have never been used.
+    // The time since which the queue is empty; nullopt if the link was never
+    // used.
     std::optional<double> idle_since;
 
     double EndOfFirst(double now) const {
@@ -145,11 +148,11 @@ class Simulator {
     // The next point, and the period it is in (from 0).
     size_t point = 0;
     uint64_t period = 0;
-    // When training reaches it.
+    // The time when training reaches the point.
     double reaches_point = 0;
     bool blocked = false;
     Link links[2];
-    // Instances that are back, by exchange; they come in order.
+    // The number of instances that are back, by exchange; they come in order.
     std::vector<uint64_t> arrived;
     uint64_t in_flight = 0;
     uint64_t max_in_flight = 0;
@@ -160,7 +163,7 @@ class Simulator {
   struct Timer {
     enum Kind { kUpload, kUploaded, kMerged, kDownload, kArrived };
     double time = 0;
-    // Timers of one time go off in the order in which they were set.
+    // Timers of one time fire in the order in which they were set.
     uint64_t sequence = 0;
     Kind kind = kUpload;
     size_t island = 0;
@@ -176,8 +179,8 @@ class Simulator {
     timers_.push({now_ + delay, timers_set_++, kind, island, instance});
   }
 
-  // Gives every busy link its rate: those that carry least first, each at most
-  // an even part of what is left of the coordinator's.
+  // Gives every busy link its rate: the slowest links first, each at most an
+  // even part of what is left of the coordinator's link.
   void ShareLinks() {
     for (const Direction direction : {kUp, kDown}) {
       std::vector<Link*> busy;
@@ -211,7 +214,7 @@ class Simulator {
     return next;
   }
 
-  // Carries the links on to `time` and does what is due then.
+  // Carries the links forward to `time` and does what is due then.
   void Advance(double time) {
     double moved[2] = {0, 0};
     std::vector<std::pair<size_t, Direction>> done;
@@ -252,7 +255,7 @@ class Simulator {
              instance);
   }
 
-  // Whether TCP's window is small when the next transfer begins now.
+  // Returns whether TCP's window is small when the next transfer begins now.
   bool IsCold(const IslandState& island, const Link& link) const {
     if (!link.queue.empty() || link.opens > now_) return false;
     if (!link.idle_since.has_value()) return true;
@@ -261,7 +264,7 @@ class Simulator {
                island.settings.round_trip_seconds + kLeastPauseSeconds;
   }
 
-  // The link's next transfer.
+  // Starts the link's next transfer.
   void Transfer(size_t index, Direction direction, Instance instance) {
     IslandState& island = islands_[index];
     Link& link = island.links[direction];
@@ -334,7 +337,7 @@ class Simulator {
     }
   }
 
-  // False if training has to wait here.
+  // Passes the point; false if training has to wait here.
   bool Pass(size_t index, const Point& point) {
     IslandState& island = islands_[index];
     if (point.kind == Point::kPeriod) {
@@ -364,7 +367,8 @@ class Simulator {
     }
     SimulatedRun run{.busy = TimesOf(simulation_)};
     for (const IslandState& island : islands_) {
-      // In the first periods more may be sent than links carry in the long run.
+      // In the first periods islands may send more than links carry in the long
+      // run.
       const double period_seconds =
           std::max(simulation_.periods == 0 ? LongRunPeriod(simulation_) : 0,
                    (island.measured_to - island.measured_from) /
@@ -395,7 +399,7 @@ class Simulator {
   uint64_t timers_set_ = 0;
   double now_ = 0;
   double merge_ends_ = 0;
-  // Islands whose upload is there, by exchange and period.
+  // The number of islands whose upload has arrived, by exchange and period.
   std::vector<std::vector<size_t>> uploads_;
   PeakMeter coordinator_meters_[2];
 };

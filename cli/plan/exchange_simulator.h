@@ -1,30 +1,30 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast islands train, and what their links carry, when training has to wait
-// for exchanges with a coordinator: a discrete-event simulation. Pure.
+// Simulates how fast islands train, and how much their links carry, when
+// training has to wait for exchanges with a coordinator: a discrete-event
+// simulation. Pure.
 //
 // An exchange recurs in every period of inner steps. An island starts it when
 // its training is at `ready_at`, and stands still at `needed_at` until the
-// exchange is back. On the way it passes
+// exchange is back. On the way the exchange passes
 //
 //   1. the island's uplink, one exchange after the other: the offer goes ahead
 //      of the bytes, which do not wait for its answer;
 //   2. half a round trip, and the uploads of the other islands;
 //   3. the coordinator's merge, one exchange after the other;
 //   4. the island's downlink, one exchange after the other: the island has
-//   asked
-//      before;
+//      already asked for the update;
 //   5. half a round trip.
 //
-// A link that is used for the first time, or after a pause if TCP is so set,
-// carries ten segments in the first round trip and twice as much in each
-// following one, until it is full: TCP's slow start.
+// TCP's slow start: a link that is used for the first time, or (if so
+// configured) after a pause, carries ten segments in the first round trip and
+// twice as much in each following one, until it is full.
 //
 // Islands that transfer at the same time share the coordinator's link evenly,
-// except that none gets more than its own link carries (max-min fairness). What
-// is not modelled: loss, encoding on the island, changing speeds, islands that
-// come and go.
+// except that none gets more than its own link carries (max-min fairness). Not
+// modelled: loss, encoding on the island, changing speeds, islands that come
+// and go.
 //
 // With layers as exchanges, one island, no latency and no downlink this is the
 // bandwidth simulation of Streaming DiLoCo (arXiv 2501.18512, section 3.1):
@@ -40,7 +40,7 @@
 
 namespace causeway {
 
-// Bits a second.
+// A link's traffic in bits per second.
 struct LinkTraffic {
   double mean = 0;
   // The most in any second by the simulation's clock.
@@ -54,13 +54,13 @@ struct TrafficBothWays {
 
 struct SimulatedRun {
   struct Island {
-    // Share of the time that is spent training.
+    // The share of the time that is spent training.
     double utilization = 0;
     TrafficBothWays traffic;
   };
-  // As in Simulation::islands.
+  // The islands, in the order of Simulation::islands.
   std::vector<Island> islands;
-  // Mean over the islands.
+  // The mean over the islands.
   double utilization = 0;
   TrafficBothWays coordinator;
   PeriodTimes busy;
@@ -68,7 +68,8 @@ struct SimulatedRun {
   uint64_t in_flight = 0;
 };
 
-// What repeats once the first periods are over, or the first periods.
+// Simulates the long run, after the first periods, or the first periods
+// (Simulation::periods).
 //   INVALID_ARGUMENT  names the value that is out of range: a period, step time
 //                     or rate that is not above 0, no islands, a negative time
 //                     or size, an exchange needed before it is ready.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,8 +17,8 @@ using testing::HasSubstr;
 
 constexpr double kExact = 1e-9;
 
-// 10 steps of 1 s, then an exchange of 30 bits up and 20 down at 10 bits/s:
-// five seconds without overlap.
+// Returns 10 steps of 1 s, then an exchange of 30 bits up and 20 down at 10
+// bits/s: five seconds without overlap.
 Simulation DiLoCo() {
   return {.period_steps = 10,
           .exchanges = {{.ready_at = 10,
@@ -37,16 +37,16 @@ SimulatedRun Simulated(const Simulation& simulation) {
 TEST(ExchangeSimulatorTest, WithoutOverlapEverythingAddsUp) {
   Simulation simulation = DiLoCo();
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2), kExact);
-  // A round trip, and the merge.
+  // Adds a round trip and the merge.
   simulation.islands[0].round_trip_seconds = 0.5;
   simulation.exchanges[0].merge_seconds = 4;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 3 + 2 + 0.5 + 4),
               kExact);
 }
 
-// Windows of 115840 bits, twice and four times and eight times as many take a
-// round trip each, of a second in which the link could carry 1e6. What is left
-// of two million takes its own time.
+// Windows of 115840 bits, then two, four and eight times as many, take a round
+// trip of one second each, in which the link could carry 1e6. The rest of two
+// million bits takes its own time.
 TEST(ExchangeSimulatorTest, TcpBeginsSlowlyWhenALinkIsNew) {
   Simulation simulation = DiLoCo();
   simulation.islands[0].link = {.up = 1e6, .down = kUnlimited};
@@ -56,11 +56,11 @@ TEST(ExchangeSimulatorTest, TcpBeginsSlowlyWhenALinkIsNew) {
   simulation.periods = 2;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + cold + 1),
               kExact);
-  // One of the two that are measured.
+  // One of the two measured periods.
   simulation.periods = 3;
   EXPECT_NEAR(Simulated(simulation).utilization, 20.0 / (20 + cold + 2 + 2),
               kExact);
-  // What is small enough goes in the first window.
+  // A transfer that is small enough goes in the first window.
   simulation.exchanges[0].up_bits = 100e3;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 0.1 + 1), kExact);
 }
@@ -75,7 +75,7 @@ TEST(ExchangeSimulatorTest, AfterAPauseTcpMayBeginSlowlyAgain) {
   const double cold = 4 + (2e6 - 15 * 115840.0) / 1e6;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + cold + 1),
               kExact);
-  // A link that has always something to carry has no pauses.
+  // A link that always has something to carry has no pauses.
   simulation.exchanges[0].up_bits = 20e6;
   simulation.exchanges[0].needed_at = 1000;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 20, kExact);
@@ -111,8 +111,8 @@ TEST(ExchangeSimulatorTest, NothingToExchangeIsTrainingAlone) {
   EXPECT_EQ(run.in_flight, 0);
 }
 
-// A link that carries less than is sent sets the pace: a period takes as long
-// as their bits, however long the overlap is.
+// A link that carries less than islands send sets the pace: a period takes as
+// long as its bits, however long the overlap is.
 TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
   Simulation simulation = DiLoCo();
   simulation.islands[0].link.up = 2;
@@ -130,8 +130,8 @@ TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
 TEST(ExchangeSimulatorTest, ExchangesOfOneLinkGoOneAfterTheOther) {
   Simulation simulation = DiLoCo();
   simulation.exchanges.push_back(simulation.exchanges[0]);
-  // Up 3 + 3, the last down 2; the first one's download hides behind the second
-  // one's upload.
+  // Uploads take 3 + 3 s and the last download 2 s; the first download hides
+  // behind the second upload.
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 6 + 2), kExact);
   EXPECT_EQ(Simulated(simulation).in_flight, 2);
 }
@@ -144,8 +144,8 @@ TEST(ExchangeSimulatorTest, MergesGoOneAfterTheOther) {
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / 14, kExact);
 }
 
-// Two islands that send at the same time through a link that carries one of
-// them take twice as long; through one that carries both they do not.
+// A link that carries only one of two islands' transfers makes them take twice
+// as long; a link that carries both does not.
 TEST(ExchangeSimulatorTest, IslandsShareTheCoordinatorsLink) {
   Simulation simulation = DiLoCo();
   simulation.islands.push_back(simulation.islands[0]);
@@ -160,13 +160,13 @@ TEST(ExchangeSimulatorTest, IslandsShareTheCoordinatorsLink) {
   EXPECT_NEAR(run.islands[0].traffic.up.peak, 10, kExact);
 }
 
-// What a slow island cannot take is left to the others.
+// The others get what a slow island cannot take.
 TEST(ExchangeSimulatorTest, SharesAreMaxMinFair) {
   Simulation simulation = DiLoCo();
   simulation.islands.push_back(simulation.islands[0]);
   simulation.islands[1].link = {.up = 2, .down = 10};
   simulation.coordinator = {.up = 10};
-  // 15 s for the slow one; the other is done after 30 / 8 s and waits.
+  // The slow island takes 15 s; the other is done after 30 / 8 s and waits.
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 15 + 2), kExact);
 }
 
@@ -207,7 +207,7 @@ TEST(ExchangeSimulatorTest, OneStepPeriodsAreDataParallel) {
 
 TEST(ExchangeSimulatorTest, PeakIsOverOneSecond) {
   Simulation simulation = DiLoCo();
-  // Starts at 10 s with 100 bits/s: done after 0.3 s.
+  // The download starts at 10 s with 100 bits/s and is done after 0.3 s.
   simulation.islands[0].link.up = 100;
   EXPECT_NEAR(Simulated(simulation).islands[0].traffic.up.peak, 30, kExact);
 }

@@ -8,10 +8,11 @@
 
 namespace causeway {
 
-// The most bits in any second, counted from 0.
+// Finds the most bits in any second; seconds are counted from time 0.
 class PeakMeter {
  public:
-  // `bits`, evenly from `begin` to `end`. Times do not fall from call to call.
+  // Adds `bits` that are carried evenly from `begin` to `end`. Times do not
+  // fall from call to call.
   void Add(double begin, double end, double bits) {
     if (std::floor(begin) > second_) StartSecond(std::floor(begin));
     if (const double ended = std::floor(end) - second_; ended > 0) {
@@ -37,7 +38,7 @@ class PeakMeter {
     peak_ = std::max(peak_, bits_);
   }
 
-  // When the second that is being counted began, and what it has so far.
+  // The start of the second that is being counted, and its bits so far.
   double second_ = 0;
   double bits_ = 0;
   double peak_ = 0;

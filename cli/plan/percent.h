@@ -10,7 +10,8 @@
 
 namespace causeway {
 
-// A share of 1, rounded down: 99.99 % is not all of it.
+// Returns a share of 1 as a percentage, rounded down, so that 99.99 % never
+// looks like 100 %.
 inline std::string Percent(double share) {
   const double percent = std::floor(share * 10000 + 1e-6) / 100;
   return absl::StrFormat("%.2f %%", percent);

@@ -28,14 +28,15 @@ namespace {
 
 constexpr char kDetails[] =
     "The planner simulates the islands' training and their exchanges with the "
-    "coordinator, one event after the other. An exchange of a fragment takes "
-    "its bytes up, half a round trip, the slowest island's bytes, the outer "
-    "step, its bytes down, and half a round trip: nothing waits for an answer "
-    "on the way. An island's exchanges queue for its link; islands share the "
-    "coordinator's link fairly; outer steps queue, too. After a pause TCP "
-    "begins with a small window. Training waits tau + max_overlap_steps after "
-    "a fragment was sent. Not simulated: packet loss, encoding, islands that "
-    "come and go, and what H, tau and formats do to the loss.";
+    "coordinator. To exchange a fragment, an island uploads it; when the "
+    "coordinator has it from all islands, it takes an outer step, and the "
+    "island downloads the update. The two ways take one round trip in all. An "
+    "island's exchanges queue for its link, islands share the coordinator's "
+    "link fairly, and outer steps queue, too. After a pause TCP begins with a "
+    "small window. tau + max_overlap_steps after it sent a fragment, an island "
+    "stops training until the update is there.\nNot simulated: packet loss, "
+    "encoding, islands that come and go, and the effects of H, tau and formats "
+    "on the loss.";
 
 struct PlanFlags {
   PlanSettings settings;
@@ -117,32 +118,34 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
 
 Command PlanCommand(PlanEnvironment environment) {
   const auto flags = std::make_shared<PlanFlags>();
-  Command command{.name = "plan",
-                  .summary = "Predicts what a run needs of links and memory.",
-                  .details = kDetails};
+  Command command{
+      .name = "plan",
+      .summary = "Predicts a run's utilization, traffic and memory.",
+      .details = kDetails};
   AddSettingsFlags(command.flags, flags->settings);
-  command.flags.Add("want", "SHARE",
-                    "Lists the settings of H, P, tau and format with which "
-                    "islands spend this share of their time training, for "
-                    "instance 0.99.",
-                    &flags->want);
-  command.flags.Add("compare", "RUN",
-                    "Sets the prediction against a run: the address of its "
-                    "coordinator, or a file with what `causeway status --json "
-                    "--all` has printed.",
-                    &flags->compare);
-  command.flags.Add("paper_table", "",
-                    "Simulates the table that Streaming DiLoCo's authors have "
-                    "published and shows both.",
-                    &flags->paper_table);
+  command.flags.Add(
+      "want", "SHARE",
+      "Lists the settings of H, P, tau and format with which islands spend "
+      "this share of their time training, for instance 0.99; 0 lists none.",
+      &flags->want);
+  command.flags.Add(
+      "compare", "RUN",
+      "Compares the prediction with a run: the address of its coordinator, or "
+      "a file with the output of `causeway status --json --all`.",
+      &flags->compare);
+  command.flags.Add(
+      "paper_table", "",
+      "Simulates the bandwidth table of the Streaming DiLoCo paper (arXiv "
+      "2501.18512, table 4) and shows it beside the published one.",
+      &flags->paper_table);
   command.flags.Add("json", "FILE",
-                    "Also writes the results to this file: bits per second, "
-                    "bytes, seconds.",
+                    "Also writes the results to this file, in bits per second, "
+                    "bytes and seconds.",
                     &flags->json);
   command.flags.Add("plot", "FILE",
-                    "Also draws utilization against bandwidth, for the run and "
-                    "for what is left without its format, its overlap and its "
-                    "fragments, as SVG.",
+                    "Also draws utilization against bandwidth as SVG: of the "
+                    "run, and of the run without its format, its overlap and "
+                    "its fragments, taken away one after the other.",
                     &flags->plot);
   command.run = [=](const Invocation& call) -> absl::Status {
     if (flags->paper_table) return RunPaperTable(*flags, call.out);

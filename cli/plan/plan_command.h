@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `causeway plan`: predicts a run, finds settings for it, and compares it with
-// what was measured.
+// measurements.
 #ifndef CLI_PLAN_PLAN_COMMAND_H_
 #define CLI_PLAN_PLAN_COMMAND_H_
 
@@ -17,8 +17,8 @@
 namespace causeway {
 
 struct PlanEnvironment {
-  // Asks the coordinator at an address for its status, with the islands that
-  // have left.
+  // Asks the coordinator at an address for its status, including the islands
+  // that have left.
   std::function<absl::StatusOr<StatusSnapshot>(std::string address)> fetch;
   Clock now;
 };

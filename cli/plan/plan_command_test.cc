@@ -13,7 +13,7 @@
 #include "cli/status_report.h"
 #include "common/file.h"
 #include "common/run_config.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -25,7 +25,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a layer in FP32.
+// The model has 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a
+// layer in FP32.
 constexpr char kModel[] =
     "--parameters 1.2e6 --layers 12 --step_seconds 1 --merge_mvalues inf "
     "--inner_steps_per_round 10"
@@ -95,8 +96,8 @@ class PlanCommandTest : public testing::Test {
 };
 
 TEST_F(PlanCommandTest, PredictsARun) {
-  // 38.4 Mbit each way: 4 s and 2 s, which the other island's transfers do not
-  // slow down.
+  // 38.4 Mbit each way take 4 s and 2 s, which the other island's transfers do
+  // not slow down.
   EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 9.6 --down_mbit 19.2")),
             kExitOk)
       << err_.str();
@@ -131,8 +132,8 @@ TEST_F(PlanCommandTest, IslandsMayDiffer) {
   EXPECT_EQ(plan["islands"][1]["round_trip_seconds"], 1);
   EXPECT_TRUE(plan["islands"][1]["down_rate"].is_null());
   EXPECT_EQ(plan["coordinator"]["up_rate"], 100e6);
-  // The slow one: 10 s up and a round trip. The fast one waits half a round
-  // trip less.
+  // The slow island takes 10 s up and a round trip. The fast one waits half a
+  // round trip less.
   EXPECT_NEAR(plan["islands"][1]["compute_utilization"], 10.0 / 21, 1e-9);
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("island 1"), HasSubstr("island 2")));
 }
@@ -179,7 +180,7 @@ TEST_F(PlanCommandTest, ReproducesThePublishedTable) {
   EXPECT_EQ(table["table"].size(), 75);
 }
 
-// 20 steps of 4 s and 20 s of waiting.
+// The island trains 20 steps of 4 s and waits for 20 s.
 void MakeStatus(StatusSnapshot& status) {
   const absl::StatusOr<v1::RunConfig> config = ParseRunConfig(kConfig, "test");
   ASSERT_OK(config);

@@ -35,7 +35,7 @@ std::string Seconds(double seconds) {
   return HumanDuration(absl::Seconds(seconds));
 }
 
-// ECQ with the rate that it is set to.
+// Returns the format's name; for ECQ with its rate.
 std::string FormatName(const v1::SynchronizationConfig& sync,
                        v1::Format format) {
   const std::string name = v1::Format_Name(format);
@@ -51,7 +51,7 @@ std::string Formats(const v1::SynchronizationConfig& sync) {
                     : absl::StrCat(up, " up, ", down, " down");
 }
 
-// "0.1 s", or "0.1 to 0.4 s" if they differ.
+// Returns "0.1 s", or "0.1 to 0.4 s" if the times differ.
 std::string StepTimes(absl::Span<const SimulatedIsland> islands) {
   const auto [least, most] = std::minmax_element(
       islands.begin(), islands.end(),

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner's results as text for people and as JSON for programs. Pure.
+// Prints the planner's results as text for people and as JSON for programs.
+// Pure.
 //
-// In JSON, rates are bits per second, sizes bytes, times seconds; a link
-// without bound is null.
+// In JSON, rates are bits per second, sizes bytes, times seconds; the rate of a
+// link without bound is null.
 #ifndef CLI_PLAN_PLAN_REPORT_H_
 #define CLI_PLAN_PLAN_REPORT_H_
 
@@ -19,19 +20,20 @@
 
 namespace causeway {
 
-// What is exchanged, what it does to training, what links carry, memory.
+// Prints the exchanges, their effect on training, the links' traffic, and
+// memory.
 void PrintPrediction(const RunAssumptions& assumptions,
                      const RunPrediction& prediction, std::ostream& out);
 nlohmann::json PredictionJson(const RunAssumptions& assumptions,
                               const RunPrediction& prediction);
 
-// One row each; if none reaches the utilization, the closest.
+// Prints one row for each; if none reaches the utilization, the closest.
 void PrintSettings(double utilization, const FoundSettings& found,
                    std::ostream& out);
 nlohmann::json SettingsJson(double utilization, const FoundSettings& found);
 
-// Published and simulated bandwidths, and how many of them agree: `cells`,
-// `cells_exact` and `cells_within_one` step of the paper's grid.
+// Prints published and simulated bandwidths and how many of them agree:
+// `cells`, `cells_exact`, and `cells_within_one` step of the paper's grid.
 void PrintPublishedTable(absl::Span<const PublishedCell> cells,
                          std::ostream& out);
 nlohmann::json PublishedTableJson(absl::Span<const PublishedCell> cells);

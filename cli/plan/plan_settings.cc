@@ -23,11 +23,12 @@ constexpr double kBitsPerMegabit = 1e6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kValuesPerMillion = 1e6;
 
-// What one thread and a disk that takes 300 MB/s do, at 12 bytes a value.
+// The rate of one thread and a disk that takes 300 MB/s, at 12 bytes a value.
 constexpr double kDefaultMergeRate = 25e6;
 constexpr size_t kDefaultIslands = 2;
 
-// More than any model, and exactly a double. The other two are a RunConfig's.
+// More parameters than any model has, and exactly a double. The other two are
+// the limits of a RunConfig.
 constexpr double kMostParameters = 1e15;
 constexpr uint64_t kMostLayers = 1024;
 constexpr size_t kMostIslands = 4096;
@@ -39,11 +40,13 @@ struct SynchronizationFlag {
 };
 
 constexpr SynchronizationFlag kSynchronizationFlags[] = {
-    {"inner_steps_per_round", "H", "Inner steps between two rounds."},
-    {"fragments", "P", "Fragments of the model."},
-    {"pattern", "NAME", "How layers are dealt to fragments."},
-    {"overlap_steps", "TAU", "Steps between a send and its update's use."},
-    {"max_overlap_steps", "N", "Further steps before training waits."},
+    {"inner_steps_per_round", "H", "Inner steps per round."},
+    {"fragments", "P", "The number of fragments of the model."},
+    {"pattern", "NAME", "How layers are assigned to fragments."},
+    {"overlap_steps", "TAU",
+     "Steps from sending a fragment to applying its update."},
+    {"max_overlap_steps", "N",
+     "Further steps before training waits for the update."},
     {"uplink_format", "FORMAT", "Format of contributions."},
     {"downlink_format", "FORMAT", "Format of updates."},
     {"block_size", "N", "Values that share a scale."},
@@ -82,7 +85,7 @@ absl::Status SetSynchronization(
   return absl::OkStatus();
 }
 
-// One number for each island; none if there are no words.
+// Returns one number for each island; none if there are no words.
 absl::StatusOr<std::vector<double>> PerIsland(
     absl::string_view flag, const std::vector<std::string>& words,
     size_t islands) {
@@ -134,57 +137,64 @@ size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
 void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
   flags.Add("config", "FILE", "The run's configuration.", &settings.config);
   flags.Add("parameters", "N",
-            "Parameters of the model, if there is no configuration yet.",
+            "The number of the model's parameters, instead of --config.",
             &settings.parameters);
-  flags.Add("layers", "N", "Its layers.", &settings.layers);
+  flags.Add("layers", "N",
+            "The number of the model's layers, with --parameters.",
+            &settings.layers);
   flags.Add("outside_layers", "N",
-            "Parameters in no layer: embedding, final norm, head.",
+            "Parameters outside the layers (embedding, final norm, head), with "
+            "--parameters.",
             &settings.outside_layers);
   flags.Add("islands", "N",
-            "Islands; 0 for as many as the configuration or the longest list "
-            "says, or 2.",
+            "The number of islands; 0 for as many as the longest list below "
+            "has, or else the configuration's min_islands, or else 2.",
             &settings.islands);
   flags.Add("step_seconds", "SECONDS...",
-            "Time of an inner step without synchronization: one for all "
-            "islands, or one for each. So are the next three.",
+            "Time of an inner step without synchronization. This list and the "
+            "next three have one value for all islands, or one for each.",
             &settings.step_seconds);
   flags.Add("up_mbit", "RATE...",
-            "What islands' uplinks carry, in Mbit/s; inf for no bound.",
+            "Rate of the islands' uplinks in Mbit/s; inf for no bound.",
             &settings.up_mbit);
   flags.Add("down_mbit", "RATE...",
-            "The same for downlinks; as --up_mbit if not given.",
+            "Rate of the islands' downlinks in Mbit/s; --up_mbit if not given.",
             &settings.down_mbit);
-  flags.Add("rtt_ms", "MS...", "Round trip to the coordinator; 0 if not given.",
-            &settings.rtt_ms);
+  flags.Add(
+      "rtt_ms", "MS...",
+      "Round-trip time to the coordinator in milliseconds; 0 if not given.",
+      &settings.rtt_ms);
   flags.Add("coordinator_in_mbit", "RATE",
-            "What the coordinator can receive, in Mbit/s.",
+            "Rate at which the coordinator can receive, in Mbit/s.",
             &settings.coordinator_in_mbit);
-  flags.Add("coordinator_out_mbit", "RATE", "What it can send.",
+  flags.Add("coordinator_out_mbit", "RATE",
+            "Rate at which the coordinator can send, in Mbit/s.",
             &settings.coordinator_out_mbit);
-  flags.Add("merge_mvalues", "RATE",
-            "Millions of values a second in outer steps, up to the commit; inf "
-            "for no time, 0 for 25, which one thread and a disk of 300 MB/s "
-            "reach.",
-            &settings.merge_mvalues);
+  flags.Add(
+      "merge_mvalues", "RATE",
+      "Speed of outer steps, including the commit, in millions of values per "
+      "second; inf if they take no time. 0 stands for 25, which one thread and "
+      "a disk of 300 MB/s reach, or for the measured speed of --compare.",
+      &settings.merge_mvalues);
   flags.Add("slow_start_after_idle", "",
             "Whether TCP begins with a small window after each pause, as Linux "
             "does unless net.ipv4.tcp_slow_start_after_idle is 0 or congestion "
             "control is BBR.",
             &settings.slow_start_after_idle);
   flags.Add("rounds", "N",
-            "Simulate the first N rounds and measure all but the first; 0 is "
-            "the long run.",
+            "Simulates the first N rounds and measures all but the first; 0 "
+            "predicts the long run.",
             &settings.rounds);
   for (const SynchronizationFlag& flag : kSynchronizationFlags) {
     flags.Add(flag.field, flag.value,
-              absl::StrCat(flag.help, " Instead of the configuration's."),
+              absl::StrCat(flag.help, " Replaces the configuration's value."),
               &settings.synchronization[flag.field]);
   }
   flags.Add("uplink_bits", "BITS",
-            "Bits a value takes on the way up, scales and all; 0 for what the "
-            "format needs without entropy coding.",
+            "Bits per value of uploads, including scales; 0 stands for the "
+            "format's size, which is a measured one if entropy coded.",
             &settings.uplink_bits);
-  flags.Add("downlink_bits", "BITS", "The same on the way down.",
+  flags.Add("downlink_bits", "BITS", "The same for downloads.",
             &settings.downlink_bits);
 }
 

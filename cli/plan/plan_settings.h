@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner's assumptions from a RunConfig and flags.
+// Makes the planner's assumptions from a RunConfig and flags.
 #ifndef CLI_PLAN_PLAN_SETTINGS_H_
 #define CLI_PLAN_PLAN_SETTINGS_H_
 
@@ -17,43 +17,46 @@
 
 namespace causeway {
 
-// What the flags say. Lists have one word for all islands, or one for each.
+// The values of the flags. A list has one word for all islands, or one for
+// each.
 struct PlanSettings {
-  // A RunConfig in text format; without it the model is one of `parameters`.
+  // A RunConfig in text format. Without it the model has `parameters`.
   std::string config;
   double parameters = 0;
   double outside_layers = 0;
   uint64_t layers = 0;
-  // 0 for membership.min_islands, or as many as the longest list has words.
+  // The number of islands; 0 for membership.min_islands, or as many as the
+  // longest list has words.
   uint64_t islands = 0;
   std::vector<std::string> step_seconds;
-  // "inf" for no bound. Without down_mbit, downlinks are like uplinks.
+  // Rates in Mbit/s; "inf" for no bound. Without down_mbit, downlinks are like
+  // uplinks.
   std::vector<std::string> up_mbit;
   std::vector<std::string> down_mbit;
   std::vector<std::string> rtt_ms;
   double coordinator_in_mbit = kUnlimited;
   double coordinator_out_mbit = kUnlimited;
-  // Millions of values a second; 0 keeps what is assumed otherwise.
+  // Millions of values per second; 0 keeps the default or measured rate.
   double merge_mvalues = 0;
   double uplink_bits = 0;
   double downlink_bits = 0;
-  // As in Simulation.
+  // See Simulation.
   bool slow_start_after_idle = true;
   uint64_t rounds = 0;
-  // Fields of SynchronizationConfig that are not to be as in the config, as
-  // text format has them; empty ones are left.
+  // Fields of SynchronizationConfig that replace the configuration's, in text
+  // format; empty ones are left alone.
   std::map<std::string, std::string> synchronization;
 };
 
 // Adds the flags that fill `settings`, which must outlive `flags`.
 void AddSettingsFlags(FlagSet& flags, PlanSettings& settings);
 
-// INVALID_ARGUMENT names the flag that is missing or makes no sense; or as
-// LoadRunConfig.
+// Makes the assumptions. INVALID_ARGUMENT names the flag that is missing or
+// makes no sense; errors of LoadRunConfig.
 absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings);
 
-// Changes what flags say in assumptions that came from elsewhere; the islands
-// are as many as there are.
+// Changes assumptions that came from elsewhere as the flags say, but not the
+// number of islands.
 absl::Status ApplySettings(const PlanSettings& settings,
                            RunAssumptions& assumptions);
 

@@ -31,7 +31,7 @@ constexpr PublishedMethod kMethods[] = {
      .bits_per_parameter = 4},
 };
 
-// Gbit/s, by model, method and utilization.
+// Bandwidths in Gbit/s, by model, method and utilization.
 constexpr double kPublished[3][5][5] = {
     {{86.8, 152.6, 184.2, 222.3, 569.0},
      {1.4, 6.2, 13.3, 23.3, 86.8},
@@ -54,14 +54,14 @@ double GridGbit(int index) {
   return std::pow(10.0, -1 + 4.0 * index / (kGridSize - 1));
 }
 
-// The value of the grid that is printed as `gbit`.
+// Returns the index of the grid value that is printed as `gbit`.
 int GridIndex(double gbit) {
   return static_cast<int>(
       std::lround((std::log10(gbit) + 1) * (kGridSize - 1) / 4));
 }
 
-// The first value of the grid that reaches the utilization; kGridSize if none
-// does. Utilization does not fall with bandwidth.
+// Returns the index of the first grid value that reaches the utilization;
+// kGridSize if none does. Utilization does not fall with bandwidth.
 absl::StatusOr<int> FirstThatReaches(const PublishedModel& model,
                                      const PublishedMethod& method,
                                      double utilization) {
@@ -95,8 +95,8 @@ Simulation PublishedSimulation(const PublishedModel& model,
                                      .link = {.up = bits_per_second}}}};
   for (int layer = 0; layer < layers; ++layer) {
     const int step = method.streaming ? layer % fragments * slot_steps : 0;
-    // Forward passes of all layers, then two backward nodes for each layer from
-    // the last down to this one; layer 0 has only one.
+    // The order is: forward passes of all layers, then two backward nodes for
+    // each layer from the last down to this one; layer 0 has only one.
     const int nodes_before = std::min(layers + 2 * (layers - layer), nodes);
     simulation.exchanges.push_back(
         {.ready_at = step + static_cast<double>(nodes_before) / nodes,

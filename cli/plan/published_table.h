@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The published bandwidths that Streaming DiLoCo needs, and the simulation that
-// gives them: Douillard et al., arXiv 2501.18512, table 4. H is 100.
+// reproduces them: Douillard et al., arXiv 2501.18512, table 4. H is 100.
 //
-// The paper gives no code. What it states is taken as stated: a node for the
-// forward pass, the backward pass with respect to activations (not of layer 1)
-// and the one with respect to parameters of every layer; a reduction per layer
-// that starts as soon as the layer's backward pass is over and that the layer's
-// forward pass waits for; three layers to a fragment, strided; one link and no
-// latency; bandwidths from a grid of 50 values, 0.1 to 1000 Gbit/s in equal
-// ratios. What it does not state was found by trying: all nodes of a step take
-// the same time; a parameter travels once, in 16 bits (4 with FP4); a fragment
+// The paper gives no code. The simulation takes what the paper states: a node
+// for the forward pass, the backward pass with respect to activations (not of
+// layer 1) and the one with respect to parameters of every layer; a reduction
+// per layer that starts as soon as the layer's backward pass is over and that
+// the layer's forward pass waits for; three layers to a fragment, strided; one
+// link and no latency; bandwidths from a grid of 50 values, 0.1 to 1000 Gbit/s
+// in equal ratios. The rest was found by trying: all nodes of a step take the
+// same time; a parameter travels once, in 16 bits (4 with FP4); a fragment
 // starts every floor(H / (layers / 3 + 1)) steps, as if the embedding were one
-// more, whose transfer costs nothing; and the model sizes count as kSizeFactor
-// of their names. That factor is the only fitted number.
+// more, whose transfer costs nothing; and a model has kSizeFactor times the
+// parameters in its name. That factor is the only fitted number.
 #ifndef CLI_PLAN_PUBLISHED_TABLE_H_
 #define CLI_PLAN_PUBLISHED_TABLE_H_
 
@@ -37,10 +37,10 @@ struct PublishedModel {
 
 struct PublishedMethod {
   absl::string_view name;
-  // H; 1 for data parallel.
+  // The paper's H; 1 for data parallel.
   int round_steps = 100;
   bool streaming = false;
-  // tau.
+  // The paper's tau.
   int overlap_steps = 0;
   double bits_per_parameter = 16;
 };
@@ -48,21 +48,21 @@ struct PublishedMethod {
 struct PublishedCell {
   const PublishedModel* model = nullptr;
   const PublishedMethod* method = nullptr;
-  // The compute utilization to be reached.
+  // The compute utilization to reach.
   double utilization = 0;
-  // Gbit/s at which it is.
+  // The bandwidths in Gbit/s that reach it.
   double published = 0;
   double simulated = 0;
-  // How many values of the grid `simulated` is above `published`.
+  // The number of grid steps by which `simulated` is above `published`.
   int grid_steps = 0;
 };
 
-// What exchanges a step of `model` has with `method`.
+// Returns the exchanges that a step of `model` has with `method`.
 Simulation PublishedSimulation(const PublishedModel& model,
                                const PublishedMethod& method,
                                double bits_per_second);
 
-// All 75 cells, simulated anew: by model, then method, then utilization.
+// Simulates all 75 cells: by model, then method, then utilization.
 absl::StatusOr<std::vector<PublishedCell>> SimulatePublishedTable();
 
 }  // namespace causeway

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -28,7 +28,7 @@ TEST(PublishedTableTest, IsReproduced) {
   EXPECT_EQ(within(1), 75);
 }
 
-// The paper rounds to two decimals and then to one.
+// The paper rounds to two decimals, and then to one.
 TEST(PublishedTableTest, PublishedValuesAreOfTheGrid) {
   const absl::StatusOr<std::vector<PublishedCell>> cells =
       SimulatePublishedTable();

@@ -40,7 +40,7 @@ absl::Time NewestCommit(const v1::ListFragmentsResponse& fragments) {
   return newest;
 }
 
-// When the last of the islands that the run waits for joined.
+// Returns when the last of the islands that the run waits for joined.
 absl::Time StartOfRun(const StatusSnapshot& status) {
   std::vector<absl::Time> joined;
   for (const v1::IslandStatus& island : status.islands.islands()) {
@@ -52,7 +52,7 @@ absl::Time StartOfRun(const StatusSnapshot& status) {
   return joined.size() < needed ? absl::InfiniteFuture() : joined[needed - 1];
 }
 
-// Bits per second.
+// Returns bits per second.
 double RateOf(const v1::LinkUse& use) {
   return use.bytes_per_second() > 0 ? 8 * use.bytes_per_second() : kUnlimited;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run's status says about what the planner predicts. Pure.
+// Reads from a run's status the quantities that the planner predicts. Pure.
 #ifndef CLI_PLAN_RUN_COMPARISON_H_
 #define CLI_PLAN_RUN_COMPARISON_H_
 
@@ -20,15 +20,15 @@ namespace causeway {
 
 struct MeasuredIsland {
   std::string name;
-  // Of its newest incarnation: time since it could begin to train, of which it
-  // stood still for synchronization.
+  // The time of the newest incarnation since it could begin to train, and the
+  // part of it that it stood still for synchronization.
   double seconds = 0;
   double wait_seconds = 0;
   double steps = 0;
   double up_bytes = 0;
   double down_bytes = 0;
   double memory_bytes = 0;
-  // What its transfers reached; kUnlimited if it has made none.
+  // The rates that transfers reached; kUnlimited if there were none.
   LinkRates link;
   double round_trip_seconds = 0;
 
@@ -37,29 +37,29 @@ struct MeasuredIsland {
 };
 
 struct MeasuredRun {
-  // In order of name; those that have trained.
+  // The islands that have trained, in order of name.
   std::vector<MeasuredIsland> islands;
   double coordinator_bytes = 0;
-  // Values per second of outer steps; kUnlimited before the first.
+  // Values per second of outer steps; kUnlimited before the first step.
   double merge_rate = kUnlimited;
 };
 
-// Reads what StatusJson (cli/status_report.h) wrote. Fields that this version
-// does not know are skipped.
-//   INVALID_ARGUMENT  it is no such JSON; says where.
+// Reads the output of StatusJson (cli/status_report.h). Skips fields that this
+// version does not know.
+//   INVALID_ARGUMENT  `json` is not such output; the message says where.
 absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json);
 
-// `now` is when the status was asked for; without it, and for islands that have
-// left, time ends with the newest commit. An island can begin to train when it
-// has joined and membership.min_islands have.
+// Measures a run. `now` is when the status was asked for; without it, and for
+// islands that have left, time ends with the newest commit. An island can begin
+// to train when it and membership.min_islands islands have joined.
 //   FAILED_PRECONDITION  no island has trained long enough to tell.
 absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
                                     std::optional<absl::Time> now);
 
-// The run that `status` is about with the islands' measured step times, links
-// and round trips and the coordinator's measured outer steps. A link's rate is
-// what its transfers reached, their own round trips included: less than it
-// carries where transfers are short.
+// Returns the run of `status` with the measured step times, links and round
+// trips of the islands, and the coordinator's measured outer steps. A link's
+// rate is the one that its transfers reached, their own round trips included:
+// where transfers are short, the link carries more.
 RunAssumptions AssumptionsOf(const StatusSnapshot& status,
                              const MeasuredRun& measured);
 

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "cli/status_report.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -19,8 +19,8 @@ using testing::HasSubstr;
 
 constexpr double kExact = 1e-9;
 
-// North joins at 100 s, south at 110 s, east, which trains on alone once south
-// has left, at 150 s; the newest commit is of 210 s.
+// North joins at 100 s, south at 110 s, and east at 150 s; east trains on alone
+// once south has left. The newest commit is at 210 s.
 StatusSnapshot Status() {
   StatusSnapshot status;
   using google::protobuf::TextFormat;
@@ -105,7 +105,7 @@ TEST(MeasureTest, TimesAnIslandFromWhenItCouldTrain) {
   ASSERT_EQ(run->islands.size(), 2);
   const MeasuredIsland& east = run->islands[0];
   EXPECT_EQ(east.name, "east");
-  // Up to its last heartbeat at 218 s.
+  // Its time ends with its last heartbeat at 218 s.
   EXPECT_NEAR(east.seconds, 68, kExact);
   EXPECT_NEAR(east.steps, 20, kExact);
   EXPECT_NEAR(east.utilization(), 60.0 / 68, kExact);
@@ -113,16 +113,16 @@ TEST(MeasureTest, TimesAnIslandFromWhenItCouldTrain) {
   EXPECT_EQ(east.up_bytes, 300);
   EXPECT_EQ(east.down_bytes, 40);
   const MeasuredIsland& south = run->islands[1];
-  // Up to the newest commit, since it has left.
+  // It has left, so its time ends with the newest commit.
   EXPECT_NEAR(south.seconds, 100, kExact);
   EXPECT_NEAR(south.step_seconds(), 2, kExact);
   EXPECT_EQ(south.memory_bytes, 77);
   EXPECT_EQ(run->coordinator_bytes, 5000);
-  // 500 values in a mean fragment, 0.25 s.
+  // A mean fragment has 500 values and takes 0.25 s.
   EXPECT_NEAR(run->merge_rate, 2000, kExact);
 }
 
-// With two islands that the run waits for, training begins with the second.
+// When the run waits for two islands, training begins with the second.
 TEST(MeasureTest, TimesTheFirstIslandFromTheStartOfTheRun) {
   StatusSnapshot status = Status();
   status.islands.mutable_islands(1)->mutable_progress()->set_tokens(1280);
@@ -160,7 +160,7 @@ TEST(AssumptionsOfTest, AreTheRunsOwn) {
   EXPECT_EQ(assumptions.islands[0].link.up, 8e6);
   EXPECT_EQ(assumptions.islands[0].link.down, 4e6);
   EXPECT_EQ(assumptions.islands[0].round_trip_seconds, 0.15);
-  // It has moved nothing.
+  // This island has transferred nothing.
   EXPECT_EQ(assumptions.islands[1].link.up, kUnlimited);
   const absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions);
   ASSERT_OK(prediction);

@@ -20,9 +20,10 @@ namespace {
 constexpr double kBytesPerFloat = 4;
 constexpr double kDataParallelBytesPerValue = 2;
 
-// What entropy coding leaves of a format, scales of 16 bits for blocks of 256
-// values included: measured on pseudo-gradients (docs/benchmarks.md, "Rate and
-// distortion"). 0 for formats that it is not used with.
+// Returns the bits per value of an entropy-coded format, including scales of 16
+// bits for blocks of 256 values, as measured on pseudo-gradients
+// (docs/benchmarks.md, "Rate and distortion"); 0 for formats that are not
+// entropy coded.
 double EntropyCodedBits(v1::Format format) {
   switch (format) {
     case v1::INT8:
@@ -36,9 +37,9 @@ double EntropyCodedBits(v1::Format format) {
   }
 }
 
-// Vectors of the size of the model that a trainer of one rank holds:
+// Returns how many vectors of the model's size a trainer of one rank holds:
 // parameters, gradients and AdamW's two moments; trainers that communicate
-// meanwhile also have the vector that is exchanged and the master, and WP the
+// meanwhile also have the vector being exchanged and the master, and WP the
 // committed parameters beside the predicted ones.
 double TrainerFloats(v1::TrainingConfig::InnerAlgorithm algorithm) {
   switch (algorithm) {
@@ -70,7 +71,7 @@ absl::StatusOr<double> BitsPerValue(double assumed, v1::Format format,
     constexpr double kScaleBits = 16;
     return bits + kScaleBits / sync.block_size() - kScaleBits / 256;
   }
-  // Of a vector so long that a last block that is not full does not count.
+  // The vector is so long that a partial last block does not matter.
   constexpr uint64_t kValues = 1 << 20;
   return 8.0 * static_cast<double>(MaxEncodedBytes(spec, kValues)) / kValues;
 }
@@ -80,7 +81,7 @@ absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
   const uint64_t round_steps = sync.inner_steps_per_round();
   SyncSchedule::Options options{.round_steps = round_steps,
                                 .overlap_steps = sync.overlap_steps(),
-                                // The end of the run is out of sight.
+                                // The end of the run is far away.
                                 .total_steps = 4 * round_steps};
   for (const v1::Fragment& fragment : plan.fragments()) {
     options.send_offsets.push_back(fragment.send_offset_steps());
@@ -96,7 +97,7 @@ absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
   return SyncSchedule::Create(std::move(options));
 }
 
-// Values in the `count` largest fragments.
+// Returns the number of values in the `count` largest fragments.
 double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
   std::vector<uint64_t> sizes;
   for (const v1::Fragment& fragment : plan.fragments()) {
@@ -110,8 +111,8 @@ double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
   return sum;
 }
 
-// Bytes per value of what an outer step makes and the coordinator stores:
-// parameters, momentum, residual.
+// Returns the bytes per value that an outer step produces and the coordinator
+// stores: parameters, momentum, residual.
 double OuterStateBytes(const v1::RunConfig& config) {
   const bool momentum =
       config.outer_optimizer().algorithm() != v1::OuterOptimizerConfig::SGD;
@@ -132,7 +133,7 @@ void PredictMemory(const RunAssumptions& assumptions,
   const double in_flight =
       LargestFragments(plan, prediction.simulated.in_flight);
   const bool error_feedback = config.synchronization().error_feedback() > 0;
-  // What is under way: the encodings, and the decoded change beside the next
+  // Exchanges hold the encodings, and the decoded change beside the next
   // anchor.
   prediction.island_bytes =
       values * kBytesPerFloat *

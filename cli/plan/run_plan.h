@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run will cost, before it is started: how much of their time islands
-// train, what their links and the coordinator's carry, and the memory it takes.
-// Pure. Fragments and their steps are those that the run itself would have
+// Predicts a run before it is started: how much of their time islands train,
+// how much their links and the coordinator's carry, and the memory it takes.
+// Pure. Fragments and their steps are those of the run itself
 // (outer_optimizer/fragment_plan.h, sync_schedule.h).
 #ifndef CLI_PLAN_RUN_PLAN_H_
 #define CLI_PLAN_RUN_PLAN_H_
@@ -21,49 +21,52 @@ namespace causeway {
 struct RunAssumptions {
   ModelLayout layout;
   // `synchronization` decides what is exchanged and when; `outer_optimizer` and
-  // `storage` what the coordinator holds. `model` is not read: the layout is.
+  // `storage` decide what the coordinator holds. `model` is not read, because
+  // `layout` has it.
   v1::RunConfig config;
-  // Bits that a value takes on the wire, scales and all. 0 takes what the
-  // format needs: exactly, or if it is entropy coded what was measured on
-  // pseudo-gradients of another model.
+  // Bits that a value takes on the wire, including its share of scales. 0 takes
+  // what the format needs: the exact number, or for entropy coding one measured
+  // on pseudo-gradients of another model.
   double uplink_bits = 0;
   double downlink_bits = 0;
   std::vector<SimulatedIsland> islands;
   LinkRates coordinator;
   // Values per second of outer steps, from the last contribution to the commit.
   double merge_rate = kUnlimited;
-  // As in Simulation.
+  // See Simulation.
   bool slow_start_after_idle = false;
-  // The run's first rounds instead of the long run; see Simulation::periods.
+  // If not 0, predicts the run's first rounds instead of the long run; see
+  // Simulation::periods.
   uint64_t rounds = 0;
 };
 
 struct RunPrediction {
   SimulatedRun simulated;
-  // Of one island and one round of all fragments.
+  // Bytes of one island in one round of all fragments.
   double up_bytes_per_round = 0;
   double down_bytes_per_round = 0;
-  // What data parallel training moves in 16 bits a parameter, both ways and
-  // every step, over what this moves.
+  // The bytes that data parallel training moves, with 16 bits a parameter both
+  // ways in every step, over the bytes of this run.
   double data_parallel_ratio = 0;
-  // Parameters, gradients, AdamW's moments, anchors, and what exchanges hold.
-  // Activations come on top.
+  // Memory for parameters, gradients, AdamW's moments, anchors and exchanges,
+  // but not for activations.
   double island_bytes = 0;
-  // Contributions under way and one outer step, whose files before and after
-  // are mapped.
+  // Memory for contributions under way and one outer step, whose old and new
+  // files are mapped.
   double coordinator_bytes = 0;
-  // Versions and updates kept.
+  // Disk space for the versions and updates that are kept.
   double coordinator_disk_bytes = 0;
 };
 
-// A model of which only the size is known: `layers` blocks of equal size and
-// one more tensor for everything that is in no block.
-//   INVALID_ARGUMENT  no layers, less than a parameter to a layer, or more
-//                     outside of the layers than there are.
+// Returns a model of which only the size is known: `layers` blocks of equal
+// size, and one more tensor for everything outside the blocks.
+//   INVALID_ARGUMENT  there are no layers, less than one parameter per layer,
+//                     or more outside the layers than in all.
 absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
                                               uint64_t outside_layers,
                                               uint64_t layers);
 
+// Predicts the run.
 //   INVALID_ARGUMENT  says which setting is out of range, or that the size of
 //                     an encoding is not known beforehand.
 absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions);

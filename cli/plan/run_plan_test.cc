@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,7 +16,8 @@ using testing::HasSubstr;
 
 constexpr double kExact = 1e-9;
 
-// 4 layers of 250 values, BF16 both ways: 16 000 bits each way and round.
+// Returns 4 layers of 250 values, BF16 both ways: 16 000 bits each way per
+// round.
 RunAssumptions Assumptions() {
   RunAssumptions assumptions{
       .layout = *MakeUniformLayout(1000, 0, 4),
@@ -41,7 +42,7 @@ std::string Refusal(const RunAssumptions& assumptions) {
 
 TEST(PredictRunTest, DiLoCoIsTrainingThenTransfers) {
   RunAssumptions assumptions = Assumptions();
-  // 50 s of training, 10 s up, 20 s down.
+  // A period is 50 s of training, 10 s up, 20 s down.
   EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 80, kExact);
   assumptions.islands[0].round_trip_seconds = 1;
   assumptions.merge_rate = 100;
@@ -80,7 +81,7 @@ TEST(PredictRunTest, FragmentsAreSpreadOverTheRound) {
   EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
 }
 
-// The same bytes in a round, a fifth of them at once.
+// Fragments move the same bytes in a round, but only a fifth of them at once.
 TEST(PredictRunTest, FragmentsLowerThePeak) {
   RunAssumptions assumptions = Assumptions();
   assumptions.islands[0].link = {};
@@ -103,13 +104,13 @@ TEST(PredictRunTest, CountsBytesAsTheFormatsDo) {
   sync.set_block_size(256);
   sync.set_entropy_coding(false);
   const RunPrediction prediction = Predicted(assumptions);
-  // 4 bits and a scale of 16 for each 256 values.
+  // Values take 4 bits, and each 256 of them a scale of 16 bits.
   EXPECT_NEAR(prediction.up_bytes_per_round, 1000 * (4 + 16.0 / 256) / 8,
               kExact);
   EXPECT_NEAR(prediction.down_bytes_per_round, 2000, kExact);
   EXPECT_NEAR(prediction.data_parallel_ratio, 100 * 32 / (4 + 16.0 / 256 + 16),
               kExact);
-  // Entropy coding leaves less of the codes, nothing of the scales.
+  // Entropy coding shortens the codes, not the scales.
   sync.set_entropy_coding(true);
   EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round, 1000 * 3.54 / 8,
               kExact);
@@ -124,13 +125,13 @@ TEST(PredictRunTest, AddsUpMemory) {
   RunAssumptions assumptions = Assumptions();
   assumptions.islands.push_back(assumptions.islands[0]);
   const RunPrediction prediction = Predicted(assumptions);
-  // 16 bytes of the trainer, 4 of the anchor, 8 for the change and the next
+  // 16 bytes for the trainer, 4 for the anchor, 8 for the change and the next
   // anchor, 2 + 2 for encodings.
   EXPECT_NEAR(prediction.island_bytes, 1000 * (16 + 4 + 8 + 4), kExact);
   // Two contributions; parameters, momentum and residual before and after the
-  // outer step, and the update.
+  // outer step; and the update.
   EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
-  // Two versions and the one being made, eight updates and the one being made.
+  // Two versions and the new one, eight updates and the new one.
   EXPECT_NEAR(prediction.coordinator_disk_bytes, 1000 * (3 * 12 + 9 * 2),
               kExact);
   assumptions.config.mutable_outer_optimizer()->set_algorithm(
@@ -138,7 +139,7 @@ TEST(PredictRunTest, AddsUpMemory) {
   assumptions.config.mutable_synchronization()->set_downlink_format(v1::FP32);
   EXPECT_NEAR(Predicted(assumptions).coordinator_bytes, 1000 * (2 * 2 + 8 + 4),
               kExact);
-  // Trainers that communicate meanwhile have two vectors more.
+  // Trainers that communicate meanwhile have two more vectors.
   assumptions = Assumptions();
   assumptions.config.mutable_training()->set_inner_algorithm(
       v1::TrainingConfig::ACCO);

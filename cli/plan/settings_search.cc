@@ -18,14 +18,14 @@ namespace {
 constexpr uint32_t kRoundSteps[] = {1,   2,   5,    10,   20,   50,   100,
                                     200, 500, 1000, 2000, 5000, 10000};
 constexpr uint32_t kOverlapSteps[] = {0, 1, 2, 5, 10, 20};
-// From the most bits to the fewest. The other formats take as many bits as one
-// of these and lose more (docs/benchmarks.md).
+// Sorted from the most bits to the fewest. Each of the other formats takes as
+// many bits as one of these and loses more (docs/benchmarks.md).
 constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::INT4,
                                    v1::ECQ};
-// Of ECQ where the configuration has no rate.
+// The bits per value of ECQ if the configuration has no rate.
 constexpr double kEcqBits = 2;
 constexpr uint32_t kLayersPerFragment = 3;
-// Sums of many times are not exact; a millionth of the time is nobody's loss.
+// Sums of many times are not exact; nobody misses a millionth of the time.
 constexpr double kTolerance = 1e-6;
 
 uint32_t Layers(const ModelLayout& layout) {
@@ -37,7 +37,7 @@ uint32_t Layers(const ModelLayout& layout) {
 }
 
 // Tries rounds from the shortest until one is enough; false if none is. `best`
-// becomes the one that is, or else the highest of it and those tried.
+// becomes that one, or else the highest utilization so far.
 absl::StatusOr<bool> TryRounds(RunAssumptions assumptions,
                                const std::set<uint32_t>& fragment_counts,
                                double utilization, Settings& best) {
@@ -105,7 +105,7 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
           found.closest.prediction.simulated.utilization) {
         found.closest = settings;
       }
-      // What comes later in these loops has fewer bits or a larger tau.
+      // Later rounds of these loops have fewer bits or a larger tau.
       if (enough && std::none_of(found.reaching.begin(), found.reaching.end(),
                                  [&](const Settings& other) {
                                    return Beats(other, settings);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which settings of synchronization let islands train a wanted share of their
-// time. Pure.
+// Finds settings of synchronization that let islands train a wanted share of
+// their time. Pure.
 #ifndef CLI_PLAN_SETTINGS_SEARCH_H_
 #define CLI_PLAN_SETTINGS_SEARCH_H_
 
@@ -20,21 +20,21 @@ struct Settings {
 };
 
 struct FoundSettings {
-  // By H, then tau.
+  // Sorted by H, then tau.
   std::vector<Settings> reaching;
-  // Whichever of those tried has the highest utilization.
+  // The settings with the highest utilization of all that were tried.
   Settings closest;
 };
 
-// Tries H of 1-2-5 steps from 1 to 10000; one fragment, and three layers to a
-// fragment; tau of 0, 1, 2, 5, 10 and 20; and FP32, BF16, INT8 and E3M0 both
-// ways. Everything else is as `assumptions` say, uplink_bits and downlink_bits
-// apart: the formats decide.
+// Tries H from 1 to 10000 in steps of 1-2-5; one fragment, and three layers to
+// a fragment; tau of 0, 1, 2, 5, 10 and 20; and FP32, BF16, INT8, INT4 and ECQ
+// both ways. Everything else is as in `assumptions`, except uplink_bits and
+// downlink_bits, which the formats decide.
 //
-// `reaching` has those that reach `utilization` and that no other one beats:
-// none has an H and a tau that are no larger and a format of no fewer bits,
-// each of which costs learning.
-//   INVALID_ARGUMENT  utilization is not above 0 and at most 1, or as
+// `reaching` has the settings that reach `utilization` and that no other one
+// beats: one beats another if its H and tau are no larger and its format has no
+// fewer bits, because each of these costs learning.
+//   INVALID_ARGUMENT  utilization is not above 0 and at most 1; errors of
 //                     PredictRun.
 absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
                                            double utilization);

@@ -14,9 +14,9 @@ namespace causeway {
 namespace {
 
 constexpr int kPointsPerDecade = 24;
-// The axis begins where the whole model takes so many times the training of a
-// round in the run's format, and ends where it takes so small a part of it in
-// FP32.
+// The axis begins where a transfer of the whole model in the run's format takes
+// this many times the training of a round, and ends where one in FP32 takes
+// this small a part of it.
 constexpr double kMostRounds = 20;
 constexpr double kLeastRounds = 0.02;
 
@@ -39,7 +39,8 @@ std::string Name(const v1::SynchronizationConfig& sync) {
                          up == down ? up : absl::StrCat(up, " / ", down));
 }
 
-// The run, and what is left of it when its features are taken away.
+// Returns the run, and the run with its features taken away one after the
+// other.
 std::vector<RunAssumptions> Variants(const RunAssumptions& assumptions) {
   std::vector<RunAssumptions> variants = {assumptions};
   const auto add = [&](auto change) {

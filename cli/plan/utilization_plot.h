@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Utilization against bandwidth as a picture: what fragments, overlap and a
-// smaller format are each worth. Pure.
+// Draws utilization against bandwidth: the worth of fragments, overlap and a
+// smaller format. Pure.
 #ifndef CLI_PLAN_UTILIZATION_PLOT_H_
 #define CLI_PLAN_UTILIZATION_PLOT_H_
 
@@ -19,21 +19,20 @@ namespace causeway {
 
 struct UtilizationCurve {
   std::string name;
-  // Bits a second of each island's link in each direction, rising, and the
+  // Each island's link in bits per second and direction, rising, and the
   // utilization.
   std::vector<std::pair<double, double>> points;
 };
 
-// Of the run as assumed, and of the run without, one after the other, its
-// format, its overlap and its fragments; what it has not anyway is left out.
-// All over the same whole decades of bandwidth, which replaces that of the
-// islands' links.
-//   as PredictRun
+// Returns the curves of the run as assumed, and then without its format, its
+// overlap and its fragments, taken away one after the other; features that the
+// run does not have are skipped. All curves cover the same whole decades of
+// bandwidth, which replace the islands' links. Errors of PredictRun.
 absl::StatusOr<std::vector<UtilizationCurve>> UtilizationCurves(
     const RunAssumptions& assumptions);
 
-// An SVG picture with a logarithmic axis of bandwidth. There is at least one
-// curve, over whole decades. `title` is not escaped.
+// Returns an SVG picture with a logarithmic axis of bandwidth. There must be at
+// least one curve, and curves cover whole decades. `title` is not escaped.
 std::string UtilizationSvg(absl::string_view title,
                            absl::Span<const UtilizationCurve> curves);
 

@@ -21,7 +21,8 @@
 
 namespace causeway {
 
-// The instruction sets that kernels were compiled for and this machine has.
+// Returns the instruction sets that kernels were compiled for and this machine
+// has.
 inline std::vector<int64_t> HighwayTargets() {
   std::vector<int64_t> targets;
   for (const auto target : hwy::SupportedAndGeneratedTargets()) {
@@ -30,14 +31,14 @@ inline std::vector<int64_t> HighwayTargets() {
   return targets;
 }
 
-// Kernels use this instruction set as long as the object lives. For one object
-// at a time.
+// Makes kernels use this instruction set as long as the object lives. Only one
+// object may exist at a time.
 class ScopedHighwayTarget {
  public:
   explicit ScopedHighwayTarget(int64_t target) { Use(target); }
   ScopedHighwayTarget(const ScopedHighwayTarget&) = delete;
   ScopedHighwayTarget& operator=(const ScopedHighwayTarget&) = delete;
-  // 0 is whatever the machine has.
+  // 0 stands for whatever the machine has.
   ~ScopedHighwayTarget() { Use(0); }
 
  private:

@@ -12,12 +12,12 @@
 namespace causeway {
 namespace {
 
-// Small enough that all looks at the data find it in the first-level
-// cache after the first.
+// Small enough that after the first look at the data all others find it in the
+// first-level cache.
 constexpr size_t kTileBytes = 16 << 10;
 
-// Asks for the beginning of a piece. The pieces of the network lie all over
-// memory, mostly in another core's cache, where no hardware foresees them.
+// Prefetches the beginning of a piece. The network's pieces lie all over
+// memory, mostly in another core's cache, and the hardware cannot foresee them.
 void Prefetch(absl::string_view piece) {
   constexpr size_t kCacheLineBytes = 64;
   const size_t end = std::min(piece.size(), kTileBytes);

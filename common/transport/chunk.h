@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Byte streams in chunks: cutting an object into chunks, and putting them
-// together again, in order, bounded and checked. Bytes are not copied but by
-// the assembler; v1::Chunk is how a chunk travels
-// (common/transport/chunk_message.h).
+// Byte streams in chunks: cuts an object into chunks, and puts them together
+// again, in order, bounded and checked. Only the assembler copies bytes. A
+// chunk travels as a v1::Chunk (common/transport/chunk_message.h).
 //
 // Sender:    for (offset = 0; offset < object.size();
 //                 offset += chunk.size()) {
@@ -34,40 +33,41 @@
 
 namespace causeway {
 
-// The most data in one chunk.
+// The most data in one chunk, in bytes.
 inline constexpr uint64_t kMaxChunkBytes = 1 << 20;
 
-// One chunk; its data lies elsewhere.
+// One chunk. It does not own its data.
 struct Chunk {
-  // Position of the first byte in the object, before compression.
+  // The position of the first byte in the object, before compression.
   uint64_t offset = 0;
-  // CRC-32C of the data, as the sender said.
+  // The CRC-32C of the data, as the sender reports it.
   uint32_t crc32c = 0;
-  // The data, in the pieces that the network delivered it in.
+  // The data, in the pieces in which the network delivered it.
   std::vector<absl::string_view> pieces;
-  // v1::Chunk::Compression, as the sender said: any number. 0 is none.
+  // The v1::Chunk::Compression that the sender reports, which may be any
+  // number. 0 is none.
   uint32_t compression = 0;
-  // Bytes of the object, if it is compressed.
+  // The size of the object's bytes, if the chunk is compressed.
   uint32_t raw_bytes = 0;
 
-  // Bytes of data.
+  // Returns the size of the data in bytes.
   uint64_t size() const;
 };
 
-// The chunk of `object` that begins at `offset` (less than object.size()): the
-// rest of the object or `max_bytes`, whichever is less. `max_bytes` is 1 to
-// kMaxChunkBytes.
+// Returns the chunk of `object` that begins at `offset` (less than
+// object.size()): the rest of the object or `max_bytes`, whichever is less.
+// `max_bytes` is 1 to kMaxChunkBytes.
 Chunk CutChunk(absl::string_view object, uint64_t offset,
                uint64_t max_bytes = kMaxChunkBytes);
 
-// Not thread-safe.
+// Puts an object together from its chunks. Not thread-safe.
 class ChunkAssembler {
  public:
-  // When the object is going to be read.
+  // Says when the caller will read the object.
   enum class Use {
-    // As it comes in: it goes through the caches.
+    // As it comes in: the assembler writes through the caches.
     kSoon,
-    // After more has come than caches hold.
+    // After more has come in than caches hold.
     kLater,
   };
 
@@ -76,21 +76,22 @@ class ChunkAssembler {
   explicit ChunkAssembler(absl::Span<char> destination, Use use = Use::kSoon)
       : destination_(destination), use_(use) {}
 
-  // Takes the next chunk. After an error the chunks so far are as before; what
-  // lies in the destination behind them is undefined. `look` is called with the
-  // chunk's data in order, in pieces that are in the first-level cache, also if
-  // the CRC will turn out to be wrong.
-  //   INVALID_ARGUMENT  compressed; empty or too large; not at next_offset();
-  //                     beyond the destination's end.
+  // Takes the next chunk. After an error the earlier chunks are unchanged; the
+  // destination behind them is undefined. Calls `look` with the chunk's data in
+  // order, in pieces that are in the first-level cache, even if the CRC turns
+  // out to be wrong.
+  //   INVALID_ARGUMENT  the chunk is compressed, empty or too large, does not
+  //                     begin at next_offset(), or reaches beyond the
+  //                     destination.
   //   DATA_LOSS         the CRC is wrong.
   absl::Status Add(
       const Chunk& chunk, absl::FunctionRef<void(absl::string_view)> look =
                               [](absl::string_view) {});
 
-  // Bytes so far; where the next chunk begins.
+  // Returns the bytes so far, which is where the next chunk begins.
   uint64_t next_offset() const { return next_offset_; }
 
-  // Digest128 of the bytes so far.
+  // Returns the Digest128 of the bytes so far.
   std::string digest() const { return digest_.Finish(); }
 
  private:

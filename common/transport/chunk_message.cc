@@ -50,12 +50,12 @@ void ReleaseOwner(void* owner) {
   delete static_cast<std::shared_ptr<const void>*>(owner);
 }
 
-// The chunk's fields up to its data.
+// Returns the chunk's fields up to its data.
 std::string ChunkHead(const Chunk& chunk) {
   std::string head;
   StringOutputStream stream(&head);
   CodedOutputStream out(&stream);
-  // Like protobuf, without fields that are zero.
+  // Like protobuf, this leaves out fields that are zero.
   if (chunk.offset != 0) {
     out.WriteTag(kOffsetTag);
     out.WriteVarint64(chunk.offset);
@@ -70,7 +70,7 @@ std::string ChunkHead(const Chunk& chunk) {
   return head;
 }
 
-// The fields after it.
+// Returns the chunk's fields after its data.
 std::string ChunkTail(const Chunk& chunk) {
   std::string tail;
   StringOutputStream stream(&tail);
@@ -87,7 +87,7 @@ std::string ChunkTail(const Chunk& chunk) {
   return tail;
 }
 
-// Takes `bytes` bytes from `in` as pieces that point to where they lie.
+// Takes `bytes` bytes from `in` as pieces that point into its buffers.
 bool TakePieces(CodedInputStream& in, uint32_t bytes,
                 std::vector<absl::string_view>& pieces) {
   while (bytes > 0) {
@@ -102,7 +102,7 @@ bool TakePieces(CodedInputStream& in, uint32_t bytes,
   return true;
 }
 
-// One field of a v1::Chunk; false if it is cut off.
+// Reads one field of a v1::Chunk; false if it is cut off.
 bool ParseChunkField(CodedInputStream& in, uint32_t tag, Chunk& chunk) {
   uint32_t length = 0;
   switch (tag) {
@@ -144,8 +144,8 @@ absl::Status ParseChunk(CodedInputStream& in, Chunk& chunk) {
   return absl::OkStatus();
 }
 
-// Splits the message into the chunk and the bytes of all other fields. True if
-// there is a chunk.
+// Splits the message into the chunk and the bytes of all other fields. Returns
+// whether there is a chunk.
 absl::StatusOr<bool> Split(CodedInputStream& in, uint32_t chunk_tag,
                            std::string& fields, Chunk& chunk) {
   StringOutputStream stream(&fields);
@@ -230,7 +230,7 @@ absl::Status ParseByteBuffer(grpc::ByteBuffer& buffer,
         absl::StrCat("the message has ", buffer.Length(), " bytes; at most ",
                      kMaxFieldBytes, " are allowed"));
   }
-  // Field numbers begin at 1: no field is a chunk.
+  // Field numbers begin at 1, so no field is taken for a chunk.
   Chunk none;
   return ParseByteBuffer(buffer, 0, message, none).status();
 }

@@ -31,31 +31,32 @@
 
 namespace causeway {
 
-// The most bytes that the fields beside the chunk may take.
+// The most bytes that the fields other than the chunk may take.
 inline constexpr uint64_t kMaxFieldBytes = 64 << 10;
 
-// `message` alone.
+// Returns the bytes of `message`.
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 
-// `message`, whose field `chunk_field` (its last, a v1::Chunk) is not set, with
-// `chunk` there. The buffer holds `owner`, which keeps the chunk's data alive
-// and unchanged, until gRPC has sent it.
+// Returns the bytes of `message` with `chunk` in its field `chunk_field`, a
+// v1::Chunk, which is its last field and not set. The buffer holds `owner`,
+// which keeps the chunk's data alive and unchanged, until gRPC has sent it.
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
                               int chunk_field, const Chunk& chunk,
                               std::shared_ptr<const void> owner);
 
-// Reads `buffer` as a message with a v1::Chunk in its field `chunk_field`:
-// everything else into `fields`, which is cleared first, the chunk into
-// `chunk`, whose pieces point into `buffer`. True if there is a chunk.
-//   INVALID_ARGUMENT  not such a message; more than one chunk, or a field of
-//                     the chunk more than once; more than kMaxFieldBytes beside
-//                     the chunk's data.
+// Reads `buffer` as a message with a v1::Chunk in its field `chunk_field`. The
+// chunk goes into `chunk`, whose pieces point into `buffer`; all other fields
+// go into `fields`, which is cleared first. Returns whether there is a chunk.
+//   INVALID_ARGUMENT  the buffer is not such a message, has more than one chunk
+//                     or a field of the chunk more than once, or more than
+//                     kMaxFieldBytes beside the chunk's data.
 absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
                                      google::protobuf::MessageLite& fields,
                                      Chunk& chunk);
 
 // Reads `buffer` as a message without a chunk.
-//   INVALID_ARGUMENT  not such a message, or more than kMaxFieldBytes.
+//   INVALID_ARGUMENT  the buffer is not such a message, or has more than
+//                     kMaxFieldBytes.
 absl::Status ParseByteBuffer(grpc::ByteBuffer& buffer,
                              google::protobuf::MessageLite& message);
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/support/slice.h"
 #include "gtest/gtest.h"
@@ -32,7 +32,7 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   return bytes;
 }
 
-// `bytes` in slices of `slice_bytes`.
+// Returns `bytes` in slices of `slice_bytes`.
 grpc::ByteBuffer BufferOf(const std::string& bytes, size_t slice_bytes) {
   std::vector<grpc::Slice> slices;
   for (size_t begin = 0; begin < bytes.size(); begin += slice_bytes) {
@@ -63,7 +63,7 @@ std::string Data(size_t bytes) {
   return data;
 }
 
-// What protobuf makes of the message with the chunk.
+// Returns the message with the chunk as protobuf builds it.
 v1::FetchUpdateResponse Whole(v1::FetchUpdateResponse response,
                               const Chunk& chunk) {
   response.mutable_chunk()->set_offset(chunk.offset);
@@ -80,7 +80,7 @@ TEST(ChunkMessageTest, BytesAreThoseOfProtobuf) {
     const std::string object = Data(bytes + 1000);
     for (const uint64_t offset : {0, 1, 1000}) {
       Chunk chunk = CutChunk(object, offset, bytes);
-      // Nobody is kept from sending numbers that are not known.
+      // A peer may send unknown numbers.
       if (offset == 1000) chunk.compression = 77;
       if (offset > 0) chunk.raw_bytes = 1 << 20;
       for (const v1::FetchUpdateResponse& fields :
@@ -160,7 +160,7 @@ TEST_F(MalformedTest, CutOffAnywhere) {
   const std::string object = Data(40);
   const std::string bytes =
       Whole(Response(), CutChunk(object, 7)).SerializeAsString();
-  // A message that ends between two fields is one, only shorter.
+  // A message cut between two fields is a valid, shorter message.
   const size_t described = Response().ByteSizeLong();
   for (size_t end = described + 1; end < bytes.size(); ++end) {
     ExpectRefused(bytes.substr(0, end), "");
@@ -170,12 +170,12 @@ TEST_F(MalformedTest, CutOffAnywhere) {
 TEST_F(MalformedTest, NoProtobufAtAll) {
   ExpectRefused(std::string(20, '\xff'), "cut off");
   ExpectRefused(std::string(1, '\0'), "cut off");
-  // Field 1 is a message; this one's bytes are none.
+  // Field 1 is a message, and these bytes are not one.
   ExpectRefused("\x0a\x02\xff\xff", "not what its type says");
 }
 
 TEST_F(MalformedTest, LengthsBeyondTheMessage) {
-  // Field 4, 2^28 - 1 and 2^32 - 1 bytes.
+  // Field 4 of 2^28 - 1 and of 2^32 - 1 bytes.
   ExpectRefused("\x22\xff\xff\xff\x7f\x08\x01", "beyond the message");
   ExpectRefused("\x22\xff\xff\xff\xff\x0f\x08\x01", "beyond the message");
   // A chunk of 4 bytes whose data has 100.

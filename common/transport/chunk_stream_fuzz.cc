@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Foreign bytes as a stream of messages with chunks. What is accepted must be
-// what protobuf reads from the same bytes, if it does. Input:
+// Reads foreign bytes as a stream of messages with chunks. Whatever is accepted
+// must be what protobuf reads from the same bytes, if it does. Input:
 //
 //   byte 0    the network's slices have 1 + byte bytes
 //   the rest  messages: length (2 bytes, little-endian), bytes
@@ -39,8 +39,8 @@ grpc::ByteBuffer BufferOf(absl::string_view bytes, size_t slice_bytes) {
 void CheckAgainstProtobuf(absl::string_view bytes, bool has_chunk,
                           v1::FetchUpdateResponse fields, const Chunk& chunk) {
   v1::FetchUpdateResponse whole;
-  // Protobuf refuses varints of more bytes than their numbers need, which
-  // CodedInputStream reads.
+  // Protobuf refuses varints with more bytes than their numbers need;
+  // CodedInputStream reads them.
   if (!whole.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return;
   }

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/checksum.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -70,7 +70,7 @@ TEST(ChunkTest, DataIsLookedAtInOrderWhereverItIsTo) {
   const std::string object = Object(300'000);
   for (const auto use :
        {ChunkAssembler::Use::kSoon, ChunkAssembler::Use::kLater}) {
-    // Not at the beginning of a line.
+    // The destination does not begin at a cache line.
     std::string assembled(object.size() + 1, '\0');
     ChunkAssembler assembler(absl::MakeSpan(assembled).subspan(1), use);
     std::string looked;
@@ -96,7 +96,7 @@ TEST(ChunkTest, NoChunkExceedsTheLimit) {
 
 class ChunkAssemblerTest : public testing::Test {
  protected:
-  // Expects that `chunk` is refused and that the transfer goes on as if it
+  // Expects that `chunk` is refused and that the transfer continues as if it
   // had never come.
   void ExpectRefused(const Chunk& chunk, StatusCode code,
                      const std::string& message) {

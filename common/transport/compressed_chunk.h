@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chunks of fp32 values in fewer bytes (common/byte_planes.h). Offsets count
-// the values' bytes, so that a transfer goes on at any chunk's end, compressed
-// or not.
+// Compresses chunks of fp32 values (common/byte_planes.h). Offsets count the
+// values' bytes, so that a transfer goes on at any chunk's end, compressed or
+// not.
 //
 // Sender:    std::string memory;   // outlives the chunk
 //            chunk = CompressChunk(CutChunk(object, offset), memory);
@@ -19,15 +19,16 @@
 
 namespace causeway {
 
-// `chunk`, of one piece, compressed into `memory`; or as it is if that does not
-// make it smaller. It should begin with a value, but need not.
+// Returns `chunk`, which has one piece, compressed into `memory`; or `chunk`
+// itself if that does not make it smaller. A chunk that begins within a value
+// compresses less well.
 Chunk CompressChunk(const Chunk& chunk, std::string& memory);
 
-// `chunk` with its data decompressed into `memory`; as it is if it is not
-// compressed.
-//   INVALID_ARGUMENT  the compression is unknown; the data or what it
-//                     decompresses to is empty or too large; the data is not
-//                     what CompressChunk makes.
+// Returns `chunk` with its data decompressed into `memory`, or `chunk` itself
+// if it is not compressed.
+//   INVALID_ARGUMENT  the compression is unknown, the data are empty, too large
+//                     or not made by CompressChunk, or they decompress to
+//                     nothing or to too much.
 //   DATA_LOSS         the CRC is wrong.
 absl::StatusOr<Chunk> DecompressChunk(const Chunk& chunk, std::string& memory);
 

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,7 +24,7 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// Values whose exponents are alike, and then some that are noise.
+// Returns values with similar exponents, followed by noise.
 std::string Object() {
   std::mt19937 random(1);
   std::string object(300'001, '\0');
@@ -47,7 +47,7 @@ TEST(CompressedChunkTest, ObjectsComeBackAndGoOnAtAnyChunk) {
     (chunk.compression == 0 ? raw : compressed) += 1;
     if (chunk.compression != 0) {
       EXPECT_LT(chunk.size(), 40'000u);
-      // As the network delivers it.
+      // The data are in pieces, as the network delivers them.
       const absl::string_view data = chunk.pieces[0];
       chunk.pieces = {data.substr(0, 7), data.substr(7)};
     }

@@ -27,7 +27,7 @@ struct FreeOpenSsl {
 using Certificate = std::unique_ptr<X509, FreeOpenSsl>;
 using Key = std::unique_ptr<EVP_PKEY, FreeOpenSsl>;
 
-// One file of a set.
+// One file, and the flag that names it.
 struct File {
   absl::string_view flag;
   std::string path;
@@ -68,7 +68,7 @@ absl::Status CheckTime(const File& file, const X509& certificate,
   return absl::OkStatus();
 }
 
-// The certificates of the file, at least one.
+// Returns the certificates of the file, at least one.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(const File& file) {
   const auto bio = file.Open();
   std::vector<Certificate> certificates;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const File& file) {
   return certificates;
 }
 
-// A certificate and its key.
+// Returns a certificate and its key.
 absl::StatusOr<grpc::SslServerCredentialsOptions::PemKeyCertPair> ReadPair(
     const std::string& cert_path, const std::string& key_path, absl::Time now) {
   if (cert_path.empty() || key_path.empty()) {
@@ -100,7 +100,7 @@ absl::StatusOr<grpc::SslServerCredentialsOptions::PemKeyCertPair> ReadPair(
   X509& certificate = *chain.front();
   RETURN_IF_ERROR(CheckTime(cert, certificate, now));
   const auto bio = key_file.Open();
-  // The empty pass phrase, so that nobody is asked for one.
+  // An empty pass phrase, so that OpenSSL does not ask for one.
   char none[] = "";
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, none));
   ERR_clear_error();
@@ -126,7 +126,7 @@ absl::StatusOr<std::string> ReadAuthority(absl::string_view flag,
   ASSIGN_OR_RETURN(const File file, ReadPem(flag, path));
   ASSIGN_OR_RETURN(const std::vector<Certificate> certificates,
                    ReadCertificates(file));
-  // A bundle may hold authorities that are of no more use.
+  // A bundle may hold authorities that have expired.
   absl::Status valid;
   for (const Certificate& certificate : certificates) {
     valid = CheckTime(file, *certificate, now);

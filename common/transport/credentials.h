@@ -3,9 +3,9 @@
 //
 // TLS for coordinator, islands and tools: gRPC credentials from PEM files.
 //
-// The coordinator shows a certificate; with `client_authority`, clients have to
-// show one as well (mutual TLS), signed by it. A client checks the
-// coordinator's certificate, and the name in it, against `authority`.
+// The coordinator shows a certificate; with `tls_client_ca`, clients have to
+// show one as well, signed by that authority (mutual TLS). A client checks the
+// coordinator's certificate, and the name in it, against `tls_ca`.
 //
 // gRPC would accept any files and only fail later, at each connection, with a
 // message that names none. So the files are checked here.
@@ -28,26 +28,26 @@
 
 namespace causeway {
 
-// Paths of PEM files, named after the flags of the programs.
+// Paths of PEM files, named like the programs' flags.
 struct ServerTlsFiles {
   // The coordinator's certificate, with the chain up to the authority.
   std::string tls_cert;
   // Its private key.
   std::string tls_key;
-  // Certificates of those that sign clients' certificates. Empty: clients need
-  // none.
+  // Certificates of the authorities that sign clients' certificates. If empty,
+  // clients need no certificate.
   std::string tls_client_ca;
 };
 
 struct ClientTlsFiles {
-  // Certificates of those that sign the coordinator's.
+  // Certificates of the authorities that sign the coordinator's certificate.
   std::string tls_ca;
-  // For mutual TLS; both or none.
+  // The client's certificate and key for mutual TLS: both or none.
   std::string tls_cert;
   std::string tls_key;
 };
 
-// Plain text if all files are empty.
+// Returns credentials for plain text if all files are empty.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const ServerTlsFiles& files, absl::Time now);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>

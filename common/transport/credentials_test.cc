@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
-#include "common/transport/test_certificates.h"
+#include "common/testing/status_matchers.h"
+#include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -35,7 +35,8 @@ class CredentialsTest : public testing::Test {
     return Path(name);
   }
 
-  // Whether a client of these files can talk to a server of those.
+  // Returns whether a client with the one set of files can talk to a server
+  // with the other.
   bool Connects(const ServerTlsFiles& server_files,
                 const ClientTlsFiles& client_files) {
     const auto server_credentials = MakeServerCredentials(server_files, now_);
@@ -97,8 +98,8 @@ TEST_F(CredentialsTest, MutualTlsWantsACertificateOfTheRightAuthority) {
   ServerTlsFiles mutual = server_files_;
   mutual.tls_client_ca = authority_.certificate();
   ClientTlsFiles client = client_files_;
-  // gRPC's client learns only with its first call that TLS 1.3 refused it; so
-  // look for what must work.
+  // Only the connection that must work is checked: a gRPC client learns with
+  // its first call, and not before, that TLS 1.3 refused it.
   client.tls_cert = client_.certificate;
   client.tls_key = client_.key;
   EXPECT_TRUE(Connects(mutual, client));

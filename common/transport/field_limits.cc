@@ -19,7 +19,7 @@ using google::protobuf::Message;
 constexpr int kName = 64;
 constexpr int kRunId = 80;
 constexpr int kDigest = 16;
-// A sentence, and an error with what led to it.
+// A sentence; and an error with its causes.
 constexpr int kSentence = 256;
 constexpr int kReason = 1024;
 
@@ -47,7 +47,7 @@ bool IsText(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
 }
 
-// A field that the table has no entry for is as good as forbidden.
+// Fields that the table has no entry for may hold nothing.
 FieldLimit LimitOf(const FieldDescriptor& field) {
   for (const FieldLimit& limit : kLimits) {
     if (limit.field == field.full_name()) return limit;
@@ -117,7 +117,7 @@ void CutTexts(Message& request) {
       std::string text = reflection.GetString(request, field);
       size_t end = LimitOf(*field).most;
       if (text.size() <= end) continue;
-      // Not in the middle of a character of UTF-8.
+      // Do not cut within a UTF-8 character.
       while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
       text.resize(end);
       reflection.SetString(&request, field, std::move(text));

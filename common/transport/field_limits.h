@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long texts and lists in requests may be: one table for every request of
-// the coordinator's services. A request's bytes are limited beside
-// (common/transport/chunk_message.h).
+// The limits on texts and lists in requests: one table for every request of the
+// coordinator's services. common/transport/chunk_message.h limits a request's
+// bytes.
 #ifndef COMMON_TRANSPORT_FIELD_LIMITS_H_
 #define COMMON_TRANSPORT_FIELD_LIMITS_H_
 
@@ -15,23 +15,23 @@
 namespace causeway {
 
 struct FieldLimit {
-  // Full name: "package.Message.field".
+  // The field's full name: "package.Message.field".
   absl::string_view field;
-  // Bytes of a text, or elements of a list.
+  // The most bytes of a text, or elements of a list.
   int most = 0;
-  // Whether it tells people something, and no program depends on it.
+  // Whether the text is for people, and no program depends on it.
   bool is_prose = false;
 };
 absl::Span<const FieldLimit> FieldLimits();
 
-// The most ranks of an island: its heartbeat has an entry for each.
+// The most ranks of an island, whose heartbeat has an entry for each.
 inline constexpr int kMostRanks = 2048;
 
-// Checks the fields that are set in `request`, and in the messages within.
-//   INVALID_ARGUMENT  one is longer than the table allows, or is not there.
+// Checks the fields that are set in `request` and in the messages within it.
+//   INVALID_ARGUMENT  a field is longer than the table allows, or not in it.
 absl::Status CheckFieldLimits(const google::protobuf::Message& request);
 
-// Cuts the prose in `request` to what the table allows, between characters.
+// Shortens the prose in `request` to what the table allows, between characters.
 void CutTexts(google::protobuf::Message& request);
 
 }  // namespace causeway

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/chunk_message.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -24,7 +24,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 using testing::HasSubstr;
 
-// Adds the texts and lists of a message, and of those within, to `fields`.
+// Adds the texts and lists of a message, and of the messages within it, to
+// `fields`.
 void AddLimited(const Descriptor& message, std::set<std::string>& fields) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
@@ -38,7 +39,7 @@ void AddLimited(const Descriptor& message, std::set<std::string>& fields) {
   }
 }
 
-// The most of every number.
+// Returns a rank's progress with the largest value of every number.
 v1::RankProgress BusyRank() {
   v1::RankProgress rank;
   rank.set_micro_batches(UINT64_MAX);
@@ -92,7 +93,8 @@ TEST(FieldLimitsTest, WhatTheTableLacksIsNotAllowed) {
 
 TEST(FieldLimitsTest, ProseIsCutBetweenCharacters) {
   v1::LeaveRequest leave;
-  // Two bytes each, the first at an odd place.
+  // The characters take two bytes each, and the first one begins at an odd
+  // place.
   std::string umlauts = "x";
   for (int i = 0; i < 1000; ++i) umlauts += "\u00e4";
   leave.set_reason(umlauts);
@@ -114,7 +116,7 @@ TEST(FieldLimitsTest, TheLongestRequestsOfAnIslandFit) {
   progress.mutable_rank_trouble()->set_text(std::string(1024, 't'));
   for (int i = 0; i < kMostRanks; ++i) *progress.add_ranks() = BusyRank();
   EXPECT_OK(CheckFieldLimits(session));
-  // The rest are some thirty numbers.
+  // The other fields are some thirty numbers.
   EXPECT_LT(session.ByteSizeLong() + 1000, kMaxFieldBytes);
 }
 

@@ -8,8 +8,8 @@
 
 namespace causeway {
 
-// A deadline or the time of an alarm, for gRPC. By the monotonic clock: setting
-// the system's clock does not move it.
+// Returns `duration` from now, as a deadline or an alarm of gRPC. It is a time
+// of the monotonic clock, so setting the system's clock does not move it.
 inline gpr_timespec FromNow(absl::Duration duration) {
   return gpr_time_add(
       gpr_now(GPR_CLOCK_MONOTONIC),

@@ -27,7 +27,7 @@ void LinkMeter::Add(uint64_t bytes, bool again) {
   const Point point = {.busy = BusyLocked(), .bytes = bytes_};
   if (point.busy - points_.back().busy < kWindow / 100) return;
   points_.push_back(point);
-  // The first one is where the window begins, so it may be older.
+  // The window begins at the first point, so that may be older.
   while (points_.size() > 2 && point.busy - points_[1].busy >= kWindow) {
     points_.pop_front();
   }

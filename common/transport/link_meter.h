@@ -25,10 +25,10 @@
 
 namespace causeway {
 
-// Thread-safe.
+// Measures one direction of a link. Thread-safe.
 class LinkMeter {
  public:
-  // Time with transfers under way over which the rate is measured.
+  // The busy time, with transfers under way, over which the rate is measured.
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 
   explicit LinkMeter(Clock now) : now_(std::move(now)) {}
@@ -45,20 +45,20 @@ class LinkMeter {
     LinkMeter* const meter_;
   };
 
-  // Encoded bytes of a chunk; `again` if they were sent before.
+  // Counts the encoded bytes of a chunk; `again` if they were sent before.
   void Add(uint64_t bytes, bool again = false);
-  // Pacing holds a chunk back for so long.
+  // Counts the time for which pacing holds a chunk back.
   void AddPaced(absl::Duration wait);
 
-  // All bytes that were added.
+  // Returns the total of the bytes added.
   uint64_t bytes() const;
 
-  // As of now. What the meter does not know (the pace's rate, TCP's
-  // retransmissions) is left out.
+  // Returns the link's use as of now, without what the meter does not know (the
+  // pace's rate, TCP's retransmissions).
   v1::LinkUse Use() const;
 
  private:
-  // A point of the curve of bytes over busy time.
+  // A point on the curve of bytes over busy time.
   struct Point {
     absl::Duration busy;
     uint64_t bytes = 0;
@@ -72,13 +72,14 @@ class LinkMeter {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  // Since when there is a transfer, if there is one, and the time before.
+  // When the current busy time began, if a transfer is under way, and the total
+  // of the earlier ones.
   absl::Time busy_since_ ABSL_GUARDED_BY(mu_);
   absl::Duration busy_ ABSL_GUARDED_BY(mu_);
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
-  // Of the last kWindow of busy time, at most one in a hundredth of it.
+  // Points of the last kWindow of busy time, at most one per hundredth of it.
   std::deque<Point> points_ ABSL_GUARDED_BY(mu_) = {Point()};
 };
 

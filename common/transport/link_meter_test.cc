@@ -11,7 +11,7 @@ namespace {
 
 class LinkMeterTest : public testing::Test {
  protected:
-  // A chunk every 100 ms for so long.
+  // Sends a chunk every 100 ms for `seconds`.
   void Send(int seconds, uint64_t bytes_per_second) {
     for (int i = 0; i < 10 * seconds; ++i) {
       now_ += absl::Milliseconds(100);

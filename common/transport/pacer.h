@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A token bucket that tells a sender when to send, so that all its streams
-// together keep to a rate. Nobody is refused: who takes more than there is goes
-// later, in the order of the calls.
+// together keep to a rate. It refuses nothing: bytes beyond the rate go later,
+// in the order of the calls.
 //
 //   Pacer pacer;
 //   pacer.SetRate(bytes_per_second);
@@ -22,13 +22,13 @@
 
 namespace causeway {
 
-// Thread-safe.
+// A token bucket for one link. Thread-safe.
 class Pacer {
  public:
-  // What may go at once after a pause: as much as the rate makes in this time.
+  // The time whose bytes, at the rate, may go at once after a pause.
   static constexpr absl::Duration kBurst = absl::Milliseconds(20);
 
-  // 0 does not pace. Holds for what is taken from now on.
+  // Sets the rate for all later calls of Take; 0 turns pacing off.
   void SetRate(double bytes_per_second) {
     absl::MutexLock lock(&mu_);
     rate_ = bytes_per_second;
@@ -39,7 +39,7 @@ class Pacer {
     return rate_;
   }
 
-  // When `bytes` may go: `now` or later.
+  // Returns when `bytes` may go: `now` or later.
   absl::Time Take(absl::Time now, uint64_t bytes) {
     absl::MutexLock lock(&mu_);
     if (rate_ <= 0) return now;
@@ -51,13 +51,13 @@ class Pacer {
  private:
   mutable absl::Mutex mu_;
   double rate_ ABSL_GUARDED_BY(mu_) = 0;
-  // When all that was taken will have gone.
+  // The time when all bytes taken will have gone.
   absl::Time free_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
-// The size of chunks that keep to a rate without making each other wait for
-// long: what goes in Pacer::kBurst, at least 16 KiB; without a rate, the most
-// there can be.
+// Returns the size of chunks that keep to a rate without making each other wait
+// for long: the bytes of Pacer::kBurst, at least 16 KiB; the largest chunk if
+// there is no rate.
 inline uint64_t PacedChunkBytes(double bytes_per_second) {
   constexpr double kLeast = 16 << 10;
   if (bytes_per_second <= 0) return kMaxChunkBytes;

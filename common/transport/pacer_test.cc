@@ -20,10 +20,10 @@ TEST(PacerTest, ABusySenderKeepsToTheRate) {
   Pacer pacer;
   pacer.SetRate(1e6);
   absl::Time when = kStart;
-  // Each waits for its turn and asks again at once.
+  // Each sender waits for its turn and asks again at once.
   for (int i = 0; i < 1000; ++i) when = pacer.Take(when, 10'000);
-  // 10 s of data, of which the last chunk has yet to go and the first two went
-  // ahead (20 ms).
+  // 10 s of data: the last chunk has yet to go, and the first two went ahead
+  // (20 ms).
   EXPECT_EQ(when - kStart, absl::Milliseconds(9990 - 20));
 }
 

@@ -18,7 +18,7 @@ namespace causeway {
 void CopyPastCaches(absl::string_view from, char* to) {
   constexpr size_t kLineBytes = 64;
   constexpr size_t kVectorBytes = sizeof(__m128i);
-  // Lines that are not written as a whole cost a read of memory.
+  // A line that is not written as a whole costs a read of memory.
   const size_t before_line = -reinterpret_cast<uintptr_t>(to) % kLineBytes;
   const size_t head = std::min(before_line, from.size());
   std::memcpy(to, from.data(), head);

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies that do not go through the caches, for memory that is not going to be
-// read before much else is: it is not read from memory first, as lines of a
-// cache are, and what others have in the caches stays there.
+// Copies that bypass the caches, for memory that will not be read soon: the
+// destination's lines are not read first, and other data stay in the caches.
 //
 //   for (...) CopyPastCaches(piece, to);
-//   FlushPastCaches();  // before others are told
+//   FlushPastCaches();  // before telling other threads
 #ifndef COMMON_TRANSPORT_PAST_CACHES_H_
 #define COMMON_TRANSPORT_PAST_CACHES_H_
 
@@ -14,8 +13,8 @@
 
 namespace causeway {
 
-// As memcpy, but that other threads see it only after FlushPastCaches. Where
-// there are no such instructions, it is memcpy.
+// Copies like memcpy, but other threads see the bytes only after
+// FlushPastCaches. On machines without such instructions it is memcpy.
 void CopyPastCaches(absl::string_view from, char* to);
 void FlushPastCaches();
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds the rate to pace a link's transfers to, from how fast transfers were
-// that were not paced. Paced ones tell nothing: they are never faster than
-// their pace, so that a rate taken from them could only fall.
+// Finds the rate at which to pace a link's transfers, from the speed of
+// transfers that were not paced. A paced transfer is never faster than its
+// pace, so a rate measured on it could only fall.
 //
 //   RateFinder finder;
 //   double pace = finder.Next();           // 0: the link is to be measured
@@ -22,25 +22,27 @@
 
 namespace causeway {
 
-// Thread-safe.
+// Finds the rate of one link. Thread-safe.
 class RateFinder {
  public:
-  // What is left of the measured rate for everything else on the link, so that
-  // no queue stands before it.
+  // The share of the measured rate that transfers take. The remainder is for
+  // everything else on the link, so that no queue builds up.
   static constexpr double kShare = 0.9;
-  // One transfer in so many is not paced, to measure.
+  // One in this many transfers is not paced, so that it measures.
   static constexpr uint64_t kMeasureEvery = 16;
-  // The best of so many measurements counts, and so many transfers are measured
-  // before the first is paced: TCP begins slowly, and others may have had a
-  // part of the link, but nothing is faster than it.
+  // The number of measurements of which the best counts, and of transfers that
+  // are measured before the first is paced. TCP begins slowly and others may
+  // use a part of the link, but nothing is faster than the link.
   static constexpr size_t kKept = 3;
-  // Bounds of what is measured, in bytes per second.
+  // The bounds of what is measured, in bytes per second.
   static constexpr double kSlowest = 25e3;
   static constexpr double kFastest = 12.5e9;
-  // Shorter transfers say more of round trips than of the rate.
+  // The least bytes that count: shorter transfers measure round trips rather
+  // than the rate.
   static constexpr uint64_t kLeastBytes = 64 << 10;
 
-  // Bytes per second for the transfer that begins now; 0 is without pace.
+  // Returns the bytes per second for the transfer that begins now; 0 is without
+  // pace.
   double Next() {
     absl::MutexLock lock(&mu_);
     if (measured_.size() < kKept || ++since_measured_ >= kMeasureEvery)
@@ -48,7 +50,7 @@ class RateFinder {
     return kShare * *std::max_element(measured_.begin(), measured_.end());
   }
 
-  // The measured rate; 0 before there is one.
+  // Returns the measured rate; 0 if there is none yet.
   double Best() const {
     absl::MutexLock lock(&mu_);
     return measured_.empty()
@@ -56,7 +58,7 @@ class RateFinder {
                : *std::max_element(measured_.begin(), measured_.end());
   }
 
-  // A transfer that was not paced carried so much in so long.
+  // Records that a transfer without pace carried `bytes` in `duration`.
   void Measured(uint64_t bytes, absl::Duration duration) {
     if (bytes < kLeastBytes || duration <= absl::ZeroDuration()) return;
     const double rate =
@@ -69,7 +71,7 @@ class RateFinder {
 
  private:
   mutable absl::Mutex mu_;
-  // Bytes per second, newest last.
+  // Measurements in bytes per second, newest last.
   std::deque<double> measured_ ABSL_GUARDED_BY(mu_);
   uint64_t since_measured_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -12,8 +12,7 @@ namespace {
 
 constexpr uint64_t kMegabyte = 1'000'000;
 
-// A transfer of a megabyte over a link that carries `rate`; at what pace it
-// was.
+// Transfers a megabyte over a link that carries `rate`. Returns the pace.
 double TransferOver(RateFinder& finder, double rate) {
   const double pace = finder.Next();
   if (pace == 0) {
@@ -25,7 +24,7 @@ double TransferOver(RateFinder& finder, double rate) {
 
 TEST(RateFinderTest, MeasuresAFewTimesThenLeavesHeadRoom) {
   RateFinder finder;
-  // The first is slow, as with TCP.
+  // The first transfer is slow, as with TCP.
   EXPECT_EQ(TransferOver(finder, 1e6), 0);
   EXPECT_EQ(TransferOver(finder, 4e6), 0);
   EXPECT_EQ(TransferOver(finder, 5e6), 0);
@@ -42,8 +41,8 @@ TEST(RateFinderTest, FollowsTheLinkUpAndDown) {
     return pace;
   };
   EXPECT_NEAR(paced_after(5e6, 1), RateFinder::kShare * 5e6, 1);
-  // One measurement tells that there is more; that there is less, all that are
-  // kept.
+  // A single measurement shows that the link has more; only kKept measurements
+  // show that it has less.
   EXPECT_NEAR(paced_after(8e6, 2), RateFinder::kShare * 8e6, 1);
   EXPECT_NEAR(paced_after(2e6, 1), RateFinder::kShare * 8e6, 1);
   EXPECT_NEAR(paced_after(2e6, RateFinder::kKept), RateFinder::kShare * 2e6, 1);

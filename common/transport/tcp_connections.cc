@@ -44,7 +44,7 @@ std::optional<TcpConnection> AskTcpConnection(int file) {
       (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
     return std::nullopt;
   }
-  // An older kernel fills less of it.
+  // An older kernel fills only a part of the structure.
   tcp_info info = {};
   socklen_t info_size = sizeof(info);
   if (getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0 ||

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel knows about the TCP connections of this process. gRPC keeps
-// its sockets to itself, so they are looked for among the process's open files;
-// they are asked, never changed.
+// Reports what the kernel knows about the TCP connections of this process. gRPC
+// keeps its sockets to itself, so they are looked up among the process's open
+// files; they are only queried, never changed.
 #ifndef COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 #define COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 
@@ -23,31 +23,31 @@ struct TcpConnection {
   // The other end, as "address:port", an IPv6 address in brackets. IPv4 over an
   // IPv6 socket is written as IPv4.
   std::string peer;
-  // Payload that this end has sent more than once.
+  // The payload bytes that this end has sent more than once.
   uint64_t bytes_retransmitted = 0;
-  // Payload that has come, and payload that the other end has confirmed, since
-  // the connection began.
+  // The payload bytes that have come in, and those that the other end has
+  // confirmed, since the connection began.
   uint64_t bytes_received = 0;
   uint64_t bytes_acknowledged = 0;
-  // Smoothed.
+  // The smoothed round-trip time.
   absl::Duration round_trip;
 };
 
-// The established TCP connection that `file` is; nullopt if it is none. The
-// file may have been closed, and its number given to another one, since it was
-// seen: then the answer is about that one.
+// Returns the established TCP connection that `file` is, or nullopt. If the
+// file was closed meanwhile and its number reused, the answer is about the new
+// file.
 std::optional<TcpConnection> AskTcpConnection(int file);
 
-// Those that are established now; empty where the system does not tell (it
+// Returns the established connections; none where the system does not tell (it
 // takes Linux and /proc). Thread-safe; costs some microseconds for each open
 // file.
 std::vector<TcpConnection> OpenTcpConnections();
 
-// An IPv4 or IPv6 address as TcpConnection::peer has it.
+// Returns an IPv4 or IPv6 address in the form of TcpConnection::peer.
 std::string AddressText(const sockaddr_storage& address);
 
-// The peer as grpc::ServerContext::peer() and ClientContext::peer() write it
-// ("ipv4:10.0.0.1:80", "ipv6:%5B::1%5D:80") in the form above; empty for what
+// Returns the peer that grpc::ServerContext::peer() or ClientContext::peer()
+// names ("ipv4:10.0.0.1:80", "ipv6:%5B::1%5D:80") in the same form; empty if it
 // is not TCP.
 std::string PeerAddress(absl::string_view grpc_peer);
 

@@ -60,7 +60,7 @@ TEST_F(TcpConnectionsTest, FindsAConnectionUntilItIsClosed) {
 }
 
 TEST_F(TcpConnectionsTest, MeasuresTheRoundTrip) {
-  // Answered, so that there is something to measure.
+  // The other end answers, so that there is something to measure.
   char byte = 1;
   for (const auto& [from, to] : {std::pair(near_, far_), {far_, near_}}) {
     ASSERT_EQ(send(from, &byte, 1, 0), 1);

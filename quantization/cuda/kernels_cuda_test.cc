@@ -6,7 +6,7 @@
 #include "quantization/cuda/kernels_cuda.h"
 
 #include "common/cuda_status.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/cuda/testing/block_kernels_suite.h"

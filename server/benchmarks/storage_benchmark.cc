@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "benchmark/benchmark.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"

@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/checksum.h"
 #include "common/grpc_status.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/compressed_chunk.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"

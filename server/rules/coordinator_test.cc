@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rules/testing/coordinator_driver.h"

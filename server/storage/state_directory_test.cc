@@ -19,7 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

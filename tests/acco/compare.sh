@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compares the inner algorithms on an island of two ranks: what they learn from
-# the same tokens, how much communication they hide on a slow link, and what a
-# slow rank costs them. Real processes, Gloo over TCP, real text.
+# the same tokens, how much communication they hide on a slow link, and how much
+# a slow rank costs them. Real processes, Gloo over TCP, real text.
 
 set -euo pipefail
 
@@ -21,17 +21,17 @@ usage: tests/acco/compare.sh [--json FILE] [--parts LIST] [--seeds LIST]
                              [--steps N] [--rate R] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of convergence, overlap, heterogeneity (default: all, by commas)
-  --seeds LIST  of the convergence (default: 1,2,3)
+  --parts LIST  of convergence,overlap,heterogeneity (default: all of them)
+  --seeds LIST  seeds of the convergence runs (default: 1,2,3)
   --steps N     inner steps of a convergence run (default: 1500)
-  --rate R      its peak learning rate (default: 2e-4)
+  --rate R      peak learning rate of such a run (default: 2e-4)
   --keep        keep the working directory
 
 Convergence gives the same losses on a machine of any speed and load: each rank
 computes a fixed number of micro-batches. The times of the other parts mean
 something only on a machine that has nothing else to do. Overlap needs root, for
-two network namespaces with a shaped link; without it that part is skipped and
-says so.
+two network namespaces with a shaped link; without root that part is skipped
+with a message.
 USAGE
 }
 
@@ -72,8 +72,9 @@ readonly sequence_length=128 micro_batch=4 batch=16
 figures=()
 figure() { figures+=("$1" "$2"); }
 
-# configure FILE ALGORITHM SEED STEPS FIXED: one island whose parameters the
-# outer step takes over as they are; FIXED is training.fixed_micro_batches.
+# configure FILE ALGORITHM SEED STEPS FIXED: writes the configuration of one
+# island whose parameters the outer step takes over as they are; FIXED is
+# training.fixed_micro_batches.
 configure() {
   cat >"$1" <<CONFIG
 name: "compare"
@@ -104,8 +105,8 @@ membership { min_islands: 1 }
 CONFIG
 }
 
-# start_rank NAME RANK HOST COMMAND...: with COMMAND before the worker; rank 0 is
-# at leader_host.
+# start_rank NAME RANK HOST COMMAND...: starts a rank, with COMMAND before the
+# worker; rank 0 is at leader_host.
 leader_host=
 start_rank() {
   local name="$1" rank="$2" host="$3" flags=()
@@ -118,7 +119,8 @@ start_rank() {
     --island_leader "${leader_host}:7177" --rank_host "${host}"
 }
 
-# run_island NAME ALGORITHM STEPS: both ranks on this host, the second one slow.
+# run_island NAME ALGORITHM STEPS: runs both ranks on this host, the second one
+# slowed down.
 run_island() {
   local name="$1"
   configure "${work}/${name}.textproto" "$2" 1 "$3" false
@@ -131,8 +133,8 @@ run_island() {
   stop_processes
 }
 
-# run_threads NAME ALGORITHM SEED: both ranks in one process, which gives the
-# same bits as two.
+# run_threads NAME ALGORITHM SEED: runs both ranks in one process, which gives
+# the same bits as two.
 run_threads() {
   local name="$1"
   configure "${work}/${name}.textproto" "$2" "$3" "${steps}" true
@@ -172,7 +174,7 @@ measure() {
   ' "${micro_batch}" "${sequence_length}" <"${work}/$1-rank0.log"
 }
 
-# calculate EXPRESSION [NAME=VALUE...]
+# calculate EXPRESSION [NAME=VALUE...]: prints the value of the expression.
 calculate() {
   local expression="$1" assignments=()
   shift
@@ -180,7 +182,7 @@ calculate() {
   awk "${assignments[@]}" "BEGIN { printf \"%.6g\", (${expression}) }"
 }
 
-# ---- Convergence: as many steps of as many micro-batches, the same ones.
+# ---- Convergence: as many steps with the same micro-batches.
 
 convergence() {
   local algorithm seed name losses tokens
@@ -216,7 +218,7 @@ add_network() {
     ip -n "${zone}-${side}" link set lo up
   done
 }
-# shape BITS_PER_SECOND: both directions.
+# shape BITS_PER_SECOND: limits both directions of the link.
 shape() {
   local side device
   for side in 0 1; do
@@ -234,7 +236,7 @@ remove_network() {
   ip netns delete "${zone}-1" 2>/dev/null || true
 }
 
-# run_apart NAME ALGORITHM STEPS: coordinator and rank 0 on one side of the
+# run_apart NAME ALGORITHM STEPS: runs coordinator and rank 0 on one side of the
 # link, rank 1 on the other.
 run_apart() {
   configure "${work}/$1.textproto" "$2" 1 "$3" false
@@ -256,8 +258,9 @@ overlap() {
   fi
   local ratio step unhindered bare busy ddp hidden=() over=() speedup=() bytes limit
   for ratio in 0.5 1 2; do
-    # Computing alone, as far as there is such a thing: with ACCO nobody waits.
-    # Right before what is compared with it, as machines change their pace.
+    # Measures computing alone, as far as possible: with ACCO nobody waits. It
+    # runs right before the runs to compare with it, because machines change
+    # their pace.
     run_apart "free-${ratio}-acco" ACCO 25
     read -r _ unhindered _ < <(measure "free-${ratio}-acco")
     run_apart "free-${ratio}-ddp" DDP 25
@@ -292,8 +295,8 @@ overlap() {
   figure overlap_speedup "[${speedup[*]}]"
 }
 
-# exchanged_bytes NAME: what each rank sends in a step of DDP: half of the
-# gradients, and half of the parameters.
+# exchanged_bytes NAME: prints the bytes that each rank sends in a step of DDP:
+# half of the gradients, and half of the parameters.
 exchanged_bytes() {
   local parameters
   parameters="$(grep -oE '[0-9]+ parameters' "${work}/$1-rank0.log" |
@@ -332,7 +335,7 @@ finish_all() {
   finish "${code}"
 }
 
-# ---- All of it
+# ---- Main
 
 work="$(mktemp -d -t causeway-acco-XXXXXX)"
 finish_on_exit

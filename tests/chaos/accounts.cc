@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// The number after the first `marker` in `text`, or 0.
+// Returns the number after the first `marker` in `text`, or 0.
 uint64_t NumberAfter(absl::string_view text, absl::string_view marker) {
   const size_t begin = text.find(marker);
   if (begin == absl::string_view::npos) return 0;
@@ -44,7 +44,8 @@ class Checker {
   }
 
  private:
-  // The first incarnation that belongs to a later life of the same island.
+  // Returns the first incarnation that belongs to a later life of the same
+  // island.
   uint64_t NextIncarnation(size_t life) const {
     for (size_t i = life + 1; i < lives_.size(); ++i) {
       if (lives_[i].island == lives_[life].island &&
@@ -82,8 +83,8 @@ class Checker {
     }
   }
 
-  // What the contribution before the last must have brought in: the last one
-  // may have been under way at the end.
+  // Returns the steps that the contribution before the last must have brought
+  // in; the last one may have been under way at the end.
   uint64_t StepsBeforeLastButOneSend(const IslandLife& life,
                                      uint32_t fragment) const {
     std::vector<uint64_t> sends;

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The invariants of a run that has ended, from what its processes logged and
-// what the state directory holds: every token that an island trained is merged
-// at most once, none is lost while its island lives, and what was announced as
-// committed is there.
+// Checks the invariants of a run that has ended, from its processes' logs and
+// the state directory: every token that an island trained is merged at most
+// once, none is lost while its island lives, and every commit that was
+// announced exists.
 //
-// How it is known: a contribution says of how many inner steps it is, and an
-// island logs each step. With mixing 0 the windows of an island's merged
-// contributions to a fragment follow one another without gap or overlap. So
-// their sum is never above the steps that the process has made, and not below
-// those it had made when it sent the contribution before its last.
+// A contribution says how many inner steps it contains, and an island logs each
+// step. With mixing 0 the windows of an island's merged contributions to a
+// fragment follow one another without gap or overlap. So their sum is never
+// above the steps that the process has made, and not below those it had made
+// when it sent the contribution before its last.
 #ifndef TESTS_CHAOS_ACCOUNTS_H_
 #define TESTS_CHAOS_ACCOUNTS_H_
 
@@ -25,19 +25,19 @@
 
 namespace causeway {
 
-// One life of an island's process, by its log.
+// One life of an island's process, as its log shows it.
 struct IslandLife {
   std::string island;
-  // Of its membership when it began; those that follow, up to the next life's
-  // first, are its own as well. 0 if it never joined.
+  // The incarnation of its membership when it began; it also owns the following
+  // ones, up to the next life's first. 0 if it never joined.
   uint64_t incarnation = 0;
-  // The inner steps that it has made, as numbered on the run's schedule.
+  // The inner steps that it has made, numbered on the run's schedule.
   std::vector<uint64_t> steps;
-  // Whether it ended in order, at the end of the run.
+  // Whether it ended in order at the end of the run.
   bool survived = false;
 };
 
-// Of a worker that was started with --log_seconds=0.
+// Reads the log of a worker that was started with --log_seconds=0.
 IslandLife ReadLife(absl::string_view island, absl::string_view log,
                     bool survived);
 
@@ -50,21 +50,23 @@ struct MergedRound {
 };
 
 struct Accounts {
-  // Inner steps, summed over islands and fragments, that were trained by a
-  // process which survived and had to be merged, but were not.
+  // Inner steps, summed over islands and fragments, that a surviving process
+  // trained and that had to be merged, but were not.
   uint64_t lost_steps = 0;
-  // Those that were merged beyond what was trained.
+  // Steps that were merged beyond what was trained.
   uint64_t double_counted_steps = 0;
   // Steps that died with their process before they were merged.
   uint64_t died_steps = 0;
-  // Versions that the coordinator announced and the state directory has not.
+  // Versions that the coordinator announced and the state directory does not
+  // have.
   uint64_t lost_commits = 0;
-  // What is wrong, for people.
+  // Descriptions of the violations, for people.
   std::vector<std::string> findings;
 };
 
-// `rounds` are all of the run, in order of fragment and version; `lives` those
-// of each island in order of time; `coordinator_log` that of all coordinators.
+// Checks a run. `rounds` has all its versions, in order of fragment and
+// version; `lives` has each island's lives in order of time; `coordinator_log`
+// is the log of all coordinators.
 Accounts CheckAccounts(const SyncSchedule& schedule,
                        const std::vector<MergedRound>& rounds,
                        const std::vector<IslandLife>& lives,

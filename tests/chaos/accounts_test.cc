@@ -21,7 +21,7 @@ SyncSchedule Schedule() {
       .round_steps = 10, .send_offsets = {0}, .total_steps = 1000});
 }
 
-// A life of steps first .. last.
+// Returns a life of steps first .. last.
 IslandLife Life(uint64_t incarnation, uint64_t first, uint64_t last,
                 bool survived) {
   IslandLife life{
@@ -89,7 +89,7 @@ TEST(AccountsTest, LivesAreToldApartByIncarnation) {
       {Life(1, 1, 26, false), Life(3, 31, 45, true)}, "");
   EXPECT_THAT(accounts.findings, IsEmpty());
   EXPECT_EQ(accounts.died_steps, 6);
-  // What the second life cannot have trained.
+  // The second life cannot have trained this much.
   const Accounts wrong =
       CheckAccounts(Schedule(), {Round(1, 3, 10), Round(2, 3, 10)},
                     {Life(1, 1, 26, false), Life(3, 31, 45, true)}, "");

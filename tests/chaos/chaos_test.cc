@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A short run of the chaos kit: one fault of each kind.
+// Runs the chaos kit briefly, with one fault of each kind.
 #include <cstdlib>
 #include <string>
 
@@ -20,7 +20,7 @@ constexpr int kSkipped = 77;
 TEST(ChaosTest, NothingIsLostOrCountedTwice) {
   const std::string directory = std::getenv("TEST_TMPDIR");
   const std::string json = absl::StrCat(directory, "/report.json");
-  // Half an interval, seven faults, and one more interval.
+  // The time is half an interval, seven faults, and one more interval.
   Process chaos(
       {ProgramPath("tests/chaos/causeway-chaos"), "--programs", ProgramPath(""),
        "--json", json, "--islands", "3", "--minutes", "0.5",
@@ -35,7 +35,7 @@ TEST(ChaosTest, NothingIsLostOrCountedTwice) {
   EXPECT_EQ(report["double_counted"], 0);
   EXPECT_EQ(report["faults"], kFaultKinds);
   EXPECT_EQ(report["restart_seconds_each"].size(), 1);
-  // How fast it was depends on the machine; that it went on does not.
+  // The speed depends on the machine, but the run must have gone on.
   EXPECT_GT(report["goodput"], 0.1);
   EXPECT_GT(report["rounds"], 10);
 }

@@ -17,7 +17,7 @@
 namespace causeway {
 namespace {
 
-// The time of a line in a log, which is the local one.
+// Returns the time of a log line, which is in the local zone.
 absl::Time InLocalZone(absl::Time logged) {
   const absl::CivilSecond civil =
       absl::ToCivilSecond(logged, absl::UTCTimeZone());
@@ -82,8 +82,8 @@ double MergedTokens(const RunRecord& run,
   return tokens;
 }
 
-// Each of the islands but the guest counts as live in all rounds, even while it
-// is dead.
+// Each island but the guest counts as live in all rounds, even while it is
+// dead.
 double Participation(const std::vector<MergedRound>& rounds,
                      const ChaosRecord& record) {
   double contributions = 0;
@@ -100,7 +100,7 @@ double Participation(const std::vector<MergedRound>& rounds,
   return live > 0 ? contributions / live : 0;
 }
 
-// From `since` to the first commit afterwards that names `island`.
+// Adds the time from `since` to the first later commit that names `island`.
 bool AddDelay(const ChaosRecord& record, absl::Time since,
               absl::string_view island, std::vector<absl::Duration>& delays) {
   for (const ChaosRecord::Commit& commit : record.commits) {
@@ -113,21 +113,21 @@ bool AddDelay(const ChaosRecord& record, absl::Time since,
   return false;
 }
 
-// Seconds that an island stood still between two times.
+// Returns the seconds that an island stood still between two times.
 double Waited(const std::vector<LoggedStep>& steps, absl::Time from,
               absl::Time to) {
   absl::Duration waited;
   for (size_t i = 1; i < steps.size(); ++i) {
     if (steps[i].time < from || steps[i].time >= to) continue;
-    // A new life begins at zero.
+    // The counter of a new life begins at zero.
     waited +=
         std::max(absl::ZeroDuration(), steps[i].waited - steps[i - 1].waited);
   }
   return absl::ToDoubleSeconds(waited);
 }
 
-// The most steps that an island stood still between `since` and `length`
-// later, beyond what it did in the same time before.
+// Returns how many steps longer an island stood still between `since` and
+// `length` later than in the same time before; the most of any island.
 double GuestPause(const ChaosRecord& record, absl::Time since,
                   absl::Duration length) {
   double most = 0;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // causeway-chaos: runs islands and a coordinator under a seeded schedule of
-// faults, and the same without faults, and checks that nothing was lost or
-// counted twice.
+// faults, and again without faults, and checks that nothing was lost or counted
+// twice.
 //
 // Exit codes: 0 all invariants hold; 1 they do not, or failure; 2 usage; 77
 // this system does not permit network namespaces.
@@ -23,7 +23,7 @@
 //   kill_seconds        the same from the kill of an island
 //   guest_seconds       from the start of one more island to the first commit
 //                       it is part of: mean
-//   guest_pause_steps   by how many inner steps that made another island wait:
+//   guest_pause_steps   how many inner steps longer another island waited:
 //                       the most
 #include <stdlib.h>
 
@@ -41,21 +41,21 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "tests/chaos/schedule.h"
 #include "tests/chaos/trial.h"
 #include "tests/wan/network_namespace.h"
 
-ABSL_FLAG(double, minutes, 10, "How long faults go on.");
+ABSL_FLAG(double, minutes, 10, "Duration of the run with faults.");
 ABSL_FLAG(double, baseline_minutes, 0,
-          "How long the run without faults goes on; 0 takes a fifth of "
-          "--minutes, at most 2.");
-ABSL_FLAG(double, fault_seconds, 15, "One fault in so many seconds.");
+          "Duration of the run without faults; 0 takes a fifth of --minutes, "
+          "at most 2.");
+ABSL_FLAG(double, fault_seconds, 15, "Seconds from one fault to the next.");
 ABSL_FLAG(int, islands, 4, "Islands, beside one that comes and goes.");
 ABSL_FLAG(double, step_seconds, 0.1, "Simulated time of an inner step.");
-ABSL_FLAG(uint64_t, seed, 1, "Decides the faults.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the schedule of faults.");
 ABSL_FLAG(std::string, json, "", "Where to write the report.");
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator and "
@@ -80,7 +80,7 @@ std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
   return seconds;
 }
 
-// Null if there are none.
+// Returns null if there are no values.
 nlohmann::json Mean(const std::vector<double>& values) {
   if (values.empty()) return nullptr;
   return std::accumulate(values.begin(), values.end(), 0.0) /
@@ -174,8 +174,8 @@ absl::Status RunIn(const std::string& directory) {
 }
 
 absl::Status Run() {
-  // This process goes where the coordinators will be, before it has other
-  // threads, so that none of them is left outside.
+  // This process enters the coordinators' namespace before it has other
+  // threads, so that none of them stays outside.
   ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
                    NetworkNamespace::Create());
   ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the chaos kit and the programs it runs, and runs it: a coordinator and
-# islands as processes on emulated links, under a schedule of faults.
-# tests/chaos/main.cc says what the report has.
+# Builds the chaos kit and its programs, and runs it: a coordinator and islands
+# as processes on emulated links, under a schedule of faults.
+# tests/chaos/main.cc describes the report.
 
 set -euo pipefail
 
@@ -26,9 +26,9 @@ with 77 where network namespaces are not permitted. The run without faults comes
 first and takes a fifth of --minutes, at most 2, unless --baseline_minutes says
 otherwise.
 
-  --minutes N         how long faults go on (10)
+  --minutes N         duration of the run with faults (10)
   --json FILE         write the report there
-  --fault_seconds N   one fault in so many seconds (15)
+  --fault_seconds N   seconds from one fault to the next (15)
   --islands N         1 to 6, beside one that comes and goes (4)
   --seed N            decides the faults (1)
   --step_seconds N    simulated time of an inner step (0.1)

@@ -30,7 +30,8 @@ absl::string_view FaultKindName(FaultKind kind) {
 }
 
 std::vector<Fault> MakeSchedule(const ScheduleOptions& options) {
-  // Not std::uniform_*_distribution, whose results differ between libraries.
+  // The results of std::uniform_*_distribution differ between libraries, so
+  // this does not use them.
   std::mt19937_64 random(options.seed);
   std::array<int, kFaultKinds> deck;
   std::iota(deck.begin(), deck.end(), 0);

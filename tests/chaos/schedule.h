@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What goes wrong in a run of the chaos kit, and when: made from a seed, so
-// that a run can be had again.
+// The schedule of faults in a run of the chaos kit. It is made from a seed, so
+// that a run can be repeated.
 #ifndef TESTS_CHAOS_SCHEDULE_H_
 #define TESTS_CHAOS_SCHEDULE_H_
 
@@ -17,17 +17,17 @@ namespace causeway {
 enum class FaultKind {
   // SIGKILL of an island, which is started again.
   kKillIsland,
-  // SIGSTOP of an island; SIGCONT when it is over.
+  // SIGSTOP of an island, and SIGCONT at the end of the fault.
   kStopIsland,
   // All TCP connections of an island are reset.
   kResetConnections,
-  // Nothing gets over an island's link.
+  // An island's link carries nothing.
   kPartition,
   // An island's link loses a twentieth of all frames.
   kLoss,
   // SIGKILL of the coordinator, which is started again.
   kKillCoordinator,
-  // One more island joins, and leaves by SIGTERM when it is over.
+  // One more island joins, and leaves by SIGTERM at the end of the fault.
   kGuest,
 };
 inline constexpr int kFaultKinds = 7;
@@ -35,13 +35,13 @@ inline constexpr int kFaultKinds = 7;
 absl::string_view FaultKindName(FaultKind kind);
 
 struct Fault {
-  // Since the first commit of the run.
+  // The time since the first commit of the run.
   absl::Duration at;
   FaultKind kind = FaultKind::kKillIsland;
-  // Index of the island it strikes; meaningless for the coordinator and the
-  // guest.
+  // The index of the island that it strikes; meaningless for the coordinator
+  // and the guest.
   int island = 0;
-  // For those that end by themselves.
+  // The duration of faults that end by themselves.
   absl::Duration lasts;
 
   friend bool operator==(const Fault&, const Fault&) = default;
@@ -50,15 +50,16 @@ struct Fault {
 struct ScheduleOptions {
   // No fault begins within the last `interval`.
   absl::Duration duration;
-  // One fault each; at least a few times what processes take to start.
+  // Each interval has one fault; it must be at least a few times as long as
+  // processes take to start.
   absl::Duration interval;
   int islands = 1;
   uint64_t seed = 0;
 };
 
-// In order of time. Of any kFaultKinds faults in a row from the beginning, each
-// is of another kind. None lasts longer than 0.4 intervals, but guests
-// stay twice as long.
+// Returns the faults in order of time. Beginning with the first, each group of
+// kFaultKinds faults has one of each kind. None lasts longer than 0.4
+// intervals, except that guests stay twice as long.
 std::vector<Fault> MakeSchedule(const ScheduleOptions& options);
 
 }  // namespace causeway

@@ -26,21 +26,22 @@
 namespace causeway {
 namespace {
 
-// How often the processes are looked at.
+// The interval at which the processes are checked.
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
-// What must come sooner or later comes within this.
+// The longest wait for anything that must happen sooner or later.
 constexpr absl::Duration kPatience = absl::Seconds(120);
-// How long a service manager waits before it starts a program again.
+// The time that a service manager waits before it restarts a program.
 constexpr absl::Duration kRestartDelay = absl::Milliseconds(500);
 
-// Alone in its network namespace.
+// The coordinator is alone in its network namespace, so any port is free.
 constexpr char kPort[] = "7070";
 constexpr char kGuestName[] = "guest";
 
-// Rounds close without an island that is away, and a window is short, so that
-// little is lost with a process; the overlap covers a restarted coordinator.
-// $0 and $1 are the least and the most islands, $2 is the grace window: more
-// than an island that came back may lag behind, less than others can go on.
+// Rounds close without an island that is away, and windows are short, so that
+// little is lost with a process. The overlap covers a restart of the
+// coordinator. $0 and $1 are the least and the most islands. $2 is the grace
+// window: longer than an island that came back may lag behind, shorter than
+// others can go on.
 constexpr char kConfig[] = R"(
   name: "chaos"
   model {
@@ -75,17 +76,17 @@ constexpr char kConfig[] = R"(
   storage { update_history: 64 record_contributions: true }
 )";
 
-// A program that is started again when it dies.
+// A program that is restarted when it dies.
 struct Service {
   std::string name;
   std::vector<std::string> arguments;
-  // Where it runs; null is where this process is.
+  // The namespace it runs in; null is this process's own.
   const NetworkNamespace* inside = nullptr;
   bool wanted = false;
   std::unique_ptr<Process> process;
-  // One file for each life, oldest first.
+  // The log files, one for each life, oldest first.
   std::vector<std::string> logs;
-  // Not before this.
+  // The program does not start before this time.
   absl::Time start_at = absl::InfinitePast();
 };
 
@@ -109,7 +110,7 @@ class Trial {
   }
 
  private:
-  // A fault that is under way, with what ends it.
+  // A fault that is under way, and the action that ends it.
   struct Ongoing {
     Fault fault;
     absl::Time until;
@@ -166,7 +167,7 @@ class Trial {
   absl::Status Start(Service& service) {
     service.logs.push_back(
         Path(absl::StrCat(service.name, "-", service.logs.size(), ".log")));
-    // Killed with this process, even if that is killed itself.
+    // The system kills it with this process, even if that is killed itself.
     std::vector<std::string> arguments = {"/usr/bin/setpriv", "--pdeathsig",
                                           "KILL", "--"};
     arguments.insert(arguments.end(), service.arguments.begin(),
@@ -182,7 +183,7 @@ class Trial {
     return absl::OkStatus();
   }
 
-  // Starts what is wanted and not running, and reads what was committed.
+  // Starts wanted programs that do not run, and reads new commits.
   absl::Status Supervise() {
     if (AwaitTerminationSignal(kPoll) != 0) {
       return absl::CancelledError("ended by a signal");
@@ -222,7 +223,7 @@ class Trial {
     return text;
   }
 
-  // Until there are `more` commits.
+  // Waits for `more` commits.
   absl::Status AwaitCommits(size_t more) {
     const size_t wanted = record_.commits.size() + more;
     const absl::Time deadline = options_.now() + kPatience;
@@ -318,7 +319,7 @@ class Trial {
     island.link->Configure(settings);
   }
 
-  // At the coordinator's end, which tells the island's by RST.
+  // Resets them at the coordinator's end, which tells the island's end by RST.
   absl::Status ResetConnections(const Network::Island& island) {
     Process reset({"/usr/bin/ss", "--kill", "--tcp", "--no-header", "src",
                    island.coordinator_address},
@@ -328,7 +329,7 @@ class Trial {
         absl::StrCat("cannot reset connections: ", reset.Output()));
   }
 
-  // The faults are over: every island takes part again.
+  // Waits, after the faults, until every island takes part again.
   absl::Status Settle() {
     RETURN_IF_ERROR(AwaitCommits(
         3 * static_cast<size_t>(run_.synchronization().fragments())));
@@ -349,7 +350,7 @@ class Trial {
     }
   }
 
-  // Islands leave in order, and the coordinator ends after them.
+  // Lets the islands leave in order, and then the coordinator end.
   absl::Status End() {
     for (size_t i = services_.size(); i-- > 0;) {
       Service& service = services_[i];
@@ -385,7 +386,7 @@ class Trial {
   v1::RunConfig run_;
   wan::Scenario scenario_;
   wan::Network wan_;
-  // The coordinator, the islands, the guest.
+  // In order: the coordinator, the islands, the guest.
   std::vector<Service> services_;
   std::vector<Ongoing> ongoing_;
   ChaosRecord record_;

@@ -3,21 +3,21 @@
 //
 // A library to preload (LD_PRELOAD) into a coordinator: it counts the calls
 // that change files below a directory, and kills the process at one of them.
-// The programs need no hooks for that, and SQLite's calls count as well.
+// The programs need no hooks for this, and SQLite's calls count as well.
 //
 //   CAUSEWAY_CRASH_ROOT    the directory, as an absolute path without links
 //   CAUSEWAY_CRASH_AT      the call to be killed at, from 1: before it is made,
 //                          and a write in the middle of its bytes; 0 is none
-//   CAUSEWAY_CRASH_SHADOW  keep there what a power loss would leave
+//   CAUSEWAY_CRASH_SHADOW  where to keep what a power loss would leave
 //                          (durable_shadow.h); unset: keep nothing
 //   CAUSEWAY_CRASH_REFUSE  while this file exists, the calls fail, as on a disk
 //                          that has become read-only (EROFS); syncs do not
-//   CAUSEWAY_CRASH_NO_SYNC while this file exists, syncs fail (EIO), and what
-//                          was written stays where it is
+//   CAUSEWAY_CRASH_NO_SYNC while this file exists, syncs fail (EIO), and data
+//                          that were written stay where they are
 //   CAUSEWAY_CRASH_ENTRIES 1: names of files are durable at once, contents when
 //                          they are synced
 //
-// Calls are serialized, so that the crash falls into no other one.
+// Calls are serialized, so that the crash never interrupts another one.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -43,31 +43,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The next definition of the function that calls this.
+// Returns the next definition of the function that calls this.
 template <typename Function>
 Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// True while this thread is in here: what the library itself does is no
-// operation of the program.
+// True while this thread is in the library, whose own calls do not count.
 thread_local bool inside = false;
 
 class Recorder {
  public:
-  // One call that changes something: counts it, and crashes at the chosen one.
+  // Counts one call that changes files, and crashes at the chosen one.
   class Operation {
    public:
     Operation(Recorder* recorder, const char* name, const std::string& path);
     ~Operation() { inside = false; }
-    // Whether the crash is due and has been left to the caller.
+    // Whether the caller has to crash now.
     bool is_last() const { return is_last_; }
     // Whether the call is to fail instead of being made; sets errno.
     bool is_refused() const {
       if (is_refused_) errno = EROFS;
       return is_refused_;
     }
-    // The same of a sync.
+    // Whether the sync is to fail; sets errno.
     bool is_sync_refused() const {
       if (is_sync_refused_) errno = EIO;
       return is_sync_refused_;
@@ -80,8 +79,8 @@ class Recorder {
     bool is_sync_refused_ = false;
   };
 
-  // The recorder if a call on this path, or descriptor of a file or directory,
-  // is one to record; null otherwise.
+  // Returns the recorder if a call on this path, or on a descriptor of a file
+  // or directory, counts; null otherwise.
   static Recorder* ForPath(const std::string& path) {
     if (inside) return nullptr;
     Recorder& recorder = Get();
@@ -107,7 +106,7 @@ class Recorder {
                             error);
   }
 
-  // Keeps the shadow up with a sync that has been made.
+  // Updates the shadow after a sync.
   void Synced(int descriptor) {
     if (!shadow_.has_value()) return;
     struct stat status;
@@ -131,7 +130,7 @@ class Recorder {
  private:
   static constexpr int kDescriptors = 65536;
 
-  // Made on first use: programs make calls before their main.
+  // Made on first use, because programs make calls before their main.
   static Recorder& Get() {
     static Recorder* const recorder = new Recorder;
     return *recorder;
@@ -187,7 +186,7 @@ Recorder::Operation::Operation(Recorder* recorder, const char* name,
 using Write = ssize_t(int, const void*, size_t);
 using PositionedWrite = ssize_t(int, const void*, size_t, off64_t);
 
-// `call` writes that many bytes.
+// Makes `call`, which writes `size` bytes, unless the crash is due.
 template <typename Call>
 ssize_t WriteOrCrash(int descriptor, size_t size, const Call& call) {
   Recorder* const recorder = Recorder::ForDescriptor(descriptor);
@@ -236,7 +235,7 @@ int ResizeOrCrash(const char* name, int descriptor, off64_t size) {
   return operation.is_refused() ? -1 : next(descriptor, size);
 }
 
-// The mode of a call of open; meaningless unless it creates.
+// Returns the mode of a call of open; meaningless unless it creates a file.
 mode_t ModeOf(int flags, va_list arguments) {
   return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
 }

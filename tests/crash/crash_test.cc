@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator is killed at the calls by which it changes its files
-// (crash_points.cc), and restarted on what a dead process leaves, or on what a
-// power loss leaves. Its islands live on. As contributions do not depend on
-// time here, a run with crashes must come to the bits of one without.
+// Kills a coordinator at the calls that change its files (crash_points.cc), and
+// restarts it on the files that a dead process or a power loss leaves. Its
+// islands live on. As contributions do not depend on time here, a run with
+// crashes must come to the bits of one without.
 //
-// A sample of the calls by default; every one with
+// Covers a sample of the calls by default, and every one with
 //   bazel test //tests/crash:crash_test --test_arg=--every_point
 #include <signal.h>
 
@@ -24,7 +24,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/storage/state_directory.h"
@@ -59,19 +59,19 @@ constexpr char kConfig[] = R"pb(
   }
 )pb";
 
-// What is lost at a crash.
+// The losses at a crash.
 enum class Loss {
-  // The process.
+  // Only the process.
   kProcess,
-  // And everything that was not synced.
+  // The process and everything that was not synced.
   kUnsynced,
-  // And contents that were not synced, but no names.
+  // The process and unsynced contents, but no names.
   kUnsyncedContents,
 };
 constexpr Loss kLosses[] = {Loss::kProcess, Loss::kUnsynced,
                             Loss::kUnsyncedContents};
 
-// One version of a fragment and what was merged into it.
+// One version of a fragment and the contributions merged into it.
 struct Version {
   uint64_t version = 0;
   std::string digest;
@@ -89,7 +89,8 @@ class CrashTest : public ProcessTestFixture {
  protected:
   void SetUp() override { Write("run.textproto", kConfig); }
 
-  // A coordinator that dies at call number `crash_at` (0: none) with `loss`.
+  // Starts a coordinator that dies at call number `crash_at` (0: none) with
+  // `loss`.
   std::unique_ptr<Process> Coordinator(int port, uint64_t crash_at,
                                        Loss loss = Loss::kProcess) {
     const std::string state = Path("state");
@@ -114,13 +115,13 @@ class CrashTest : public ProcessTestFixture {
     const std::vector<std::string> coordinator = CoordinatorCommand(port);
     command.insert(command.end(), coordinator.begin(), coordinator.end());
     command.push_back("--merge_threads=1");
-    // A log of its own, so that what it has announced is its own.
+    // Each coordinator has its own log, which shows its own announcements.
     const std::string name = absl::StrCat("coordinator-", ++coordinators_);
     log_ = Path(absl::StrCat(name, ".log"));
     return Start(name, std::move(command));
   }
 
-  // After a crash: the state directory becomes what the disk would hold.
+  // Turns the state directory, after a crash, into what the disk would hold.
   void LosePower() {
     std::filesystem::remove_all(Path("state"));
     std::filesystem::rename(Path("shadow/tree"), Path("state"));
@@ -130,7 +131,7 @@ class CrashTest : public ProcessTestFixture {
     return Start(island, WorkerCommand(island, port));
   }
 
-  // Everything the state directory says of a fragment, oldest version first.
+  // Returns the state directory's history of a fragment, oldest version first.
   std::vector<Version> History(uint32_t fragment) const {
     const auto state = StateDirectory::OpenReadOnly(Path("state"));
     EXPECT_OK(state.status());
@@ -161,11 +162,12 @@ class CrashTest : public ProcessTestFixture {
     return history;
   }
 
-  // The run without a crash: its history, by fragment.
+  // Runs without a crash and keeps the history of each fragment.
   void MakeReference() {
     const auto coordinator = Coordinator(0, 0);
     ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
-    // In this order, since who joins first gets the first shard of the data.
+    // They start in this order, because the first to join gets the first shard
+    // of the data.
     const auto east = Worker("east", Port());
     ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
     const auto west = Worker("west", Port());
@@ -179,8 +181,8 @@ class CrashTest : public ProcessTestFixture {
     std::filesystem::remove_all(Path("state"));
   }
 
-  // What is committed is a beginning of the reference, and has all that the
-  // last coordinator had announced.
+  // Expects the committed versions to be a beginning of the reference, and to
+  // include all that the last coordinator announced.
   void ExpectCommittedPrefix() const {
     const std::string announced = FileText(log_);
     for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
@@ -230,8 +232,8 @@ TEST_F(CrashTest, ARunIsMadeWholeOrNotAtAll) {
 
 TEST_F(CrashTest, ARunWithCrashesComesToTheBitsOfOneWithout) {
   ASSERT_NO_FATAL_FAILURE(MakeReference());
-  // Of a coordinator's life: its start, the islands that come back, and some
-  // commits.
+  // The calls of a coordinator's life: its start, the islands that come back,
+  // and some commits.
   constexpr uint64_t kPoints = 160;
   std::vector<uint64_t> points(kPoints);
   for (uint64_t i = 0; i < kPoints; ++i) points[i] = i + 1;
@@ -240,7 +242,7 @@ TEST_F(CrashTest, ARunWithCrashesComesToTheBitsOfOneWithout) {
   size_t next = 0;
   const size_t crashes = absl::GetFlag(FLAGS_every_point) ? 3 * kPoints : 18;
   size_t crashed = 0;
-  // A run is over before all points have had their turn.
+  // One run is too short to crash at all points.
   while (crashed < crashes) {
     std::filesystem::remove_all(Path("state"));
     auto coordinator = Coordinator(0, 0);
@@ -249,7 +251,8 @@ TEST_F(CrashTest, ARunWithCrashesComesToTheBitsOfOneWithout) {
     const auto east = Worker("east", port);
     ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
     const auto west = Worker("west", port);
-    // One whose answer is lost would take up the run where the other is.
+    // An island that missed the answer would join again at another point of the
+    // run.
     ASSERT_TRUE(east->AwaitOutput("joined run"));
     ASSERT_TRUE(west->AwaitOutput("joined run"));
     coordinator->Signal(SIGKILL);

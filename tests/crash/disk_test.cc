@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's disk takes no more: commits stop with a clear word, status
-// and parameters are served, and the run goes on when the disk is back.
+// The coordinator's disk fails: commits stop with a clear message, status and
+// parameters are still served, and the run continues when the disk works again.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
@@ -66,7 +66,7 @@ class DiskTest : public ProcessTestFixture {
         << coordinator_->Output();
   }
 
-  // The environment of a coordinator that meets this fault as long as
+  // Returns the environment of a coordinator that meets this fault as long as
   // Path("fault") exists (crash_points.cc).
   std::vector<std::string> Fault(absl::string_view kind) const {
     return {absl::StrCat("LD_PRELOAD=",
@@ -75,15 +75,15 @@ class DiskTest : public ProcessTestFixture {
             absl::StrCat("CAUSEWAY_CRASH_", kind, "=", Path("fault"))};
   }
 
-  // A run with its state on Path("disk"), under way.
+  // Starts a run with its state on Path("disk").
   void StartRun(const std::vector<std::string>& environment) {
     StartCoordinator(environment);
     island_ = Start("east", WorkerCommand("east", Port()));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
 
-  // While the disk takes nothing: what is said, a regular expression, and that
-  // calls are answered.
+  // Expects, while the disk takes nothing, that the coordinator logs a reason
+  // that matches `why` and answers calls.
   void ExpectSuspended(absl::string_view why) {
     ASSERT_TRUE(coordinator_->AwaitOutput("stays at version"))
         << coordinator_->Output();
@@ -116,7 +116,7 @@ TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
                  << std::strerror(errno);
   }
   StartRun({});
-  // A chunk at a time, until not a byte more gets in.
+  // Write a chunk at a time until the disk takes not a byte more.
   std::ofstream filler(Path("disk/filler"), std::ios::binary);
   const std::string chunk(4096, 'x');
   while (filler.write(chunk.data(), static_cast<std::streamsize>(chunk.size()))
@@ -126,14 +126,14 @@ TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
   ExpectSuspended("No space left");
   std::filesystem::remove(Path("disk/filler"));
   ExpectToFinish();
-  // What is kept does not grow with the run.
+  // The stored state does not grow with the run.
   struct statvfs disk;
   ASSERT_EQ(statvfs(Path("disk").c_str(), &disk), 0);
   EXPECT_GT(disk.f_bavail, disk.f_blocks / 2);
 }
 
-// Whether a write to the log that failed half-way took place, the coordinator
-// finds out by itself.
+// The coordinator finds out by itself whether a write to the log that failed
+// half-way took place.
 TEST_F(DiskTest, AReadOnlyDiskStopsCommitsUntilItTakesWritesAgain) {
   StartRun(Fault("REFUSE"));
   Write("fault", "now");
@@ -150,8 +150,8 @@ TEST_F(DiskTest, AFailedSyncStopsCommitsUntilTheOutcomeIsKnown) {
   ExpectToFinish();
 }
 
-// Syncs fail for a moment only, in the middle of the run, whatever is being
-// written: the events of the log tell what was found.
+// Syncs fail only for a moment in the middle of the run, whatever is being
+// written. The events in the log show what the coordinator found.
 TEST_F(DiskTest, AWriteOfUnknownOutcomeIsReconciledInTheRunningProcess) {
   StartRun(Fault("NO_SYNC"));
   const std::string fault = Path("fault");

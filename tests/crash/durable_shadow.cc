@@ -57,7 +57,8 @@ void DurableShadow::SyncFile(int descriptor) {
   Require(fstat(descriptor, &status) == 0, "stat", root_);
   if (!S_ISREG(status.st_mode)) return;
   const fs::path path = inodes_ / std::to_string(status.st_ino);
-  // By its name in /proc, since the descriptor may be for writing only.
+  // Open the file by its name in /proc, since the descriptor may be for writing
+  // only.
   const std::string source_name = "/proc/self/fd/" + std::to_string(descriptor);
   const int source = open(source_name.c_str(), O_RDONLY | O_CLOEXEC);
   Require(source >= 0, "open", source_name);
@@ -76,7 +77,7 @@ void DurableShadow::SyncFile(int descriptor) {
 void DurableShadow::SyncDirectory(const fs::path& directory) {
   if (!IsBelow(directory, root_)) return;
   const fs::path shadow = tree_ / directory.lexically_relative(root_);
-  // Its own entry may be less durable than what is in it.
+  // The directory's own entry may be less durable than its contents.
   if (!fs::exists(shadow)) return;
   std::set<fs::path> names;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -89,7 +90,7 @@ void DurableShadow::SyncDirectory(const fs::path& directory) {
     if (!entry.is_regular_file()) continue;
     const fs::path inode = Inode(entry.path());
     if (!fs::exists(inode)) {
-      // Never synced: the name survives, with nothing in it.
+      // The file was never synced: its name survives, but empty.
       const int file =
           open(inode.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
       Require(file >= 0, "create", inode);
@@ -107,7 +108,7 @@ void DurableShadow::SyncDirectory(const fs::path& directory) {
 
 void DurableShadow::SyncAllDirectories() {
   SyncDirectory(root_);
-  // Parents come before what is in them.
+  // Parents come before their contents.
   for (const auto& entry : fs::recursive_directory_iterator(root_)) {
     if (entry.is_directory()) SyncDirectory(entry.path());
   }

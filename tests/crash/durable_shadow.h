@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a disk would hold after a power loss that drops everything unsynced: a
-// second directory tree, kept beside the true one, in which a file has the
-// content it had when it was last synced, and a directory the entries it had
-// when it was last synced. The shadow is at every moment what would be found.
+// Keeps what a disk would hold after a power loss that drops everything
+// unsynced: a second directory tree beside the true one, in which a file has
+// the content, and a directory the entries, of its last sync. The shadow is up
+// to date at every moment.
 //
-//   DurableShadow shadow("/state", "/shadow");   // what is there is durable
+//   DurableShadow shadow("/state", "/shadow");   // present files are durable
 //   ... fsync(descriptor) ...; shadow.SyncFile(descriptor);
 //   shadow.SyncDirectory("/state/fragments");
 //
-// Layout: <shadow>/tree is the tree; <shadow>/inodes/N the synced content of
-// the file with inode N, of which the files of the tree are hard links.
+// Layout: <shadow>/tree is the tree; <shadow>/inodes/N is the synced content of
+// the file with inode N. The files of the tree are hard links to these.
 //
 // Not thread-safe. An operation that fails ends the process: a test without its
 // shadow proves nothing.
@@ -24,23 +24,23 @@ namespace causeway {
 
 class DurableShadow {
  public:
-  // `root` exists, `shadow` does not.
+  // `root` must exist, and `shadow` must not.
   DurableShadow(std::filesystem::path root, std::filesystem::path shadow);
 
-  // The file's content is durable. What is not a file below the root is left
-  // alone.
+  // Makes the file's content durable. Ignores anything but a file below the
+  // root.
   void SyncFile(int descriptor);
 
-  // The entries of a directory are durable; directories among them appear
+  // Makes the entries of a directory durable; directories among them appear
   // empty.
   void SyncDirectory(const std::filesystem::path& directory);
 
-  // The entries of all directories are, as file systems do that write their
-  // metadata early.
+  // Makes the entries of all directories durable, like file systems that write
+  // their metadata early.
   void SyncAllDirectories();
 
-  // `path` is about to lose its name, by unlink or by a rename onto it: its
-  // inode number may come back for another file.
+  // Tells that `path` is about to lose its name, by unlink or by a rename onto
+  // it: another file may get its inode number.
   void Release(const std::filesystem::path& path);
 
   const std::filesystem::path& root() const { return root_; }

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/status_matchers.h"
-#include "common/temporary_directory.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -38,7 +38,7 @@ class DurableShadowTest : public testing::Test {
     shadow.SyncFile(file);
     close(file);
   }
-  // What survives under this name; "none" if nothing does.
+  // Returns the content that survives under this name; "none" if nothing does.
   std::string Survivor(const std::string& name) {
     std::ifstream file(directory_ / "shadow/tree" / name);
     if (!file) return "none";
@@ -100,7 +100,7 @@ TEST_F(DurableShadowTest, ARemovedFileSurvivesUntilItsDirectoryIsSynced) {
   DurableShadow shadow = NewShadow();
   shadow.Release(root_ / "file");
   fs::remove(root_ / "file");
-  // May get the inode that has become free.
+  // This file may get the inode that has become free.
   Write("other", "other");
   Sync(shadow, "other");
   EXPECT_EQ(Survivor("file"), "text");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island that is killed and started again on its checkpoint directory: real
+// Kills an island and starts it again on its checkpoint directory: real
 // processes, real SIGKILL.
 #include <signal.h>
 
@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/storage/state_directory.h"
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSteps = 600;
 
-// A lease that no test can wait for: a successor must not need its end.
+// No test can wait for the end of this lease, so a successor must not need it.
 constexpr char kConfig[] = R"pb(
   name: "checkpoint"
   model {
@@ -65,7 +65,7 @@ class CheckpointTest : public ProcessTestFixture {
     return Start(absl::StrCat("east-", ++lives_), std::move(command));
   }
 
-  // Inner steps of all merged contributions.
+  // Returns the inner steps of all merged contributions.
   uint64_t MergedSteps() const {
     const auto state = StateDirectory::OpenReadOnly(Path("state"));
     EXPECT_OK(state.status());
@@ -91,9 +91,9 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
         << coordinator_->Output() << east->Output();
     east->Signal(SIGKILL);
     EXPECT_EQ(east->Wait(), 128 + SIGKILL);
-    // The run may have come to its end meanwhile on a machine that stalls.
+    // On a machine that stalls, the run may be over by now.
     ASSERT_FALSE(absl::StrContains(coordinator_->Output(), "run_finished"));
-    // Another number of ranks takes the moments as well.
+    // A different number of ranks takes over the moments, too.
     east = Worker(version == 12
                       ? std::vector<std::string>{"--threads=2", "--ranks=2"}
                       : std::vector<std::string>{});
@@ -102,8 +102,9 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
   }
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
-  // Alone in its run, it has made each step of the schedule, and what it made
-  // twice, because it was killed after its checkpoint, counts once.
+  // The island was alone in its run, so it has made each step of the schedule.
+  // Steps that it made twice, because it was killed after its checkpoint, count
+  // once.
   EXPECT_EQ(MergedSteps(), kSteps);
 }
 

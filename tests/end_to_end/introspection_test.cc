@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
@@ -21,13 +21,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// A proto field of type string, by its tag byte.
+// Returns a proto field of type string with this tag byte.
 std::string StringField(char tag, absl::string_view value) {
   return absl::StrCat(std::string(1, tag),
                       std::string(1, static_cast<char>(value.size())), value);
 }
 
-// One request and one response on a stream of raw bytes; "" if it failed.
+// Sends one request and returns one response on a stream of raw bytes; "" if it
+// failed.
 std::string Call(const std::string& address, const std::string& method,
                  const std::string& request) {
   grpc::GenericStub stub(

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Islands that leave, stand still, diverge or come late, over real gRPC, and
-// what becomes of their tokens.
+// the fate of their tokens.
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "cli/command_line.h"
 #include "cli/control_commands.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/status.pb.h"
@@ -58,7 +58,7 @@ class MembershipTest : public testing::Test {
             .before_step = std::move(before_step)};
   }
 
-  // A command of the `causeway` program.
+  // Runs a command of the `causeway` program.
   int Cli(std::vector<std::string> words) {
     out_.str("");
     words.push_back("--coordinator=" + run_->address());
@@ -66,7 +66,7 @@ class MembershipTest : public testing::Test {
                           out_, out_);
   }
 
-  // Waits for what the run is to bring about by itself.
+  // Waits for a condition that the run brings about by itself.
   static bool Await(const std::function<bool()>& condition) {
     for (int i = 0; i < 6000; ++i) {
       if (condition()) return true;
@@ -113,7 +113,7 @@ TEST_F(MembershipTest, AnIslandThatLeavesLosesNothing) {
   ASSERT_OK(north.Join());
   const v1::TokenLedger ledger = Fragment().ledger();
   EXPECT_EQ(ledger.merged(), (30 + 10) * kTokens);
-  // The step under way was ended and is part of it.
+  // The island finished its current step, which is included.
   EXPECT_EQ(ledger.partial_merged(), 5 * kTokens);
   EXPECT_EQ(ledger.expired(), 0);
   EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
@@ -129,7 +129,8 @@ TEST_F(MembershipTest, DrainedIslandsLeaveAndMayComeBack) {
       at_five.Notify();
       go_on.WaitForNotification();
     }
-    // The news of the drain takes a moment; step 10 ends a whole window.
+    // The island learns of the drain a moment later; step 10 ends a whole
+    // window.
     if (step > 5 && step < 10) absl::SleepFor(absl::Milliseconds(50));
     return absl::OkStatus();
   }));
@@ -142,7 +143,7 @@ TEST_F(MembershipTest, DrainedIslandsLeaveAndMayComeBack) {
   EXPECT_THAT(south.Join(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("drained")));
   IslandUnderTest back(Options("south"));
-  // Either it joined in time, or the run was over.
+  // It either joined in time, or the run was over.
   const absl::Status end = back.Join();
   EXPECT_TRUE(end.ok() || absl::IsFailedPrecondition(end)) << end;
   ASSERT_OK(north.Join());
@@ -175,7 +176,7 @@ TEST_F(MembershipTest, ADivergedIslandStartsAgainFromTheRunsParameters) {
   IslandUnderTest::Options sick = Options("sick");
   IslandUnderTest healthy(Options("healthy"));
   sick.poison = [&](uint64_t step) {
-    // Once.
+    // Poison one step, once.
     return step == 3 && !std::exchange(diverged, true);
   };
   IslandUnderTest island(sick);
@@ -195,15 +196,15 @@ TEST_F(MembershipTest, ADivergedIslandStartsAgainFromTheRunsParameters) {
   for (const float value : parameters) ASSERT_TRUE(std::isfinite(value));
 }
 
-// South comes too late to every second round and contributes windows of twice
+// South comes too late to every second round, and contributes windows of twice
 // the length to the others.
 TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   v1::RunConfig config = SyntheticConfig();
   config.mutable_training()->set_total_steps(40);
-  // South is late on purpose, and all the same trains every step.
+  // South is late on purpose, and still trains every step.
   config.mutable_synchronization()->set_inner_step_shares(
       v1::SynchronizationConfig::NOBODY);
-  // Long enough for both to hand in when nobody is held up.
+  // Long enough for both islands to contribute when nobody is held up.
   config.mutable_membership()->set_grace_seconds(3);
   config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);
@@ -223,7 +224,7 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   IslandUnderTest::Options late = Options("south", [&](uint64_t step) {
     south_step = step;
     if (!missed(step)) return absl::OkStatus();
-    // The round of this very step.
+    // Wait for the round that this step belongs to.
     return wait([&] { return Fragment().head().version() > step / 20 * 2; });
   });
   late.target = -2;
@@ -247,7 +248,7 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
     double theta = initial[i];
     for (int pair = 0; pair < 2; ++pair) {
       const double alone = descend(theta, 1);
-      // South keeps what it has and moves by what the round changed.
+      // South keeps its parameters and adds the change of the round.
       const double rebased = descend(theta, -2) + (alone - theta);
       theta = (descend(alone, 1) + 2 * descend(rebased, -2)) / 3;
     }
@@ -255,8 +256,8 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   }
 }
 
-// No grace window is as long as south lags behind: with all steps of a round it
-// would be late in every one, and be merged at the end only.
+// South lags behind by more than any grace window. If it trained all steps of a
+// round, it would be late in every round and merged only at the end.
 TEST_F(MembershipTest, AnIslandThatIsAlwaysSlowerTakesPart) {
   v1::RunConfig config = SyntheticConfig();
   constexpr uint64_t kRounds = 60;

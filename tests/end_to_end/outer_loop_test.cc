@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "server/storage/state_directory.h"
 #include "tests/end_to_end/synthetic_run.h"
@@ -22,12 +22,11 @@
 namespace causeway {
 namespace {
 
-// Holds what the replicas of an island were told.
+// The calls that the replicas of an island received.
 struct Told {
-  // Says for each fragment and base version whether the contribution was
-  // merged.
+  // Whether the contribution was merged, by fragment and base version.
   std::map<std::pair<uint32_t, uint64_t>, bool> merged;
-  // Lists the updates of each fragment in the order they were applied.
+  // The updates of each fragment in the order in which they were applied.
   std::map<uint32_t, std::vector<UpdateUse>> applied;
 };
 
@@ -91,7 +90,7 @@ class RecordingReplica : public FragmentReplica {
 
 class OuterLoopTest : public testing::Test {
  protected:
-  // Makes the island's replicas write down what they are told.
+  // Makes the island's replicas record their calls.
   auto Record(Told* told) {
     return [this, told](uint32_t fragment,
                         std::unique_ptr<FragmentReplica> replica) {
@@ -194,8 +193,8 @@ TEST_F(OuterLoopTest, ReplicasHearThatVersionsWereSkipped) {
   EXPECT_OK(west.Join());
   EXPECT_OK(east.Join());
   const std::vector<UpdateUse>& applied = told.applied[0];
-  // The update to the first version came while west stood still; the ones after
-  // it were no longer kept.
+  // The update to the first version came while west stood still; the following
+  // ones were no longer kept.
   ASSERT_GE(applied.size(), 2);
   EXPECT_TRUE(applied[0].is_next);
   EXPECT_FALSE(applied[1].is_next);
@@ -206,7 +205,7 @@ TEST_F(OuterLoopTest, ReplicasHearThatVersionsWereSkipped) {
 }
 
 // West comes late to its first send; east waits for it, and later stands still
-// for a reason of its own.
+// for another reason.
 TEST_F(OuterLoopTest, OnlyWaitsForUpdatesCountAsWaits) {
   const v1::RunConfig config = SyntheticConfig();
   ASSERT_OK_AND_ASSIGN(auto coordinator,

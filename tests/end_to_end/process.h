@@ -18,25 +18,25 @@ namespace causeway {
 
 class Process {
  public:
-  // Starts `arguments` (the first is the program); stdout and stderr go to
-  // `log_path`, appended. CHECK-fails if it cannot be started.
+  // Starts `arguments` (the first is the program); appends stdout and stderr to
+  // `log_path`. CHECK-fails if the program cannot be started.
   Process(std::vector<std::string> arguments, std::string log_path);
-  // Kills it if it still runs.
+  // Kills the process if it still runs.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // Waits for the end: the exit code, 128 + the signal that killed it, or -1
-  // after `timeout`.
+  // Waits for the end. Returns the exit code, 128 + the signal that killed it,
+  // or -1 after `timeout`.
   int Wait(absl::Duration timeout = absl::Seconds(60));
   bool running();
 
-  // Everything it has printed so far.
+  // Returns everything it has printed so far.
   std::string Output() const;
   // Waits until `text` is in the output; false after `timeout`, or if the
-  // process ended without.
+  // process ended without it.
   bool AwaitOutput(absl::string_view text,
                    absl::Duration timeout = absl::Seconds(60));
 
@@ -46,11 +46,11 @@ class Process {
   int exit_code_ = -1;
 };
 
-// The path of a program of this repository, for instance
+// Returns the path of a program of this repository, for instance
 // "server/causeway-coordinator".
 std::string ProgramPath(absl::string_view program);
 
-// The contents of a file, or "" if there is none.
+// Returns the contents of a file, or "" if there is none.
 std::string FileText(const std::string& path);
 
 }  // namespace causeway

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fixture for tests of the daemons as users run them: a directory for the
-// files of a run, and the commands that start it there.
+// A fixture for tests of the daemons as users run them: a directory for a run's
+// files, and the commands that start the run there.
 #ifndef TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
 #define TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
 
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
 
 namespace causeway {
 
-// English text that every Debian system has.
+// An English text that every Debian system has.
 inline constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 
 class ProcessTestFixture : public testing::Test {
@@ -26,19 +26,20 @@ class ProcessTestFixture : public testing::Test {
   // Removes the directory if the test has passed.
   ~ProcessTestFixture() override;
 
-  // The path of a file in the directory.
+  // Returns the path of a file in the directory.
   std::string Path(absl::string_view name) const;
-  // Writes a file there. Returns its path.
+  // Writes a file to the directory. Returns its path.
   std::string Write(absl::string_view name, absl::string_view text) const;
 
-  // A coordinator of the run that Write("run.textproto") describes. It listens
-  // on this host, on `port` or, if that is 0, on any; has its state in
-  // Path(state); and ends with the run.
+  // Returns the command of a coordinator for the run that
+  // Write("run.textproto") describes. It listens on this host, on `port` or on
+  // any free port if that is 0; keeps its state in Path(state); and ends with
+  // the run.
   std::vector<std::string> CoordinatorCommand(
       int port, absl::string_view state = "state") const;
-  // The port of the coordinator that has last said "waiting for islands".
+  // Returns the port of the coordinator that last said "waiting for islands".
   int Port() const;
-  // An island that trains on kText with one thread.
+  // Returns the command of an island that trains on kText with one thread.
   std::vector<std::string> WorkerCommand(absl::string_view island,
                                          int port) const;
 

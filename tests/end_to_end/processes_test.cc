@@ -53,7 +53,7 @@ class ProcessesTest : public ProcessTestFixture {
     return Start("coordinator", CoordinatorCommand(port, state));
   }
 
-  // The port of the running coordinator.
+  // Returns the port of the running coordinator.
   int PortOf(Process& coordinator) const {
     EXPECT_TRUE(coordinator.AwaitOutput("waiting for islands"))
         << coordinator.Output();
@@ -78,7 +78,7 @@ class ProcessesTest : public ProcessTestFixture {
     return output;
   }
 
-  // Of the outer parameters on the held-out part of the text.
+  // Returns the loss of the outer parameters on the held-out part of the text.
   double ValidationLoss(absl::string_view state) {
     const std::string output =
         RunTool({"evaluate", Path(state), "--data", kText, "--json"});
@@ -95,7 +95,7 @@ TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
-  // Bytes at random cost ln 258 = 5.55 nats.
+  // Guessing bytes at random costs ln 258 = 5.55 nats.
   EXPECT_NEAR(before, 5.55, 0.1);
   EXPECT_LT(ValidationLoss("state"), 3.2);
 }
@@ -111,7 +111,7 @@ TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
   EXPECT_EQ(west->Wait(), 128 + SIGKILL);
   const absl::Time killed = absl::Now();
   ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
-  // The lease, a tick, and slack for a loaded machine.
+  // The bound is the lease, a tick, and slack for a loaded machine.
   EXPECT_LT(absl::Now() - killed, absl::Seconds(3 + 8));
   west = Worker("west", port);
   EXPECT_TRUE(coordinator->AwaitOutput("west joined (incarnation 2"));
@@ -134,14 +134,14 @@ TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
-  // Both stayed who they were, and every version was made once.
+  // Both islands kept their incarnations, and every version was made once.
   const std::string log = coordinator->Output();
   EXPECT_FALSE(absl::StrContains(log, "incarnation 2")) << log;
   for (int version = 1; version <= 20; ++version) {
     const std::string line =
         absl::StrCat("fragment 0 is at version ", version, ":");
     const size_t first = log.find(line);
-    // The line of the commit the kill came right after may be missing.
+    // The log line of a commit just before the kill may be missing.
     if (first == std::string::npos) continue;
     EXPECT_EQ(log.find(line, first + 1), std::string::npos) << line;
   }
@@ -149,7 +149,7 @@ TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
 }
 
 TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
-  // A port that was free a moment ago.
+  // Take a port that was free a moment ago.
   auto coordinator = Coordinator(kConfig);
   const int port = PortOf(*coordinator);
   coordinator->Signal(SIGTERM);
@@ -173,7 +173,7 @@ TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
 }
 
 TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
-  // So long a window that it can only be a partial one.
+  // The window is so long that only a part of it can be contributed.
   auto coordinator = Coordinator(absl::StrReplaceAll(
       kConfig,
       {{"total_steps: 120", "total_steps: 100000"},
@@ -187,7 +187,7 @@ TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_TRUE(coordinator->AwaitOutput("left: pre-emption notice"));
-  // With nobody left to wait for, what was handed in is merged.
+  // Nobody is left to wait for, so the contribution is merged.
   EXPECT_TRUE(
       coordinator->AwaitOutput("fragment 0 is at version 1: merged "
                                "east, west"));

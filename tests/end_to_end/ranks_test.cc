@@ -60,7 +60,7 @@ class RanksTest : public ProcessTestFixture {
     absl::string_view algorithm = "ACCO";
     int batch_size = 8;
     int rank_timeout = 5;
-    // The command of rank 1 comes after it.
+    // A command that starts rank 1, whose own command follows it.
     std::vector<std::string> prefix;
   };
 
@@ -88,11 +88,11 @@ class RanksTest : public ProcessTestFixture {
                          absl::StrCat("--coordinator=127.0.0.1:", Port())});
   }
 
-  // Where computing takes much longer than communicating.
+  // Settings with which computing takes much longer than communicating.
   const Settings kMuchComputing = {
       .algorithm = "DDP", .batch_size = 256, .rank_timeout = 60};
 
-  // Whether status and log say that rank 1 is slow, and an event does.
+  // Expects status, log and an event to say that rank 1 is slow.
   void ExpectRank1IsCalledSlow() {
     EXPECT_TRUE(events_->AwaitOutput("rank_slow")) << events_->Output();
     EXPECT_THAT(events_->Output(), HasSubstr("rank 1 is slow"));
@@ -149,7 +149,8 @@ TEST_F(RanksTest, ARankThatIsStoppedNowAndThenIsSlow) {
   brake.join();
 }
 
-// It runs all the time, but has a processor for itself a tenth of it.
+// The rank runs all the time, but has a processor to itself for only a tenth of
+// it.
 TEST_F(RanksTest, ARankWithLittleProcessorTimeIsSlow) {
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);

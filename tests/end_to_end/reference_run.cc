@@ -22,11 +22,11 @@ struct Local {
   double target = 0;
   uint64_t overlap_steps = 0;
   Vector theta;
-  // The global parameters it will take, and when; 0 if none are due.
+  // The global parameters that it will take, and the step; 0 if none are due.
   Vector next;
   uint64_t apply_at = 0;
-  // Eager updates: the pseudo-gradient sent, what the others had in the last
-  // merge, and the update expected now.
+  // For eager updates: the pseudo-gradient that was sent, the others' part of
+  // the last merge, and the update expected now.
   Vector own;
   Vector others;
   Vector expected;
@@ -72,7 +72,7 @@ class Fragment {
   }
 
  private:
-  // u of Nesterov for the merged pseudo-gradient g of one value.
+  // Returns Nesterov's update u for the merged pseudo-gradient g of one value.
   double Update(size_t k, double g) const {
     return -lr_ * (g + mu_ * (mu_ * momentum_[k] + g));
   }
@@ -139,7 +139,7 @@ class Fragment {
   const double alpha_;
   const bool eager_;
   Vector theta_;
-  // theta_ before the last merge.
+  // The value of theta_ before the last merge.
   Vector anchor_;
   Vector momentum_;
   std::vector<Local> locals_;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island goes on from a checkpoint if the run still has the updates that
-// lead on from it. These tests use a real coordinator over gRPC.
+// Tests, with a real coordinator over gRPC, that an island continues from a
+// checkpoint if the run still has the updates that follow it.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/edge/server.h"
@@ -54,7 +54,8 @@ class ResumeTest : public testing::Test {
   }
   void TearDown() override { server_.reset(); }
 
-  // Returns a checkpoint whose anchors are these versions of the two fragments.
+  // Returns a checkpoint with the anchors of the two fragments at these
+  // versions.
   IslandState Checkpoint(uint64_t version_0, uint64_t version_1) {
     IslandState state;
     state.position.set_run_id(run_.engine().run_id());
@@ -66,7 +67,7 @@ class ResumeTest : public testing::Test {
           *state.position.add_fragments()->mutable_anchor();
       anchor.set_fragment(fragment);
       anchor.set_version(versions[fragment]);
-      // The run does not know later versions.
+      // The run does not know versions beyond its own.
       anchor.set_digest(versions[fragment] < digests_[fragment].size()
                             ? digests_[fragment][versions[fragment]]
                             : std::string(16, 'x'));
@@ -76,7 +77,7 @@ class ResumeTest : public testing::Test {
     return state;
   }
 
-  // Returns whether an island trains on with the checkpoint's parameters.
+  // Returns whether an island continues with the checkpoint's parameters.
   absl::StatusOr<bool> GoesOnFrom(IslandState checkpoint) {
     const auto client = NewGrpcCoordinatorClient(
         {.address = absl::StrCat("127.0.0.1:", server_->port()),
@@ -102,7 +103,7 @@ class ResumeTest : public testing::Test {
 
   EngineDriver run_;
   std::unique_ptr<CoordinatorServer> server_;
-  // By fragment and version.
+  // The digests by fragment and version.
   std::vector<std::string> digests_[2];
   uint64_t values_ = 0;
   uint64_t instance_ = 0;

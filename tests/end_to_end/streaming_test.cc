@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Streaming DiLoCo over real gRPC: its degenerate cases, which are known
-// algorithms; islands with overlaps of their own; updates that come late; eager
-// updates.
+// algorithms; islands with different overlaps; late updates; eager updates.
 #include <atomic>
 #include <string>
 #include <utility>
@@ -11,7 +10,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/model_layout.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
@@ -32,8 +31,8 @@ std::vector<float> Initial(const v1::RunConfig& config) {
   return InitialParameters(MakeModelLayout(config.model()), config.seed());
 }
 
-// Every operation is rounded as docs/numerics.md says, so that the result is
-// one of bits.
+// Every operation is rounded as docs/numerics.md says, so the result must match
+// bit for bit.
 TEST(DegenerateTest, OneFragmentWithoutOverlapIsDiLoCoBitForBit) {
   const v1::RunConfig config = SyntheticConfig();
   const float lr = 0.5f;
@@ -87,7 +86,7 @@ TEST(StreamingTest, TheFirstWindowOfAFragmentIsARoundOrMore) {
   ASSERT_OK_AND_ASSIGN(const auto state,
                        StateDirectory::OpenReadOnly(state_dir));
   for (const v1::Fragment& fragment : plan.fragments()) {
-    // H + t_p steps to the first send, H to the next.
+    // The first send comes after H + t_p steps, the next after H more.
     for (const uint64_t base : {0, 1}) {
       ASSERT_OK_AND_ASSIGN(
           const std::vector<ContributionRecord> merged,
@@ -131,7 +130,7 @@ TEST(StreamingTest, AnOverlapOfAWholeRoundIsRefused) {
                                       HasSubstr("overlap_steps is 10")));
 }
 
-// West does not come to its first send. East sends at step 10, is to have the
+// West does not come to its first send. East sends at step 10, should have the
 // update at 13, and trains on without it up to step 17, where it waits.
 TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
   v1::RunConfig config = SyntheticConfig();

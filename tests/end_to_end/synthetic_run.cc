@@ -12,7 +12,7 @@
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
@@ -188,7 +188,7 @@ IslandUnderTest::IslandUnderTest(Options options) {
                                              .credentials = options.credentials,
                                              .now = options.now});
           },
-      // Each start is another process to the coordinator.
+      // The coordinator takes each start for another process.
       .island =
           [island]() mutable {
             Island::Options next = island;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run in one process: a real coordinator on a real port, real islands on
-// threads of their own, and in place of a language model a trainer whose every
-// step is known in closed form, so that tests can say what must come out.
+// A run in one process: a real coordinator on a real port, and real islands on
+// threads of their own. Instead of a language model they have a trainer whose
+// every step is known in closed form, so that tests can predict the result.
 #ifndef TESTS_END_TO_END_SYNTHETIC_RUN_H_
 #define TESTS_END_TO_END_SYNTHETIC_RUN_H_
 
@@ -32,7 +32,7 @@
 
 namespace causeway {
 
-// The smallest model with three blocks, H = 10, 30 steps, two islands.
+// Returns the smallest model with three blocks, H = 10, 30 steps, two islands.
 v1::RunConfig SyntheticConfig();
 
 // Plain gradient descent on 0.5 |theta - target|^2: one step takes every
@@ -42,7 +42,7 @@ class QuadraticTrainer : public InnerTrainer {
   static constexpr float kRate = 0.1f;
   static constexpr uint64_t kTokensPerStep = 100;
 
-  // `before_step` may wait, or return an error that ends the island.
+  // `before_step` may wait, or return an error, which ends the island.
   QuadraticTrainer(std::vector<float> parameters, float target,
                    std::function<absl::Status(uint64_t)> before_step);
 
@@ -60,16 +60,16 @@ class QuadraticTrainer : public InnerTrainer {
 
 class CoordinatorUnderTest {
  public:
-  // `address` host:port; port 0 takes a free one.
+  // `address` is host:port; port 0 takes a free one.
   static absl::StatusOr<std::unique_ptr<CoordinatorUnderTest>> Start(
       const v1::RunConfig& config, const std::string& state_dir,
       const std::string& address = "127.0.0.1:0");
   std::string address() const;
   Engine& engine() { return *engine_; }
-  // The whole model, gathered from the committed fragments.
+  // Returns the whole model, gathered from the committed fragments.
   absl::StatusOr<std::vector<float>> Parameters();
-  // Waits until `reached` holds for what the first island, in order of name,
-  // reports of itself, and returns the report.
+  // Waits until `reached` holds for the report of the first island in order of
+  // name. Returns the report.
   v1::IslandProgress AwaitProgress(
       const std::function<bool(const v1::IslandProgress&)>& reached);
 
@@ -89,31 +89,31 @@ class IslandUnderTest {
     uint64_t instance_id = 0;
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
-    // As Island's.
+    // See Island's option.
     std::optional<uint32_t> overlap_steps = std::nullopt;
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
-    // The island reads this clock.
+    // The clock that the island reads.
     Clock now = [] { return absl::Now(); };
-    // Puts something of the test's between the outer loop and the replica of a
-    // fragment.
+    // Wraps the replica of a fragment, between it and the outer loop.
     std::function<std::unique_ptr<FragmentReplica>(
         uint32_t fragment, std::unique_ptr<FragmentReplica> replica)>
         wrap_replica;
-    // Whether a step, by its number, leaves values that are not finite.
+    // Returns whether the step with this number leaves values that are not
+    // finite.
     std::function<bool(uint64_t)> poison = [](uint64_t) { return false; };
   };
   explicit IslandUnderTest(Options options);
   ~IslandUnderTest();
 
-  // What Run returned.
+  // Waits for the island's end. Returns the result of Run.
   absl::Status Join();
   void Stop() { runner_->Stop(); }
   void RequestLeave(const std::string& reason) {
     runner_->RequestLeave(reason);
   }
-  // The trainer's parameters; after Join.
+  // The trainer's parameters, after Join.
   const std::vector<float>& parameters() const { return final_parameters_; }
 
  private:
@@ -123,25 +123,25 @@ class IslandUnderTest {
   std::thread thread_;
 };
 
-// An empty directory of the test's own.
+// Returns an empty directory that belongs to the test.
 std::string NewStateDir();
 
 struct SyntheticResult {
   // The coordinator's last parameters.
   std::vector<float> global;
-  // Those of each island.
+  // Each island's last parameters.
   std::vector<std::vector<float>> locals;
-  // What became of the islands.
+  // The coordinator's view of the islands at the end.
   v1::ListIslandsResponse islands;
 };
 
-// A whole run with these islands, which need no address. Its failures are the
-// test's.
+// Runs these islands, which need no address, to the end of the run. Failures
+// are failures of the test.
 SyntheticResult RunIslands(const v1::RunConfig& config,
                            const std::string& state_dir,
                            std::vector<IslandUnderTest::Options> islands);
 
-// The same with two of them, "east" and "west", that descend to 1 and to -3.
+// Runs two islands, "east" and "west", that descend to 1 and to -3.
 SyntheticResult RunTwoIslands(const v1::RunConfig& config);
 
 }  // namespace causeway

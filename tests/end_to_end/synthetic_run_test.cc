@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The outer loop over real gRPC, against what the algorithms' equations give.
+// Compares the outer loop over real gRPC with the algorithms' equations.
 #include "tests/end_to_end/synthetic_run.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/model_layout.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -27,7 +27,7 @@ using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
 
-// Of east and west.
+// The targets of east and west.
 const std::vector<ReferenceIsland> kTargets = {{.target = 1}, {.target = -3}};
 
 struct Setting {
@@ -89,9 +89,8 @@ TEST(SyntheticRunTest, OneIslandWithPlainAveragingTrainsAsIfAlone) {
               Pointwise(FloatNear(1e-5f), Descend(initial, 2, 30)));
 }
 
-// A thread cannot be killed; an island that stops in the middle of a step and
-// stops its heartbeats as well is the next best thing. (processes_test.cc has
-// real SIGKILLs.)
+// A thread cannot be killed, so this island stops in the middle of a step and
+// stops its heartbeats as well. (processes_test.cc has real SIGKILLs.)
 TEST(SyntheticRunTest, AnIslandThatIsGoneDelaysTheOtherByItsLeaseAtMost) {
   const v1::RunConfig config = SyntheticConfig();
   ASSERT_OK_AND_ASSIGN(auto coordinator,
@@ -147,10 +146,10 @@ TEST(SyntheticRunTest, ARestartedCoordinatorContinuesTheRun) {
 
 struct Wire {
   const char* name;
-  // Fields of the configuration's `synchronization`.
+  // The fields of the configuration's `synchronization`.
   const char* fields;
-  // How far rounding may lead: root mean square of the difference from exact
-  // transport, relative to that of the distance to the start.
+  // The largest effect of rounding: the root mean square of the difference from
+  // exact transport, relative to that of the distance to the start.
   double tolerance;
 };
 
@@ -165,8 +164,8 @@ double Distance(const std::vector<float>& left,
 
 class WireTest : public testing::TestWithParam<Wire> {};
 
-// Whatever is lost on the way is lost for all alike: islands and coordinator
-// end with the same bits, near what exact transport gives.
+// Rounding on the wire is the same for all: islands and coordinator end with
+// the same bits, near the result of exact transport.
 TEST_P(WireTest, EverybodyHoldsTheSameBits) {
   const v1::RunConfig exact = SyntheticConfig();
   v1::RunConfig config = exact;
@@ -232,7 +231,7 @@ TEST(SyntheticRunTest, AJoinerTakesPartFromItsFirstFullWindow) {
                         }});
   EXPECT_OK(east.Join());
   EXPECT_OK(west.Join());
-  // Rounds 4, 5 and 6 have both; round 3 was under way when west came.
+  // Rounds 4, 5 and 6 have both islands; round 3 was under way when west came.
   const v1::ListIslandsResponse islands =
       coordinator->engine().ListIslands(true);
   EXPECT_EQ(islands.islands(0).contributions_merged(), 6);

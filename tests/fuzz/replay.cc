@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzz target on files instead of under a fuzzer: the committed corpus
-// is a test of every build, with any compiler and sanitizer.
+// Runs a fuzz target on files instead of under a fuzzer, so that the committed
+// corpus is a test of every build, with any compiler and sanitizer.
 //
 //   replay FILE|DIRECTORY...
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<std::filesystem::path> FilesOf(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::vector<std::filesystem::path> files = FilesOf(argc, argv);
   for (const std::filesystem::path& file : files) {
-    // Should it crash, this is the last thing that is said.
+    // If the target crashes, this is the last output.
     std::printf("%s\n", file.c_str());
     std::fflush(stdout);
     std::ifstream stream(file, std::ios::binary);

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Islands on GPUs that fail: each ends with exit code 1, and says why in its log
-# and to the coordinator. The faults are those of the emulator of
-# tests/cuda_emulator; on other machines there is nothing to test.
+# Islands on GPUs that fail: each exits with code 1, and says why in its log and
+# to the coordinator. The emulator of tests/cuda_emulator makes the faults; on
+# other machines there is nothing to test.
 set -euo pipefail
 
 readonly ROOT="${TEST_SRCDIR}/${TEST_WORKSPACE}"
@@ -38,7 +38,7 @@ start_coordinator() {
   exit 1
 }
 
-# island NAME DEVICE [VARIABLE=VALUE...]: runs it to its end; its log is
+# island NAME DEVICE [VARIABLE=VALUE...]: runs an island to its end; its log is
 # work/NAME.log.
 island() {
   local name="$1" device="$2" code=0
@@ -54,7 +54,7 @@ island() {
   fi
 }
 
-# expect FILE PATTERN
+# expect FILE PATTERN: fails the test unless the file has the pattern.
 expect() {
   if ! grep -qE "$2" "$1"; then
     echo "FAILED: nothing like \"$2\" in"

@@ -16,15 +16,16 @@ finish() {
   exit "${code}"
 }
 
-# prepare_runs TEXT...: the islands will learn the bytes of these files.
+# prepare_runs TEXT...: prepares runs whose islands learn the bytes of these
+# files.
 prepare_runs() {
   work="$(mktemp -d)"
   trap finish EXIT
   cat -- "$@" >"${work}/text"
 }
 
-# train NAME DEVICE ISLANDS: a whole run of work/NAME.config; the lines of its
-# islands are in work/NAME-I.log.
+# train NAME DEVICE ISLANDS: makes a whole run of work/NAME.config; the logs of
+# its islands are work/NAME-I.log.
 train() {
   local name="$1" address i code=0
   # shellcheck disable=SC2154  # set by those who source this

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on the work of worker/model/cuda/ops_cuda_benchmark.cc.
+"""Does the work of worker/model/cuda/ops_cuda_benchmark.cc in PyTorch.
 
-The same models and batches in bf16 with torch.compile, scaled-dot-product
+Runs the same models and batches in bf16 with torch.compile, scaled-dot-product
 attention and the fused AdamW, then attention and AdamW by themselves. Reads the
 sizes, and our figures, from the JSON that the benchmark has written, and prints
 both and their ratio. Needs PyTorch 2.5 or newer and its GPU; tests/gpu/run.sh
@@ -31,7 +31,7 @@ def wait(device):
 
 
 def median_seconds(device, step):
-    """Of step(), after three to compile and warm up."""
+    """Times step(), after three calls to compile and warm up."""
     seconds = []
     for repetition in range(REPETITIONS + 3):
         wait(device)
@@ -114,7 +114,7 @@ class Model(torch.nn.Module):
 
 
 def measure_training(size, device):
-    """Tokens per second of whole inner steps: fp32 parameters, bf16 products."""
+    """Returns tokens per second of inner steps: fp32 weights, bf16 products."""
     torch.manual_seed(1)
     model = Model(size).to(device)
     weights = list(model.parameters())
@@ -141,7 +141,7 @@ def measure_training(size, device):
 
 
 def measure_attention(size, device):
-    """Seconds of causal attention, forward and backward."""
+    """Returns the seconds of causal attention, forward and backward."""
     def random(heads):
         return torch.randn(size["batch"], heads, size["length"],
                            size["head_size"], device=device,
@@ -166,7 +166,7 @@ def measure_attention(size, device):
 
 
 def measure_adamw(values, device):
-    """Bytes per second: 28 for each value."""
+    """Returns bytes per second, counting 28 for each value."""
     weight = torch.nn.Parameter(torch.randn(values, device=device))
     weight.grad = torch.randn(values, device=device)
     optimizer = torch.optim.AdamW([weight], fused=device.type == "cuda")

@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Everything that needs a GPU, on the machine that has one: tests of the CUDA
-# kernels against the CPU, training (training.sh), then benchmarks. Needs bash,
-# find, awk and the programs, which may lie in any folder, such as an unpacked
-# archive of deploy/bundle.sh --tests; no compiler and no CUDA toolkit.
+# Runs everything that needs a GPU, on the machine that has one: tests of the
+# CUDA kernels against the CPU, training (training.sh), then benchmarks. Needs
+# bash, find, awk and the programs, which may lie in any folder, such as an
+# unpacked archive of deploy/bundle.sh --tests, but no compiler and no CUDA
+# toolkit.
 
 set -euo pipefail
 
@@ -14,15 +15,16 @@ usage() {
 usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
-*cuda*_benchmark, and training.sh and streaming.sh if causeway-coordinator and
-causeway-worker are there, too; and pytorch.py, the same work as a benchmark's,
-where python3 has PyTorch. Prints a table and, as its last line,
+*cuda*_benchmark. Also runs training.sh and streaming.sh if causeway-coordinator
+and causeway-worker are there, and pytorch.py, which does the same work as a
+benchmark, if python3 has PyTorch. Prints a table and, as its last line,
 
   N passed, M failed[, K skipped]
 
-Exits with 1 if a check or a benchmark failed. What needs a GPU is skipped on a
-machine that has none. Without DIRECTORY they are those of the unpacked archive
-that this script is part of, or are built first, which needs Bazel and nvcc.
+Exits with 1 if a check or a benchmark failed. A machine without a GPU skips
+what needs one. Without DIRECTORY the programs are those of the unpacked archive
+that this script is part of; elsewhere the script builds them, with Bazel and
+nvcc.
 
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only
@@ -55,7 +57,7 @@ done
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly root
 
-# Prints the folder that the programs are built in.
+# Prints the folder where the programs are built.
 build() {
   local targets
   cd "${root}"
@@ -85,7 +87,7 @@ passed=0
 failed=0
 skipped=0
 
-# Prints how many cases the GoogleTest output $1 says to have "$2".
+# Prints how many cases are "$2" according to the GoogleTest output $1.
 cases() {
   sed -nE "s/^\[ *$2 *\] ([0-9]+) tests?[,.].*/\1/p" "$1" | tail -n 1
 }
@@ -98,7 +100,8 @@ run_check() {
   ran_well="$(cases "${output}" PASSED)"
   ran_badly="$(cases "${output}" FAILED)"
   not_run="$(cases "${output}" SKIPPED)"
-  # A program that ends without a word, or badly in spite of it, has failed.
+  # A program that ends without a summary, or with an error in spite of it, has
+  # failed.
   if ((code != 0 && ${ran_badly:-0} == 0)); then ran_badly=1; fi
   if ((${ran_badly:-0} > 0)); then cat "${output}"; fi
   printf '%-28s %6d passed %6d failed %6d skipped\n' "${name}" \
@@ -111,7 +114,7 @@ run_check() {
     "${not_run:-0}" >>"${scratch}/checks"
 }
 
-# count CODE: a check or benchmark has ended with it.
+# count CODE: counts a check or benchmark that has ended with this code.
 count() {
   case "$1" in
     0) passed=$((passed + 1)) ;;
@@ -120,7 +123,8 @@ count() {
   esac
 }
 
-# run_benchmark NAME COMMAND...: COMMAND --json FILE leaves figures there.
+# run_benchmark NAME COMMAND...: runs COMMAND --json FILE, which writes its
+# figures there.
 run_benchmark() {
   local name="$1" separator code=0
   shift
@@ -136,7 +140,7 @@ run_benchmark() {
   fi
 }
 
-# After training, the same work by PyTorch, where that is at hand.
+# After our training, PyTorch does the same work, if it is installed.
 run_benchmarks() {
   local program name
   while IFS= read -r program; do
@@ -161,7 +165,7 @@ streaming() {
   "${root}/tests/gpu/streaming.sh" "$@" "${bin}" "${root}"/docs/*.md
 }
 
-# The folder with coordinator and worker, which may lie in different ones.
+# Makes one folder with coordinator and worker, which may lie in different ones.
 link_programs() {
   local program
   bin="${scratch}/bin"
@@ -172,7 +176,7 @@ link_programs() {
       bin=
       return
     fi
-    # Not a copy: the libraries are found from where the program lies.
+    # A copy would not find its libraries, which it looks for beside itself.
     printf '#!/bin/sh\nexec "%s" "$@"\n' "${program}" \
       >"${bin}/$(basename "${program}")"
   done
@@ -191,7 +195,7 @@ run_training() {
     $((code != 0 && code != 77)) $((code == 77)) >>"${scratch}/checks"
 }
 
-# Prints what goes between the list's last entry in file $1 and the next one.
+# Prints the separator between the last list entry in file $1 and the next one.
 separator_after() {
   if [[ -s "$1" ]]; then printf ', '; fi
 }

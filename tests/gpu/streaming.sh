@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What streaming synchronization costs training on a GPU: the time of an inner
-# step of an island that exchanges fragments, against that of one which
-# exchanges nothing until its end. Needs bash, awk and the programs.
+# Measures what streaming synchronization costs training on a GPU: the time of
+# an inner step of an island that exchanges fragments, against that of an island
+# that exchanges nothing until its end. Needs bash, awk and the programs.
 
 set -euo pipefail
 
@@ -16,7 +16,7 @@ usage: tests/gpu/streaming.sh [--device DEVICE] [--pairs N] [--small]
 BIN is the directory with causeway-coordinator and causeway-worker; a model with
 85 million parameters learns the bytes of TEXT. Runs with exchanges (Streaming
 DiLoCo in E3M0, four fragments in 40 steps, 10 steps of overlap) and without
-alternate; prints by how much the median step of the former is longer. Exits
+alternate; prints how much longer the median step with exchanges is. Exits
 with 77 if DEVICE (default: cuda:0) is not there.
 
   --pairs N    runs of each kind (default: 3)
@@ -64,7 +64,7 @@ shift
 . "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
 prepare_runs "$@"
 
-# config SYNCHRONIZATION
+# config SYNCHRONIZATION: prints the configuration of a run.
 config() {
   cat <<CONFIG
 name: "gpu-streaming"
@@ -77,8 +77,8 @@ membership { min_islands: 1 max_islands: 1 }
 CONFIG
 }
 
-# step_milliseconds NAME: the mean over the steps of a run from the second round
-# on, but for the last ones.
+# step_milliseconds NAME: prints the mean time of a run's steps, from the second
+# round on and without the last ones.
 step_milliseconds() {
   awk -v first=80 -v last=$((STEPS - 10)) '
     match($0, /step [0-9]+\//) {
@@ -96,7 +96,7 @@ step_milliseconds() {
   ' "${work}/$1-0.log"
 }
 
-# median VALUE...
+# median VALUE...: prints the median.
 median() {
   printf '%s\n' "$@" | sort -g | awk '
     { value[NR] = $1 }

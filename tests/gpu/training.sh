@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training on a GPU against training on the CPU: the same small model from the
-# same seed on the same data, alone; then two islands that share the GPU, with
-# Streaming DiLoCo, ACCO and E3M0. Needs bash, awk and the three programs.
+# Compares training on a GPU with training on the CPU: the same small model from
+# the same seed on the same data, alone; then two islands that share the GPU,
+# with Streaming DiLoCo, ACCO and E3M0. Needs bash, awk and the three programs.
 
 set -euo pipefail
 
@@ -56,7 +56,7 @@ shift
 . "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
 prepare_runs "$@"
 
-# config ISLANDS TRAINING SYNCHRONIZATION
+# config ISLANDS TRAINING SYNCHRONIZATION: prints the configuration of a run.
 config() {
   cat <<CONFIG
 name: "gpu-check"

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# training.sh on all GPUs, with a model that is small enough for emulated ones; it
-# learns the bytes of the scripts of this folder.
+# Runs training.sh on all GPUs, with a model that is small enough for emulated
+# ones; it learns the bytes of the scripts in this folder.
 set -euo pipefail
 
 readonly ROOT="${TEST_SRCDIR}/${TEST_WORKSPACE}"

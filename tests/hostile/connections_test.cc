@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections that are there to take all that there may be.
+// Peers that open as many connections as they can.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 class ConnectionsTest : public Siege {
  protected:
-  // As many as a coordinator had descriptors by default, and some more.
+  // More connections than a coordinator's default limit of descriptors.
   static constexpr int kMany = 1100;
 
   std::vector<std::unique_ptr<IdleConnection>> Connect(int count) const {
@@ -33,7 +33,7 @@ class ConnectionsTest : public Siege {
     return connections;
   }
 
-  // Files that the coordinator has open.
+  // Returns the number of files that the coordinator has open.
   int64_t OpenFiles() {
     return std::distance(std::filesystem::directory_iterator(absl::StrCat(
                              "/proc/", coordinator().process().pid(), "/fd")),
@@ -48,7 +48,7 @@ class ConnectionsTest : public Siege {
     const uint64_t bytes = coordinator().TakePeak();
     {
       const auto idle = Connect(kMany);
-      // The new island's rounds are everybody's.
+      // The rounds of the new island are the rounds of all.
       AddIsland("meanwhile");
       AwaitRounds(20);
       const v1::ConnectionUse use = Run().connections();
@@ -81,7 +81,7 @@ TEST_F(ConnectionsTest, WithoutDescriptorsTheListenerDoesNotGoDeaf) {
   rlimit limit = {};
   const pid_t pid = coordinator().process().pid();
   ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &limit), 0);
-  // Others have taken the rest.
+  // Take the other descriptors away.
   const rlimit none = {.rlim_cur = static_cast<rlim_t>(OpenFiles()),
                        .rlim_max = limit.rlim_max};
   ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &none, nullptr), 0);
@@ -106,7 +106,7 @@ TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
 
 TEST_F(ConnectionsTest, RefusedTlsHandshakesAreLogged) {
   Start({.tls = true});
-  // Plain text, where TLS is expected.
+  // Send plain text where TLS is expected.
   RawHttp2 plain(port(), 65535);
   EXPECT_TRUE(coordinator().process().AwaitOutput("wrong version number"));
   EXPECT_TRUE(coordinator().process().AwaitOutput("ended without a call"));

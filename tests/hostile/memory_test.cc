@@ -30,14 +30,14 @@ class MemoryTest : public Siege {
     AddIsland("west");
   }
 
-  // With as many calls on each as there may be.
+  // Opens connections with as many calls on each as the server allows.
   RawConnections Call(int connections, absl::string_view path,
                       uint32_t window = kWindow) const {
     RawConnections made;
     for (int i = 0; i < connections; ++i) {
       made.push_back(std::make_unique<RawHttp2>(port(), window));
       RawHttp2& connection = *made.back();
-      // The settings.
+      // Wait for the settings.
       connection.Receive(absl::Seconds(5));
       while (connection.open() &&
              connection.calls().size() < connection.max_calls()) {
@@ -47,8 +47,8 @@ class MemoryTest : public Siege {
     return made;
   }
 
-  // Sends messages of `length` bytes, all but the last byte, on all calls, as
-  // long as any are sent.
+  // Sends messages of `length` bytes, without the last byte, on all calls until
+  // none takes more.
   static void SendMessages(RawConnections& connections, uint32_t length) {
     const std::string piece(16384, 'x');
     for (const auto& connection : connections) {
@@ -92,7 +92,7 @@ TEST_F(MemoryTest, OneMessageWithoutEnd) {
 }
 
 TEST_F(MemoryTest, HeadersWithoutEnd) {
-  // A field with a value of 2^31 bytes.
+  // A field that claims a value of 2^31 bytes.
   const std::string field = std::string("\0\1x\x7f\x80\xff\xff\xff\x07", 9);
   const std::string piece(16384, 'x');
   Resist([&] {
@@ -140,7 +140,7 @@ TEST_F(MemoryTest, CompressedMessages) {
 }
 
 TEST_F(MemoryTest, HeartbeatsOfManyRanks) {
-  // 1.9 million ranks, which say nothing: 3.8 MB.
+  // 1.9 million empty ranks take 3.8 MB.
   v1::SessionRequest request;
   for (int i = 0; i < 1'900'000; ++i) request.mutable_progress()->add_ranks();
   const std::string message = request.SerializeAsString();
@@ -154,7 +154,7 @@ TEST_F(MemoryTest, HeartbeatsOfManyRanks) {
         while (connection->open() && !rest.empty()) {
           const size_t sent = connection->SendData(call, rest);
           rest.erase(0, sent);
-          // No window comes for a call that was refused.
+          // The server opens no window for a call that it refused.
           if (!connection->Receive(sent > 0 ? absl::ZeroDuration() : kMoment) &&
               sent == 0) {
             break;
@@ -167,7 +167,7 @@ TEST_F(MemoryTest, HeartbeatsOfManyRanks) {
 }
 
 TEST_F(MemoryTest, WatchersThatDoNotRead) {
-  // A history that is worth reading: as much as the coordinator takes.
+  // Fill the history with events as long as the coordinator takes.
   const auto control = v1::Control::NewStub(NewChannel());
   for (int i = 0; i < 200; ++i) {
     for (const int bytes : {1 << 20, 1 << 10}) {
@@ -190,7 +190,7 @@ TEST_F(MemoryTest, WatchersThatDoNotRead) {
         watcher->SendData(call, MessagePrefix(0));
       }
     }
-    // They answer pings, until they are sent away.
+    // The watchers answer pings until the coordinator disconnects them.
     for (bool open = true; open;) {
       open = false;
       for (const auto& watcher : watchers) {

@@ -42,8 +42,8 @@ uint32_t FromBigEndian(absl::string_view bytes) {
   return value;
 }
 
-// A field that is not indexed and not Huffman coded (RFC 7541, 6.2.2). Both
-// texts are shorter than 127 bytes.
+// Returns a field that is not indexed and not Huffman coded (RFC 7541, 6.2.2).
+// Both texts must be shorter than 127 bytes.
 std::string Field(absl::string_view name, absl::string_view value) {
   return absl::StrCat(std::string(1, '\0'),
                       std::string(1, static_cast<char>(name.size())), name,

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/run_config.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
-#include "common/transport/test_certificates.h"
+#include "common/transport/testing/certificates.h"
 #include "glog/logging.h"
 #include "proto/status.grpc.pb.h"
 #include "tests/end_to_end/process.h"
@@ -50,7 +50,7 @@ TemporaryDirectory MakeDirectory() {
 Siege::Siege()
     : directory_(MakeDirectory()),
       credentials_(grpc::InsecureChannelCredentials()) {
-  // Attackers take as many descriptors as the coordinator.
+  // Attackers need as many descriptors as the coordinator.
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run that goes on while somebody attacks: the coordinator is a process of
-// its own, whose memory is watched; honest islands are in this one. Each round
-// is one step, and takes every island.
+// A run that continues under attack. The coordinator is a process of its own,
+// whose memory is watched; honest islands run in this process. Each round is
+// one step, and needs every island.
 #ifndef TESTS_HOSTILE_SIEGE_H_
 #define TESTS_HOSTILE_SIEGE_H_
 
@@ -17,7 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/status.pb.h"
@@ -32,15 +32,15 @@ using RawConnections = std::vector<std::unique_ptr<RawHttp2>>;
 class Siege : public testing::Test {
  protected:
   struct Options {
-    // Mutual TLS.
+    // Whether connections use mutual TLS.
     bool tls = false;
-    // The coordinator's soft and hard limit of open files.
+    // The coordinator's soft and hard limits of open files.
     int soft_files = 1024;
     int hard_files = 4096;
   };
-  // Islands of which the coordinator takes as many as come.
+  // The number of islands up to which the coordinator admits everyone.
   static constexpr int kMaxIslands = 8;
-  // What an attack may cost the coordinator.
+  // The most memory that an attack may cost the coordinator.
   static constexpr uint64_t kMostBytes = 150 << 20;
 
   Siege();
@@ -50,31 +50,31 @@ class Siege : public testing::Test {
   void Start() { Start(Options()); }
   WatchedCoordinator& coordinator() { return *coordinator_; }
   int port() const;
-  // A connection of its own, with an island's credentials.
+  // Returns a new connection with an island's credentials.
   std::shared_ptr<grpc::Channel> NewChannel() const;
 
-  // Lets an honest island in.
+  // Starts an honest island.
   void AddIsland(const std::string& name);
-  // Waits until each island has been in so many more rounds.
+  // Waits until each island has been in `rounds` more rounds.
   void AwaitRounds(uint64_t rounds);
 
-  // Runs `attack` again and again for some seconds, while rounds go on, and
-  // then checks what it has cost. What it returned last lives until then.
+  // Repeats `attack` for some seconds, while rounds go on, and then checks its
+  // cost. The last result of `attack` lives until then.
   void Resist(const std::function<RawConnections()>& attack);
 
   v1::RunStatus Run() const;
-  // Waits until the status is so.
+  // Waits until `is_so` holds for the status.
   void AwaitStatus(const std::function<bool(const v1::RunStatus&)>& is_so);
 
  private:
   TemporaryDirectory directory_;
   std::unique_ptr<WatchedCoordinator> coordinator_;
   std::shared_ptr<grpc::ChannelCredentials> credentials_;
-  // For Run.
+  // The connection that Run uses.
   std::shared_ptr<grpc::Channel> channel_;
   std::vector<std::unique_ptr<IslandUnderTest>> islands_;
   absl::Mutex mu_;
-  // By island.
+  // The number of rounds, by island.
   std::map<std::string, uint64_t> rounds_ ABSL_GUARDED_BY(mu_);
 };
 

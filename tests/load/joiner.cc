@@ -43,7 +43,7 @@ absl::StatusOr<uint64_t> Download(v1::Coordinator::Stub& stub,
 
 absl::StatusOr<uint64_t> JoinAndLeave(const JoinerOptions& options) {
   grpc::ChannelArguments arguments;
-  // A connection of its own, as an island has.
+  // Each joiner has its own connection, like an island.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::unique_ptr<v1::Coordinator::Stub> stub =
       v1::Coordinator::NewStub(grpc::CreateCustomChannel(

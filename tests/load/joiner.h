@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island that joins, downloads every fragment and leaves: what it receives
-// it verifies and forgets, so that many of them fit into one process.
+// An island that joins, downloads every fragment and leaves. It verifies the
+// data and drops them, so that many joiners fit into one process.
 #ifndef TESTS_LOAD_JOINER_H_
 #define TESTS_LOAD_JOINER_H_
 
@@ -14,17 +14,18 @@
 namespace causeway {
 
 struct JoinerOptions {
-  // host:port of the coordinator.
+  // The coordinator's host:port.
   std::string address;
   std::string name;
   uint64_t instance_id = 0;
-  // Bytes per second that the coordinator is asked to send; 0 asks for no
-  // limit.
+  // The rate in bytes per second that it asks the coordinator to keep; 0 asks
+  // for no limit.
   double limit = 0;
 };
 
-// Blocks until it has left; the bytes that it downloaded.
-//   DATA_LOSS  a fragment is not what the coordinator said it is.
+// Blocks until the joiner has left. Returns the number of bytes that it
+// downloaded.
+//   DATA_LOSS  a fragment is not what the coordinator announced.
 //   else       as the calls of proto/coordinator.proto.
 absl::StatusOr<uint64_t> JoinAndLeave(const JoinerOptions& options);
 

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small load: that the coordinator's memory is bounded, not how fast it is.
+// A small load, which checks that the coordinator's memory is bounded, not how
+// fast it is.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
 #include "tests/load/trial.h"
@@ -41,13 +42,13 @@ TEST(LoadTest, MemoryStaysWithinTheBoundForUploads) {
     uint64_t& most = i < 6 ? early : late;
     most = std::max(most, result.rounds[i].peak_bytes);
   }
-  // Of what is not for uploads: for each island, two connections and a message
-  // of a chunk in each direction; the outer step's update.
+  // Besides uploads: for each island, two connections and a message of a chunk
+  // in each direction; and the outer step's update.
   const uint64_t bound = result.idle_bytes + result.staging_bytes +
                          result.parameters + kIslands * 2 * kMiB + 16 * kMiB;
   EXPECT_LE(early, bound);
   EXPECT_LE(late, bound);
-  // And rounds leave nothing behind.
+  // Rounds leave nothing behind.
   EXPECT_LE(late, early + early / 4 + 2 * kMiB);
 }
 
@@ -64,7 +65,8 @@ TEST(LoadTest, JoinersDoNotMultiplyTheCoordinatorsMemory) {
   EXPECT_EQ(result.alone.bytes, model);
   EXPECT_EQ(result.together.bytes, kJoiners * model);
   ASSERT_GT(model, 48 * kMiB);
-  // Each has some messages of a chunk under way, none has a copy of the model.
+  // Each joiner has some messages of a chunk under way, and none has a copy of
+  // the model.
   EXPECT_LE(result.together.peak_bytes,
             result.together.before_bytes + kJoiners * 5 * kMiB);
 }

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// causeway-load: many islands, and many joiners at once, against one
-// coordinator on loopback, and what that costs the coordinator.
+// causeway-load: runs many islands, and many joiners at once, against one
+// coordinator on loopback, and measures what they cost it.
 //
 // Exit codes: 0 done; 1 failure; 2 usage.
 //
-// The report, in JSON. Memory is what is not mapped from files, in bytes.
+// The report, in JSON. Memory does not include mapped files; it is in bytes.
 //   rounds              of --islands islands
 //     islands, count, parameters
 //     rounds_per_second       from the first step to the end of the last round
@@ -33,7 +33,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "tests/load/trial.h"
@@ -42,7 +42,7 @@ ABSL_FLAG(int, islands, 256, "Islands; 0 leaves the rounds out.");
 ABSL_FLAG(int, rounds, 50, "Rounds of all islands.");
 ABSL_FLAG(int, layers, 2, "Blocks of the model that islands train.");
 ABSL_FLAG(int, hidden_size, 32, "Width of the model that islands train.");
-ABSL_FLAG(int, joiners, 16, "That join at once; 0 leaves them out.");
+ABSL_FLAG(int, joiners, 16, "Islands that join at once; 0 leaves them out.");
 ABSL_FLAG(int, joined_layers, 8, "Blocks of the model that joiners download.");
 ABSL_FLAG(int, joined_hidden_size, 512,
           "Width of the model that joiners download.");
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
         "--programs is needed; --islands is 0 to 2000, --joiners 0 to 1000, "
         "--rounds at least 1, --limit not below 0");
   }
-  // Hundreds of islands say the same at once.
+  // Hundreds of islands would log the same messages.
   FLAGS_minloglevel = google::GLOG_ERROR;
   return causeway::ExitCode(causeway::kProgram, causeway::Run());
 }

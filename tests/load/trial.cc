@@ -28,8 +28,8 @@
 namespace causeway {
 namespace {
 
-// Nobody is evicted for being slow on a machine that is busy, or for pulling in
-// another direction than the others, and every round has everybody.
+// Nobody is evicted for being slow on a busy machine, or for an unusual
+// contribution, and every round includes everybody.
 constexpr char kConfig[] = R"(
   name: "load"
   model {
@@ -65,7 +65,7 @@ uint64_t ParametersOf(const v1::RunConfig& config) {
   return static_cast<uint64_t>(MakeModelLayout(config.model()).size);
 }
 
-// All uploads of all islands at once.
+// Returns the size of all uploads of all islands at once.
 absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config) {
   ASSIGN_OR_RETURN(const v1::FragmentPlan plan,
                    MakeFragmentPlan(MakeModelLayout(config.model()), config));
@@ -77,7 +77,7 @@ absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config) {
   return bytes * config.membership().max_islands();
 }
 
-// Every round must have merged every island.
+// Checks that every round has merged every island.
 absl::Status CheckMerged(const std::string& directory, int islands,
                          int rounds) {
   ASSIGN_OR_RETURN(
@@ -96,7 +96,7 @@ absl::Status CheckMerged(const std::string& directory, int islands,
   return absl::OkStatus();
 }
 
-// Marks the rounds' edges, on one island's training thread.
+// Marks where rounds begin, on one island's training thread.
 class RoundClock {
  public:
   explicit RoundClock(WatchedCoordinator* coordinator)
@@ -130,7 +130,8 @@ class RoundClock {
 
 absl::StatusOr<JoinersLoad> LetJoin(WatchedCoordinator& coordinator,
                                     int joiners, double limit) {
-  // So many that nobody is told apart by mistake from the others of this run.
+  // Instance numbers start so high that they never equal those of this run's
+  // islands.
   static uint64_t instance = 1'000'000;
   std::vector<absl::StatusOr<uint64_t>> results(joiners);
   JoinersLoad load{.joiners = joiners,
@@ -196,7 +197,7 @@ absl::StatusOr<LoadResult> RunRounds(const LoadOptions& options) {
   }
   for (const std::unique_ptr<IslandUnderTest>& island : islands) {
     RETURN_IF_ERROR(island->Join());
-    // The last round ends when the first island does.
+    // The last round ends with the first island that ends.
     if (island == islands.front()) clock.End();
   }
   result.join_seconds = absl::ToDoubleSeconds(clock.begin() - start);
@@ -208,7 +209,7 @@ absl::StatusOr<LoadResult> RunRounds(const LoadOptions& options) {
 }
 
 absl::StatusOr<JoinersResult> RunJoiners(const JoinersOptions& options) {
-  // More rounds than there will be.
+  // The run has more rounds than take place.
   ASSIGN_OR_RETURN(const v1::RunConfig config,
                    ConfigOf(options.layers, options.hidden_size, /*rounds=*/9,
                             /*min_islands=*/1, options.joiners + 1));

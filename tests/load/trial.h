@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many islands against one coordinator, on loopback: islands in this process,
-// the coordinator in another one that is watched. The islands are real ones
-// but for the model, whose steps cost nearly nothing.
+// Many islands against one coordinator, on loopback: islands run in this
+// process, the coordinator runs in another process, which is watched. The
+// islands are real except for the model, whose steps cost nearly nothing.
 #ifndef TESTS_LOAD_TRIAL_H_
 #define TESTS_LOAD_TRIAL_H_
 
@@ -16,38 +16,38 @@
 namespace causeway {
 
 struct LoadOptions {
-  // Has server/causeway-coordinator.
+  // The folder with server/causeway-coordinator.
   std::string programs;
   // An empty directory for state and log.
   std::string directory;
   int islands = 0;
-  // Of one inner step each.
+  // The number of rounds, each of one inner step.
   int rounds = 0;
-  // Size of the model.
+  // The size of the model.
   int layers = 0;
   int hidden_size = 0;
 };
 
-// What one round, from an island's step to its next, cost the coordinator.
+// The cost to the coordinator of one round, from an island's step to its next.
 struct RoundLoad {
   double seconds = 0;
-  // Processor time, counted in hundredths of a second.
+  // The processor time, measured in hundredths of a second.
   double cpu_seconds = 0;
-  // The most memory that is not mapped from files.
+  // The most memory, without mapped files.
   uint64_t peak_bytes = 0;
 };
 
 struct LoadResult {
   uint64_t parameters = 0;
-  // From the first island's start until all have joined.
+  // The time from the first island's start until all have joined.
   double join_seconds = 0;
   double join_cpu_seconds = 0;
   std::vector<RoundLoad> rounds;
-  // Before any island has come, and with all of them there, before the first
+  // Memory before the first island, and with all islands before the first
   // round.
   uint64_t idle_bytes = 0;
   uint64_t joined_bytes = 0;
-  // Bound of the memory for uploads (storage.max_staging_bytes).
+  // The bound of the memory for uploads (storage.max_staging_bytes).
   uint64_t staging_bytes = 0;
 };
 
@@ -57,9 +57,9 @@ absl::StatusOr<LoadResult> RunRounds(const LoadOptions& options);
 struct JoinersOptions {
   std::string programs;
   std::string directory;
-  // That come together.
+  // The number of joiners that come together.
   int joiners = 0;
-  // Bytes per second that each asks for; 0: as fast as they come.
+  // The rate in bytes per second that each asks for; 0 for no limit.
   double limit = 0;
   int layers = 0;
   int hidden_size = 0;
@@ -67,11 +67,11 @@ struct JoinersOptions {
 
 struct JoinersLoad {
   int joiners = 0;
-  // From the first one's start to the last one's end.
+  // The time from the first joiner's start to the last one's end.
   double seconds = 0;
   double cpu_seconds = 0;
   uint64_t bytes = 0;
-  // Memory before, and the most meanwhile.
+  // Memory before the joiners, and the most while they are there.
   uint64_t before_bytes = 0;
   uint64_t peak_bytes = 0;
 };
@@ -83,7 +83,7 @@ struct JoinersResult {
   JoinersLoad together;
 };
 
-// Lets them join a run that has been through one round, so that there is
+// Runs the joiners against a run that has finished one round, so that there is
 // something to download.
 absl::StatusOr<JoinersResult> RunJoiners(const JoinersOptions& options);
 

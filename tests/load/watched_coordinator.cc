@@ -75,8 +75,8 @@ WatchedCoordinator::~WatchedCoordinator() {
 double WatchedCoordinator::CpuSeconds() const {
   const std::string stat =
       FileText(absl::StrCat("/proc/", process_->pid(), "/stat"));
-  // The fields after the program's name, which may contain anything: state is
-  // number 3, utime and stime are 14 and 15 (proc(5)).
+  // Skip the program's name, which may contain anything. State is field 3,
+  // utime and stime are 14 and 15 (proc(5)).
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return 0;
   const std::vector<std::string> fields =

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator in a process of its own, whose memory and processor time are
-// watched from outside: what it costs is what the system says it costs.
+// A coordinator in a process of its own. Its memory and processor time are
+// measured from outside, by the system.
 #ifndef TESTS_LOAD_WATCHED_COORDINATOR_H_
 #define TESTS_LOAD_WATCHED_COORDINATOR_H_
 
@@ -21,34 +21,36 @@
 
 namespace causeway {
 
-// Thread-safe.
+// Starts, watches and stops a coordinator. Thread-safe.
 class WatchedCoordinator {
  public:
   // `programs` has server/causeway-coordinator; `directory` exists and takes
-  // configuration, state and log. `arguments` are added to the others;
-  // `launcher` is a program, with its arguments, that starts the coordinator.
+  // configuration, state and log. `arguments` follow the others; `launcher` is
+  // a program, with its arguments, that starts the coordinator.
   static absl::StatusOr<std::unique_ptr<WatchedCoordinator>> Start(
       const std::string& programs, const std::string& directory,
       const v1::RunConfig& config,
       const std::vector<std::string>& arguments = {},
       const std::vector<std::string>& launcher = {});
-  // Kills it if it still runs.
+  // Kills the process if it still runs.
   ~WatchedCoordinator();
 
-  // host:port.
+  // Returns the coordinator's host:port.
   const std::string& address() const { return address_; }
 
   Process& process() { return *process_; }
 
-  // Processor time since its start, in seconds; counted in hundredths.
+  // Returns the processor time since the start in seconds, with a resolution of
+  // a hundredth.
   double CpuSeconds() const;
-  // Memory that is not mapped from files, which is what the system cannot take
-  // back: now, and the most since the last call of TakePeak (the start at
-  // first), looked at every few milliseconds.
+  // AnonymousBytes returns the memory that is not mapped from files, which the
+  // system cannot take back. TakePeak returns the most since its last call
+  // (since the start at first), sampled every few milliseconds.
   uint64_t AnonymousBytes() const;
   uint64_t TakePeak() { return peak_.exchange(AnonymousBytes()); }
 
-  // Ends it as an operator would. INTERNAL: it did not end with 0.
+  // Ends the coordinator as an operator would. INTERNAL if it did not exit with
+  // 0.
   absl::Status Stop();
 
  private:

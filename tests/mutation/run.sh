@@ -30,8 +30,8 @@ if every mutant was noticed.
   --only NAME    this mutant only; may be repeated
   --seconds N    time for building and testing one mutant (default: 900)
   --work DIR     keeps the copy of the tree and the results (default:
-                 ~/.cache/causeway-mutation); a run that was interrupted goes
-                 on where it was, as long as the tree is the same
+                 ~/.cache/causeway-mutation); an interrupted run continues
+                 where it was, as long as the tree is the same
   --jobs N       as Bazel's --jobs
 USAGE
 }
@@ -73,7 +73,7 @@ done
 readonly TREE="${work}/tree"
 cd "${ROOT}"
 
-# The files of the source tree, but for the mutants.
+# Prints the files of the source tree, without the mutants.
 tree_files() {
   git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
     while IFS= read -r -d '' file; do
@@ -90,14 +90,14 @@ copy_tree() {
   if [[ -f user.bazelrc ]]; then
     cp user.bazelrc "${TREE}"
   else
-    # A reverted patch compiles nothing.
+    # With a cache, going back to the original compiles nothing.
     echo "build --disk_cache=${work}/compiled" >"${TREE}/user.bazelrc"
   fi
 }
 
-# run_tests SECONDS LOG ARGUMENT...: `bazel test` in the copy, in limited time.
-# In the background, so that a signal to this script reaches it. Bazel's server
-# must not inherit the lock.
+# run_tests SECONDS LOG ARGUMENT...: runs `bazel test` in the copy, in limited
+# time. It runs in the background, so that a signal to this script reaches it.
+# Bazel's server must not inherit the lock.
 run_tests() {
   local limit="$1" log="$2" code=0
   shift 2
@@ -111,14 +111,14 @@ run_tests() {
 
 targets_of() { head -n 1 "${HERE}/mutants/$1.patch"; }
 
-# Plants one mutant; writes what became of it, and the targets that noticed it
-# or why nobody could tell, to $2.
+# Plants one mutant. Writes the result, and the targets that noticed it or why
+# nobody could tell, to $2.
 try_mutant() {
   local name="$1" result="$2" log="$2.log" code=0 targets
   local patch="${HERE}/mutants/${name}.patch"
   if ! (cd "${TREE}" && patch -p1 --forward --no-backup-if-mismatch \
     --reject-file=- <"${patch}") &>"${log}"; then
-    # Some files of it may have been patched.
+    # A part of its files may have been patched.
     copy_tree
     echo "UNDECIDED does not apply" >"${result}"
     return
@@ -127,7 +127,7 @@ try_mutant() {
   run_tests "${seconds}" "${log}" --notest_keep_going "${targets[@]}" || code=$?
   (cd "${TREE}" && patch -p1 --reverse --no-backup-if-mismatch <"${patch}") \
     >/dev/null
-  # What Bazel's test command exits with.
+  # The exit codes are those of Bazel's test command.
   case "${code}" in
     0) echo SURVIVED >"${result}" ;;
     3) echo "noticed $(grep -oE '^//[^ ]+ +(FAILED|TIMEOUT)' "${log}" |
@@ -141,7 +141,8 @@ try_mutant() {
   esac
 }
 
-# The names of the mutants whose result begins with $1, as a list in JSON.
+# Prints the names of the mutants whose result begins with $1, as a list in
+# JSON.
 json_names() {
   local name list=()
   for name in "${names[@]}"; do
@@ -208,7 +209,7 @@ copy_tree
 results="${work}/results-$(tree_files | xargs -0 sha256sum | sha256sum |
   head -c 16)"
 mkdir -p "${results}"
-# What is known of other trees is of no more use.
+# The results of other trees are of no more use.
 find "${work}" -maxdepth 1 -name 'results-*' -not -path "${results}" \
   -exec rm -rf {} +
 tests_pid=

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training speed against Debian's PyTorch on the same model and batch: both
-# programs alternate (ABAB...), and the ratio of their best and of their median
-# rounds is printed. Needs the package python3-torch.
+# Compares the training speed with that of Debian's PyTorch on the same model
+# and batch: both programs alternate (ABAB...), and the script prints the ratios
+# of their best and of their median rounds. Needs the package python3-torch.
 #
 #   tests/peers/compare_pytorch.sh [ROUNDS] [THREADS]
 set -euo pipefail
@@ -23,10 +23,10 @@ fi
 benchmark="$("${BAZEL[@]}" info bazel-bin)/worker/model/train_benchmark"
 readonly benchmark
 
-# Without these PyTorch is two to three times slower: OpenBLAS 0.3.21 does not
-# know newer CPUs, malloc returns the activations to the kernel after each step,
-# and OpenMP's threads spin away the time of those that work. OpenBLAS has threads
-# of its own, which torch.set_num_threads does not reach.
+# Without these settings PyTorch is two to three times slower: OpenBLAS 0.3.21
+# does not know newer CPUs, malloc returns the activations to the kernel after
+# each step, and OpenMP's spinning threads take time from those that work.
+# OpenBLAS has threads of its own, which torch.set_num_threads does not reach.
 pytorch_environment=(
   "GOMP_SPINCOUNT=1000"
   "OPENBLAS_NUM_THREADS=${THREADS}"

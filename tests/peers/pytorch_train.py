@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The model and inner step of worker/model/train_benchmark.cc in PyTorch.
+"""The work of worker/model/train_benchmark.cc in PyTorch.
 
-fp32 on the CPU, written to be fast rather than pretty: fused projections,
-matrix products over whole batches, the multi-tensor AdamW. Prints tokens per
-second and peak memory. compare_pytorch.sh runs it with the tuning that makes
-it fastest on Debian 12.
+The same model and inner step in fp32 on the CPU, written to be fast rather than
+pretty: fused projections, matrix products over whole batches, the multi-tensor
+AdamW. Prints tokens per second and peak memory. compare_pytorch.sh runs it with
+the tuning that makes it fastest on Debian 12.
 """
 
 import argparse

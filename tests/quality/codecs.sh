@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the wire format costs in loss, with DiLoCo: one fragment, nothing
-# overlapped.
+# Measures what the wire format costs in loss, with DiLoCo: one fragment, no
+# overlap.
 
 set -euo pipefail
 

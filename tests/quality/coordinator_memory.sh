@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The most memory a coordinator takes: trains a model of 10.8 million parameters
-# on two islands for a few rounds and watches the coordinator's anonymous
-# memory. What is mapped from files is not counted: it can be dropped.
+# Measures the most memory a coordinator takes: trains a model of 10.8 million
+# parameters on two islands for a few rounds and watches the coordinator's
+# anonymous memory. Mapped files do not count, because the system can drop them.
 
 set -euo pipefail
 
@@ -15,7 +15,7 @@ readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
 
-# Format both ways and number of fragments.
+# Each case is the format of both ways and the number of fragments.
 readonly CASES='FP32 1
 BF16 1
 E3M0 1
@@ -48,8 +48,8 @@ membership { min_islands: 2 max_islands: 2 grace_seconds: 60 lease_seconds: 30 }
 TEXTPROTO
 }
 
-# watch_memory PID FILE: until the process ends, keeps the most kB of anonymous
-# memory it has had in FILE.
+# watch_memory PID FILE: keeps the process's peak of anonymous memory in kB in
+# FILE, until the process ends.
 watch_memory() {
   local key value most=0
   while kill -0 "$1" 2>/dev/null; do

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What it costs in loss if contributions get lost, as in section 4 of the DiLoCo
-# paper (arXiv 2311.08105): each is left out with some probability, and its island
-# goes on with what it has.
+# Measures what lost contributions cost in loss, as in section 4 of the DiLoCo
+# paper (arXiv 2311.08105): each is left out with some probability, and its
+# island continues with its own parameters.
 
 set -euo pipefail
 

@@ -2,23 +2,23 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a choice costs in loss, for scripts that source this file: trains the
-# model of deploy/quickstart.textproto once for every variant and seed and
-# compares bits per parameter and validation loss. A script sets
+# Measures what a choice costs in loss, for scripts that source this file:
+# trains the model of deploy/quickstart.textproto once for every variant and
+# seed and compares bits per parameter and validation loss. A script sets
 #
 #   VARIANTS   a line for each: its name, then fields of the configuration as
 #              "field: value", of `synchronization` unless written
 #              "section.field: value". The first one is the reference.
-#   BASE       such fields that hold for all variants that do not set them
-#   SUMMARY    what it is, for the help text
+#   BASE       fields for all variants that do not set them
+#   SUMMARY    a description for the help text
 #
 # and calls compare_losses "$@". A variant has as many islands as its
-# membership.min_islands; one for one island gets two ranks, so that those for one
-# and for two compute alike. A script may define a train of its own, after it has
-# sourced this file, and then sets before that
+# membership.min_islands; a single island gets two ranks, so that variants with
+# one and with two islands compute alike. A script may define a `train` of its
+# own after it has sourced this file; before that it sets
 #
-#   FIGURES    what it prints ahead of the loss: KEY:HEADING for each, separated
-#              by spaces, with the key in the JSON and _ for a space
+#   FIGURES    what `train` prints before the loss: KEY:HEADING for each,
+#              separated by spaces, with the key in the JSON and _ for a space
 
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
@@ -27,7 +27,7 @@
 
 : "${FIGURES:=bits_per_parameter:bits_up bits_per_parameter_down:bits_down}"
 
-# What is set here is for the functions below.
+# The functions below set and use these.
 json=
 results=
 seeds=3
@@ -56,7 +56,7 @@ wrong_usage() {
   exit 2
 }
 
-# Of all there are, in a line.
+# Prints all names on one line.
 variant_names() {
   # shellcheck disable=SC2153  # of the script that sources this
   awk 'NF { print $1 }' <<<"${VARIANTS}" | paste -sd ' '
@@ -125,8 +125,8 @@ configure() {
     print $text;' "${fields}" "$2" "${rounds}" <deploy/quickstart.textproto
 }
 
-# train NAME SEED: prints bits per parameter and contribution, the same for an
-# update, and the validation loss.
+# train NAME SEED: prints bits per parameter of a contribution and of an update,
+# and the validation loss.
 train() {
   local run="$1-$2" island islands=(north south east west) ranks=1 count
   configure "$1" "$2" >"${work}/${run}.textproto"
@@ -142,8 +142,8 @@ train() {
   await_islands
   read_status || fail_of "${run}-coordinator" "does not answer"
   stop_processes
-  # Of the whole model: its fragments have as many rounds each as the model has
-  # with one.
+  # Each figure is for the whole model: each of its fragments has as many rounds
+  # as a model in one piece.
   awk -v up="${up}" -v down="${down}" -v transfers="$((${#islands[@]} * rounds))" \
     -v parameters="${parameters}" -v loss="$(evaluate "${run}")" 'BEGIN {
       printf "%.4f %.4f %.6f\n", 8 * up / transfers / parameters,
@@ -195,7 +195,8 @@ report() {
     "${FIGURES}" "${chosen[@]}"
 }
 
-# left DONE TOTAL SECONDS: how long the rest will take, at the speed so far.
+# left DONE TOTAL SECONDS: prints how long the rest will take at the speed so
+# far.
 left() {
   local seconds=$(($3 * ($2 - $1) / $1))
   printf '%d of %d runs, %d:%02d left' "$1" "$2" \

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether it matters when the islands are there: pools of islands that grow and
+# Measures whether it matters when the islands train: pools of islands grow and
 # shrink during the run, as in figure 7 of the DiLoCo paper (arXiv 2311.08105).
 # Islands join the run under way, and are drained.
 
@@ -11,8 +11,8 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 
-# Islands in each quarter of the run. Those of doubling and halving sum up to the
-# same, and those of ramp_up and ramp_down.
+# The number of islands in each quarter of the run. Doubling and halving have
+# the same sum, and so have ramp_up and ramp_down.
 readonly POOLS='
 constant_4  4 4 4 4
 doubling    2 2 4 4
@@ -37,8 +37,8 @@ of the largest pool.'
 # shellcheck source=tests/quality/loss_runs.sh
 . "${ROOT}/tests/quality/loss_runs.sh"
 
-# resize_pool RUN COUNT: starts islands, or drains the last ones, until there are
-# so many; `pool_size` says how many there are.
+# resize_pool RUN COUNT: starts islands, or drains the last ones, until there
+# are COUNT; `pool_size` is their number.
 resize_pool() {
   while ((pool_size < $2)); do
     pool_size=$((pool_size + 1))
@@ -64,7 +64,7 @@ train() {
   until [[ "${run_state}" == FINISHED ]]; do
     sleep 0.5
     kill -0 "${pids[0]}" || fail_of "${run}-coordinator" "has ended"
-    # A machine that is busy may let it wait.
+    # A busy machine may answer late.
     read_status || continue
     if ((quarter < 3 && 4 * step >= (quarter + 1) * total_steps)); then
       quarter=$((quarter + 1))

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rate and distortion of every wire format on Gaussian, Laplace and Student-t
-// values and on real pseudo-gradients: bits per value with everything that is
-// sent, entropy of the codes, mean squared error relative to the mean square.
+// Measures rate and distortion of every wire format on Gaussian, Laplace and
+// Student-t values and on real pseudo-gradients: bits per value with everything
+// that is sent, entropy of the codes, mean squared error relative to the mean
+// square.
 //
 //   rate_distortion --updates=FILE,... --json=FILE
 //
@@ -54,13 +55,14 @@ struct Data {
 struct Point {
   std::string data;
   std::string format;
-  // As sent without entropy coding; 0 if the format is always entropy coded.
+  // Bits per value without entropy coding; 0 if the format is always entropy
+  // coded.
   double fixed_bits = 0;
-  // As sent with it; the same where there is none.
+  // Bits per value with entropy coding, if the format has it.
   double bits = 0;
-  // Of the codes, per value; 0 for formats without codes.
+  // Entropy of the codes per value; 0 for formats without codes.
   double entropy = 0;
-  // What is sent beyond scales and the codes' entropy, relative to the latter.
+  // The bits beyond scales and the codes' entropy, relative to that entropy.
   double overhead = 0;
   double relative_error = 0;
 };
@@ -76,7 +78,7 @@ Data Random(const char* name, Distribution distribution) {
   return data;
 }
 
-// Exponential with a random sign.
+// Draws exponential values with a random sign.
 struct Laplace {
   double operator()(std::mt19937_64& random) {
     const double magnitude = exponential(random);
@@ -117,8 +119,8 @@ double Entropy(const std::array<uint64_t, 256>& counts) {
   return total == 0 ? 0 : std::log2(total) - sum / total;
 }
 
-// Entropy per value of the codes in an entropy-coded encoding, read as
-// docs/encodings.md describes it.
+// Returns the entropy per value of the codes in an entropy-coded encoding,
+// which it reads as docs/encodings.md describes.
 absl::StatusOr<double> CodeEntropy(const CodecSpec& spec,
                                    absl::string_view encoded, uint64_t values) {
   const uint32_t bits = WidthOf(spec.format) == SymbolWidth::kByte ? 8 : 4;
@@ -129,7 +131,7 @@ absl::StatusOr<double> CodeEntropy(const CodecSpec& spec,
     absl::string_view codes = encoded.substr(StripHeader::kBytes, header.bytes);
     encoded.remove_prefix(StripHeader::kBytes + header.bytes);
     codes.remove_prefix(2 * ((count + spec.block_size - 1) / spec.block_size));
-    // Whole groups of 64 bytes, unless codes are bytes.
+    // Codes come in whole groups of 64 bytes, unless they are bytes.
     const uint64_t group = bits == 8 ? 1 : 8 * 64 / bits;
     const uint64_t plane_values = (count + group - 1) / group * group;
     std::string plane(plane_values * bits / 8, '\0');

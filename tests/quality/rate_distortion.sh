@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rate and distortion of every wire format, on random values and on the
-# pseudo-gradients of a real run: the model of deploy/quickstart.textproto on one
-# island, whose outer step of SGD at rate 1 makes each update the island's
-# pseudo-gradient.
+# Measures rate and distortion of every wire format, on random values and on the
+# pseudo-gradients of a real run: the model of deploy/quickstart.textproto on
+# one island, where an outer step of SGD at rate 1 makes each update the
+# island's pseudo-gradient.
 
 set -euo pipefail
 
@@ -94,7 +94,8 @@ configure() {
   ' "${rounds}" <deploy/quickstart.textproto
 }
 
-# draw FILE: the points of the JSON file FILE, a panel for each kind of data.
+# draw FILE: draws the points of the JSON file FILE, a panel for each kind of
+# data.
 draw() {
   perl -MJSON::PP -e '
     my ($out) = @ARGV;

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the ways of synchronizing cost in loss, at equal tokens and steps.
+# Measures what the ways of synchronizing cost in loss, at equal tokens and
+# steps.
 
 set -euo pipefail
 

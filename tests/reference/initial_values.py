@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors and initial values of common/model_layout.h, written again.
+"""A second implementation of common/model_layout.h: tensors, initial values.
 
-Integer arithmetic only, so that both give the same bits.
+It uses only integer arithmetic, so that both give the same bits.
 """
 
 import math
@@ -40,7 +40,7 @@ def standard_normal(key, index):
 
 
 def initial_values(name, size, stddev, seed):
-    """The flat values of one tensor, as exact fp32 values in Python floats."""
+    """Returns the flat fp32 values of one tensor, exactly, as Python floats."""
     if stddev == 0:
         return [1.0] * size
     key = mix(mix(seed) ^ hash_name(name))
@@ -49,7 +49,7 @@ def initial_values(name, size, stddev, seed):
 
 
 def tensors(config):
-    """(name, shape, initial standard deviation) in layout order."""
+    """Lists (name, shape, initial standard deviation) in layout order."""
     hidden = config["hidden_size"]
     intermediate = config["intermediate_size"]
     kv_width = hidden // config["heads"] * config["kv_heads"]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes llama_golden.txt: loss, logits and gradients of small models.
 
-An implementation of the Llama architecture that shares nothing with the C++
-one: PyTorch tensors, automatic differentiation, double precision. It follows
+This implementation of the Llama architecture shares nothing with that in C++:
+it uses PyTorch tensors, automatic differentiation, double precision. It follows
 the published equations with the rotary order of Hugging Face ("rotate half").
 
 Run once, with Debian 12's python3-torch 1.13.1 (which has no transformers
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from initial_values import initial_values, tensors
 
-# Values of each gradient that are written, evenly spaced.
+# The number of evenly spaced values that are written of each gradient.
 SAMPLES = 16
 
 COMMON = {"layers": 2, "rope_theta": 10000.0, "norm_epsilon": 1e-5,

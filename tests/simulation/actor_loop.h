@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island's outer loop (worker/outer_loop/outer_loop.h) in virtual time, with
-// the actors that carry out what it orders: what
-// worker/sync/shared_outer_loop.h is to threads.
+// Runs an island's outer loop (worker/outer_loop/outer_loop.h), with the actors
+// that carry out its orders, in virtual time. worker/sync/shared_outer_loop.h
+// does the same with threads.
 #ifndef TESTS_SIMULATION_ACTOR_LOOP_H_
 #define TESTS_SIMULATION_ACTOR_LOOP_H_
 
@@ -21,8 +21,8 @@ namespace causeway::simulation {
 
 class ActorLoop {
  public:
-  // Asks the core what the actor is to do and begins it, if the actor is idle.
-  // Returns the time at which it is to be asked again even if nothing happens.
+  // An actor, if it is idle, asks the core for work and begins it. It returns
+  // the time at which the loop must ask it again even if nothing happens.
   using Actor = std::function<absl::Time()>;
 
   // `process` outlives the loop.
@@ -49,7 +49,7 @@ class ActorLoop {
     absl::Time until = absl::InfiniteFuture();
     while (std::exchange(woken_, false)) {
       until = absl::InfiniteFuture();
-      // Actors may be added while others are asked.
+      // An actor may add others while it is asked.
       for (size_t i = 0; i < actors_.size() && !process_->dead(); ++i) {
         until = std::min(until, actors_[i]());
       }
@@ -71,7 +71,7 @@ class ActorLoop {
   std::vector<Actor> actors_;
   bool asking_ = false;
   bool woken_ = false;
-  // When the actors will be asked again.
+  // The time when the actors will be asked again.
   absl::Time alarm_ = absl::InfiniteFuture();
 };
 

@@ -9,7 +9,7 @@
 namespace causeway::simulation {
 namespace {
 
-// The longest that the coordinator waits after an outer step that failed.
+// The longest pause of the coordinator after an outer step that failed.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 std::string NameOf(const v1::IslandIdentity& identity) {
@@ -43,7 +43,7 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
                       .draining = false,
                       .heard_surely = now,
                       .heard_at_most = now};
-    // What an operator was told holds.
+    // A drain that an operator was told of survives the restart.
     const auto known = before.find(name);
     members_[name].draining = known != before.end() && known->second.draining &&
                               known->second.incarnation == member.incarnation;
@@ -94,8 +94,7 @@ void Checker::Joined(const v1::JoinRequest& request,
                      v1::RunState state_before, absl::Time now) {
   KnownMember& member = members_[request.island_id()];
   const v1::IslandIdentity& identity = response.identity();
-  // The place of a process that is known to be dead may be taken within its
-  // lease.
+  // A process that is known to be dead may be replaced within its lease.
   for (const Member& ended : effects.ended) {
     if (ended.island_id == request.island_id() &&
         ended.incarnation == member.incarnation &&
@@ -128,7 +127,7 @@ void Checker::Joined(const v1::JoinRequest& request,
              "; it is expected from version ", first, " on, not ", want);
       }
     }
-    // An answer that a restart would not know must not be given.
+    // The answer must survive a restart.
     if (effects.joined.empty()) {
       Fail(NameOf(identity), " was admitted, but is not to be persisted");
     }
@@ -147,7 +146,8 @@ void Checker::Answered(const v1::ContributionHeader& header,
   OpenRound& open = rounds_[header.fragment()];
   if (response.verdict() == v1::ContributeResponse::LATE &&
       round.base_version() == header.base_version()) {
-    // One contribution of an island counts, whichever process it came from.
+    // Only one contribution of an island counts, whichever process it came
+    // from.
     const auto earlier = open.credited.lower_bound({identity.island_id(), 0});
     if (earlier != open.credited.end() &&
         earlier->first == identity.island_id()) {
@@ -195,7 +195,7 @@ void Checker::Shown(const v1::IslandIdentity& identity,
 void Checker::AdmittedToRound(const v1::ContributionHeader& header,
                               absl::Time now) {
   OpenRound& open = rounds_[header.fragment()];
-  // It stands for what its island offers from now on.
+  // The contribution stands for later offers of its island.
   open.credited.insert(
       {header.identity().island_id(), header.identity().incarnation()});
   const bool added = open.accepted.insert(header.object().digest()).second;
@@ -209,7 +209,7 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
                   absl::Time now) {
   for (const Member& ended : effects.ended) {
     KnownMember& member = members_[ended.island_id];
-    // Replaced by a process that has joined in the same event.
+    // A process that joined in the same event has replaced it.
     if (std::any_of(effects.joined.begin(), effects.joined.end(),
                     [&](const Member& joined) {
                       return joined.island_id == ended.island_id &&
@@ -324,20 +324,20 @@ void Checker::SetAside(const OuterStepOrder& order, const Coordinator& core,
       order.contributions[static_cast<size_t>(largest - order.norms.begin())];
   const Round& round = core.round(order.fragment);
   OpenRound& open = rounds_[order.fragment];
-  // The round is closed again at once if it can be.
+  // The coordinator closes the round again at once if it can.
   open.failed_at = absl::InfinitePast();
   open.accepted.erase(header.object().digest());
   if (open.accepted.size() < scenario_->config.membership().quorum()) {
     open.quorum_at = absl::InfiniteFuture();
   }
-  // It stands for nobody any more.
+  // The contribution no longer stands for any process.
   std::erase_if(open.credited, [&](const auto& credited) {
     ContributionKey own = KeyOf(header);
     own.incarnation = credited.second;
     return credited.first == own.island_id &&
            !round.contributions().contains(own);
   });
-  // Who is to offer anew is made to join again, whatever the lease says.
+  // Members that have to offer anew must join again, whatever their leases say.
   for (const Member& ended : effects.ended) Evicted(ended.island_id);
 }
 
@@ -357,7 +357,7 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
     }
     commits_.CheckLedger(core.FragmentLedger(fragment), head);
     for (const auto& [key, header] : round.contributions()) {
-      // The bytes of what was admitted lie elsewhere.
+      // The bytes of admitted contributions lie elsewhere.
       if (std::any_of(core.quarantine().begin(), core.quarantine().end(),
                       [&, &key = key](const auto& entry) {
                         const v1::ContributionHeader& held =

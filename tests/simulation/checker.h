@@ -5,21 +5,21 @@
 // its own account of who is a member, what was accepted and what was committed,
 // from what goes in and out of the coordinator, and compares:
 //
-//   1  Every accepted contribution is merged exactly once: contents.h says how
-//      that is seen to the step; an answer ACCEPTED binds the round. Every
-//      reported token is in one column of the ledger, what it calls merged are
-//      the tokens of the commits, and it has no more than were trained.
+//   1  Every accepted contribution is merged exactly once (contents.h says how
+//      the checker sees that to the step); an answer ACCEPTED binds the round.
+//      Every reported token is in one column of the ledger, its merged tokens
+//      are those of the commits, and it has no more than were trained.
 //   2  A fragment's version only grows, and everybody sees the same digest for
 //      one version, which was durable before anybody saw it.
 //   3  An incarnation that has ended, or was never given out, can change
 //      nothing; no two processes are given the same. An island that is drained
 //      is told so until it has left.
-//   4  A round closes with its quorum only, and not before everybody who is
-//      expected has contributed or the grace window is over; and then it does
-//      close. That the quorum is reached is for the history's end to show.
-//      Leases end when they have to, and only then; a joiner is not expected in
-//      rounds that were open when it came.
-//   5  After a restart the coordinator goes on from what was committed.
+//   4  A round closes only with its quorum, and not before all expected islands
+//      have contributed or the grace window is over; and then it does close.
+//      The end of the history shows whether the quorum was reached. Leases end
+//      when they have to, and only then; a joiner is not expected in rounds
+//      that were open when it came.
+//   5  After a restart the coordinator goes on from the commits.
 //   6  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.
 #ifndef TESTS_SIMULATION_CHECKER_H_
@@ -46,59 +46,59 @@ namespace causeway::simulation {
 
 class Checker {
  public:
-  // Both outlive the checker.
+  // `scenario` and `world` outlive the checker.
   Checker(const Scenario* scenario, World* world);
 
-  // The first violation, or empty.
+  // Returns the first violation, or an empty string.
   const std::string& violation() const { return violations_.first(); }
-  // Notes a violation, unless there was one.
+  // Records a violation, unless there was one.
   template <typename... Parts>
   void Fail(const Parts&... parts) {
     violations_.Note(parts...);
   }
 
-  // To be told of commits, and of what islands train and hold.
+  // Returns the account of commits, to be told what islands train and hold.
   CommitAccount& commits() { return commits_; }
 
   // --- What the coordinator's process does; `now` is its clock. ---
 
   void Restarted(Coordinator& core, const Disk& disk, absl::Time now);
-  // Before a call of a member goes into the core.
+  // Call it before a call of a member goes into the core.
   void Calls(const v1::IslandIdentity& identity, absl::Time now);
-  // After it, with what the core said. OK renews the lease.
+  // Call it after the call, with the core's answer. OK renews the lease.
   void Called(const v1::IslandIdentity& identity, const absl::Status& status,
               absl::Time now);
-  // The same of a call that renews nothing.
+  // Call it after a call that renews nothing.
   void Checked(const v1::IslandIdentity& identity, const absl::Status& status);
-  // After a Join. `state_before` is from before it.
+  // Call it after a Join; `state_before` is the run's state before it.
   void Joined(const v1::JoinRequest& request, const v1::JoinResponse& response,
               const Effects& effects, v1::RunState state_before,
               absl::Time now);
-  // The core answered an Offer or a Complete.
+  // The core has answered an Offer or a Complete.
   void Answered(const v1::ContributionHeader& header,
                 const v1::ContributeResponse& response, const Coordinator& core,
                 absl::Time now);
-  // An operator ends this island's membership, whatever its lease says.
+  // An operator has ended this island's membership, whatever its lease says.
   void Evicted(const std::string& island);
-  // Its drain is durable.
+  // The drain of this island is durable.
   void Drained(const std::string& island);
-  // A view is on its way to a member, or to who was one.
+  // A view is on its way to a member or a former member.
   void Shown(const v1::IslandIdentity& identity,
              const v1::SessionResponse& view);
-  // An operator put a contribution from the quarantine into the open round.
+  // An operator has put a contribution from the quarantine into the open round.
   void AdmittedToRound(const v1::ContributionHeader& header, absl::Time now);
-  // What an event brought about, before it is carried out.
+  // An event has had these effects, which are not carried out yet.
   void Saw(const Effects& effects, const Coordinator& core, absl::Time now);
   void Ticked(const Coordinator& core, absl::Time now);
   void OuterStepEnds(uint32_t fragment, bool committed, absl::Time now);
-  // It could not be done with the contribution of the largest norm; `core` and
-  // `effects` are what has become of that.
+  // The outer step failed because of the contribution with the largest norm;
+  // `core` and `effects` show what became of that contribution.
   void SetAside(const OuterStepOrder& order, const Coordinator& core,
                 const Effects& effects);
-  // After every event.
+  // Call it after every event.
   void Inspect(const Coordinator& core, const Staging& staging);
 
-  // The process has heard that it is a member.
+  // The process has learnt that it is a member.
   void Admitted(uint32_t process, const v1::IslandIdentity& identity);
 
  private:
@@ -106,27 +106,27 @@ class Checker {
     uint64_t incarnation = 0;
     bool live = false;
     bool draining = false;
-    // Between the two lies the time it was last heard of.
+    // The last sign of life came between these two times.
     absl::Time heard_surely;
     absl::Time heard_at_most;
   };
   struct OpenRound {
     bool merging = false;
-    // By digest.
+    // The digests of accepted contributions.
     std::set<std::string> accepted;
-    // (island, incarnation) that were answered ACCEPTED, or that an earlier
+    // Each (island, incarnation) that was answered ACCEPTED, or that an earlier
     // incarnation's contribution stands for.
     std::set<std::pair<std::string, uint64_t>> credited;
     absl::Time quorum_at = absl::InfiniteFuture();
-    // When an outer step failed last.
+    // The time when an outer step failed last.
     absl::Time failed_at = absl::InfinitePast();
   };
 
   bool MayAct(const v1::IslandIdentity& identity) const;
-  // A live island that is expected in the open round and has no contribution
-  // in it; empty if there is none.
+  // Returns a live island that is expected in the open round and has no
+  // contribution in it; an empty string if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
-  // `joined` came in the same event, after the round was closed.
+  // `joined` are members that joined in the same event, after the round closed.
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
                   const std::vector<Member>& joined, absl::Time now);
 
@@ -134,10 +134,11 @@ class Checker {
   const absl::Duration lease_;
   Violations violations_;
   CommitAccount commits_;
-  // Every incarnation that was heard of, and whose it is.
+  // Every incarnation that was admitted, and its process.
   std::map<std::pair<std::string, uint64_t>, uint32_t> admitted_;
   std::map<std::string, KnownMember> members_;
-  // By fragment; forgotten when the coordinator's process ends.
+  // The open round of each fragment; cleared when the coordinator's process
+  // ends.
   std::vector<OpenRound> rounds_;
 };
 

@@ -51,7 +51,7 @@ void CommitAccount::Add(const Commit& commit) {
   }
   Contents contents = versions.back().contents;
   uint64_t merged_tokens = merged_tokens_[commit.head.fragment()].back();
-  // What is recorded, in the order that a replay goes by.
+  // The recorded contributions in the order in which a replay merges them.
   std::map<ContributionKey, std::string> recorded;
   for (size_t i = 0; i < commit.merged.size(); ++i) {
     const v1::ContributionHeader& header = commit.merged[i];
@@ -125,7 +125,7 @@ void CommitAccount::Holds(uint32_t process, const Replica& replica) {
     violations_->Note("process ", process, " holds another ", NameOf(head),
                       " than was committed");
   }
-  // What of each process is merged, and what follows it in the parameters.
+  // The steps of each process that were merged, or follow in the parameters.
   Contents reached = replica.anchor();
   for (const Interval& interval : replica.beyond()) {
     uint64_t& steps = reached[interval.process];
@@ -143,8 +143,8 @@ void CommitAccount::Holds(uint32_t process, const Replica& replica) {
                       " and what is yet to be sent contain ",
                       StepsOf(reached, process), " of them");
   }
-  // What other processes of the island have had merged that this one did not
-  // know: the same training again may be given up for it.
+  // The steps of the island's other processes that were merged without this one
+  // knowing. It may give up the same training for them.
   uint64_t again = 0;
   for (const auto& [earlier, steps] : reached) {
     const uint64_t known = StepsOf(replica.at_start(), earlier);

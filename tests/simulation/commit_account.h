@@ -20,48 +20,48 @@
 
 namespace causeway::simulation {
 
-// "version 3 of fragment 0".
+// Returns "version 3 of fragment 0".
 std::string NameOf(const v1::FragmentHead& head);
 
 class CommitAccount {
  public:
-  // Both outlive the object.
+  // `scenario` and `violations` outlive the object.
   CommitAccount(const Scenario* scenario, Violations* violations);
 
-  // A commit has become durable.
+  // Records a commit that has become durable.
   void Add(const Commit& commit);
   uint64_t newest_version(uint32_t fragment) const {
     return commits_[fragment].size() - 1;
   }
-  // Whether every fragment's last version is there.
+  // Returns whether every fragment has reached its last version.
   bool Complete(const SyncSchedule& schedule) const;
 
-  // Somebody was told of a version: it must be there.
+  // Checks that a version that somebody was told of exists.
   void Heard(const v1::FragmentHead& head) { Find(head); }
-  // The ledger as it is at a version.
+  // Checks the ledger at a version.
   void CheckLedger(const v1::TokenLedger& ledger, const v1::FragmentHead& head);
 
   // --- What islands do. ---
 
-  // A new process of `island`; its number.
+  // Registers a new process of `island`. Returns its number.
   uint32_t NewProcess(uint32_t island);
-  // The processes of `island` so far, in the order of their starts.
+  // Returns the processes of `island` so far, in the order of their starts.
   std::vector<uint32_t> ProcessesOf(uint32_t island) const;
   void Trained(uint64_t tokens) { trained_tokens_ += tokens; }
-  // The process has this replica of a fragment.
+  // Checks a fragment's replica in the process.
   void Holds(uint32_t process, const Replica& replica);
 
  private:
-  // Null, and a violation, if there is none.
+  // Returns null, and records a violation, if there is no such commit.
   const Commit* Find(const v1::FragmentHead& head);
 
   const Scenario* const scenario_;
   Violations* const violations_;
-  // By process.
+  // The island of each process.
   std::vector<uint32_t> island_of_;
-  // By fragment and version.
+  // The commits, by fragment and version.
   std::vector<std::vector<Commit>> commits_;
-  // The tokens in them.
+  // The tokens in each of them.
   std::vector<std::vector<uint64_t>> merged_tokens_;
   uint64_t trained_tokens_ = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace causeway::simulation {
 
-// Floats hold these integers exactly: they are far below 2^24.
+// Floats hold these integers exactly, because they are far below 2^24.
 std::string EncodeIntervals(const std::vector<Interval>& intervals) {
   CHECK_LE(intervals.size(), kMostIntervals);
   float values[kFragmentSize] = {};

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic of the simulation: instead of numbers that training might have
-// made, parameters say which training they contain.
+// The simulation's arithmetic: instead of numbers that training might have
+// produced, parameters say which training they contain.
 //
 // The inner steps of an island's process are counted from 0, for each fragment.
-// A pseudo-gradient is an interval [begin, end) of them, and before it those of
-// earlier processes that a checkpoint has brought; it travels as four fp32
-// values for each. Global parameters are the intervals that were merged into
-// them. A process sends consecutive intervals, so what parameters contain of it
-// must always be [0, n): an interval that is merged twice begins below n, one
-// that got lost leaves a gap. So "exactly once" is checked to the step, at each
-// merge, and parameters are as short as a number n for each process.
+// A pseudo-gradient is an interval [begin, end) of them, preceded by those of
+// earlier processes that a checkpoint has brought; each interval travels as
+// four fp32 values. Global parameters are the intervals that were merged into
+// them. A process sends consecutive intervals, so parameters must always
+// contain [0, n) of it: an interval that is merged twice begins below n, and a
+// lost one leaves a gap. So each merge is checked for "exactly once" to the
+// step, and parameters are as short as a number n for each process.
 #ifndef TESTS_SIMULATION_CONTENTS_H_
 #define TESTS_SIMULATION_CONTENTS_H_
 
@@ -36,21 +36,21 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-// At most so many make a pseudo-gradient.
+// The most intervals in a pseudo-gradient.
 inline constexpr size_t kMostIntervals = kFragmentSize / 4;
 
-// Intervals, none of them empty, as an FP32 encoding of kFragmentSize values,
-// and back.
+// Convert between intervals, none of them empty, and an FP32 encoding of
+// kFragmentSize values.
 std::string EncodeIntervals(const std::vector<Interval>& intervals);
 std::vector<Interval> DecodeIntervals(absl::string_view encoded);
 
-// Inner steps in them.
+// Returns the number of inner steps in the intervals.
 uint64_t StepsIn(const std::vector<Interval>& intervals);
 
-// Of each process, how many steps are contained. Absent means none.
+// The number of steps contained of each process. Absent means none.
 using Contents = std::map<uint32_t, uint64_t>;
 
-// Steps of `process` in `contents`.
+// Returns the number of steps of `process` in `contents`.
 uint64_t StepsOf(const Contents& contents, uint32_t process);
 
 }  // namespace causeway::simulation

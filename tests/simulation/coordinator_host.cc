@@ -12,7 +12,7 @@ namespace causeway::simulation {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-// A stream that is not heard of for so long is given up.
+// A stream that is silent for this long is given up.
 constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
 // Enough for a contribution of every island to every fragment, twice.
 constexpr uint64_t kStagingBytes = 1 << 14;
@@ -32,14 +32,14 @@ void CoordinatorHost::Start() {
   started_at_ = world_->loop.now();
   clock_at_start_ = started_at_;
   if (scenario_->Has(kClockSkew)) {
-    // Each process reads the time of day anew, which may have been set.
+    // Each process reads the time of day anew, and somebody may have set it.
     clock_at_start_ +=
         absl::Seconds(world_->chance.Pick(7200)) - absl::Hours(1);
     clock_rate_ = 0.9 + 0.01 * static_cast<double>(world_->chance.Pick(21));
   }
   std::vector<Coordinator::FragmentState> heads;
   for (const v1::Fragment& fragment : scenario_->plan.fragments()) {
-    // Norm() of what is no outlier is less.
+    // Contributions that are not outliers have a smaller Norm().
     heads.push_back({.head = disk_->commits(fragment.id()).back().head,
                      .parameter_norm = 20});
   }
@@ -158,7 +158,8 @@ void CoordinatorHost::Tick() {
     if (life != life_) return;
     Tick();
     if (disk_->poisoned() && !busy_ && world_->chance.OneIn(10)) Reconcile();
-    // A tick that has to wait is as good as the next one.
+    // A tick that would have to wait is dropped, because the next one does its
+    // work.
     if (busy_) return;
     Enter([this] {
       Effects effects;

@@ -5,9 +5,9 @@
 // (server/rules/coordinator.h) and the real memory for uploads
 // (server/staging.h), with the part of server/engine.h around them modelled:
 // one event at a time, persisted before its caller is answered; one outer step
-// at a time beside that; ticks; and views to whoever has a session.
+// at a time beside that; ticks; and views to all sessions.
 //
-// Calls are made where their messages arrive. An answer is given by calling
+// Calls take place where their messages arrive. The host answers by calling
 // `reply`, at once or later, or never if the process is killed meanwhile.
 #ifndef TESTS_SIMULATION_COORDINATOR_HOST_H_
 #define TESTS_SIMULATION_COORDINATOR_HOST_H_
@@ -40,9 +40,9 @@ struct FetchedUpdate {
   v1::FragmentHead head;
   bool includes_island = false;
   FragmentWindow::Training other;
-  // Whether the change is there, too.
+  // Whether the update has the change as well.
   bool kept = true;
-  // new anchor - old anchor.
+  // The new anchor minus the old anchor.
   std::vector<Interval> change;
 };
 struct FetchedParameters {
@@ -55,44 +55,44 @@ class CoordinatorHost {
   template <typename Answer>
   using Reply = std::function<void(const absl::StatusOr<Answer>&)>;
 
-  // All outlive the host. It is down until Start.
+  // The arguments outlive the host. It is down until Start.
   CoordinatorHost(const Scenario* scenario, World* world, Disk* disk,
                   Checker* checker);
 
-  // Takes up the run from what is durable.
+  // Takes up the run from its durable state.
   void Start();
   void Kill();
   bool up() const { return core_.has_value(); }
-  // From now on contributions are as they should be.
+  // Makes all later contributions well-behaved.
   void Heal() { outliers_ = false; }
   const Coordinator* core() const { return up() ? &*core_ : nullptr; }
 
   void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
   void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
 
-  // An operator's.
+  // Operators' commands.
   void Pause(bool pause);
   void Evict(uint32_t island);
   void Drain(uint32_t island);
-  // On the oldest contribution that is held back, if there is one.
+  // These act on the oldest contribution in quarantine, if there is one.
   void Admit();
   void Drop();
 
-  // A new control stream. `publish` hears of each view, and of the stream's
-  // end, which is an error. Returns its id.
+  // Opens a control stream. `publish` receives each view, and the error that
+  // ends the stream. Returns the stream's id.
   uint64_t OpenSession(Reply<v1::SessionResponse> publish);
   void Heartbeat(uint64_t session, const v1::SessionRequest& request);
 
-  // The parts of Contribute.
+  // The parts of Contribute. Offer is the first.
   void Offer(const v1::ContributionHeader& header,
              Reply<v1::ContributeResponse> reply);
-  // UPLOAD: more has to come.
+  // Appends data of an upload. UPLOAD asks for more.
   void Append(const v1::ContributionHeader& header, uint64_t offset,
               const std::string& data, Reply<v1::ContributeResponse> reply);
   void Complete(const v1::ContributionHeader& header,
                 Reply<v1::ContributeResponse> reply);
 
-  // As in the protocol, also before there is such an update.
+  // Follows the protocol, also before there is such an update.
   void FetchUpdate(const v1::FetchUpdateRequest& request,
                    Reply<FetchedUpdate> reply);
   void FetchParameters(const v1::FetchParametersRequest& request,
@@ -105,27 +105,29 @@ class CoordinatorHost {
     absl::Time heard;
   };
 
-  // To whoever calls while the process is not there.
+  // Returns the answer to calls while the process is down.
   static absl::Status Down() {
     return absl::UnavailableError("connection refused");
   }
   absl::Time now() const;
-  // Whether the caller is a member; the checker is told.
+  // Returns whether the caller is a member, and tells the checker.
   absl::Status CheckMember(const v1::IslandIdentity& identity);
-  // Runs `event` when the events before it are done, if the process lives on.
+  // Runs `event` after the events before it, if the process still lives then.
   void Enter(EventLoop::Action event);
-  // Persists and carries out what an event brought about; then `answer`.
+  // Persists and carries out an event's effects; then calls `answer`.
   void Settle(Effects effects, std::function<void(const absl::Status&)> answer);
   void CarryOut(const Effects& effects);
   void KeepQuarantined(const Effects& effects);
-  // The oldest that is held back and not in a round; 0 if there is none.
+  // Returns the oldest contribution in quarantine that is not in a round; 0 if
+  // there is none.
   uint64_t OldestHeld() const;
-  // Whether the values that are at hand are to be.
+  // Draws whether the current values are out of range.
   bool IsOutOfRange();
-  // Of a contribution that arrives.
+  // Draws the norm of a contribution that arrives.
   double Norm();
   void Publish();
-  // Whether the update is still to be made, and the caller waits for it.
+  // Returns whether the update is still to be made, and the caller waits for
+  // it.
   bool IsAwaited(const v1::FetchUpdateRequest& request) const;
   void ServeAwaited();
   void ShowView(const Session& session);
@@ -134,7 +136,7 @@ class CoordinatorHost {
   absl::StatusOr<Commit> Merge(const OuterStepOrder& order) const;
   void EndOuterStep(const OuterStepOrder& order,
                     const absl::StatusOr<v1::FragmentHead>& head);
-  // The disk takes writes again, and what became of the last one is known.
+  // Finds out, when the disk takes writes again, what became of the last one.
   void Reconcile();
 
   const Scenario* const scenario_;
@@ -142,12 +144,12 @@ class CoordinatorHost {
   Disk* const disk_;
   Checker* const checker_;
 
-  // Counts the processes; what was begun in another one is dropped.
+  // Counts the processes. Work that an earlier process began is dropped.
   uint64_t life_ = 0;
   uint64_t next_session_ = 1;
   bool outliers_ = true;
 
-  // The process's own, while it is up.
+  // The process's state while it is up.
   std::optional<Coordinator> core_;
   std::optional<Staging> staging_;
   absl::Time started_at_;
@@ -156,15 +158,15 @@ class CoordinatorHost {
   std::map<uint64_t, Session> sessions_;
   std::vector<std::pair<v1::FetchUpdateRequest, Reply<FetchedUpdate>>>
       awaited_updates_;
-  // An event is being persisted; others wait.
+  // Whether an event is being persisted, so that others wait.
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;
   Disk::Batch unwritten_;
   std::deque<OuterStepOrder> orders_;
   bool merging_ = false;
-  // Bytes of what was admitted to open rounds.
+  // The bytes of contributions that were admitted to open rounds.
   std::map<ContributionKey, std::string> admitted_;
-  // The outer step whose commit has an unknown outcome, and what it made.
+  // The outer step whose commit has an unknown outcome, and its result.
   std::optional<std::pair<OuterStepOrder, v1::FragmentHead>> doubtful_;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated coordinator takes from islands and gives them:
-// server/edge/contribute_call.h and server/edge/download_call.h in virtual
-// time.
+// The bulk data that a simulated coordinator receives and sends:
+// server/edge/contribute_call.h and server/edge/download_call.h in
+// virtual time.
 #include <limits>
 #include <string>
 #include <utility>
@@ -133,7 +133,7 @@ bool CoordinatorHost::IsAwaited(const v1::FetchUpdateRequest& request) const {
 }
 
 void CoordinatorHost::ServeAwaited() {
-  // On another thread, and so after what is going on.
+  // The work is done on another thread, and so after the current event.
   world_->loop.After(absl::ZeroDuration(), [this, life = life_] {
     if (life != life_) return;
     for (const auto& [request, reply] : std::exchange(awaited_updates_, {})) {

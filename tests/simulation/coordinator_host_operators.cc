@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators do to a simulated coordinator: server/engine_operators.cc in
+// Operators' commands to a simulated coordinator: server/engine_operators.cc in
 // virtual time.
 #include <string>
 #include <utility>
@@ -29,7 +29,7 @@ void CoordinatorHost::Drain(uint32_t island) {
     const std::string name = IslandName(island);
     if (!core_->Drain(name, "simulated", effects).ok()) return;
     Settle(std::move(effects), [this, name](const absl::Status& written) {
-      // The operator hears that it will leave.
+      // The operator is told that the island will leave.
       if (written.ok()) checker_->Drained(name);
     });
   });

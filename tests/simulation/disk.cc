@@ -98,16 +98,16 @@ void Disk::Apply(const Batch& batch) {
   for (const Member& member : batch.members) {
     processes_[{member.island_id, member.incarnation}] = member.instance_id;
     Member& stored = members_[member.island_id];
-    // Earlier incarnations are rows of their own, which nobody reads.
+    // Earlier incarnations are separate rows, which nobody reads.
     if (stored.incarnation > member.incarnation) continue;
     stored = member;
-    // What the commit log does not keep.
+    // The commit log does not keep these.
     stored.progress.Clear();
     stored.last_heartbeat = absl::InfinitePast();
   }
   for (const AccountRecord& account : batch.accounts) {
     accounts_[account.key] = account;
-    // Members say it.
+    // The process is stored with the member.
     accounts_[account.key].process = 0;
   }
   for (const QuarantineEntry& entry : batch.quarantine) {
@@ -149,7 +149,7 @@ CoordinatorHistory Disk::History() const {
   }
   for (const auto& [id, entry] : quarantine_) {
     history.quarantine.push_back(entry);
-    // What was admitted is among the merged ones.
+    // The merged contributions include the admitted ones.
     if (entry.state == QuarantineState::kAdmitted) continue;
     const v1::ContributionHeader& header = entry.header;
     history.settled.push_back({.key = {header.identity().island_id(),

@@ -5,7 +5,7 @@
 // server/storage/commit_log.h promises, without files. A batch becomes durable
 // as a whole, in the order of writing; a write that failed wrote nothing,
 // unless its outcome is unknown: then later writes are refused until Reconcile,
-// or a restart, shows what is there.
+// or a restart, shows whether it took place.
 #ifndef TESTS_SIMULATION_DISK_H_
 #define TESTS_SIMULATION_DISK_H_
 
@@ -34,7 +34,8 @@ namespace causeway::simulation {
 struct Commit {
   v1::FragmentHead head;
   Contents contents;
-  // What was merged into it, in the order it was summed in, and what that was.
+  // The contributions merged into it, in the order of summation, and what each
+  // contained.
   std::vector<v1::ContributionHeader> merged;
   std::vector<std::vector<Interval>> intervals;
 };
@@ -46,7 +47,7 @@ class Disk {
     std::vector<Member> members;
     std::vector<AccountRecord> accounts;
     std::vector<QuarantineEntry> quarantine;
-    // Ids of entries that are part of the commit.
+    // The ids of quarantine entries that are part of the commit.
     std::vector<uint64_t> admitted;
     std::optional<RunFlags> flags;
     // Events and late contributions are only counted: nothing reads them back.
@@ -60,36 +61,38 @@ class Disk {
   };
   using Done = std::function<void(const absl::Status&)>;
 
-  // Holds version 0 of every fragment. `committed` hears of each commit that
-  // has become durable. All outlive the disk.
+  // Holds version 0 of every fragment. Calls `committed` for each commit that
+  // becomes durable. All arguments outlive the disk.
   Disk(const Scenario* scenario, World* world,
        std::function<void(const Commit&)> committed);
 
-  // Begins a write, which takes `work` and the disk's own time. `done` is
-  // called with its outcome, unless Crash comes first.
+  // Begins a write, which takes `work` and the disk's own time. Calls `done`
+  // with its outcome, unless Crash comes first.
   void Write(Batch batch, absl::Duration work, Done done);
-  // The coordinator's process ends: of the writes under way, the first few may
-  // have been done.
+  // Ends the coordinator's process: the first few of the writes under way may
+  // take place.
   void Crash();
-  // From now on no write fails or takes long.
+  // Makes all later writes fast and successful.
   void Heal() { healed_ = true; }
-  // Refuses every write until Reconcile or the next Crash.
+  // Returns whether the disk refuses every write until Reconcile or the next
+  // Crash.
   bool poisoned() const { return unknown_.has_value(); }
-  // Whether what the write of unknown outcome was to write is there.
+  // Returns whether the write of unknown outcome took place.
   bool Reconcile();
 
-  // What is durable. By version.
+  // Returns the durable commits of a fragment, by version.
   const std::vector<Commit>& commits(uint32_t fragment) const {
     return commits_[fragment];
   }
   const std::map<std::string, Member>& members() const { return members_; }
   CoordinatorHistory History() const;
 
-  // Bytes of quarantined contributions, in files: there at once.
+  // Keeps the bytes of a quarantined contribution, which are in files and
+  // durable at once.
   void KeepBytes(uint64_t id, std::string bytes) {
     quarantined_bytes_[id] = std::move(bytes);
   }
-  // Empty if there are none.
+  // Returns an empty string if there are none.
   std::string QuarantinedBytes(uint64_t id) const {
     const auto found = quarantined_bytes_.find(id);
     return found == quarantined_bytes_.end() ? "" : found->second;
@@ -112,7 +115,7 @@ class Disk {
   std::map<uint64_t, QuarantineEntry> quarantine_;
   std::map<uint64_t, std::string> quarantined_bytes_;
   RunFlags flags_;
-  // Counts crashes: what was begun before the last one has no end.
+  // Counts crashes. Writes that began before the last one never end.
   uint64_t life_ = 0;
   absl::Time busy_until_ = absl::InfinitePast();
   std::deque<Batch> under_way_;
@@ -120,8 +123,8 @@ class Disk {
   std::optional<Batch> unknown_;
 };
 
-// The digest of version 0, and of the version that is made from one with
-// `digest` by merging `encodings` in this order.
+// Return the digest of version 0, and of the version that follows the one with
+// `digest` when `encodings` are merged in this order.
 std::string InitialDigest(uint32_t fragment);
 std::string NextDigest(const std::string& digest,
                        const std::vector<std::string>& encodings);

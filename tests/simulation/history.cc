@@ -20,7 +20,7 @@
 namespace causeway::simulation {
 namespace {
 
-// No history is in sight of it, unless it goes round in circles.
+// Far more events than a history has, unless it goes round in circles.
 constexpr uint64_t kMostEvents = 2'000'000;
 
 class History {
@@ -67,13 +67,13 @@ class History {
  private:
   Chance& Chances() { return world_.chance; }
 
-  // The process of an island's name, and those before it: what was to happen
-  // in them may still be on the loop.
+  // The processes of an island's name: earlier ones stay, because their events
+  // may still be on the loop.
   struct Slot {
     std::vector<std::unique_ptr<Island>> processes;
-    // On the island's disk.
+    // The checkpoint on the island's disk.
     std::optional<Checkpoint> checkpoint;
-    // One is to be started.
+    // Whether a process is about to start.
     bool starting = true;
 
     Island* last() const {
@@ -96,7 +96,7 @@ class History {
         island, scenario_.Has(kCheckpoint) ? &slot.checkpoint : nullptr));
   }
 
-  // Looks after everything that has died, every second.
+  // Restarts everything that has died, every second.
   void Supervise() {
     world_.loop.After(absl::Seconds(1), [this] { Supervise(); });
     for (uint32_t island = 0; island < scenario_.islands; ++island) {
@@ -108,7 +108,7 @@ class History {
                             healed_ ? absl::Seconds(3) : absl::Seconds(25)),
           [this, island] { StartIsland(island); });
     }
-    // A log whose state is unknown takes nothing until the next start.
+    // A log whose state is unknown accepts nothing until the next start.
     if (healed_ && host_.up() && host_.core()->run_state() == v1::PAUSED) {
       host_.Pause(false);
     }
@@ -125,7 +125,7 @@ class History {
         [this] { host_.Start(); });
   }
 
-  // Makes one fault, and the next one later.
+  // Causes one fault, and schedules the next.
   void Strike() {
     world_.loop.After(
         Chances().Between(absl::Milliseconds(300), absl::Seconds(8)), [this] {
@@ -136,7 +136,7 @@ class History {
   }
 
   void StrikeOne() {
-    // Network, disk and clocks have their own chances.
+    // Network, disk and clocks draw their faults themselves.
     std::vector<Fault> kinds;
     for (const Fault fault :
          {kPartition, kIslandKill, kIslandStall, kIslandLeave, kCoordinatorKill,
@@ -233,7 +233,7 @@ class History {
     deadline_ = world_.loop.now() + (window + waits) * rounds;
   }
 
-  // Whether the run is finished and everybody has seen it.
+  // Returns whether the run is finished and everybody has seen it.
   bool Over() const {
     return host_.up() && host_.core()->run_state() == v1::FINISHED &&
            std::all_of(processes_.begin(), processes_.end(),

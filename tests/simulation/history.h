@@ -3,11 +3,11 @@
 //
 // One history: a run from its beginning to its end, with faults on the way.
 //
-// While the scenario's faulty time lasts, faults strike at random times.
-// Supervisors start again whatever has died, after a while. Then everything is
-// healed, and the run must finish within a bound: islands, network and disk
-// are well, so nothing may be left that waits for ever. After every event of
-// the coordinator the invariants hold (tests/simulation/checker.h).
+// While the scenario's faulty time lasts, faults strike at random times. After
+// a while, supervisors restart whatever has died. Then everything is healed,
+// and the run must finish within a bound: islands, network and disk are well,
+// so nothing may wait for ever. After every event of the coordinator the
+// invariants hold (tests/simulation/checker.h).
 #ifndef TESTS_SIMULATION_HISTORY_H_
 #define TESTS_SIMULATION_HISTORY_H_
 
@@ -20,7 +20,7 @@
 namespace causeway::simulation {
 
 struct HistoryResult {
-  // The first violation, or empty.
+  // The first violation, or an empty string.
   std::string violation;
   uint64_t events = 0;
   uint64_t commits = 0;
@@ -28,15 +28,16 @@ struct HistoryResult {
   absl::Duration virtual_time;
 };
 
-// Deterministic in its arguments. With `trace`, prints what happens.
+// Runs a history. Deterministic in its arguments. With `trace`, prints the
+// events.
 HistoryResult RunHistory(uint64_t seed, const Limits& limits, bool trace);
 
-// Limits under which the history of `seed` fails too, if it does under
-// `limits`, and is shorter: fewer islands, fragments, rounds and kinds of
-// faults.
+// Returns limits under which the history of `seed` is shorter (fewer islands,
+// fragments, rounds and kinds of faults) and still fails, if it fails under
+// `limits`.
 Limits Shrink(uint64_t seed, Limits limits);
 
-// The flags that set `limits`.
+// Returns the flags that set `limits`.
 std::string FlagsOf(const Limits& limits);
 
 }  // namespace causeway::simulation

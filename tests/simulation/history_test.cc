@@ -86,7 +86,7 @@ Scenario OneFragment(uint32_t faults) {
   return scenario;
 }
 
-// A disk of one fragment that fails as `faults` say.
+// A disk with one fragment and these faults.
 struct DiskFixture {
   explicit DiskFixture(uint32_t faults) : scenario(OneFragment(faults)) {}
   Disk::Batch NextVersion() {

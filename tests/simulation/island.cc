@@ -10,7 +10,7 @@
 namespace causeway::simulation {
 namespace {
 
-// How long an island that is to leave may take to hand in what it has trained.
+// The time that a leaving island has to contribute what it has trained.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(20);
 
 }  // namespace
@@ -39,8 +39,8 @@ OuterLoop::Options Island::LoopOptions() const {
   if (checkpoint_ != nullptr) options.checkpoint_steps = 1;
   if (!resumed_.has_value()) return options;
   options.join.set_replaces_instance_id(resumed_->last_process);
-  // Contributions here take the training of so many processes, this one
-  // included.
+  // A contribution holds the training of at most this many processes, including
+  // this one.
   if (std::all_of(resumed_->fragments.begin(), resumed_->fragments.end(),
                   [](const Checkpoint::Fragment& fragment) {
                     return fragment.beyond.size() < kMostIntervals;
@@ -114,7 +114,7 @@ void Island::Do(const action::Begin& begin) {
                                                   from.anchor, from.beyond));
   }
   sent_at_.resize(replicas_.size());
-  // Whoever comes after this process must know of it before it contributes.
+  // Successors of this process must know of it before it contributes.
   if (checkpoint_ != nullptr && checkpoint_->has_value()) {
     (*checkpoint_)->last_process = instance();
   }
@@ -172,7 +172,7 @@ void Island::Do(const action::Apply& apply) {
   Soon([this, apply] {
     Replica& replica = *replicas_[apply.fragment];
     replica.Apply(apply.use);
-    // What earlier processes have handed in beyond the checkpoint is the same
+    // The earlier processes' contributions beyond the checkpoint are the same
     // training again.
     if (apply.use.includes_island) {
       const uint64_t booked =
@@ -185,8 +185,8 @@ void Island::Do(const action::Apply& apply) {
 }
 
 void Island::Do(const action::Save& save) {
-  // Often a write is still under way; and what is written while the process is
-  // killed is not there.
+  // Often a write is still under way, and a kill at that time leaves nothing of
+  // it.
   const bool saves = process_.parts.world->chance.OneIn(4);
   if (saves) SaveState(save.position);
   Done([saves](OuterLoop& core, absl::Time) { core.Saved(saves); });
@@ -226,7 +226,7 @@ void Island::CheckHandedIn() {
   }
   for (uint32_t id = 0; id < replicas_.size(); ++id) {
     const Replica& replica = *replicas_[id];
-    // After its last version a fragment takes nothing.
+    // A fragment takes nothing after its last version.
     if (replica.head().version() >= schedule_.FinalVersion(id)) continue;
     if (replica.beyond().empty() || transfers_[id]->HasHandedIn()) continue;
     process_.parts.checker->Fail(
@@ -253,19 +253,19 @@ void Island::Do(const action::End& end) {
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());
-  // Who comes after the end is told so, perhaps by a coordinator that is down
-  // again.
+  // A process that comes after the run's end is told so, perhaps by a
+  // coordinator that is down again.
   finished_ = process_.parts.checker->commits().Complete(schedule_);
   if (absl::IsOutOfRange(status)) {
-    // Its replica has diverged; the next process begins with the run's, unless
-    // this one is killed before it has given up what it has.
+    // The replica has diverged. The next process begins with the run's
+    // parameters, unless this one is killed before it has given up its own.
     const bool killed = process_.parts.scenario->Has(kIslandKill) &&
                         process_.parts.world->chance.OneIn(2);
     if (checkpoint_ != nullptr && !killed) checkpoint_->reset();
     return process_.Die();
   }
-  // A name that is taken, until the lease of its last process ends, is nobody's
-  // fault. With everything else the island has to be able to go on.
+  // Nobody is to blame if the name is taken until the lease of its last process
+  // ends. After any other error the island must be able to go on.
   if (!finished_ && !absl::IsAlreadyExists(status)) {
     process_.parts.checker->Fail("process ", process_.number, ", island ",
                                  IslandName(process_.island),

@@ -3,8 +3,8 @@
 //
 // The process of an island that follows the protocol: the real outer loop
 // (worker/outer_loop/outer_loop.h), with worker/island.h and worker/sync around
-// it in virtual time. It decides nothing itself. Training is counting steps
-// (tests/simulation/contents.h).
+// it in virtual time. The class decides nothing itself. Training is counting
+// steps (tests/simulation/contents.h).
 #ifndef TESTS_SIMULATION_ISLAND_H_
 #define TESTS_SIMULATION_ISLAND_H_
 
@@ -27,34 +27,34 @@
 
 namespace causeway::simulation {
 
-// What an island's processes have left on its disk.
+// The state that an island's processes have left on its disk.
 struct Checkpoint {
   struct Fragment {
     v1::FragmentHead head;
     Contents anchor;
-    // What the parameters contain beyond the anchor.
+    // The training in the parameters beyond the anchor.
     std::vector<Interval> beyond;
   };
   v1::IslandCheckpoint position;
   std::vector<Fragment> fragments;
-  // The process that was a member last.
+  // The last process that was a member.
   uint64_t last_process = 0;
 };
 
 class Island {
  public:
-  // Starts the process of island number `island`, which goes on from
-  // `checkpoint` if there is one, and keeps its own there; null if islands keep
-  // none.
+  // Starts the process of island number `island`. It continues from
+  // `checkpoint` if that has a value, and keeps its own state there; null if
+  // islands keep none.
   Island(const Parts& parts, uint32_t island,
          std::optional<Checkpoint>* checkpoint);
   Island(const Island&) = delete;
   Island& operator=(const Island&) = delete;
 
   Process& process() { return process_; }
-  // Whether it has seen the run's end.
+  // Returns whether it has seen the run's end.
   bool finished() const { return finished_; }
-  // Asks it to leave: at once, or with what it has trained handed in.
+  // Asks it to leave, either at once or after contributing what it has trained.
   void RequestLeave();
 
  private:
@@ -73,43 +73,44 @@ class Island {
   void Do(const action::Apply& apply);
   void Do(const action::Save& save);
 
-  // Tells the core that the action under way is done.
+  // Tells the core that the current action is done.
   template <typename Event>
   void Done(Event event) {
     busy_ = false;
     loop_.Tell(event);
   }
-  // Runs `action` at once, or a little later: others may act meanwhile.
+  // Runs `action` at once, or a little later, so that others may act in
+  // between.
   void Soon(EventLoop::Action action);
   void SaveState(const v1::IslandCheckpoint& position);
-  // Compares what the replica contains with what the core knows, and both with
-  // what was committed.
+  // Compares the replica's contents with the core's knowledge, and both with
+  // the commits.
   void Check(uint32_t fragment);
-  // Nobody trains in a pause, when it is to leave, or further ahead of an
-  // update than the schedule allows.
+  // Checks that the island does not train in a pause, when it is to leave, or
+  // further ahead of an update than the schedule allows.
   void CheckMayTrain(uint64_t step);
-  // Whoever leaves in good order has handed in what it has trained, or had no
-  // time to.
+  // Checks that an island that leaves in order has contributed what it has
+  // trained, or had no time to.
   void CheckHandedIn();
   void Leave(const absl::Status& status);
 
   Process process_;
   std::optional<Checkpoint>* const checkpoint_;
-  // For checks.
+  // The schedule, for checks.
   const SyncSchedule schedule_;
-  // With which the process began, if it did.
+  // The checkpoint with which the process began, if any.
   std::optional<Checkpoint> resumed_;
   ActorLoop loop_;
   Session session_;
   bool busy_ = false;
   bool finished_ = false;
-  // When the core was first asked to leave.
+  // The time when the core was first asked to leave.
   absl::Time asked_to_leave_ = absl::InfiniteFuture();
-  // Of this process.
+  // The number of steps that this process has trained.
   uint64_t trained_ = 0;
-  // By fragment: the step at which its contribution in flight was sent.
+  // The step at which each fragment's contribution in flight was sent.
   std::vector<uint64_t> sent_at_;
-  // By fragment, until there are replicas.
+  // The downloaded parameters by fragment, until there are replicas.
   std::vector<Contents> fetched_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::unique_ptr<Transfers>> transfers_;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The deterministic simulation: runs many histories (tests/simulation/
-// history.h), each from a seed of its own, or one of them with its trace.
-// Then shows that it would notice: runs the programs of --planted, which are
-// this one with a bug each, and counts those that find theirs.
+// history.h), each from a seed of its own, or one of them with its trace. Then
+// shows that it notices bugs: runs the programs of --planted, each of which is
+// this one with one bug, and counts those that find theirs.
 //
-// Exit codes: 0 all is well; 1 a violation, or a planted bug was not found;
-// 2 usage.
+// Exit codes: 0 all is well; 1 a violation, or a planted bug was not found; 2
+// usage.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@
 
 ABSL_FLAG(uint64_t, seeds, 1000, "Histories to run, from seed 1 on.");
 ABSL_FLAG(uint64_t, seed, 0, "Run the history of this seed only.");
-ABSL_FLAG(bool, trace, false, "With --seed: print what happens in it.");
+ABSL_FLAG(bool, trace, false, "With --seed: print the events of the history.");
 ABSL_FLAG(std::string, json, "", "Write the figures to this file.");
 ABSL_FLAG(int, threads, 0, "Histories at a time; 0 means one per CPU.");
 ABSL_FLAG(std::vector<std::string>, planted, {},
@@ -46,9 +46,9 @@ ABSL_FLAG(std::vector<std::string>, planted_island, {},
 ABSL_FLAG(uint64_t, planted_seeds, 4000,
           "Histories in which a planted bug must show.");
 ABSL_FLAG(bool, until_violation, false, "Stop at the first violation.");
-ABSL_FLAG(uint32_t, islands, 5, "At most so many islands.");
-ABSL_FLAG(uint32_t, fragments, 3, "At most so many fragments.");
-ABSL_FLAG(uint64_t, rounds, 12, "At most so many rounds.");
+ABSL_FLAG(uint32_t, islands, 5, "The most islands of a history.");
+ABSL_FLAG(uint32_t, fragments, 3, "The most fragments of a history.");
+ABSL_FLAG(uint64_t, rounds, 12, "The most rounds of a history.");
 ABSL_FLAG(std::vector<std::string>, without, {},
           "Kinds of faults that are left out, as --trace names them.");
 
@@ -56,7 +56,7 @@ namespace causeway::simulation {
 namespace {
 
 constexpr char kProgram[] = "simulation";
-// Of all violations, so many are looked into.
+// The number of violations that are looked into.
 constexpr size_t kShown = 3;
 
 struct Totals {
@@ -65,7 +65,7 @@ struct Totals {
   uint64_t commits = 0;
   uint64_t faults = 0;
   absl::Duration virtual_time;
-  // By seed.
+  // The violations by seed.
   std::map<uint64_t, std::string> violations;
 };
 
@@ -114,7 +114,8 @@ void Explain(const Totals& totals, const Limits& limits) {
   }
 }
 
-// What the program with a planted bug noticed, or empty.
+// Returns the violation that the program with a planted bug found, or an empty
+// string.
 std::string RunPlanted(const std::string& program) {
   const std::filesystem::path directory =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();

@@ -5,8 +5,8 @@
 // reordering and partitions.
 //
 // A message of a unary call goes by itself. Messages of a stream share a Lane:
-// they arrive in order, and a loss breaks the lane for good, as a transport
-// does that gives up.
+// they arrive in order, and a loss breaks the lane for good, like a transport
+// that gives up.
 #ifndef TESTS_SIMULATION_NETWORK_H_
 #define TESTS_SIMULATION_NETWORK_H_
 
@@ -28,23 +28,23 @@ struct Lane {
 
 class Network {
  public:
-  // Both outlive the network.
+  // `scenario` and `world` outlive the network.
   Network(const Scenario* scenario, World* world)
       : scenario_(scenario),
         world_(world),
         partitioned_(scenario->islands, false) {}
 
-  // Between `island` and the coordinator, in either direction: runs `deliver`
-  // where the message arrives, if it does. It may arrive twice if
+  // Sends a message between `island` and the coordinator, in either direction:
+  // runs `deliver` where it arrives, if it does. It may arrive twice if
   // `may_duplicate`.
   void Send(uint32_t island, bool may_duplicate, EventLoop::Action deliver);
-  // The same on a stream.
+  // Sends a message of a stream.
   void SendOn(uint32_t island, const std::shared_ptr<Lane>& lane,
               EventLoop::Action deliver);
 
   void Partition(uint32_t island, bool cut) { partitioned_[island] = cut; }
   bool partitioned(uint32_t island) const { return partitioned_[island]; }
-  // From now on nothing is late, lost or doubled, and nobody is cut off.
+  // Ends all delays, losses, duplicates and partitions.
   void Heal();
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process of a simulated island: what it runs in, how it can end, and how
-// it calls the coordinator.
+// The process of a simulated island: its surroundings, its possible ends, and
+// its calls to the coordinator.
 #ifndef TESTS_SIMULATION_PROCESS_H_
 #define TESTS_SIMULATION_PROCESS_H_
 
@@ -23,7 +23,7 @@
 
 namespace causeway::simulation {
 
-// What a history consists of. All outlive the processes.
+// The parts of a history. They outlive the processes.
 struct Parts {
   const Scenario* scenario;
   World* world;
@@ -40,7 +40,7 @@ class Process {
       : parts(parts),
         island(island),
         number(parts.checker->commits().NewProcess(island)),
-        // Clocks of islands differ, too.
+        // Islands' clocks differ, too.
         clock_rate_(
             parts.scenario->Has(kClockSkew)
                 ? 0.9 + 0.01 * static_cast<double>(parts.world->chance.Pick(21))
@@ -48,16 +48,16 @@ class Process {
 
   const Parts parts;
   const uint32_t island;
-  // Identifies the process in contents.h.
+  // The number that identifies the process in contents.h.
   const uint32_t number;
 
   bool dead() const { return dead_; }
-  // Nothing of the process happens any more.
+  // Ends the process: nothing of it happens any more.
   void Die() {
     dead_ = true;
     deferred_.clear();
   }
-  // Nothing happens until the process is resumed.
+  // Stops the process until it is resumed.
   void Stall() { stalled_ = true; }
   void Resume() {
     stalled_ = false;
@@ -83,14 +83,14 @@ class Process {
         [this, action = std::move(action)] { Deliver(action); });
   }
 
-  // The process's own clock.
+  // Returns the time of the process's own clock.
   absl::Time now() const {
     return absl::UnixEpoch() +
            (parts.world->loop.now() - absl::UnixEpoch()) / clock_rate_;
   }
 
-  // A unary call: `serve` is run where the request arrives, perhaps twice.
-  // `done` is called once.
+  // Makes a unary call: runs `serve` where the request arrives, perhaps twice,
+  // and calls `done` once.
   template <typename Answer>
   void Call(std::function<void(CoordinatorHost::Reply<Answer>)> serve,
             CoordinatorHost::Reply<Answer> done) {

@@ -63,7 +63,7 @@ void Replica::GiveUpTo(uint64_t left) {
   uint64_t surplus = StepsIn(beyond_);
   surplus -= std::min(surplus, left);
   for (Interval& interval : beyond_) {
-    // They were never merged: the steps after them take their numbers.
+    // The steps were never merged, so the steps after them take their numbers.
     const uint64_t steps = std::min(surplus, interval.end - interval.begin);
     interval.end -= steps;
     surplus -= steps;

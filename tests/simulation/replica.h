@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One fragment of a simulated island's replica: which training its parameters
-// contain (tests/simulation/contents.h), as worker/replica would have the
-// values. It does what it is told, right or wrong; the checker sees what has
-// become of the training.
+// One fragment of a simulated island's replica. It records which training its
+// parameters contain (tests/simulation/contents.h), where worker/replica has
+// values. It obeys every order, right or wrong; the checker sees what becomes
+// of the training.
 #ifndef TESTS_SIMULATION_REPLICA_H_
 #define TESTS_SIMULATION_REPLICA_H_
 
@@ -19,36 +19,37 @@ namespace causeway::simulation {
 
 class Replica {
  public:
-  // `processes` are those of the island so far, this one last. The parameters
-  // contain `anchor`, which is what `head` contains, and `restored`, which
-  // earlier processes have trained.
+  // `processes` are the island's so far, this one last. The parameters contain
+  // `anchor`, which is what `head` contains, and `restored`, which earlier
+  // processes have trained.
   Replica(std::vector<uint32_t> processes, v1::FragmentHead head,
           Contents anchor, std::vector<Interval> restored);
 
   const v1::FragmentHead& head() const { return head_; }
   const Contents& anchor() const { return anchor_; }
-  // What the parameters contain beyond the anchor, or as well as it, if they do
-  // so twice.
+  // Returns the training in the parameters beyond the anchor; training in both
+  // is in the parameters twice.
   const std::vector<Interval>& beyond() const { return beyond_; }
-  // Training that the parameters contained when the process began: in the
-  // anchor or beyond it.
+  // Returns the training that the parameters contained, in the anchor or beyond
+  // it, when the process began.
   const Contents& at_start() const { return at_start_; }
-  // Steps of this process that were trained, but for those that were given up.
+  // Returns the steps that this process trained and did not give up.
   uint64_t trained() const { return trained_; }
-  // Steps that were given up.
+  // Returns the steps that it gave up.
   uint64_t given_up() const { return given_up_; }
   const std::vector<Interval>& snapshot() const { return snapshot_; }
 
   void Train();
   void TakeSnapshot() { snapshot_ = beyond_; }
-  // An update, or parameters in its place, have come: the next anchor.
+  // Takes the next anchor, which an update or parameters in its place have
+  // brought.
   void Prepare(v1::FragmentHead head, Contents anchor);
-  // Mixing pulls the parameters onto the anchor: they contain only once what
-  // the anchor contains, and if nothing of the island was merged, the snapshot
-  // is lost. A rebase keeps all that they contain.
+  // Makes the parameters contain only once what the anchor contains. Mixing
+  // pulls them onto the anchor, so the snapshot is lost if nothing of the
+  // island was merged. A rebase keeps everything.
   void Apply(const UpdateUse& use);
-  // Of what the parameters contain beyond the anchor, some is the same training
-  // again as another process of the island has contributed: `left` steps stay.
+  // Gives up training beyond the anchor that another process of the island has
+  // also contributed, so that `left` steps stay.
   void GiveUpTo(uint64_t left);
 
  private:

@@ -39,8 +39,8 @@ std::string IslandName(uint32_t island) {
 }
 
 Scenario DrawScenario(uint64_t seed, const Limits& limits) {
-  // Everything is drawn whatever the limits are, so that a limit changes as
-  // little of the history as possible.
+  // Draw everything, whatever the limits are, so that a limit changes as little
+  // of the history as possible.
   Chance chance(seed);
   Scenario scenario;
   const auto limited = [](uint64_t drawn, uint64_t limit) {
@@ -85,8 +85,8 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   scenario.faulty_time =
       std::min(chance.Between(absl::Seconds(20), absl::Minutes(2)),
                limits.max_faulty_time);
-  // Half of the kinds or, more often, a quarter: some histories have few, so
-  // that a fault is seen by itself too.
+  // Half of the kinds or, more often, a quarter: some histories have few kinds,
+  // so that a fault also acts alone.
   const uint64_t half = chance.Pick(1 << kFaults);
   const uint64_t other_half = chance.Pick(1 << kFaults);
   const uint64_t drawn = chance.OneIn(3) ? half : half & other_half;

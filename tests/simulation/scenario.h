@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated history is made of: the run's configuration, the islands,
-// and the faults that may happen. Drawn from the history's seed, and from
-// limits that a person (or the search for a shorter failing history) sets.
+// The contents of a simulated history: the run's configuration, the islands,
+// and the faults that may happen. They are drawn from the history's seed,
+// within limits that a person (or the search for a shorter failing history)
+// sets.
 #ifndef TESTS_SIMULATION_SCENARIO_H_
 #define TESTS_SIMULATION_SCENARIO_H_
 
@@ -29,11 +30,11 @@ enum Fault : uint32_t {
   kPartition,
   // An island's process is killed; another takes its place.
   kIslandKill,
-  // An island's process is stopped for a while, and goes on.
+  // An island's process is stopped for a while.
   kIslandStall,
   // An island leaves the run before its end, and may come back.
   kIslandLeave,
-  // Islands come when the run has begun.
+  // Islands come after the run has begun.
   kLateIsland,
   // The coordinator is killed, and started again.
   kCoordinatorKill,
@@ -41,7 +42,7 @@ enum Fault : uint32_t {
   kSlowDisk,
   // Writes fail, and nothing is written.
   kFailedWrite,
-  // A write fails, and whether it was written shows later.
+  // A write fails, and only later it shows whether it took place.
   kUnknownWrite,
   // An operator pauses the run for a while.
   kPause,
@@ -56,7 +57,7 @@ enum Fault : uint32_t {
   // Contributions are outliers or not finite, or an outer step would be; an
   // operator decides on them.
   kOutlier,
-  // How many there are.
+  // The number of kinds.
   kFaults,
 };
 absl::string_view FaultName(Fault fault);
@@ -66,35 +67,35 @@ struct Limits {
   uint32_t max_fragments = 3;
   uint64_t max_rounds = 12;
   absl::Duration max_faulty_time = absl::Minutes(2);
-  // Bits 1 << Fault of what must not happen.
+  // A bit 1 << Fault for each fault that must not happen.
   uint32_t without = 0;
 };
 
 struct Scenario {
   uint32_t islands = 1;
-  // Of the fragments' plan and config: what the coordinator is made with.
+  // The configuration and plan of the coordinator.
   v1::RunConfig config;
   v1::FragmentPlan plan;
-  // Of each island: how long an inner step takes, and its tokens.
+  // Each island's time of an inner step, and its tokens in one.
   std::vector<absl::Duration> step_time;
   std::vector<uint64_t> tokens_per_step;
-  // After this, nothing fails any more and the run must finish.
+  // The time after which nothing fails any more and the run must finish.
   absl::Duration faulty_time;
-  // Bits 1 << Fault.
+  // A bit 1 << Fault for each fault that may happen.
   uint32_t faults = 0;
 
   bool Has(Fault fault) const { return (faults >> fault & 1) != 0; }
-  // For people.
+  // Describes the scenario for people.
   std::string Describe() const;
 };
 
 Scenario DrawScenario(uint64_t seed, const Limits& limits);
 
-// Names of the run and of its islands.
+// The names of the run and of its islands.
 inline constexpr char kRunId[] = "run-1";
 std::string IslandName(uint32_t island);
 
-// Values of every fragment; see tests/simulation/contents.h.
+// The number of values in every fragment; see tests/simulation/contents.h.
 inline constexpr uint64_t kFragmentSize = 24;
 
 }  // namespace causeway::simulation

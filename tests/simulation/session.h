@@ -35,8 +35,8 @@ class Session {
   Process* const process_;
   const std::function<v1::IslandProgress()> progress_;
   bool joining_ = false;
-  // Of the stream that is open: its number, its way up, the coordinator's
-  // number of it, and how it ended.
+  // The open stream: its number, its way up, the coordinator's number for it,
+  // and how it ended.
   uint64_t stream_ = 0;
   std::shared_ptr<Lane> up_;
   std::shared_ptr<uint64_t> id_;

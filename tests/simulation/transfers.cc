@@ -59,8 +59,8 @@ void Transfers::Do(const action::Contribute& contribute) {
   upload->header = contribute.header;
   const CodecSpec spec =
       UplinkSpec(process_->parts.scenario->config.synchronization());
-  // The first offer may be made while the rest is encoded; later ones describe
-  // the whole.
+  // The first offer may come while the rest is still being encoded; later
+  // offers describe the whole.
   if (contribute.is_new && process_->parts.world->chance.OneIn(2)) {
     *upload->header.mutable_object() = DescribeOpen(spec, kFragmentSize);
   } else {
@@ -210,7 +210,7 @@ void Transfers::Received(const absl::StatusOr<FetchedUpdate>& fetched) {
       anchor[interval.process] = interval.end;
     }
     answer.anchor_digest = answer.head.digest();
-    // Values may be damaged on their way, or in memory.
+    // Values may be damaged on the way, or in memory.
     if (process_->parts.scenario->Has(kLoss) &&
         process_->parts.world->chance.OneIn(40)) {
       anchor.clear();

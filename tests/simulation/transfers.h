@@ -26,23 +26,23 @@ namespace causeway::simulation {
 
 class Transfers {
  public:
-  // Both outlive the object.
+  // `loop` and `replica` outlive the object.
   Transfers(ActorLoop* loop, Replica* replica);
 
-  // Whether the coordinator has accepted all that the parameters contain beyond
-  // the anchor.
+  // Returns whether the coordinator has accepted everything in the parameters
+  // beyond the anchor.
   bool HasHandedIn() const { return accepted_ == replica_->beyond(); }
 
  private:
-  // One try of Contribute.
+  // One attempt of Contribute.
   struct Upload {
     action::Contribute order;
     v1::ContributionHeader header;
     std::shared_ptr<Lane> up = std::make_shared<Lane>();
     std::shared_ptr<Lane> down = std::make_shared<Lane>();
-    // On the coordinator's side: an error has ended the stream.
+    // Whether an error has ended the stream on the coordinator's side.
     bool refused = false;
-    // On ours: it has ended.
+    // Whether the stream has ended on the island's side.
     bool ended = false;
   };
   // The update that the contribution will be part of.
@@ -63,17 +63,17 @@ class Transfers {
   FragmentExchange& exchange() {
     return loop_->core().exchange(replica_->head().fragment());
   }
-  // Tells the core of what came of the action under way.
+  // Tells the core the result of the current action.
   template <typename Event>
   void Done(Event event) {
     busy_ = false;
     loop_->Tell(event);
   }
-  // The contribution that is to be made must be what the snapshot contains.
+  // Checks that the new contribution is what the snapshot contains.
   void CheckClaims(const v1::ContributionHeader& header);
   std::string Digest() const;
   void SendRest(const std::shared_ptr<Upload>& upload, uint64_t offset);
-  // The answer's way back from the coordinator.
+  // Returns the answer's way back from the coordinator.
   CoordinatorHost::Reply<v1::ContributeResponse> Answer(
       const std::shared_ptr<Upload>& upload);
   void Hear(const std::shared_ptr<Upload>& upload,
@@ -89,12 +89,12 @@ class Transfers {
   Process* const process_;
   Replica* const replica_;
   bool busy_ = false;
-  // The contribution under way; its size and digest are known once it is
+  // The current contribution; its size and digest are known once it is
   // complete.
   std::string encoding_;
   bool complete_ = false;
   std::shared_ptr<Expected> expected_;
-  // What the coordinator has accepted last.
+  // The last intervals that the coordinator accepted.
   std::vector<Interval> accepted_;
 };
 

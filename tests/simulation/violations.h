@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a history has done wrong: the first thing, which the others follow from.
+// Keeps the first violation of a history; later ones follow from it.
 #ifndef TESTS_SIMULATION_VIOLATIONS_H_
 #define TESTS_SIMULATION_VIOLATIONS_H_
 
@@ -17,10 +17,10 @@ class Violations {
   // `world` outlives the object.
   explicit Violations(World* world) : world_(world) {}
 
-  // Empty if there is none.
+  // Returns the first violation, or an empty string.
   const std::string& first() const { return first_; }
 
-  // Does nothing if there was one.
+  // Records the violation, unless there was one.
   template <typename... Parts>
   void Note(const Parts&... parts) {
     if (!first_.empty()) return;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The world in which a simulated history takes place: virtual time, chance from
-// one seed, and a trace of what happens. One world belongs to one history and
-// one thread; the same seed makes the same world on every machine.
+// one seed, and a trace of the events. One world belongs to one history and one
+// thread; the same seed makes the same world on every machine.
 #ifndef TESTS_SIMULATION_VIRTUAL_TIME_H_
 #define TESTS_SIMULATION_VIRTUAL_TIME_H_
 
@@ -21,20 +21,21 @@
 
 namespace causeway::simulation {
 
-// Chance. Does its own arithmetic on the generator's output, because the
-// distributions of the standard library differ between implementations.
+// Random choices. The class does its own arithmetic on the generator's output,
+// because the distributions of the standard library differ between
+// implementations.
 class Chance {
  public:
   explicit Chance(uint64_t seed) : generator_(seed) {}
 
-  // 0 .. below - 1.
+  // Returns 0 .. below - 1.
   uint64_t Pick(uint64_t below) { return generator_() % below; }
-  // low .. high, both included.
+  // Returns low .. high, both included.
   uint64_t Between(uint64_t low, uint64_t high) {
     return low + Pick(high - low + 1);
   }
   bool OneIn(uint64_t n) { return Pick(n) == 0; }
-  // True in `percent` of 100 cases.
+  // Returns true in `percent` of 100 cases.
   bool Percent(uint64_t percent) { return Pick(100) < percent; }
   absl::Duration Between(absl::Duration low, absl::Duration high) {
     return low +
@@ -46,8 +47,8 @@ class Chance {
   std::mt19937_64 generator_;
 };
 
-// Runs actions in the order of their time, and of their making where that is
-// the same.
+// Runs actions in the order of their times; actions of one time run in the
+// order in which they were added.
 class EventLoop {
  public:
   using Action = std::function<void()>;
@@ -59,7 +60,7 @@ class EventLoop {
   void After(absl::Duration delay, Action action) {
     At(now_ + delay, std::move(action));
   }
-  // False if nothing is left.
+  // Runs the next action. Returns false if there is none.
   bool RunNext() {
     if (events_.empty()) return false;
     now_ = events_.top().time;
@@ -73,7 +74,7 @@ class EventLoop {
   struct Event {
     absl::Time time;
     uint64_t number;
-    // Moved from when it is run, which the order does not look at.
+    // Running moves from the action, which does not affect the order.
     mutable Action action;
 
     bool operator<(const Event& other) const {
@@ -89,7 +90,7 @@ class EventLoop {
 struct World {
   World(uint64_t seed, bool trace) : chance(seed), tracing(trace) {}
 
-  // One line of the trace.
+  // Prints one line of the trace.
   template <typename... Parts>
   void Trace(const Parts&... parts) {
     if (!tracing) return;

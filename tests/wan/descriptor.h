@@ -9,7 +9,7 @@
 
 namespace causeway {
 
-// Owns a file descriptor; -1 is none.
+// Owns a file descriptor; -1 stands for none.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lab as users run it, with the scenarios that are short. Skipped where
-// network namespaces are not permitted.
+// Runs the lab as users do, with the short scenarios. Skipped where network
+// namespaces are not permitted.
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -24,7 +24,7 @@ std::string TestPath(absl::string_view name) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
 }
 
-// Runs one of the scenarios into `report`; the lab's exit code.
+// Runs one of the scenarios into `report`. Returns the lab's exit code.
 int RunScenario(const std::string& name, nlohmann::json& report) {
   const std::string json = TestPath(name + ".json");
   Process lab(
@@ -52,15 +52,15 @@ TEST(LabTest, MeasuresTheSmokeScenario) {
     SCOPED_TRACE(setting["setting"]);
     EXPECT_EQ(setting["false_evictions"], 0);
     EXPECT_EQ(setting["evictions"], 0);
-    // Bytes at random cost ln 258 = 5.55 nats.
+    // Guessing bytes at random costs ln 258 = 5.55 nats.
     EXPECT_LT(setting["val_loss"], 4.5);
     EXPECT_LE(setting["peak_mbit_s"], 20.5);
     EXPECT_GT(setting["compute_utilization"], 0);
     EXPECT_LE(setting["training_share"], 1);
     for (const char* direction : {"up", "down"}) {
       SCOPED_TRACE(direction);
-      // Frames carry the encoded bytes, headers, heartbeats and what was lost
-      // in the partition.
+      // Frames carry the encoded bytes, headers, heartbeats, and the bytes that
+      // the partition dropped.
       const double encoded = setting[absl::StrCat("bytes_", direction)];
       const double wire = setting[absl::StrCat("wire_bytes_", direction)];
       EXPECT_GT(wire, 1.03 * encoded);
@@ -74,14 +74,14 @@ TEST(LabTest, MeasuresTheSmokeScenario) {
   }
   const nlohmann::json& plain = report["settings"][0];
   const nlohmann::json& streaming = report["settings"][1];
-  // Two islands, four rounds, 357 216 parameters of four bytes.
+  // Two islands send, in four rounds, 357 216 parameters of four bytes.
   EXPECT_EQ(plain["bytes_up"], 2 * 4 * 357'216 * 4);
   EXPECT_LT(streaming["bytes_up"], plain["bytes_up"].get<double>() / 7);
   EXPECT_GT(streaming["training_share"], plain["training_share"]);
   EXPECT_EQ(report["baselines"].size(), 1);
 }
 
-// A contribution that takes longer than the lease, over eight connections.
+// The contribution takes longer than the lease, over eight connections.
 TEST(LabTest, BulkDataStarveNoHeartbeat) {
   nlohmann::json report;
   const int code = RunScenario("starved", report);
@@ -89,7 +89,7 @@ TEST(LabTest, BulkDataStarveNoHeartbeat) {
   ASSERT_EQ(code, 0);
   const nlohmann::json& setting = report["settings"][0];
   EXPECT_EQ(setting["evictions"], 0);
-  // Two rounds of 435 072 values, none of them sent twice.
+  // Two rounds have 435 072 values, none of which is sent twice.
   EXPECT_EQ(setting["bytes_up"], 2 * 435'072 * 4);
   EXPECT_GT(setting["seconds"], 2 * 435'072 * 4 * 8 / 1e6);
   EXPECT_LE(setting["peak_mbit_s"], 1.05);

@@ -24,7 +24,7 @@ namespace {
 
 // The largest Ethernet frame that a TAP device gives.
 constexpr size_t kMaxFrameBytes = 65'536 + 32;
-// Frames read in a row from one side, so that the other has its turn.
+// The most frames read in a row from one side, so that the other has its turn.
 constexpr int kBatch = 256;
 
 void TakePrecedence() {
@@ -106,7 +106,7 @@ void Link::ResetCounters() {
 absl::Duration Link::processor_time() {
   clockid_t clock;
   timespec time;
-  // The thread lives as long as this object, so that neither can fail.
+  // The thread lives as long as this object, so neither call can fail.
   CHECK_EQ(pthread_getcpuclockid(thread_.native_handle(), &clock), 0);
   PCHECK(clock_gettime(clock, &time) == 0);
   return absl::DurationFromTimespec(time);

@@ -6,12 +6,12 @@
 // direction says so. TCP on both sides sees true packets with a true round
 // trip, losses and a queue.
 //
-// One thread per link. It sleeps in epoll_wait until a frame comes or one is
-// due, and a timer never ends sooner than kTimerGranularity, so that a fast
-// link is served in batches: a frame may come that much late, while rates stay
-// exact (see Shaper). It goes before all threads of normal priority, so that
-// islands that keep every processor busy do not slow their own link down; where
-// that is not permitted it says so and runs like others.
+// Each link has one thread. It sleeps in epoll_wait until a frame comes or is
+// due. A timer never ends sooner than kTimerGranularity, so a fast link is
+// served in batches: a frame may come that much late, while rates stay exact
+// (see Shaper). The thread has precedence over all threads of normal priority,
+// so that islands that keep every processor busy do not slow their own link
+// down; where that is not permitted, it logs so and runs like others.
 #ifndef TESTS_WAN_LINK_H_
 #define TESTS_WAN_LINK_H_
 
@@ -67,7 +67,7 @@ class Link {
   void Configure(const LinkSettings& settings);
   LinkCounters counters() const;
   void ResetCounters();
-  // Processor time that the link's thread has taken.
+  // Returns the processor time that the link's thread has taken.
   absl::Duration processor_time();
 
  private:
@@ -80,9 +80,9 @@ class Link {
   Link(Options options, Descriptor poll, Descriptor timer, Descriptor wake);
 
   void Run();
-  // Reads what has come at `from`, at most one batch.
+  // Reads frames that have come at `from`, at most one batch.
   void TakeIn(Side& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Writes to `to` what is due of the frames that came from `from`.
+  // Writes to `to` the due frames that came from `from`.
   void PutOut(Side& from, const Side& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Wake();
@@ -98,7 +98,7 @@ class Link {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string buffer_ ABSL_GUARDED_BY(mu_);
 
-  // Last, so that everything is there when it starts.
+  // The last member, so that all others exist when it starts.
   std::thread thread_;
 };
 

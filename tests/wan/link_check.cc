@@ -28,12 +28,12 @@ namespace {
 constexpr int kTries = 8;
 constexpr int kRoundTrips = 5;
 constexpr absl::Duration kPatience = absl::Seconds(10);
-// Ethernet; and IPv4, TCP and its timestamps.
+// The sizes of the headers: Ethernet; and IPv4, TCP and its timestamps.
 constexpr int kFrameHeader = 14;
 constexpr int kSegmentHeaders = 20 + 20 + 12;
 
 absl::Status SocketError(absl::string_view action) {
-  // What sockets with a timeout say when the time is over.
+  // Sockets with a timeout fail with these when the time is over.
   if (errno == EAGAIN || errno == EINPROGRESS) {
     return absl::DeadlineExceededError(
         absl::StrCat("checking a link: nothing came through for ",
@@ -42,13 +42,14 @@ absl::Status SocketError(absl::string_view action) {
   return ErrnoStatus(errno, action, "a socket of the link check");
 }
 
-// `buffer_bytes` bounds what is on its way to the socket: the kernel takes the
-// double of it and gives half of that or a little more to the window.
+// Makes a socket. `buffer_bytes` bounds the bytes on their way to it: the
+// kernel takes twice that and gives a little more than half of it to the
+// window.
 absl::StatusOr<Descriptor> NewSocket(int buffer_bytes) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval patience = absl::ToTimeval(kPatience);
   const int one = 1;
-  // Forcing it goes beyond the system's limit, but needs more privileges.
+  // Forcing exceeds the system's limit, but needs more privileges.
   const auto set_buffer = [&](int option) {
     return setsockopt(socket.get(), SOL_SOCKET, option, &buffer_bytes,
                       sizeof(buffer_bytes)) == 0;
@@ -76,8 +77,9 @@ absl::Duration RoundTrip(const LinkSettings& settings) {
   return settings.up.delay + settings.down.delay;
 }
 
-// What fits into the link and a quarter of its queue. With more, TCP overflows
-// the queue while it starts, and recovers for many round trips.
+// Returns the bytes that fit into the link and a quarter of its queue. With
+// more, TCP overflows the queue while it starts, and recovers for many round
+// trips.
 int BufferBytes(const ShaperSettings& direction, absl::Duration round_trip) {
   constexpr double kMost = 512 << 20;
   return static_cast<int>(std::min(
@@ -103,7 +105,7 @@ absl::StatusOr<Connection> Connect(const NetworkNamespace& island,
   }
   Connection connection;
   {
-    // A socket stays in the namespace that it was made in.
+    // A socket stays in the namespace in which it was made.
     ASSIGN_OR_RETURN(const NetworkNamespace::Scope scope, island.Enter());
     ASSIGN_OR_RETURN(
         connection.island,
@@ -136,7 +138,7 @@ absl::StatusOr<absl::Duration> ShortestRoundTrip(const Connection& link) {
   return shortest;
 }
 
-// Bytes per second that `from` gets through to `to`, after `warm_up`.
+// Returns the bytes per second that get from `from` to `to` after `warm_up`.
 absl::StatusOr<double> Throughput(const Descriptor& from, const Descriptor& to,
                                   absl::Duration warm_up) {
   constexpr absl::Duration kMeasured = absl::Milliseconds(700);
@@ -190,7 +192,8 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
                                             int tries) {
   const double headers = static_cast<double>(mtu + kFrameHeader) /
                          static_cast<double>(mtu - kSegmentHeaders);
-  // Slow start, and what TCP needs after leaving it too early.
+  // The warm-up covers slow start, and TCP's recovery if it leaves slow start
+  // too early.
   const absl::Duration warm_up =
       tries * (absl::Milliseconds(300) + 12 * RoundTrip(settings));
   LinkMeasurement measured;

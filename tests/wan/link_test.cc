@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// True TCP through emulated links. Skipped where network namespaces are not
+// Real TCP through emulated links. Skipped where network namespaces are not
 // permitted.
 #include "tests/wan/link.h"
 
@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/wan/link_check.h"
@@ -91,7 +91,7 @@ TEST_F(LinkTest, TcpGetsTheRateAndTheRoundTripOfEachDirection) {
   ASSERT_OK(MeasureAndCheck(settings).status());
   EXPECT_GT(link->counters().up.bytes, 1'000'000);
   EXPECT_GT(link->counters().down.bytes, 4'000'000);
-  // It sleeps between frames.
+  // The link's thread sleeps between frames.
   EXPECT_LT(link->processor_time(), absl::Seconds(1));
 }
 
@@ -103,7 +103,7 @@ TEST_F(LinkTest, ChangesTakeEffectWhileItRuns) {
   link->Configure(settings);
   ASSERT_OK_AND_ASSIGN(const LinkMeasurement measured,
                        MeasureAndCheck(settings));
-  // And the check can fail.
+  // The check can fail, too.
   settings.up.delay = absl::Milliseconds(40);
   EXPECT_THAT(
       CheckLink(measured, settings),

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// causeway-wan-lab: runs a scenario (tests/wan/scenario.proto) and writes what
-// it measured (tests/wan/report.h).
+// causeway-wan-lab: runs a scenario (tests/wan/scenario.proto) and writes its
+// measurements (tests/wan/report.h).
 //
 // Exit codes: 0 all runs were made; 1 failure; 2 usage; 77 this system does not
 // permit network namespaces.
@@ -21,7 +21,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 #include "glog/logging.h"
 #include "tests/wan/network_namespace.h"
 #include "tests/wan/report.h"
@@ -30,8 +30,8 @@
 
 ABSL_FLAG(std::string, scenario, "", "The scenario, a text-format protobuf.");
 ABSL_FLAG(std::string, json, "",
-          "Where to write the report, anew after each run. If it is there, "
-          "the runs that it has are not made again.");
+          "Where to write the report, anew after each run. If the file exists, "
+          "the runs that it contains are not repeated.");
 ABSL_FLAG(uint32_t, repeats, 0, "Repeats; 0 leaves them to the scenario.");
 ABSL_FLAG(std::string, only, "",
           "Make only runs whose \"SETTING; NETWORK\" contains this.");
@@ -130,7 +130,7 @@ class Lab {
   Report report_;
 };
 
-// What --json has already, if it is there.
+// Returns the report that --json already holds, if the file exists.
 absl::StatusOr<Report> EarlierReport(const std::string& scenario) {
   const std::string path = absl::GetFlag(FLAGS_json);
   if (path.empty() || !std::filesystem::exists(path)) return Report(scenario);
@@ -145,8 +145,8 @@ absl::Status Run() {
     scenario.set_repeats(repeats);
   }
   ASSIGN_OR_RETURN(Report report, EarlierReport(scenario.name()));
-  // This process goes where the coordinators will be, before it has other
-  // threads, so that none of them is left outside.
+  // This process enters the coordinators' namespace before it has other
+  // threads, so that none of them stays outside.
   ASSIGN_OR_RETURN(const NetworkNamespace coordinators,
                    NetworkNamespace::Create());
   ASSIGN_OR_RETURN(const NetworkNamespace::Scope inside, coordinators.Enter());

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The network of one run: a namespace for each island, joined with the
+// The network of one run: a namespace for each island, joined to the
 // coordinator's by a link. Island i has 10.77.i.2 and sees the coordinator as
-// 10.77.i.1. Nothing leads anywhere else.
+// 10.77.i.1. There are no other routes.
 #ifndef TESTS_WAN_NETWORK_H_
 #define TESTS_WAN_NETWORK_H_
 
@@ -27,7 +27,7 @@ class Network {
   struct Island {
     std::string name;
     NetworkNamespace inside;
-    // The coordinator's end of the link, as the island sees it.
+    // The address of the coordinator's end of the link.
     std::string coordinator_address;
     std::unique_ptr<Link> link;
     LinkSettings settings;
@@ -35,23 +35,23 @@ class Network {
 
   // Makes the links of `network` as they are before any event. The
   // coordinator's namespace is that of the calling thread. `scenario` and
-  // `network` must outlive it; `seed` decides losses and jitter.
+  // `network` must outlive the object; `seed` decides losses and jitter.
   //   PERMISSION_DENIED  this process may not make namespaces.
   static absl::StatusOr<Network> Create(const wan::Scenario& scenario,
                                         const wan::Network& network,
                                         uint64_t seed, const Clock& now);
 
-  // MeasureAndCheckLink of every link, one after the other, in the order of
-  // islands(). An error names the island.
+  // Calls MeasureAndCheckLink for every link, one after the other, in the order
+  // of islands(). An error names the island.
   absl::StatusOr<std::vector<LinkMeasurement>> Check() const;
 
-  // Makes the links what they are `elapsed` after the start of the run.
+  // Sets the links to their state `elapsed` after the start of the run.
   void Advance(absl::Duration elapsed);
 
-  // Counters of all links start at zero now.
+  // Sets the counters of all links to zero.
   void ResetCounters();
 
-  // In the scenario's order.
+  // Returns the islands in the scenario's order.
   const std::vector<Island>& islands() const { return islands_; }
 
  private:

@@ -24,9 +24,9 @@
 namespace causeway {
 namespace {
 
-// Files that show the settings of the namespace of whoever opens them.
+// These files show the settings of the namespace of the thread that opens them.
 constexpr char kInternetSettings[] = "/proc/sys/net/ipv4/";
-// Bytes: smallest, default, largest.
+// The smallest, default and largest size in bytes.
 constexpr char kTcpBuffers[] = "4096 131072 67108864";
 constexpr char kThisNamespace[] = "/proc/thread-self/ns/net";
 
@@ -45,7 +45,8 @@ absl::Status WriteSetting(absl::string_view name, absl::string_view value) {
   return absl::OkStatus();
 }
 
-// A request about the device `name`, for the ioctl calls of netdevice(7).
+// Returns a request about the device `name`, for the ioctl calls of
+// netdevice(7).
 ifreq Request(const std::string& name) {
   CHECK_LT(name.size(), size_t{IFNAMSIZ}) << name;
   ifreq request = {};
@@ -89,7 +90,7 @@ absl::StatusOr<NetworkNamespace> NetworkNamespace::Create() {
   RETURN_IF_ERROR(SetUp(socket, "lo"));
   RETURN_IF_ERROR(WriteSetting("tcp_rmem", kTcpBuffers));
   RETURN_IF_ERROR(WriteSetting("tcp_wmem", kTcpBuffers));
-  // As docs/operations.md advises for links.
+  // docs/operations.md advises this for links.
   RETURN_IF_ERROR(WriteSetting("tcp_slow_start_after_idle", "0"));
   return NetworkNamespace(std::move(descriptor));
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Network namespaces without names: each is held by a descriptor and by the
-// processes in it, so that nothing is left when they end, however they end.
-// Also the TAP devices in them. Linux only; needs CAP_SYS_ADMIN and
+// Network namespaces without names, and the TAP devices in them. Only a
+// descriptor and the processes in it hold a namespace, so nothing is left when
+// they end, however they end. Linux only; needs CAP_SYS_ADMIN and
 // CAP_NET_ADMIN, which root has outside containers.
 //
 //   ASSIGN_OR_RETURN(NetworkNamespace island, NetworkNamespace::Create());
@@ -26,8 +26,8 @@ namespace causeway {
 
 class NetworkNamespace {
  public:
-  // While it lives, the thread that made it is inside; only that thread may
-  // destroy it.
+  // While it lives, the thread that made it is in the namespace; only that
+  // thread may destroy it.
   class Scope {
    public:
     Scope(Scope&&) = default;
@@ -41,13 +41,13 @@ class NetworkNamespace {
     Descriptor outside_;
   };
 
-  // An empty one, with loopback up and nothing else, and TCP buffers of up to
-  // 64 MiB, as hosts have that are tuned for long paths.
+  // Makes an empty namespace, with only loopback up, and TCP buffers of up to
+  // 64 MiB, as on hosts that are tuned for long paths.
   //   PERMISSION_DENIED  this process may not make namespaces.
   static absl::StatusOr<NetworkNamespace> Create();
 
-  // Takes the calling thread inside. Threads and processes that it starts there
-  // stay inside.
+  // Moves the calling thread into the namespace. Threads and processes that it
+  // starts there stay inside.
   absl::StatusOr<Scope> Enter() const;
 
  private:
@@ -57,23 +57,23 @@ class NetworkNamespace {
   Descriptor descriptor_;
 };
 
-// These act on the namespace the calling thread is in.
+// These functions act on the namespace of the calling thread.
 
 // Makes TCP connections use this congestion control. FAILED_PRECONDITION if the
 // kernel does not have it, or not for namespaces.
 absl::Status SetCongestionControl(absl::string_view name);
 
-// Which one they use.
+// Returns the congestion control that TCP connections use.
 absl::StatusOr<std::string> CongestionControl();
 
 // Makes a TAP device (Ethernet frames, at most `mtu` bytes of payload) with
-// this IPv4 address in a network of 24 bits, and sets it up. It is gone when
+// this IPv4 address in a network of 24 bits, and sets it up. It disappears when
 // the descriptor, which does not block, is closed.
 absl::StatusOr<Descriptor> OpenTap(const std::string& name,
                                    const std::string& address, int mtu);
 
-// PERMISSION_DENIED, with the reason, if this process may not make namespaces
-// with TAP devices in them. Leaves nothing behind.
+// Checks that this process may make namespaces with TAP devices in them.
+// PERMISSION_DENIED, with the reason, if it may not. Leaves nothing behind.
 absl::Status CheckPermitted();
 
 }  // namespace causeway

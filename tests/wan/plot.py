@@ -5,9 +5,9 @@
 
   tests/wan/plot.py REPORT.json >utilization.svg
 
-One panel for each round trip, bandwidth along it, a curve for each setting:
-medians, with a bar from the lowest to the highest run. Takes the link of the
-first island as that of the network. Needs nothing but Python.
+Each round trip has a panel with bandwidth as its axis, and each setting a
+curve: medians, with a bar from the lowest to the highest run. The link of the
+first island stands for the network. Needs nothing but Python.
 """
 
 import html
@@ -22,13 +22,13 @@ PANEL_HEIGHT = 240
 PANEL_GAP = 30
 LEFT = 60
 TOP = 40
-# Room for the axis below the panels, and for a line of the legend.
+# The room for the axis below the panels, and for a line of the legend.
 AXIS_HEIGHT = 60
 LEGEND_LINE = 20
 
 
 def read_curves(report):
-    """{round trip in ms: {setting: [(Mbit/s, median, lowest, highest)]}}."""
+    """Returns {round trip in ms: {setting: [(Mbit/s, median, low, high)]}}."""
     curves = {}
     for group in report["settings"]:
         link = group["runs"][0]["islands"][0]

@@ -14,7 +14,7 @@
 namespace causeway {
 namespace {
 
-// What stands between `before` and the next `after` in `line`.
+// Returns the text between `before` and the next `after` in `line`.
 std::optional<absl::string_view> Between(absl::string_view line,
                                          absl::string_view before,
                                          absl::string_view after) {
@@ -26,7 +26,7 @@ std::optional<absl::string_view> Between(absl::string_view line,
   return line.substr(0, end);
 }
 
-// Of a line such as
+// Parses a line such as
 //   I20261121 11:05:47.614780 15790 island.cc:245] step 40/40  loss 3.5875 ...
 //   ...  waited 0.125 s
 std::optional<LoggedStep> ParseLine(absl::string_view line) {
@@ -36,7 +36,7 @@ std::optional<LoggedStep> ParseLine(absl::string_view line) {
   if (!step.has_value() || !waited.has_value() || line.size() < kPrefixSize) {
     return std::nullopt;
   }
-  // %Y would take the month and the day as well.
+  // %Y would also take the month and the day.
   const std::string time =
       absl::StrCat(line.substr(1, 4), "-", line.substr(5, 2), "-",
                    line.substr(7, kPrefixSize - 7));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an island's log says about its speed. A worker that is started with
+// Reads an island's speed from its log. A worker that is started with
 // --log_seconds=0 logs each inner step; unlike heartbeats, these lines tell to
 // the microsecond when a step ended.
 #ifndef TESTS_WAN_PROGRESS_LOG_H_
@@ -19,24 +19,26 @@ namespace causeway {
 // The end of one inner step.
 struct LoggedStep {
   uint64_t step = 0;
-  // By the island's clock, zone unknown: only differences mean something.
+  // The time of the island's clock in an unknown zone: only differences are
+  // meaningful.
   absl::Time time;
-  // How long training had stood still for synchronization before it.
+  // How long training had stood still for synchronization before this step.
   absl::Duration waited;
 };
 
-// The steps in a worker's log, in its order. Lines that are not about a step
-// are left out.
+// Returns the steps in a worker's log, in its order. Skips lines that are not
+// about a step.
 std::vector<LoggedStep> ParseProgressLog(absl::string_view log);
 
 struct IslandSpeed {
-  // Share of the time that training did not stand still.
+  // The share of the time that training did not stand still.
   double training_share = 0;
   double steps_per_second = 0;
 };
 
-// The speed from the end of the first round of `round_steps` steps to the end
-// of the last whole one, that is, over as many synchronizations as rounds.
+// Returns the speed from the end of the first round of `round_steps` steps to
+// the end of the last whole one, that is, over as many synchronizations as
+// rounds.
 //   FAILED_PRECONDITION  the log has less than two rounds.
 absl::StatusOr<IslandSpeed> MeasureSpeed(const std::vector<LoggedStep>& steps,
                                          uint64_t round_steps);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,7 +20,8 @@ std::string StepLine(absl::string_view time, int step, double waited) {
       time, step, waited);
 }
 
-// Rounds of 2 steps; 100 ms a step, and 300 ms of waiting after each round.
+// Returns a log of rounds with 2 steps: 100 ms a step, and 300 ms of waiting
+// after each round.
 std::string Log() {
   return absl::StrCat(
       "I20261121 11:05:46.900000 15790 island.cc:60] joined, step 0 of 6\n",
@@ -44,7 +45,7 @@ TEST(ProgressLogTest, FindsTheStepsAmongOtherLines) {
 
 TEST(ProgressLogTest, SpeedCountsAsManyWaitsAsRounds) {
   const std::vector<LoggedStep> steps = ParseProgressLog(Log());
-  // Two rounds of 0.2 s of steps and 0.3 s of waiting.
+  // Two rounds each have 0.2 s of steps and 0.3 s of waiting.
   ASSERT_OK_AND_ASSIGN(const IslandSpeed speed, MeasureSpeed(steps, 2));
   EXPECT_NEAR(speed.training_share, 0.4, 1e-9);
   EXPECT_NEAR(speed.steps_per_second, 4, 1e-9);

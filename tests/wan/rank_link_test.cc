@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two ranks of an island with a slow link between them, and with one that
-// breaks. Skipped where network namespaces are not permitted.
+// Two ranks of an island with a slow link between them, which may break.
+// Skipped where network namespaces are not permitted.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/coordinator.pb.h"
@@ -75,7 +75,7 @@ class RankLinkTest : public testing::Test {
   std::unique_ptr<Link> link_;
 
  private:
-  // The namespace of a rank, with the end of the link in it.
+  // Makes the namespace of a rank, with the end of the link in it.
   absl::StatusOr<Descriptor> AddSide(int rank) {
     ASSIGN_OR_RETURN(NetworkNamespace side, NetworkNamespace::Create());
     sides_[rank].emplace(std::move(side));
@@ -103,7 +103,7 @@ TEST_F(RankLinkTest, ASlowLinkIsCalledSo) {
                          WorstOf(own, &communicator));
     EXPECT_EQ(worst.kind, CollectiveDiagnosis::Kind::kSlowLink);
     EXPECT_EQ(worst.rank + worst.to_rank, 1);
-    // A rank waits for what it sends, too, so it may see less than the rate.
+    // A rank also waits for its own sends, so it may see less than the rate.
     EXPECT_LT(worst.speed, 1.1 * kBitsPerSecond / 8);
     EXPECT_GT(worst.speed, 0.2 * kBitsPerSecond / 8);
     EXPECT_THAT(ToRankTrouble(worst).text(), HasSubstr("is slow"));

@@ -138,7 +138,7 @@ ordered_json RunJson(uint64_t repeat, const TrialResult& result,
       });
   run["val_loss"] = result.validation_loss;
   run["seconds"] = absl::ToDoubleSeconds(result.duration);
-  // Processors that all links together kept busy.
+  // The number of processors that all links together kept busy.
   run["emulator_processors"] =
       absl::FDivDuration(result.emulator_processor_time, result.duration);
   run["congestion_control"] = result.congestion_control;
@@ -186,7 +186,7 @@ absl::StatusOr<Report> Report::Parse(std::string scenario,
         what, "); remove it, or name another file"));
   };
   Report report(scenario);
-  // The library throws at what is not there or of another type.
+  // The library throws at a value that is missing or of another type.
   try {
     const ordered_json json = ordered_json::parse(text);
     if (json.at("scenario") != scenario) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a scenario measured: as JSON, with every run and per setting and network
-// the median and the spread, and as a table for people.
+// Reports a scenario's measurements: as JSON, with every run and per setting
+// and network the median and the spread, and as a table for people.
 //
 // Fields of the JSON, per setting and network; a figure X of the table below is
 // the median of the runs, X_min and X_max are their extremes:
@@ -44,8 +44,8 @@ class Report {
  public:
   explicit Report(std::string scenario) : scenario_(std::move(scenario)) {}
 
-  // The report of an earlier lab, to be gone on with. `text` is its JSON.
-  //   INVALID_ARGUMENT  it is none, or one of another scenario.
+  // Returns the report of an earlier lab, to be continued. `text` is its JSON.
+  //   INVALID_ARGUMENT  `text` is not a report, or one of another scenario.
   static absl::StatusOr<Report> Parse(std::string scenario,
                                       const std::string& text);
 
@@ -55,13 +55,14 @@ class Report {
   bool Has(const std::string& setting, const std::string& network,
            uint64_t repeat) const;
 
-  // Before the runs of the same repeat.
+  // Call this before adding the runs of the same repeat.
   void AddBaseline(uint64_t repeat, const TrialResult& result);
-  // Once for each setting, network and repeat.
+  // Call this once for each setting, network and repeat.
   void Add(const std::string& setting, const std::string& network,
            uint64_t repeat, const TrialResult& result);
 
-  // Settings and networks in the order in which they were added.
+  // Returns the report, with settings and networks in the order in which they
+  // were added.
   nlohmann::ordered_json ToJson() const;
 
  private:
@@ -74,12 +75,12 @@ class Report {
   Group& GroupOf(const std::string& setting, const std::string& network);
 
   std::string scenario_;
-  // By repeat.
+  // The baselines by repeat.
   std::map<uint64_t, nlohmann::ordered_json> baselines_;
   std::vector<Group> groups_;
 };
 
-// The main figures of a report, a line per setting and network.
+// Prints the main figures of a report, a line per setting and network.
 void PrintReport(const nlohmann::ordered_json& report, std::ostream& out);
 
 }  // namespace causeway

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -48,7 +48,7 @@ TEST(ReportTest, HasTheMedianAndTheSpreadOfTheRuns) {
   EXPECT_DOUBLE_EQ(plain["training_share"], 0.6);
   EXPECT_DOUBLE_EQ(plain["training_share_min"], 0.5);
   EXPECT_DOUBLE_EQ(plain["training_share_max"], 0.9);
-  // Each against its own baseline: 1/2, 1/2, 4/5.
+  // Each run is compared with its own baseline: 1/2, 1/2, 4/5.
   EXPECT_DOUBLE_EQ(plain["compute_utilization"], 0.5);
   EXPECT_DOUBLE_EQ(plain["compute_utilization_max"], 0.8);
   EXPECT_EQ(plain["runs"].size(), 3);
@@ -105,7 +105,7 @@ TEST(ReportTest, FiguresOfIslandsAreMeansAndEvictionsAreSums) {
 
 TEST(ReportTest, PeaksAreOfTheBusiestSecond) {
   TrialResult result = Result(1, 1);
-  // 8 Mbit each; in different seconds up, in the same second down.
+  // Each island sends 8 Mbit: in different seconds up, in the same second down.
   result.islands[0].counters.up.bytes_by_second = {1'000'000, 0};
   result.islands[1].counters.up.bytes_by_second = {0, 1'000'000, 500'000};
   result.islands[0].counters.down.bytes_by_second = {0, 700'000};

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the WAN lab and the programs it runs, and runs a scenario: true
-# processes on emulated long links. tests/wan/scenario.proto says what a
-# scenario is, tests/wan/report.h what the report has.
+# Builds the WAN lab and its programs, and runs a scenario: real processes on
+# emulated long links. tests/wan/scenario.proto describes scenarios,
+# tests/wan/report.h the report.
 
 set -euo pipefail
 
@@ -24,8 +24,8 @@ Needs root, outside of most containers. Exits with 0 if all runs were made, with
 77 where network namespaces are not permitted.
 
   --scenario NAME   what to run: one of tests/wan/scenarios, or a file
-  --json FILE       write the report there, anew after each run; if it is there,
-                    the runs that it has are not made again
+  --json FILE       write the report there, anew after each run; if FILE exists,
+                    the runs that it contains are not repeated
   --repeats N       runs of each setting (default: the scenario's)
   --only TEXT       only runs whose "SETTING; NETWORK" contains TEXT
   --data FILES      text to train on (default: the GNU GPL)
@@ -39,7 +39,7 @@ scenario=
 for ((i = 0; i < ${#options[@]}; i += 2)); do
   if [[ "${options[i]}" != --scenario ]]; then continue; fi
   scenario="${options[i + 1]}"
-  # A name stands for a file of ours.
+  # A name stands for one of the committed scenarios.
   if [[ ! -f "${scenario}" ]]; then
     options[i + 1]="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
   fi

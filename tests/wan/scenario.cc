@@ -20,7 +20,7 @@ namespace {
 using google::protobuf::TextFormat;
 
 constexpr double kMaxMegabits = kUnlimitedBitsPerSecond / 1e6;
-// A queue that holds less than a burst of TCP is no queue.
+// The least queue: one that holds less than a burst of TCP is useless.
 constexpr int64_t kMinQueueBytes = 64 << 10;
 constexpr int kMaxIslands = 200;
 
@@ -143,7 +143,7 @@ absl::Status CheckEvents(const wan::Scenario& scenario,
   return absl::OkStatus();
 }
 
-// The configuration goes the way that it will go at the coordinator.
+// The configuration takes the same path as at the coordinator.
 absl::Status CheckRun(const wan::Scenario& scenario,
                       const wan::Setting& setting) {
   std::string text;

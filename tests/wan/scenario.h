@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads scenarios (scenario.proto) and answers what they mean: which
-// configuration a setting makes, and how a link is at a time. Pure.
+// Reads scenarios (scenario.proto) and derives from them the configuration of a
+// setting and the state of a link at a time. Pure.
 #ifndef TESTS_WAN_SCENARIO_H_
 #define TESTS_WAN_SCENARIO_H_
 
@@ -18,31 +18,32 @@
 namespace causeway {
 
 // Parses and checks a scenario, with the configurations that its settings make.
-// `file` names it in errors.
+// Errors name it `file`.
 //   INVALID_ARGUMENT  the text does not parse or a value is not allowed.
 absl::StatusOr<wan::Scenario> ParseScenario(const std::string& text,
                                             absl::string_view file);
 
-// ParseScenario of a file's contents.
+// Parses a file's contents with ParseScenario.
 absl::StatusOr<wan::Scenario> LoadScenario(const std::string& path);
 
-// The run of a setting.
+// Returns the configuration of a setting.
 v1::RunConfig RunOf(const wan::Scenario& scenario, const wan::Setting& setting);
 
-// What speeds are compared with: `scenario.run`, with one round, at its end.
+// Returns the setting to compare speeds with: `scenario.run`, with one round,
+// at its end.
 wan::Setting BaselineSetting(const wan::Scenario& scenario);
-// Links that limit nothing.
+// Returns links that limit nothing.
 wan::Network BaselineNetwork();
 
-// Before the start of the run, and so before all events.
+// A time before the start of the run, and so before all events.
 inline constexpr absl::Duration kBeforeTheRun = -absl::InfiniteDuration();
 
-// The link of an island `elapsed` after the start of the run.
+// Returns the link of an island `elapsed` after the start of the run.
 LinkSettings LinkAt(const wan::Scenario& scenario, const wan::Network& network,
                     absl::string_view island, absl::Duration elapsed);
 
-// Whether anything an island sends or is sent was dropped by a partition
-// between these times after the start of the run.
+// Returns whether a partition dropped anything to or from an island between
+// these times after the start of the run.
 bool PartitionedBetween(const wan::Scenario& scenario,
                         const wan::Network& network, absl::string_view island,
                         absl::Duration from, absl::Duration to);

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -80,7 +80,7 @@ TEST(ScenarioTest, ADirectionOverridesBoth) {
   EXPECT_EQ(link.up.delay, absl::Milliseconds(25));
   EXPECT_EQ(link.down.delay, absl::Milliseconds(25));
   EXPECT_EQ(link.up.loss, 0);
-  // 100 ms at the rate.
+  // The queue holds 100 ms at the rate.
   EXPECT_EQ(link.up.queue_bytes, 125'000);
   EXPECT_EQ(link.down.queue_bytes, 250'000);
 }
@@ -99,7 +99,7 @@ TEST(ScenarioTest, EventsHoldFromTheirBeginningUntilTheirEnd) {
   EXPECT_TRUE(At(scenario, "south", 34.99).down.partitioned);
   EXPECT_FALSE(At(scenario, "south", 35).up.partitioned);
   EXPECT_FALSE(At(scenario, "north", 25).up.partitioned);
-  // Overlapping events, the second one without an end.
+  // The events overlap, and the second has no end.
   EXPECT_EQ(At(scenario, "south", 32).up.bits_per_second, 1e6);
   EXPECT_EQ(At(scenario, "north", 1e6).up.bits_per_second, 1e6);
   EXPECT_EQ(At(scenario, "north", 1e6).down.bits_per_second, 20e6);

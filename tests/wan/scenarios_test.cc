@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nobody waits for hours to learn that a scenario has a mistake at its end.
+// Finds mistakes at the end of a scenario before a run of hours does.
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
 #include "tests/wan/scenario.h"

@@ -43,11 +43,11 @@ namespace causeway {
 inline constexpr double kUnlimitedBitsPerSecond = 10e9;
 
 struct ShaperSettings {
-  // Of whole frames as they are given to Send. Above 0.
+  // The rate of whole frames as Send gets them. Above 0.
   double bits_per_second = kUnlimitedBitsPerSecond;
   absl::Duration delay;
   absl::Duration jitter;
-  // In [0, 1].
+  // The share of lost frames, in [0, 1].
   double loss = 0;
   int64_t queue_bytes = 1 << 20;
   bool partitioned = false;
@@ -58,34 +58,34 @@ struct ShaperSettings {
 class Shaper {
  public:
   struct Counters {
-    // Transmitted, with those lost on the wire.
+    // Transmitted frames, including those lost on the wire.
     int64_t frames = 0;
     int64_t bytes = 0;
-    // Dropped because the queue was full.
+    // Frames dropped because the queue was full.
     int64_t overflowed = 0;
-    // Lost at random.
+    // Frames lost at random.
     int64_t lost = 0;
-    // Dropped by a partition.
+    // Frames dropped by a partition.
     int64_t partitioned = 0;
-    // `bytes` by the second in which their transmission ended, since the
-    // counters were reset.
+    // The transmitted bytes by the second in which their transmission ended,
+    // since the counters were reset.
     std::vector<int64_t> bytes_by_second;
   };
 
-  // `seed` decides losses and jitter. Counts from `now` on.
+  // `seed` decides losses and jitter. The counters begin at `now`.
   Shaper(absl::Time now, const ShaperSettings& settings, uint64_t seed);
 
-  // In all of these, `now` is never less than in the call before.
+  // In all of these, `now` never decreases from call to call.
 
   void Configure(absl::Time now, const ShaperSettings& settings);
   void Send(absl::Time now, std::string frame);
 
-  // The next frame that is due by `now`, if any. To be called until there is
+  // Returns the next frame that is due by `now`, if any. Call it until there is
   // none.
   std::optional<std::string> Receive(absl::Time now);
 
-  // When the next call of Receive has something to do; InfiniteFuture if
-  // nothing is in the link.
+  // Returns when the next call of Receive has something to do; InfiniteFuture
+  // if the link is empty.
   absl::Time NextDue() const;
 
   const Counters& counters() const { return counters_; }
@@ -98,10 +98,10 @@ class Shaper {
   };
 
   absl::Duration TransmissionTime(const std::string& frame) const;
-  // Moves what has been transmitted by `now` to the wire.
+  // Moves the frames that have been transmitted by `now` to the wire.
   void Transmit(absl::Time now);
   void Count(absl::Time transmitted_at, int64_t bytes);
-  // In [0, 1).
+  // Returns a value in [0, 1).
   double Uniform();
 
   ShaperSettings settings_;
@@ -111,11 +111,11 @@ class Shaper {
 
   std::deque<std::string> queue_;
   int64_t queued_bytes_ = 0;
-  // When the first frame of the queue is transmitted, if there is one.
+  // The time when the first frame of the queue is transmitted, if there is one.
   absl::Time transmitted_at_;
 
   std::deque<FrameOnWire> wire_;
-  // When the last frame that was put on the wire is due.
+  // The time when the last frame on the wire is due.
   absl::Time last_due_ = absl::InfinitePast();
 };
 

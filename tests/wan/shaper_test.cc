@@ -32,7 +32,8 @@ struct Arrival {
   std::string frame;
 };
 
-// Asks the shaper exactly when it says it has something, until it is empty.
+// Asks the shaper exactly when it says that it has something, until it is
+// empty.
 std::vector<Arrival> ReceiveAll(Shaper& shaper) {
   std::vector<Arrival> arrivals;
   while (shaper.NextDue() < absl::InfiniteFuture()) {
@@ -44,7 +45,7 @@ std::vector<Arrival> ReceiveAll(Shaper& shaper) {
   return arrivals;
 }
 
-// 1 byte a microsecond.
+// Returns a link that carries 1 byte per microsecond.
 ShaperSettings EightMegabit() {
   return {.bits_per_second = 8e6, .queue_bytes = 1 << 20};
 }
@@ -64,11 +65,12 @@ TEST(ShaperTest, AFrameTakesItsTransmissionAndTheDelay) {
 TEST(ShaperTest, ABacklogLeavesAtTheRateHoweverLateOneAsks) {
   Shaper shaper(kStart, EightMegabit(), 1);
   for (int i = 0; i < 100; ++i) shaper.Send(kStart, Frame(1000));
-  // 100 ms of frames; a caller that sleeps until 70.5 ms finds 70 of them.
+  // The frames take 100 ms; a caller that sleeps until 70.5 ms finds 70 of
+  // them.
   int received = 0;
   while (shaper.Receive(At(70.5))) ++received;
   EXPECT_EQ(received, 70);
-  // The transmitter did not stand still meanwhile.
+  // The transmitter kept working meanwhile.
   const std::vector<Arrival> rest = ReceiveAll(shaper);
   ASSERT_EQ(rest.size(), 30);
   EXPECT_NEAR(Milliseconds(rest.front().time), 71, 1e-6);
@@ -93,7 +95,7 @@ TEST(ShaperTest, AFullQueueDropsWhatCameLast) {
     shaper.Send(kStart, absl::StrCat(i, Frame(999)));
   }
   EXPECT_EQ(shaper.counters().overflowed, 2);
-  // At 1 ms one has been transmitted and another fits.
+  // At 1 ms one frame has been transmitted and another fits.
   shaper.Send(At(1), absl::StrCat(5, Frame(999)));
   shaper.Send(At(1), absl::StrCat(6, Frame(999)));
   std::string order;
@@ -135,10 +137,10 @@ TEST(ShaperTest, LossesAreIndependentAndAsFrequentAsAskedFor) {
     pairs += number == expected + 1;  // exactly one missing
     expected = number + 1;
   }
-  // Five standard deviations of a binomial.
+  // The bound is five standard deviations of a binomial.
   EXPECT_NEAR(shaper.counters().lost, 0.1 * kFrames,
               5 * std::sqrt(kFrames * 0.1 * 0.9));
-  // A single loss between two arrivals: 0.9 * 0.1 * 0.9.
+  // The probability of a single loss between two arrivals is 0.9 * 0.1 * 0.9.
   EXPECT_NEAR(pairs, 0.081 * kFrames, 5 * std::sqrt(kFrames * 0.081));
 }
 
@@ -170,7 +172,7 @@ TEST(ShaperTest, JitterSpreadsButNeverReorders) {
   double sum = 0;
   int before = -1;
   for (int i = 0; i < 1000; ++i) {
-    // Far enough apart for each to take what it drew.
+    // Frames are far enough apart for each to take the delay that it drew.
     const double sent = i * 100;
     shaper.Send(At(sent), std::to_string(i));
     const std::vector<Arrival> arrivals = ReceiveAll(shaper);
@@ -243,7 +245,7 @@ TEST(ShaperTest, CountsBytesBySecond) {
   for (int i = 0; i < 3; ++i) shaper.Send(At(0), Frame(400'000));
   shaper.Send(At(3500), Frame(100));
   ReceiveAll(shaper);
-  // 0.4 s each; the third ends in the second second.
+  // Each frame takes 0.4 s; the third ends in the second second.
   EXPECT_THAT(shaper.counters().bytes_by_second,
               ElementsAre(800'000, 400'000, 0, 100));
   EXPECT_EQ(shaper.counters().bytes, 1'200'100);

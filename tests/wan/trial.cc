@@ -27,10 +27,10 @@ namespace causeway {
 namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
-// How long programs get to start and to end.
+// The time that programs have to start and to end.
 constexpr absl::Duration kPatience = absl::Seconds(30);
-// A lease ends at a tick of the coordinator after an island was last heard of,
-// which was up to a heartbeat before it was cut off.
+// A lease ends at a tick of the coordinator after the island's last heartbeat,
+// which came up to a heartbeat's interval before the island was cut off.
 constexpr absl::Duration kEvictionSlack = absl::Seconds(3);
 
 class Trial {
@@ -71,7 +71,7 @@ class Trial {
     return absl::StrCat(options_.programs, "/", name);
   }
 
-  // Starts a program where the calling thread is. It is killed when this
+  // Starts a program in the calling thread's namespace. It is killed when this
   // process ends, even if that is killed itself.
   std::unique_ptr<Process> Start(std::vector<std::string> arguments,
                                  absl::string_view log) const {
@@ -134,7 +134,8 @@ class Trial {
     return absl::OkStatus();
   }
 
-  // Until the islands have ended, which they do when the run is finished.
+  // Follows the run until the islands have ended, which they do when the run is
+  // finished.
   absl::Status Follow(Network& network) {
     const absl::Time deadline =
         options_.now() + absl::Seconds(options_.scenario.limit_seconds());
@@ -287,7 +288,7 @@ class Trial {
   std::unique_ptr<Process> coordinator_;
   std::string port_;
   std::optional<StatusClient> status_;
-  // In the scenario's order.
+  // The islands in the scenario's order.
   std::vector<std::unique_ptr<Process>> islands_;
   absl::Time started_ = absl::InfiniteFuture();
   absl::Time ended_;

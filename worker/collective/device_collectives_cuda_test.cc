@@ -20,7 +20,7 @@
 #include "common/clock.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/communicator.h"

@@ -10,7 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/checksum.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/testing/files.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/device.h"
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

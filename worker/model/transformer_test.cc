@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/model_layout.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"

@@ -13,7 +13,7 @@
 
 #include "common/clock.h"
 #include "common/model_layout.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/local_transport.h"

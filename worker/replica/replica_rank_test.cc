@@ -16,7 +16,7 @@
 
 #include "common/checksum.h"
 #include "common/model_layout.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"

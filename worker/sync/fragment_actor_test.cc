@@ -22,7 +22,7 @@
 #include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"

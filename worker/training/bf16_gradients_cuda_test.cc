@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/local_transport.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
 #include "worker/data/testing/files.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/model/cuda/ops_cuda.h"

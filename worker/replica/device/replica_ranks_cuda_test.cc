@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/replica/device/cuda_queue.h"
 #include "worker/replica/device/device_fragment_part.h"

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "common/checksum.h"
 #include "common/clock.h"
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/collective/gloo_transport.h"
 #include "worker/collective/message_communicator.h"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/status_matchers.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/model/cuda/ops_cuda.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/transport/test_certificates.h"
+#include "common/transport/testing/certificates.h"
 
 #include <openssl/bio.h>
 #include <openssl/ec.h>
@@ -45,7 +45,8 @@ void Extend(X509* certificate, int kind, const std::string& value) {
   CHECK(X509_add_ext(certificate, extension.get(), -1));
 }
 
-// Signed by `issuer` and its key, or by itself if there is none.
+// Makes a certificate that `issuer` signs with its key, or that signs itself if
+// there is no issuer.
 Owned<X509> MakeCertificate(const std::string& name, const Validity& validity,
                             EVP_PKEY* key, X509* issuer, EVP_PKEY* issuer_key) {
   static long serial = 0;

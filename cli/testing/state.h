@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // State directories for the tests of commands that read one.
-#ifndef CLI_TEST_STATE_H_
-#define CLI_TEST_STATE_H_
+#ifndef CLI_TESTING_STATE_H_
+#define CLI_TESTING_STATE_H_
 
 #include <cstdint>
 #include <memory>
@@ -46,8 +46,8 @@ inline constexpr char kTestConfig[] = R"pb(
   }
 )pb";
 
-// Writes the state of a run whose model has these parameters: fragment 0 at
-// version 0, fragment 1 at version 1.
+// Writes the state of a run with the model `parameters`: fragment 0 at version
+// 0, fragment 1 at version 1.
 inline absl::Status WriteTestState(const std::string& directory,
                                    const v1::RunConfig& config,
                                    absl::Span<const float> parameters) {
@@ -81,4 +81,4 @@ inline absl::Status WriteTestState(const std::string& directory,
 
 }  // namespace causeway
 
-#endif  // CLI_TEST_STATE_H_
+#endif  // CLI_TESTING_STATE_H_

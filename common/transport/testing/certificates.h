@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Certificates for tests of TLS, made on the spot: files of an authority, and
-// of whom it signs.
+// Certificates for tests of TLS, made on the spot: the files of an authority
+// and of the programs whose certificates it signs.
 //
 //   TestAuthority authority(testing::TempDir() + "/authority", validity);
 //   TestIdentity server = authority.Sign("localhost", validity);
-#ifndef COMMON_TRANSPORT_TEST_CERTIFICATES_H_
-#define COMMON_TRANSPORT_TEST_CERTIFICATES_H_
+#ifndef COMMON_TRANSPORT_TESTING_CERTIFICATES_H_
+#define COMMON_TRANSPORT_TESTING_CERTIFICATES_H_
 
 #include <memory>
 #include <string>
@@ -27,17 +27,18 @@ struct TestIdentity {
   std::string key;
 };
 
-// Not thread-safe.
+// A certificate authority. Not thread-safe.
 class TestAuthority {
  public:
-  // Files are written to `path` with suffixes.
+  // Writes the authority's files, whose names are `path` with suffixes.
   TestAuthority(std::string path, const Validity& validity);
   ~TestAuthority();
 
   const std::string& certificate() const { return files_.certificate; }
   const std::string& key() const { return files_.key; }
 
-  // For a program that is reached as `host`, a name or an IPv4 address.
+  // Makes a certificate for a program that is reached as `host`, a name or an
+  // IPv4 address.
   TestIdentity Sign(const std::string& host, const Validity& validity);
 
  private:
@@ -50,4 +51,4 @@ class TestAuthority {
 
 }  // namespace causeway
 
-#endif  // COMMON_TRANSPORT_TEST_CERTIFICATES_H_
+#endif  // COMMON_TRANSPORT_TESTING_CERTIFICATES_H_

@@ -6,8 +6,8 @@
 //   EXPECT_THAT(Open(path), StatusIs(absl::StatusCode::kNotFound,
 //                                    HasSubstr("no such file")));
 //   ASSERT_OK_AND_ASSIGN(Store store, Store::Open(dir));
-#ifndef COMMON_STATUS_MATCHERS_H_
-#define COMMON_STATUS_MATCHERS_H_
+#ifndef COMMON_TESTING_STATUS_MATCHERS_H_
+#define COMMON_TESTING_STATUS_MATCHERS_H_
 
 #include <string>
 #include <utility>
@@ -65,4 +65,4 @@ MATCHER_P(IsOkAndHolds, value_matcher, "") {
   ASSERT_THAT(status_or, ::causeway::IsOk());                          \
   declaration = *std::move(status_or)
 
-#endif  // COMMON_STATUS_MATCHERS_H_
+#endif  // COMMON_TESTING_STATUS_MATCHERS_H_

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/temporary_directory.h"
+#include "common/testing/temporary_directory.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A directory for the time that a test or a measurement takes. Not thread-safe.
-#ifndef COMMON_TEMPORARY_DIRECTORY_H_
-#define COMMON_TEMPORARY_DIRECTORY_H_
+// A directory that lives as long as a test or a measurement. Not thread-safe.
+#ifndef COMMON_TESTING_TEMPORARY_DIRECTORY_H_
+#define COMMON_TESTING_TEMPORARY_DIRECTORY_H_
 
 #include <string>
 
@@ -14,17 +14,17 @@ namespace causeway {
 
 class TemporaryDirectory {
  public:
-  // A new one, below that of the system ($TMPDIR or /tmp), whose name begins
+  // Makes a new directory below the system's ($TMPDIR or /tmp); its name begins
   // with `prefix`. Errors as in common/file.h.
   static absl::StatusOr<TemporaryDirectory> Make(absl::string_view prefix);
-  // The directory `wanted`, which is made if it is missing and kept; a new one
-  // if `wanted` is empty.
+  // Uses the directory `wanted`, which it makes if it is missing, and keeps it
+  // in the end; makes a new one if `wanted` is empty.
   static absl::StatusOr<TemporaryDirectory> MakeUnless(
       const std::string& wanted, absl::string_view prefix);
 
   TemporaryDirectory(TemporaryDirectory&& other);
   TemporaryDirectory& operator=(TemporaryDirectory&& other) = delete;
-  // Removes it with all that is in it, unless it is to be kept.
+  // Removes the directory with its contents, unless it is to be kept.
   ~TemporaryDirectory();
 
   const std::string& path() const { return path_; }
@@ -39,4 +39,4 @@ class TemporaryDirectory {
 
 }  // namespace causeway
 
-#endif  // COMMON_TEMPORARY_DIRECTORY_H_
+#endif  // COMMON_TESTING_TEMPORARY_DIRECTORY_H_
