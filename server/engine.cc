@@ -50,7 +50,7 @@ ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
-               std::vector<Coordinator::FragmentState> heads,
+               std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
                uint64_t staging_bytes)
     : options_(std::move(options)),

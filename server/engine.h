@@ -145,7 +145,7 @@ class Engine {
  private:
   Engine(Options options, std::unique_ptr<StateDirectory> state,
          Coordinator::Options rules,
-         std::vector<Coordinator::FragmentState> heads,
+         std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
          uint64_t staging_bytes);
 
@@ -188,7 +188,7 @@ class Engine {
                             const absl::Status& unknown)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
-  void RunOuterStep(const OuterStepOrder& order);
+  void ExecuteOrder(const OuterStepOrder& order);
   // Merges, writes the files and commits.
   absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
   // The outer step from `before`; makes the new version and its update durable.

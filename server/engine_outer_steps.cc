@@ -51,11 +51,11 @@ void Engine::OuterStepLoop() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    RunOuterStep(order);
+    ExecuteOrder(order);
   }
 }
 
-void Engine::RunOuterStep(const OuterStepOrder& order) {
+void Engine::ExecuteOrder(const OuterStepOrder& order) {
   const absl::Time begin = options_.now();
   absl::StatusOr<OuterStepOutcome> outcome = Merge(order);
   const absl::Time end = options_.now();
@@ -168,19 +168,19 @@ absl::StatusOr<CommitRecord> Engine::StepAndStore(
   std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
                        '\0');
   ASSIGN_OR_RETURN(const OuterStepSummary summary,
-                   causeway::RunOuterStep(options,
-                                          {.version = before.head.version(),
-                                           .theta = before.theta,
-                                           .momentum = before.momentum,
-                                           .residual = before.residual,
-                                           .gradient_sum = before.gradient_sum},
-                                          inputs,
-                                          {.theta = after.theta,
-                                           .momentum = after.momentum,
-                                           .residual = after.residual,
-                                           .gradient_sum = after.gradient_sum,
-                                           .update = absl::MakeSpan(encoding)},
-                                          merge_pool_));
+                   RunOuterStep(options,
+                                {.version = before.head.version(),
+                                 .theta = before.theta,
+                                 .momentum = before.momentum,
+                                 .residual = before.residual,
+                                 .gradient_sum = before.gradient_sum},
+                                inputs,
+                                {.theta = after.theta,
+                                 .momentum = after.momentum,
+                                 .residual = after.residual,
+                                 .gradient_sum = after.gradient_sum,
+                                 .update = absl::MakeSpan(encoding)},
+                                merge_pool_));
   CommitRecord commit{.merged_norm = summary.gradient_norm};
   ASSIGN_OR_RETURN(commit.file,
                    store.CommitFragment(std::move(after), commit.head));

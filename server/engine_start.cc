@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
-  std::vector<Coordinator::FragmentState> heads;
+  std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {
     // Damage is to be found now, not in the middle of the next round.
     ASSIGN_OR_RETURN(const StoredFragment stored,

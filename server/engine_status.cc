@@ -124,7 +124,7 @@ v1::ListFragmentsResponse Engine::ListFragments() {
   v1::ListFragmentsResponse response;
   absl::MutexLock lock(&mu_);
   for (const v1::Fragment& fragment : coordinator_.options().plan.fragments()) {
-    const Coordinator::FragmentState& state =
+    const Coordinator::CommittedFragment& state =
         coordinator_.heads()[fragment.id()];
     v1::FragmentStatus& status = *response.add_fragments();
     *status.mutable_head() = state.head;

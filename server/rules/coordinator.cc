@@ -24,7 +24,7 @@ constexpr double kLeastUsualChange = 0.1;
 
 }  // namespace
 
-Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
+Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
                          std::vector<Member> members, absl::Time now,
                          CoordinatorHistory history)
     : options_(std::move(options)),
@@ -109,7 +109,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
                    membership_.Join(request, now));
   Member& member = *joined.member;
   if (joined.is_new) {
-    for (const FragmentState& state : heads_) {
+    for (const CommittedFragment& state : heads_) {
       member.first_contribution_version.push_back(state.head.version() +
                                                   (window_under_way ? 1 : 0));
     }
@@ -143,7 +143,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   identity.set_incarnation(member.incarnation);
   *response.mutable_config() = options_.config;
   *response.mutable_plan() = options_.plan;
-  for (const FragmentState& state : heads_) {
+  for (const CommittedFragment& state : heads_) {
     *response.add_heads() = state.head;
   }
   response.set_run_step(run_step);

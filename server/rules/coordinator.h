@@ -98,7 +98,7 @@ class Coordinator {
   };
 
   // The committed state of one fragment.
-  struct FragmentState {
+  struct CommittedFragment {
     v1::FragmentHead head;
     double merged_norm = 0;
     absl::Time committed_at = absl::InfinitePast();
@@ -109,7 +109,7 @@ class Coordinator {
 
   // `heads` (one per fragment of the plan), `members` and `history` are what
   // storage remembers; members that were live get a fresh lease from `now`.
-  Coordinator(Options options, std::vector<FragmentState> heads,
+  Coordinator(Options options, std::vector<CommittedFragment> heads,
               std::vector<Member> members, absl::Time now,
               CoordinatorHistory history = {});
 
@@ -201,7 +201,7 @@ class Coordinator {
 
   const Options& options() const { return options_; }
   const SyncSchedule& schedule() const { return options_.schedule; }
-  const std::vector<FragmentState>& heads() const { return heads_; }
+  const std::vector<CommittedFragment>& heads() const { return heads_; }
   const Round& round(uint32_t fragment) const { return rounds_[fragment]; }
   const Membership& membership() const { return membership_; }
 
@@ -232,11 +232,12 @@ class Coordinator {
   void TakeOver(const IncarnationKey& key, Effects& effects);
   // Fences off whoever takes it that it need not offer a contribution to the
   // round, because one of an earlier incarnation was there: it joins again.
-  void EndWhomItStoodFor(const ContributionKey& removed, absl::Time now,
-                         Effects& effects);
+  void EndMemberThatReliedOn(const ContributionKey& removed, absl::Time now,
+                             Effects& effects);
   // The same of those who were told that the round was closed, if it cannot
   // close without them.
-  void EndWhomItTurnedAway(uint32_t fragment, absl::Time now, Effects& effects);
+  void EndMembersTurnedAway(uint32_t fragment, absl::Time now,
+                            Effects& effects);
   // Rounds of the fragment since the island's last contribution was merged, or
   // since it is expected there; at least 1.
   uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
@@ -255,7 +256,7 @@ class Coordinator {
   v1::TokenLedger Account(const IncarnationKey& key, uint32_t fragment) const;
 
   const Options options_;
-  std::vector<FragmentState> heads_;
+  std::vector<CommittedFragment> heads_;
   std::vector<Round> rounds_;
   // By fragment.
   std::vector<NormGuard> guards_;

@@ -105,7 +105,7 @@ bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
 void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
                                      const OuterStepOutcome& outcome,
                                      absl::Time now, Effects& effects) {
-  FragmentState& state = heads_[order.fragment];
+  CommittedFragment& state = heads_[order.fragment];
   CHECK_EQ(outcome.head.version(), order.base_version + 1);
   CHECK_EQ(state.head.version(), order.base_version);
   state.head = outcome.head;
@@ -192,8 +192,8 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   } else {
     LeaveOut(header, reason, effects);
   }
-  EndWhomItStoodFor(key, now, effects);
-  EndWhomItTurnedAway(order.fragment, now, effects);
+  EndMemberThatReliedOn(key, now, effects);
+  EndMembersTurnedAway(order.fragment, now, effects);
   effects.view_changed = true;
   RefreshExpectations(order.fragment, effects);
   MaybeClose(order.fragment, now, effects);
@@ -222,8 +222,8 @@ void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
   effects.accounts.push_back(ledger_.Record(key));
 }
 
-void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
-                                    absl::Time now, Effects& effects) {
+void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
+                                        absl::Time now, Effects& effects) {
   const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
   if (!next.ok()) return;
   ContributionKey own = removed;
@@ -237,8 +237,8 @@ void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
   }
 }
 
-void Coordinator::EndWhomItTurnedAway(uint32_t fragment, absl::Time now,
-                                      Effects& effects) {
+void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
+                                       Effects& effects) {
   const Round& round = rounds_[fragment];
   // With its quorum it closes without them.
   if (round.contributions().size() >= options_.config.membership().quorum()) {

@@ -51,10 +51,9 @@ class CoordinatorDriver {
   };
 
   // What a restarted coordinator would read from storage, if any.
-  explicit CoordinatorDriver(Options options,
-                             std::vector<Coordinator::FragmentState> heads = {},
-                             std::vector<Member> members = {},
-                             CoordinatorHistory history = {})
+  explicit CoordinatorDriver(
+      Options options, std::vector<Coordinator::CommittedFragment> heads = {},
+      std::vector<Member> members = {}, CoordinatorHistory history = {})
       : core_(MakeOptions(options),
               heads.empty() ? InitialHeads(options) : std::move(heads),
               std::move(members), absl::UnixEpoch(), std::move(history)) {}
@@ -221,9 +220,9 @@ class CoordinatorDriver {
                  .total_steps = options.rounds * kRoundSteps})};
   }
 
-  static std::vector<Coordinator::FragmentState> InitialHeads(
+  static std::vector<Coordinator::CommittedFragment> InitialHeads(
       const Options& options) {
-    std::vector<Coordinator::FragmentState> heads(options.fragments);
+    std::vector<Coordinator::CommittedFragment> heads(options.fragments);
     for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {
       heads[fragment].head.set_fragment(fragment);
       heads[fragment].parameter_norm = options.parameter_norm;
