@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an Engine makes outer steps, on the thread that does nothing else.
+// The part of Engine that makes outer steps, on the merge thread.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,8 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
   {
     absl::MutexLock lock(&mu_);
     coordinator_.OuterStepInDoubt(order, unknown, effects);
-    // It says so; it will be written when it can be.
+    // The event says that the outcome is in doubt; it is written once the disk
+    // allows.
     Persist(effects).IgnoreError();
   }
   CarryOut(effects);
@@ -147,7 +148,8 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
 
-  // Old files are only space; what cannot be removed now is removed later.
+  // Old files only take space; those that cannot be removed now are removed
+  // later.
   const auto removed =
       state_->RemoveUnreferenced(run_id_, config.storage().versions_kept(),
                                  config.storage().update_history());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an Engine tells people: the answers of the Status service.
+// The part of Engine that answers the Status service.
 #include "absl/time/time.h"
 #include "common/process_memory.h"
 #include "common/status_macros.h"

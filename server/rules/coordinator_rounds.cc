@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a Coordinator closes rounds and books what came of them.
+// The part of Coordinator that closes rounds and books their results.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,8 +18,8 @@
 namespace causeway {
 namespace {
 
-// A failed outer step is tried again after this pause: long enough that a full
-// disk is not hammered, short enough that space is used soon after it is back.
+// A failed outer step is tried again after this pause: long enough not to
+// hammer a full disk, short enough to use space soon after it is back.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 }  // namespace
@@ -27,7 +27,7 @@ constexpr absl::Duration kRetryPause = absl::Seconds(5);
 size_t Coordinator::Reachable(uint32_t fragment) {
   const Round& round = rounds_[fragment];
   size_t reachable = round.contributions().size();
-  // One of each counts, whichever incarnation it came from.
+  // An island's contributions count once, whichever incarnation they came from.
   for (const std::string& island : Awaited(fragment)) {
     reachable += round.HasIsland(island) ? 0 : 1;
   }
@@ -91,7 +91,7 @@ void Coordinator::SetGrace(uint32_t fragment) {
 bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
   const v1::MembershipConfig& membership = options_.config.membership();
   if (membership.drop_contributions() == 0) return false;
-  // Without it the round must still be able to reach its quorum.
+  // The round must still be able to reach its quorum without it.
   if (Reachable(header.fragment()) - 1 < membership.quorum()) return false;
   const std::string draw = Digest128(
       absl::StrCat(options_.config.seed(), "/", header.identity().island_id(),
@@ -240,7 +240,7 @@ void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
 void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
                                        Effects& effects) {
   const Round& round = rounds_[fragment];
-  // With its quorum it closes without them.
+  // With its quorum, the round closes without them.
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
   }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Coordinator shows.
+// The part of Coordinator that only reads its state.
 #include <algorithm>
 #include <utility>
 
