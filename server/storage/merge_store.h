@@ -7,10 +7,10 @@
 //
 //   merges/merge-0003-v00000012.safetensors
 //     tensors   "merge", a RecordedMerge; "config", its RunConfig; the
-//             encodings, in the order of the record: "0", "1", ..., or
-//             "0.planes", "1.planes", ... for those that are not entropy
-//             coded and take fewer bytes as byte planes
-//             (common/byte_planes.h) of values. Flat, U8.
+//               encodings, in the order of the record: "0", "1", ..., or
+//               "0.planes", "1.planes", ... for those that are not entropy
+//               coded and take fewer bytes as byte planes
+//               (common/byte_planes.h) of values. Flat, U8.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
