@@ -34,8 +34,8 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
   mu_.Await(absl::Condition(&known));
   if (!commit_found_.has_value()) return unknown;
   if (*commit_found_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "it was not written, as is known by now: ", unknown.message()));
+  return absl::UnavailableError(
+      absl::StrCat("the commit was not written: ", unknown.message()));
 }
 
 void Engine::OuterStepLoop() {

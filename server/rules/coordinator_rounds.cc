@@ -232,7 +232,8 @@ void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
   if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
       !round.contributions().contains(own)) {
     EndMember(**next, MemberState::kEvicted,
-              "what was in a round for it was set aside; it may offer its own",
+              "the contribution that stood for it was removed from its round; "
+              "it may offer its own",
               now, effects);
   }
 }

@@ -115,7 +115,7 @@ std::map<IncarnationKey, OpenTokens> Coordinator::Open(
        each != round.contributions().end() &&
        each->first.island_id == island_id;
        ++each) {
-    // What was admitted is booked as quarantined until it is merged.
+    // Admitted contributions are booked as quarantined until they are merged.
     if (admitted_.contains(each->first)) continue;
     open[{island_id, each->first.incarnation}] = {
         .tokens = each->second.tokens(),
