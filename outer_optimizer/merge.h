@@ -27,8 +27,8 @@ struct Effort {
 //   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-//   INVALID_ARGUMENT  no contributions, all of them weigh nothing, tokens
-//                     without inner steps, or an unknown weighting.
+//   INVALID_ARGUMENT  There are no contributions, or all weigh nothing; one has
+//                     tokens but no inner steps; or the weighting is unknown.
 absl::StatusOr<std::vector<float>> MergeShares(
     v1::OuterOptimizerConfig::Weighting weighting,
     absl::Span<const Effort> efforts);
