@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of this folder put together as a run, without processes: islands
+// Puts the parts of this folder together as a run, without processes: islands
 // that do SGD on quadratic losses, and a coordinator that merges. The
 // degenerate cases of (Streaming) DiLoCo are known algorithms; each is written
 // here a second time, plainly, and must give the same numbers.
@@ -32,7 +32,7 @@ using Outer = v1::OuterOptimizerConfig;
 
 constexpr float kInnerRate = 0.05f;
 
-// Loss of an island: sum of curvature_i (x_i - target_i)^2 / 2.
+// An island's loss: the sum of curvature_i (x_i - target_i)^2 / 2.
 struct Quadratic {
   std::vector<float> curvature;
   std::vector<float> target;
@@ -76,17 +76,18 @@ struct Island {
   Quadratic loss;
   uint64_t tokens_per_step = 0;
   std::vector<float> parameters;
-  // One per fragment.
+  // One anchor per fragment.
   std::vector<std::vector<float>> anchors;
 };
 
-// A round that was sent and not yet applied.
+// A round that was sent and is not yet applied.
 struct PendingUpdate {
   uint32_t fragment = 0;
   std::vector<float> decoded;
 };
 
-// Runs `config` with islands of these losses; all take part in all rounds.
+// Runs `config` with islands of these losses, which all take part in all
+// rounds.
 class ToyRun {
  public:
   ToyRun(const v1::RunConfig& config,
@@ -119,7 +120,7 @@ class ToyRun {
     std::map<uint64_t, std::vector<PendingUpdate>> pending;
     for (uint64_t step = 1; step <= schedule_->total_steps(); ++step) {
       for (Island& island : islands_) InnerStep(island);
-      // What arrives at this step is applied before anything is sent at it.
+      // Updates due at this step are applied before anything is sent at it.
       for (const PendingUpdate& update : pending[step]) Apply(update);
       for (const SyncSchedule::Send& send : schedule_->SendsAt(step)) {
         PendingUpdate update{send.fragment, Merge(send.fragment, step)};
@@ -137,7 +138,7 @@ class ToyRun {
   const std::vector<float>& initial() const { return initial_; }
   const FragmentMap& map() const { return *map_; }
 
-  // The coordinator's parameters, flat.
+  // The coordinator's parameters as a flat vector.
   std::vector<float> GlobalParameters() const {
     std::vector<float> global(initial_.size());
     for (uint32_t p = 0; p < map_->fragments(); ++p) {
@@ -202,7 +203,7 @@ class ToyRun {
   std::vector<FragmentState> states_;
 };
 
-// DiLoCo, algorithm 1, for equal weights of two islands, flat and unencoded.
+// DiLoCo, algorithm 1, for two islands of equal weight, flat and unencoded.
 std::vector<float> PlainDiLoCo(const ToyRun& run, uint64_t rounds,
                                uint64_t steps, float rate, float momentum) {
   std::vector<float> theta = run.initial();
@@ -237,14 +238,14 @@ TEST(DiLoCoTest, OneFragmentWithoutOverlapOrMixingIsDiLoCo) {
   EXPECT_EQ(run.GlobalParameters(), PlainDiLoCo(run, 4, 10, 0.7f, 0.9f));
 }
 
-// Without overlap all fragments of a round hold the same inner steps when they
-// are all sent at once, so the cut cannot matter.
+// Without overlap, fragments that are sent at the same steps contain the same
+// inner steps, so the cut cannot matter.
 TEST(DiLoCoTest, TheCutDoesNotMatterWhenAllFragmentsAreSentAtOnce) {
   v1::RunConfig config = Config();
   config.mutable_synchronization()->set_inner_steps_per_round(3);
   ToyRun whole(config, {100, 100});
   whole.Train();
-  // More fragments than steps: all send offsets are 0.
+  // There are more fragments than steps, so all send offsets are 0.
   config.mutable_synchronization()->set_fragments(4);
   ToyRun cut(config, {100, 100});
   cut.Train();
@@ -258,7 +259,7 @@ TEST(DiLoCoTest, H1WithPlainSgdIsDataParallel) {
   config.mutable_outer_optimizer()->set_learning_rate(1);
   ToyRun run(config, {100, 300});
   run.Train();
-  // One optimizer on the token-weighted mean gradient.
+  // This is one optimizer on the token-weighted mean gradient.
   std::vector<float> theta = run.initial();
   const Quadratic& a = run.islands()[0].loss;
   const Quadratic& b = run.islands()[1].loss;
@@ -296,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, StreamingTest,
                            return v1::Format_Name(info.param);
                          });
 
-// Fragments in turn, overlap, mixing, a last window that is shorter than H.
+// Fragments take turns, with overlap, mixing, and a last window shorter than H.
 TEST_P(StreamingTest, IslandsHoldTheCoordinatorsBitsAndMergeWhatTheyLearn) {
   v1::RunConfig config = Config();
   config.mutable_training()->set_total_steps(403);
@@ -319,9 +320,10 @@ TEST_P(StreamingTest, IslandsHoldTheCoordinatorsBitsAndMergeWhatTheyLearn) {
     EXPECT_EQ(Digest128(anchors), Digest128(global));
   }
 
-  // The merged model is much nearer to the optimum of the summed loss than
-  // what an island alone would reach, its own. (Not at it: islands that take
-  // several steps by themselves weigh curvatures differently.)
+  // The merged model is much nearer to the optimum of the summed loss than an
+  // island alone would get, which is its own optimum. (It is not at the
+  // optimum: islands that take several steps by themselves weigh curvatures
+  // differently.)
   std::vector<float> optimum(global.size());
   const Quadratic& a = run.islands()[0].loss;
   const Quadratic& b = run.islands()[1].loss;

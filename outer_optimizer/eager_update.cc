@@ -84,8 +84,8 @@ void EagerUpdate::Observe(absl::Span<const float> update, double share) {
     const float gradient =
         -(update[i] + momentum_rate_ * momentum_[i]) / gradient_rate_;
     momentum_[i] = momentum_decay_ * momentum_[i] + gradient;
-    // All of a merge without this island is the others'; next time they will
-    // have the rest of the weight.
+    // A merge without this island consists of the others' part only. In the
+    // next merge the others will have the rest of the weight.
     others_[i] =
         included ? gradient - share_ * own_[i] : (1 - share_) * gradient;
   }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Against the coordinator's outer step: what an island expects must be what the
-// outer step makes, wherever the island can know it.
+// Compares with the coordinator's outer step: wherever the island can know it,
+// the expected update must be the real one.
 #include "outer_optimizer/eager_update.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ using testing::FloatNear;
 using testing::Pointwise;
 
 constexpr size_t kSize = 7;
-// The fragment's two pieces lie the other way round in the model, which has one
+// The fragment's two pieces lie in reverse order in the model, which has one
 // more value.
 constexpr FragmentMap::Segment kSegments[] = {
     {.model_offset = 4, .fragment_offset = 0, .size = 4},
@@ -65,7 +65,7 @@ std::vector<float> Scattered(const std::vector<float>& values) {
   return model;
 }
 
-// The coordinator of one fragment.
+// Plays the coordinator of one fragment.
 class EagerUpdateTest : public testing::TestWithParam<Outer::Algorithm> {
  protected:
   EagerUpdateTest() {
@@ -175,8 +175,8 @@ TEST_P(EagerUpdateTest, AMergeWithoutTheIslandIsARebase) {
   }
 }
 
-// A merge without the island is made of the others alone, who have the rest of
-// the weight the next time.
+// A merge without the island consists of the others' part only, and the others
+// have the rest of the weight in the next merge.
 TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
   EagerUpdate eager(outer_, 0, kSize);
   const std::vector<float> other = Wave(kSize, 3);
@@ -200,7 +200,7 @@ TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
   EXPECT_THAT(Gathered(model), Pointwise(FloatNear(1e-5f), state_.theta));
 }
 
-// How far an island that joins late is from what comes, round after round.
+// Follows the error of a late joiner's expectation, round after round.
 TEST_P(EagerUpdateTest, AJoinerLearnsTheMomentum) {
   const std::vector<float> same = Wave(kSize, 1);
   for (int round = 0; round < 5; ++round) Merge({same, same}, {0.5, 0.5});
@@ -218,7 +218,8 @@ TEST_P(EagerUpdateTest, AJoinerLearnsTheMomentum) {
     if (GetParam() == Outer::SGD) {
       EXPECT_THAT(now, Each(FloatNear(0, 1e-5f)));
     } else if (round >= 2) {
-      // By then the others' part follows from two estimates of the momentum.
+      // From here on the others' part follows from two estimates of the
+      // momentum.
       EXPECT_THAT(
           now, Pointwise(FloatNear(1e-5f), Sum(std::vector<float>(kSize), error,
                                                static_cast<float>(decay))));

@@ -17,7 +17,7 @@
 namespace causeway {
 namespace {
 
-// Values in each transformer block.
+// Returns the number of values in each transformer block.
 std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
   std::vector<int64_t> sizes;
   for (const TensorSpec& tensor : layout.tensors) {
@@ -29,8 +29,9 @@ std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
   return sizes;
 }
 
-// Largest block first, each into the bin that holds least so far (ties: the
-// lower number). There are at least as many blocks as bins, so none is empty.
+// Packs the largest block first, each into the bin that holds least so far (the
+// lower one of equals). There are at least as many blocks as bins, so no bin is
+// empty.
 std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
                                  uint32_t bins) {
   std::vector<size_t> order(sizes.size());
@@ -47,7 +48,7 @@ std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
   return bin_of_block;
 }
 
-// The fragment of each block, among the first `bins` fragments.
+// Returns the fragment of each block, among the first `bins` fragments.
 absl::StatusOr<std::vector<uint32_t>> AssignBlocks(
     const std::vector<int64_t>& sizes, uint32_t bins,
     v1::SynchronizationConfig::Pattern pattern) {
@@ -81,7 +82,7 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrFormat("[%s]", absl::StrJoin(shape, ", "));
 }
 
-// Whether the placement is of `tensor` and begins at `offset`.
+// Checks that the placement is of `tensor` and begins at `offset`.
 absl::Status CheckPlacement(const v1::TensorPlacement& placement,
                             const TensorSpec& tensor, uint64_t offset) {
   const std::vector<int64_t> shape(placement.shape().begin(),

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cut of a model into fragments, and the way between a fragment's vector
-// and the flat vector of the whole model.
+// Cuts a model into fragments, and copies between a fragment's vector and the
+// flat vector of the whole model.
 //
-// The coordinator makes the plan once, when the run is created. Everybody else
-// receives it and resolves it against the model's layout:
+// The coordinator makes the plan once, when it creates the run. Everybody else
+// receives the plan and resolves it against the model's layout:
 //
 //   ASSIGN_OR_RETURN(FragmentMap map, FragmentMap::Create(layout, plan));
 //   std::vector<float> values(map.size(fragment));
@@ -27,18 +27,18 @@
 
 namespace causeway {
 
-// With P = config.synchronization.fragments:
+// Makes the plan. With P = config.synchronization.fragments:
 //   P = 1   one fragment of all tensors, in layout order.
 //   P >= 2  fragments 0 .. P - 2 hold whole blocks by the pattern; fragment
 //           P - 1 holds embedding, final norm and head.
-// Tensors of a fragment are in layout order. Fragment p is sent with the
+// The tensors of a fragment are in layout order. Fragment p is sent with the
 // offset t_p = p * floor(H / P).
 //   INVALID_ARGUMENT  P is not in [1, blocks + 1], H is 0, or the pattern is
 //                     unknown.
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 
-// A plan with its tensors found in the layout. Immutable, thread-safe.
+// A plan whose tensors have been found in the layout. Immutable, thread-safe.
 class FragmentMap {
  public:
   // A run of values that is consecutive in both vectors.
@@ -50,18 +50,19 @@ class FragmentMap {
     friend bool operator==(const Segment&, const Segment&) = default;
   };
 
-  // INVALID_ARGUMENT unless every tensor of the layout is in the plan exactly
-  // once, with its shape, and the tensors of each fragment lie one after the
-  // other; names the first that is not.
+  // Returns INVALID_ARGUMENT unless every tensor of the layout is in the plan
+  // exactly once, with its shape, and the tensors of each fragment lie one
+  // after the other. The message names the first tensor that is wrong.
   static absl::StatusOr<FragmentMap> Create(const ModelLayout& layout,
                                             const v1::FragmentPlan& plan);
 
   uint32_t fragments() const { return static_cast<uint32_t>(parts_.size()); }
-  // Values in the whole model.
+  // The number of values in the whole model.
   uint64_t model_size() const { return model_size_; }
-  // Values in the fragment.
+  // The number of values in the fragment.
   uint64_t size(uint32_t fragment) const { return parts_[fragment].size; }
-  // Few and long: neighbouring tensors are one segment. In fragment order.
+  // The fragment's segments, in fragment order. Few and long: neighbouring
+  // tensors share one.
   absl::Span<const Segment> segments(uint32_t fragment) const {
     return parts_[fragment].segments;
   }

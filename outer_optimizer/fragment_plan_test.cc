@@ -22,8 +22,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Sync = v1::SynchronizationConfig;
 
-// Tensors of 1, 2, 3, ... values: embedding, two tensors per block, final norm
-// and head. Blocks grow, so that packing has something to do.
+// Makes tensors of 1, 2, 3, ... values: embedding, two tensors per block, final
+// norm and head. Blocks grow, so that packing has something to do.
 ModelLayout LayoutOf(int blocks) {
   ModelLayout layout;
   const auto add = [&layout](std::string name, int block) {
@@ -54,7 +54,7 @@ v1::RunConfig Config(uint32_t fragments, Sync::Pattern pattern,
   return config;
 }
 
-// The blocks of each fragment, by the names of their tensors.
+// Returns the blocks of each fragment, by the names of their tensors.
 std::vector<std::set<std::string>> BlocksOf(const v1::FragmentPlan& plan) {
   std::vector<std::set<std::string>> blocks;
   for (const v1::Fragment& fragment : plan.fragments()) {
@@ -120,13 +120,13 @@ TEST(FragmentPlanTest, SendOffsetsAreSpreadOverTheRound) {
   EXPECT_EQ(plan.fragments(0).send_offset_steps(), 0u);
   EXPECT_EQ(plan.fragments(1).send_offset_steps(), 33u);
   EXPECT_EQ(plan.fragments(2).send_offset_steps(), 66u);
-  // More fragments than steps: all at once.
+  // There are more fragments than steps, so all are sent at once.
   ASSERT_OK_AND_ASSIGN(
       plan, MakeFragmentPlan(LayoutOf(3), Config(3, Sync::STRIDED, 2)));
   EXPECT_EQ(plan.fragments(2).send_offset_steps(), 0u);
 }
 
-// Every pattern, every number of fragments: a partition of the model.
+// For every pattern and number of fragments, the plan partitions the model.
 TEST(FragmentPlanTest, EachValueIsInExactlyOneFragment) {
   for (const Sync::Pattern pattern :
        {Sync::STRIDED, Sync::SEQUENTIAL, Sync::BALANCED}) {
@@ -190,7 +190,7 @@ TEST(FragmentPlanTest, CutsARealLayout) {
                        MakeFragmentPlan(layout, config));
   ASSERT_OK_AND_ASSIGN(const FragmentMap map,
                        FragmentMap::Create(layout, plan));
-  // Two blocks that are not neighbours; embedding and final norm.
+  // There are two blocks that are not neighbours, and embedding and final norm.
   EXPECT_EQ(map.segments(0).size(), 2u);
   EXPECT_EQ(map.segments(2).size(), 2u);
   EXPECT_EQ(map.size(2), 11u * 8 + 8);

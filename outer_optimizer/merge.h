@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much each contribution to a round counts.
+// The weights of the contributions to a round.
 #ifndef OUTER_OPTIMIZER_MERGE_H_
 #define OUTER_OPTIMIZER_MERGE_H_
 
@@ -14,21 +14,21 @@
 
 namespace causeway {
 
-// What went into one contribution since its anchor.
+// The training that went into one contribution since its anchor.
 struct Effort {
   uint64_t tokens = 0;
   uint64_t inner_steps = 0;
 };
 
-// The share of each contribution in the merge, in the same order; they add up
-// to 1 (each rounded once to fp32). A contribution without tokens has share 0,
-// except under UNIFORM. A single one has share 1 exactly.
+// Returns the share of each contribution in the merge, in the same order. The
+// shares add up to 1, each rounded once to fp32. A contribution without tokens
+// has share 0, except under UNIFORM. A single contribution has share 1 exactly.
 //   TOKENS                   proportional to tokens
-//   UNIFORM                  all alike
+//   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-//   INVALID_ARGUMENT  no contributions, all of them weigh nothing, tokens
-//                     without inner steps, or an unknown weighting.
+//   INVALID_ARGUMENT  There are no contributions, or all weigh nothing; one has
+//                     tokens but no inner steps; or the weighting is unknown.
 absl::StatusOr<std::vector<float>> MergeShares(
     v1::OuterOptimizerConfig::Weighting weighting,
     absl::Span<const Effort> efforts);

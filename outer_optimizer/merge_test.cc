@@ -29,7 +29,7 @@ TEST(MergeSharesTest, FollowTheirFormulas) {
               IsOkAndHolds(ElementsAre(0.25f, 0.75f)));
   EXPECT_THAT(MergeShares(Outer::UNIFORM, efforts),
               IsOkAndHolds(ElementsAre(0.5f, 0.5f)));
-  // 100 * 10 against 300 * 30.
+  // The weights are 100 * 10 and 300 * 30.
   EXPECT_THAT(MergeShares(Outer::TOKENS_SQUARED_PER_STEP, efforts),
               IsOkAndHolds(ElementsAre(0.1f, 0.9f)));
 }

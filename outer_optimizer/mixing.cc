@@ -30,7 +30,8 @@ void Mix(absl::Span<const float> anchor, float mixing,
   CHECK_EQ(anchor.size(), parameters.size());
   if (mixing == 1) return;
   if (mixing == 0) {
-    // Not by the formula: 0 * x would turn -0 into 0 and infinity into NaN.
+    // Copy, because in the formula 0 * x would turn -0 into 0 and infinity into
+    // NaN.
     std::copy(anchor.begin(), anchor.end(), parameters.begin());
     return;
   }

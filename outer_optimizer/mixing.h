@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an island does with one fragment: takes its pseudo-gradient, and applies
-// the update that comes back. All spans of a call have the same size. Pure
-// functions; element i of the result depends on element i of the inputs only.
+// The island's operations on one fragment: it takes its pseudo-gradient, and
+// applies the update that comes back. All spans of a call have the same size.
+// Pure functions; element i of the result depends only on element i of the
+// inputs.
 //
 // The anchor follows the coordinator's parameters bit for bit, because both
 // make the same fp32 additions of the same decoded updates.
@@ -18,18 +19,18 @@
 namespace causeway {
 
 // pseudo_gradient = anchor - parameters: OLD minus NEW, so that it points the
-// way a gradient does. May be the memory of either input.
+// way a gradient does. The result may overwrite either input.
 void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient);
 
-// values += update: how every anchor advances, and what an island does with its
-// parameters when its contribution is not part of the update (it came late, or
-// joined later). What the island has learnt since its old anchor stays, and is
-// part of its next contribution.
+// values += update. This advances every anchor. An island also does this with
+// its parameters when its contribution is not part of the update (it came late,
+// or the island joined later): the island's training since its old anchor
+// stays, and is part of its next contribution.
 void Rebase(absl::Span<const float> update, absl::Span<float> values);
 
-// What an island does when its contribution is part of the update:
+// Applies an update that contains the island's contribution:
 //   parameters = mixing * parameters + (1 - mixing) * anchor
 // with the new anchor. `mixing` (alpha) is in [0, 1]. 0 gives exactly the bits
 // of the anchor; 1 leaves the parameters exactly as they are.

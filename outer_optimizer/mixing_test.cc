@@ -43,7 +43,7 @@ TEST(MixingTest, MixesWithTheNewAnchor) {
   EXPECT_THAT(parameters, ElementsAre(0.25f * 4 + 0.75f * 2, 0.0f));
 }
 
-// Zeros of both signs, infinities and NaN would not survive the formula.
+// The formula would not preserve zeros of both signs, infinities and NaN.
 const std::vector<float> kAwkward = {-0.0f,
                                      0.0f,
                                      std::numeric_limits<float>::infinity(),

@@ -19,17 +19,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kLine = kStreamAlignment / sizeof(float);
 using Floats = hn::CappedTag<float, kLine>;
-// One lane, for what is left of a tile: the same operations on the same types.
+// One lane, for the rest of a tile: the same operations on the same types.
 using OneFloat = hn::CappedTag<float, 1>;
 
-// How far ahead of the reads memory is asked for, in values: about as many as
-// the outer step takes at once, so that what comes next arrives while these are
-// encoded. Asking beyond the end of an array does no harm.
+// How far ahead of the reads to prefetch, in values: about as many as the outer
+// step takes at once, so that the next values arrive while these are encoded.
+// Prefetching beyond the end of an array does no harm.
 constexpr size_t kPrefetchValues = 512;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each
-// value that is left with a single lane. Before those of each cache line, of
-// kLine values, comes ahead(i + kPrefetchValues).
+// remaining value with a single lane. Calls ahead(i + kPrefetchValues) before
+// each cache line of kLine values.
 template <typename Ahead, typename Body>
 HWY_INLINE void ForEachVector(size_t count, const Ahead& ahead,
                               const Body& body) {
@@ -51,7 +51,7 @@ HWY_INLINE bool CanStream(const float* array) {
   return reinterpret_cast<uintptr_t>(array) % kStreamAlignment == 0;
 }
 
-// A part of the new state.
+// Stores a part of the new state.
 template <bool kStream, class Tag>
 HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
   if constexpr (kStream && std::is_same_v<Tag, Floats>) {
@@ -64,7 +64,8 @@ HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
 template <bool kStream>
 HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
                              const ChangeArrays& all, size_t count) {
-  // Copies: for all the compiler knows, storing a result could change them.
+  // Copy both: as far as the compiler knows, storing a result could change
+  // them.
   const StepCoefficients by = coefficients;
   const ChangeArrays arrays = all;
   const auto ahead = [&](size_t i) HWY_ATTR {
@@ -108,8 +109,8 @@ void MakeChangeKernel(const StepCoefficients& coefficients,
   }
 }
 
-// x * 0 is a zero for finite x and NaN otherwise, and a NaN is left of what it
-// is OR-ed with: no work for the units that add.
+// x * 0 is a zero for finite x and NaN otherwise, and OR-ing anything with a
+// NaN leaves a NaN: this costs the units that add nothing.
 template <bool kStream>
 HWY_INLINE bool ApplyDecodedTo(const float* change, const float* decoded,
                                const float* old_theta, float* new_theta,

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner loops of the outer step over one tile: one source in Highway,
-// compiled for several instruction sets. Every operation is rounded on its own,
-// in the order written here, so that all of them give the same bits.
+// compiled for several instruction sets. Every operation is rounded separately,
+// in the order written here, so that all instruction sets give the same bits.
 //
-// Arrays have `count` values and need no alignment. New and old state do not
-// overlap: where an array of new state lies at a multiple of
-// kStreamAlignment, it is written past the caches, since nobody reads it soon;
-// a plain store would first read from memory what it is about to replace. Such
-// stores reach other threads in order only after FlushStreams().
+// Arrays have `count` values and need no alignment. New and old state must not
+// overlap. An array of new state at a multiple of kStreamAlignment is written
+// past the caches, because nobody reads it soon, and a plain store would first
+// read the memory that it is about to replace. Such stores reach other threads
+// in order only after FlushStreams().
 #ifndef OUTER_OPTIMIZER_OUTER_KERNELS_H_
 #define OUTER_OPTIMIZER_OUTER_KERNELS_H_
 
@@ -17,10 +17,10 @@
 
 namespace causeway {
 
-// Bytes.
+// In bytes.
 inline constexpr size_t kStreamAlignment = 64;
 
-// What one step does with the gradient g:
+// The coefficients of one step with the gradient g:
 //   sum'      = sum + g                          (where there is a sum)
 //   momentum' = momentum_decay * momentum + intake * (sum' or g)
 //   change    = -learning_rate * (gradient_share * g + momentum_share *
@@ -31,14 +31,14 @@ struct StepCoefficients {
   float intake = 0;
   float gradient_share = 0;
   float momentum_share = 0;
-  // The new sum is 0 instead of sum'.
+  // Whether the new sum is 0 instead of sum'.
   bool clears_sum = false;
 };
 
-// State that the algorithm does not have is null, old and new alike. Without a
-// momentum there is no sum.
+// The arrays of one call. State that the algorithm does not have is null, old
+// and new. Without momentum there is no sum.
 struct ChangeArrays {
-  // `change` takes its place.
+  // MakeChange overwrites it with `change`.
   float* gradient = nullptr;
   const float* old_momentum = nullptr;
   float* new_momentum = nullptr;
@@ -49,14 +49,14 @@ struct ChangeArrays {
 void MakeChange(const StepCoefficients& coefficients,
                 const ChangeArrays& arrays, size_t count);
 
-// new_theta = old_theta + decoded; unless `new_residual` is null also
-// new_residual = change - decoded. Whether all of `change` and `new_theta` is
-// finite.
+// Computes new_theta = old_theta + decoded and, unless `new_residual` is null,
+// new_residual = change - decoded. Returns whether all of `change` and
+// `new_theta` is finite.
 bool ApplyDecoded(const float* change, const float* decoded,
                   const float* old_theta, float* new_theta, float* new_residual,
                   size_t count);
 
-// Makes what this thread has written past the caches visible to whoever it
+// Makes this thread's stores past the caches visible to the threads that it
 // synchronizes with next.
 void FlushStreams();
 

@@ -25,7 +25,7 @@ constexpr StepCoefficients kCoefficients = {.learning_rate = 0.7f,
                                             .intake = 0.25f,
                                             .gradient_share = 0.5f,
                                             .momentum_share = 0.8f};
-// Enough for whole vectors and every length of rest, with any start.
+// Enough for whole vectors and every length of the rest, from any start.
 constexpr size_t kMost = 67;
 
 // Runs every test once for each instruction set that this machine has.
@@ -55,7 +55,8 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
   return bits;
 }
 
-// `count` values at a multiple of kStreamAlignment, or one value after it.
+// An array of `count` values at a multiple of kStreamAlignment, or one value
+// after it.
 class Array {
  public:
   Array(const std::vector<float>& values, bool aligned)
@@ -74,7 +75,7 @@ class Array {
   const absl::Span<float> values_;
 };
 
-// Every part of the state there or not, streamed or not, every length.
+// Every part of the state present or absent, streamed or not, in every length.
 TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
   const std::vector<float> g = Values(kMost, 3);
   const std::vector<float> m = Values(kMost, 4);
@@ -172,7 +173,7 @@ TEST_P(OuterKernelsTest, ApplyDecodedFindsOneNonFiniteValueAnywhere) {
       ASSERT_FALSE(apply(zeros, bad, zeros, count));
       bad[i] = std::numeric_limits<float>::quiet_NaN();
       ASSERT_FALSE(apply(zeros, zeros, bad, count));
-      // Finite terms whose sum is not.
+      // The terms are finite, but their sum is not.
       bad[i] = 3e38f;
       ASSERT_FALSE(apply(zeros, bad, bad, count));
     }

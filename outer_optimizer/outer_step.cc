@@ -84,7 +84,7 @@ absl::Status CheckState(const OuterStepOptions& options,
                    HasGradientSum(options) ? size : 0);
 }
 
-// `status` with the place of the contribution in front.
+// Returns `status` with the contribution's place in front.
 absl::Status AtContribution(const absl::Status& status, size_t index) {
   return absl::Status(status.code(), absl::StrCat("contribution ", index, ": ",
                                                   status.message()));
@@ -111,7 +111,7 @@ absl::StatusOr<Contributions> OpenContributions(
   return contributions;
 }
 
-// What the step from `version` on does.
+// Returns the coefficients of the step from `version` on.
 StepCoefficients CoefficientsOf(const OuterStepOptions& options,
                                 uint64_t version) {
   const float mu = options.momentum;
@@ -140,21 +140,21 @@ StepCoefficients CoefficientsOf(const OuterStepOptions& options,
   return by;
 }
 
-// `array` from value `begin` on, or null if it is empty.
+// Returns `array` from value `begin` on, or null if it is empty.
 template <typename T>
 T* At(absl::Span<T> array, uint64_t begin) {
   return array.empty() ? nullptr : array.data() + begin;
 }
 
-// The fused pass. What its members refer to outlives it.
+// The fused pass. Its arguments must outlive it.
 class FusedStep {
  public:
   FusedStep(const OuterStepOptions& options, const FragmentStateView& old,
             const Contributions& contributions, const MergeWeights& weights,
             const OuterStepOutput& output)
       : coefficients_(CoefficientsOf(options, old.version)),
-        // Encoders want whole strips where they compress, which then go
-        // through the second-level cache.
+        // Encoders that compress need whole strips, which then pass through the
+        // second-level cache.
         piece_values_(std::max(kPieceValues, PieceAlignment(options.downlink))),
         block_values_(std::max(WeightedMerge::kTileValues, piece_values_)),
         old_(old),
@@ -166,7 +166,7 @@ class FusedStep {
         strips_(StripCount(old.theta.size())),
         queue_(old.theta.size()) {}
 
-  // Takes strips until there are none. Thread-safe.
+  // Takes strips until none is left. Thread-safe.
   void Run() {
     Scratch scratch{.merge = {contributions_, weights_},
                     .change = hwy::AllocateAligned<float>(block_values_),
@@ -182,7 +182,8 @@ class FusedStep {
     FlushStreams();
   }
 
-  // After all threads' Run(). The first strip with a result that is not finite.
+  // Returns the first strip with a result that is not finite. Call it after all
+  // threads' Run().
   std::optional<uint64_t> FirstNotFinite() const {
     for (uint64_t i = 0; i < strips_.size(); ++i) {
       if (!strips_[i].finite) return i;
@@ -198,25 +199,26 @@ class FusedStep {
   }
 
  private:
-  // Of g.
+  // The results for one strip of g.
   struct Strip {
     double sum_of_squares = 0;
     bool finite = true;
   };
-  // What a thread has for itself. Vectors that straddle cache lines take twice
-  // as long.
+  // A thread's own memory. Aligned, because vectors that straddle cache lines
+  // take twice as long.
   struct Scratch {
     WeightedMerge merge;
-    // g, then the change.
+    // Holds g, then the change.
     hwy::AlignedFreeUniquePtr<float[]> change;
     hwy::AlignedFreeUniquePtr<float[]> decoded;
   };
 
-  // Values that go through all of the step together, so few that memory is
-  // asked for evenly: encoding needs none, the rest more than it can give.
+  // Values that go through the whole step together: few, so that the demand for
+  // memory is even, because encoding needs no memory traffic and the rest more
+  // than there is.
   static constexpr uint64_t kPieceValues = 512;
 
-  // A tile or, if that is more, a piece.
+  // Runs a tile or, if it is larger, a piece.
   void RunBlock(uint64_t begin, uint64_t count, Scratch& scratch,
                 Strip& strip) {
     const absl::Span<float> block(scratch.change.get(), count);
@@ -238,7 +240,7 @@ class FusedStep {
     strip.finite &= std::isfinite(strip.sum_of_squares);
   }
 
-  // `gradient` becomes the change.
+  // Turns `gradient` into the change.
   void MakeChangeAt(uint64_t begin, absl::Span<float> gradient,
                     SquareSums& squares) const {
     AddSquares(gradient.data(), gradient.size(), squares);
@@ -263,19 +265,19 @@ class FusedStep {
 
   const StepCoefficients coefficients_;
   const uint64_t piece_values_;
-  // What RunBlock() takes.
+  // The number of values that RunBlock() takes.
   const uint64_t block_values_;
   const FragmentStateView& old_;
   const Contributions& contributions_;
   const MergeWeights& weights_;
   const OuterStepOutput& output_;
   const std::unique_ptr<Encoder> encoder_;
-  // Each is written by the thread that took it.
+  // Each is written by the thread that took the strip.
   std::vector<Strip> strips_;
   StripQueue queue_;
 };
 
-// Why strip `strip` is not finite.
+// Returns why strip `strip` is not finite.
 absl::Status NotFiniteError(const Contributions& contributions, uint64_t strip,
                             uint64_t values) {
   for (size_t i = 0; i < contributions.size(); ++i) {
@@ -290,7 +292,7 @@ absl::Status NotFiniteError(const Contributions& contributions, uint64_t strip,
       begin, begin + ValuesOfStrip(strip, values) - 1));
 }
 
-// Memory of another size is our own bug.
+// Output of the wrong size would be our own bug.
 void CheckOutput(const OuterStepOptions& options,
                  const FragmentStateView& state,
                  const OuterStepOutput& output) {
@@ -358,7 +360,7 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
 absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
-  // Before there is memory for it.
+  // Check before memory is allocated.
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
   OuterStepResult result{.state = InitialFragmentState(

@@ -12,26 +12,27 @@
 //
 // The weights are the contributions' shares, or those of radial-directional
 // averaging (outer_optimizer/radial_merge.h). The pass goes in tiles that stay
-// in the cache, so memory sees each input and output once and no contribution
-// is ever expanded as a whole. All is fp32, each operation rounded on its own;
-// the result does not depend on the number of threads.
+// in the cache, so memory sees each input and output once, and no contribution
+// is ever decoded as a whole. Everything is fp32, each operation rounded
+// separately; the result does not depend on the number of threads.
 //
 // theta moves by the DECODED update, so that islands, which make the same
-// addition to their anchors, hold the same bits. What the encoding lost goes
-// into the next update by the residual; lossless formats have none.
+// addition to their anchors, hold the same bits. The residual adds the
+// encoding's error to the next update; lossless formats have none.
 //
 // Delayed Nesterov, for rounds of few contributions, lets the momentum act in
-// one step of N only (d is the sum of g since then, c spreads what it does):
+// every N-th step only. d is the sum of g since the last such step, and c
+// spreads the momentum's effect over the other steps:
 //
 //   d <- d + g
 //   every N-th step:  m <- mu m + d / N;  d <- 0;
 //                     change = -lr ((1 - c (N - 1)) mu m + g / N)
-//   others:           change = -lr (c mu m + g / N)
+//   other steps:      change = -lr (c mu m + g / N)
 //
 // With N = 1 it is Nesterov, bit for bit.
 //
-// Inputs are only read and results go to other memory of the caller's: a step
-// that fails, or whose result cannot be stored, has changed nothing.
+// Inputs are only read, and results go to other memory of the caller's: a step
+// that fails, or whose result cannot be stored, changes nothing.
 //
 // Sources: DiLoCo (arXiv 2311.08105), algorithm 1, with Nesterov momentum as
 // torch.optim.SGD defines it (dampening 0); error feedback of the downlink as
@@ -61,13 +62,13 @@ struct OuterStepOptions {
   float learning_rate = 0;
   // mu.
   float momentum = 0;
-  // N and c of DELAYED_NESTEROV: at least 1, and in [0, 1 / N].
+  // N and c of DELAYED_NESTEROV: N is at least 1, and c in [0, 1 / N].
   uint32_t momentum_delay = 1;
   double momentum_spread = 0;
-  // Merged radial-directionally, ascending and disjoint; what is outside of
-  // them takes the mean.
+  // The tensors that are merged radial-directionally, ascending and disjoint.
+  // Values outside of them take the mean.
   std::vector<ValueRange> radial_tensors;
-  // Of the update.
+  // The encoding of the update.
   CodecSpec downlink;
   EncodeOptions downlink_options;
 };
@@ -75,22 +76,22 @@ struct OuterStepOptions {
 OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
                                       const v1::Fragment& fragment);
 
-// The coordinator's state of one fragment; not owned, as it may lie in a mapped
-// file. All that is there has theta's size.
+// The coordinator's state of one fragment. Not owned, because it may be in a
+// mapped file. All parts that are present have theta's size.
 struct FragmentStateView {
-  // Steps so far.
+  // The number of steps so far.
   uint64_t version = 0;
-  // Global parameters.
+  // The global parameters.
   absl::Span<const float> theta;
   // m; empty for SGD.
   absl::Span<const float> momentum;
-  // What the updates' encoding has lost so far; empty for lossless formats.
+  // The sum of the updates' encoding errors; empty for lossless formats.
   absl::Span<const float> residual;
-  // d; empty but for DELAYED_NESTEROV.
+  // d; empty except for DELAYED_NESTEROV.
   absl::Span<const float> gradient_sum;
 };
 
-// The same, owned.
+// The same state, owned.
 struct FragmentState {
   std::vector<float> theta;
   std::vector<float> momentum;
@@ -104,45 +105,46 @@ struct FragmentState {
   }
 };
 
-// The state at version 0: zeros but for theta, and there where the options
-// need them.
+// Returns the state at version 0: zeros except theta, with the parts that the
+// options need.
 FragmentState InitialFragmentState(const OuterStepOptions& options,
                                    std::vector<float> theta);
 
 struct MergeInput {
   CodecSpec spec;
-  // Not owned; outlives the step.
+  // Not owned; must outlive the step.
   absl::string_view encoded;
-  // Its share in the merge: merge.h.
+  // The contribution's share in the merge (merge.h).
   float share = 0;
 };
 
-// Where a step puts its results: memory of the caller, apart from the inputs.
-// Each part has the size of the old state's. Written past the caches where all
-// begin at multiples of kStreamAlignment (outer_kernels.h), which is faster by
-// half. What is there after an error is of no use.
+// The memory for a step's results: the caller's, separate from the inputs. Each
+// part has the old state's size. Parts that begin at multiples of
+// kStreamAlignment are written past the caches (outer_kernels.h), which makes
+// the step faster by half if all do. After an error the content is undefined.
 struct OuterStepOutput {
   absl::Span<float> theta;
   absl::Span<float> momentum;
   absl::Span<float> residual;
   absl::Span<float> gradient_sum;
-  // MaxEncodedBytes() of the downlink.
+  // Has MaxEncodedBytes() of the downlink.
   absl::Span<char> update;
 };
 
 struct OuterStepSummary {
-  // Bytes of the update.
+  // The size of the update in bytes.
   uint64_t update_bytes = 0;
-  // Euclidean norm of the merged pseudo-gradient g.
+  // The Euclidean norm of the merged pseudo-gradient g.
   double gradient_norm = 0;
 };
 
-// One step, on the threads of `pool`.
-//   INVALID_ARGUMENT  no contributions; one has another length or format than
-//                     it should, a share outside [0, 1], or a value that is not
-//                     finite; part of the state is not of theta's size, or is
-//                     there although the options have none; bad options.
-//   OUT_OF_RANGE      the contributions are finite, but the result is not.
+// Makes one step on the threads of `pool`.
+//   INVALID_ARGUMENT  There are no contributions; one has the wrong length or
+//                     format, a share outside [0, 1], or a value that is not
+//                     finite; a part of the state does not have theta's size,
+//                     or is present although the options have none; or the
+//                     options are bad.
+//   OUT_OF_RANGE      The contributions are finite, but the result is not.
 absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
@@ -155,7 +157,7 @@ struct OuterStepResult {
   double gradient_norm = 0;
 };
 
-// The same into new memory, on the calling thread.
+// Makes the same step into new memory, on the calling thread.
 absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The outer step against the speed of memory: outer_step_speed.h.
+// Compares the outer step with the speed of memory: outer_step_speed.h.
 //
 //   bazel run //outer_optimizer:outer_step_benchmark
 #include <chrono>  // NOLINT: for timing in a benchmark.

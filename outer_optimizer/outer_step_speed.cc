@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kValues = 16 << 20;
 constexpr CodecSpec kSpec = {.format = v1::E3M0};
 
-// Page-aligned, as the coordinator's files are in memory.
+// A page-aligned vector, as the coordinator's mapped files are.
 class Vector {
  public:
   Vector() : values_(static_cast<float*>(operator new(kBytes, kAlignment))) {
@@ -43,7 +43,7 @@ class Vector {
   float* const values_;
 };
 
-// As spread as pseudo-gradients are.
+// Returns values as spread out as those of pseudo-gradients.
 std::string Contribution(uint32_t seed) {
   std::vector<float> values(kValues);
   for (float& value : values) {

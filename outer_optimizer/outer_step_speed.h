@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The speed of the outer step beside that of memory, for benchmarks.
+// The speed of the outer step compared with that of memory, for benchmarks.
 #ifndef OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
 #define OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
 
@@ -10,8 +10,9 @@
 namespace causeway {
 
 struct OuterStepSpeed {
-  // Bytes moved per second: each contribution, theta, momentum and residual
-  // read once; theta, momentum, residual and update written once.
+  // Bytes moved per second. Counts each contribution, theta, momentum and
+  // residual as read once; theta, momentum, residual and update as written
+  // once.
   double step_bytes_per_second = 0;
   // Bytes read and written per second by memcpy, on as many threads.
   double memcpy_bytes_per_second = 0;
@@ -21,9 +22,9 @@ struct OuterStepSpeed {
   }
 };
 
-// Nesterov on 16 Mi values, far beyond the caches, with contributions and
-// update in E3M0, all memory touched before. Step and memcpy (of 64 MiB)
-// alternate `repetitions` times; the fastest of each count. `seconds` is a
+// Measures Nesterov on 16 Mi values, far beyond the caches, with contributions
+// and update in E3M0, after touching all memory. Step and memcpy (of 64 MiB)
+// alternate `repetitions` times; the fastest of each counts. `seconds` is a
 // clock.
 OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
                                 absl::FunctionRef<double()> seconds);

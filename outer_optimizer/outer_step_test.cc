@@ -48,7 +48,7 @@ std::string EncodeOrDie(const CodecSpec& spec, absl::Span<const float> values) {
   return Encode(spec, values).value();
 }
 
-// Equal as bits: tells 0 from -0.
+// Compares bits, to tell 0 from -0.
 void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(Digest128(a), Digest128(b));
@@ -63,8 +63,8 @@ void ExpectSameBits(const OuterStepResult& a, const OuterStepResult& b) {
   EXPECT_EQ(a.gradient_norm, b.gradient_norm);
 }
 
-// Applies `gradients`, one per step, to theta = 0 and returns how far each
-// step moved it.
+// Applies `gradients`, one per step, to theta = 0. Returns how far each step
+// moved theta.
 std::vector<float> StepsOf(const OuterStepOptions& options,
                            const std::vector<float>& gradients) {
   FragmentState state = InitialFragmentState(options, {0.0f});
@@ -115,7 +115,7 @@ TEST(OuterStepGoldenTest, TorchSgd) {
 }
 
 TEST(OuterStepTest, SgdWithRate1AndEqualSharesAveragesParameters) {
-  // Short binary fractions: exact.
+  // Short binary fractions, so equality is exact.
   const FragmentState state = {.theta = {1.0f, -2.0f, 0.5f}};
   const std::vector<float> islands[] = {{2.0f, -1.0f, 0.0f},
                                         {0.5f, -4.0f, 0.25f}};
@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
              (info.param.entropy_coded ? "_coded" : "");
     });
 
-// The equations of the header, one whole vector after the other.
+// The equations of the header, computed one whole vector after the other.
 TEST_P(OuterStepTilesTest, EqualsTheEquationsBitForBit) {
   std::vector<float> gradient(kSize);
   for (const MergeInput& input : inputs_) {
@@ -257,12 +257,12 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
   ASSERT_OK_AND_ASSIGN(OuterStepResult want,
                        RunOuterStep(options_, state_, inputs_));
   for (int threads = 1; threads <= 5; ++threads) {
-    // Old memory, aligned so that it is streamed to, or not.
+    // Memory that was used before, aligned so that it is streamed to, or not.
     const size_t shift = threads % 2;
     const auto memory = hwy::AllocateAligned<float>(4 * (kSize + 16));
     std::fill_n(memory.get(), 4 * (kSize + 16), NAN);
     const auto part = [&](size_t i, const std::vector<float>& like) {
-      // kSize rounded up to the alignment.
+      // kSize, rounded up to the alignment.
       float* const begin = memory.get() + i * ((kSize + 15) / 16 * 16) + shift;
       return absl::Span<float>(begin, like.size());
     };
@@ -290,7 +290,7 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
   }
 }
 
-// Otherwise a coarse format would lose small changes for good.
+// Without the residual, a coarse format would lose small changes for good.
 TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
   OuterStepOptions exact_options = kNesterov;
   FragmentState exact = InitialFragmentState(exact_options, state_.theta);
@@ -314,9 +314,10 @@ TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
                                      double{exact.theta[i]}));
     worst_residual = std::max(worst_residual, std::abs(residual));
   }
-  // 20 rounded additions to values below 2.
+  // The bound is 20 rounded additions to values below 2.
   EXPECT_LE(worst, 40 * 0x1p-24);
-  // One rounding, not twenty: what is lost of the largest value at most.
+  // The error of one rounding, not of twenty: at most that of the largest
+  // value.
   double largest = 0;
   for (const float change : last_update) {
     largest = std::max(largest, std::abs(double{change}));
@@ -325,7 +326,7 @@ TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
       {v1::FP32, 0},
       {v1::BF16, 0x1p-8},
       {v1::INT8, 0.51 / 127},
-      // 0.75 becomes 1, less what the scale was rounded by.
+      // 0.75 becomes 1, minus the rounding of the scale.
       {v1::E3M0, 0.26}};
   EXPECT_LE(worst_residual, largest * largest_rounding.at(GetParam().format));
 }
@@ -396,7 +397,7 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
                                 HasSubstr("must be finite")));
 }
 
-// The same steps, in the words of the paper: a buffer of gradients, and a
+// The same steps in the words of the paper: a buffer of gradients, and a
 // momentum that moves every N-th step.
 TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
   const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
@@ -405,7 +406,7 @@ TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
                                     .momentum_delay = 4,
                                     .momentum_spread = 0.125,
                                     .downlink = kFp32};
-  // Short binary fractions throughout: exact.
+  // Short binary fractions throughout, so equality is exact.
   const std::vector<float> gradients = {1, -2, 4, 5, -3, 2, 1, 8, 1};
   std::vector<float> want;
   float m = 0;
@@ -425,7 +426,7 @@ TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
   const std::vector<float> got = StepsOf(options, gradients);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    // Differences of parameters, which are rounded.
+    // These are differences of parameters, which are rounded.
     EXPECT_NEAR(got[i], want[i], 1e-6f) << i;
   }
 }

@@ -17,7 +17,7 @@
 namespace causeway {
 namespace {
 
-// |u| below which directions cancel.
+// Directions cancel if |u| is below this.
 constexpr double kLeastDirection = 0x1p-20;
 // Contributions shorter than this count as zeros, so that 1 / |v_i| is an fp32.
 constexpr double kLeastNorm = 0x1p-100;
@@ -28,7 +28,7 @@ struct Piece {
   ValueRange values;
 };
 
-// In ascending order.
+// The pieces are in ascending order.
 std::vector<Piece> CutIntoPieces(absl::Span<const ValueRange> tensors) {
   std::vector<Piece> pieces;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
@@ -42,7 +42,7 @@ std::vector<Piece> CutIntoPieces(absl::Span<const ValueRange> tensors) {
 }
 
 // Sums of squares over tensors: in double over tiles, pieces and tensors, each
-// in order, so that they do not depend on threads.
+// in order, so that the sums do not depend on threads.
 class TensorSums {
  public:
   explicit TensorSums(absl::Span<const ValueRange> tensors)
@@ -51,8 +51,8 @@ class TensorSums {
   // Writes values [begin, begin + size) of one vector to the span.
   using ReadTile = absl::FunctionRef<void(uint64_t, absl::Span<float>)>;
 
-  // Adds the squares of what `read` gives for the tiles of `strip` to `sums`,
-  // which has an entry for each piece.
+  // Adds the squares of the values that `read` writes for the tiles of `strip`
+  // to `sums`, which has an entry for each piece.
   void AddStrip(const ValueRange& strip, ReadTile read,
                 absl::Span<double> sums) const {
     size_t piece = FirstPieceAt(strip.begin);
@@ -60,7 +60,7 @@ class TensorSums {
     for (uint64_t begin = strip.begin; begin < strip.end;
          begin += tile.size()) {
       const uint64_t end = std::min(begin + tile.size(), strip.end);
-      // Strips of embeddings alone are not read.
+      // Strips with no tensor of this kind, as of embeddings, are not read.
       if (piece == pieces_.size() || pieces_[piece].values.begin >= end) {
         continue;
       }
@@ -99,7 +99,7 @@ class TensorSums {
   const std::vector<Piece> pieces_;
 };
 
-// |v_i| in each tensor: [i][tensor].
+// Returns |v_i| in each tensor: [i][tensor].
 std::vector<std::vector<double>> Norms(const Contributions& contributions,
                                        const TensorSums& sums, uint64_t values,
                                        ThreadPool& pool) {
@@ -124,7 +124,7 @@ std::vector<std::vector<double>> Norms(const Contributions& contributions,
   return norms;
 }
 
-// The norm in each tensor of the sum with these weights.
+// Returns the norm in each tensor of the sum with these weights.
 std::vector<double> NormsOfSum(const Contributions& contributions,
                                const MergeWeights& weights,
                                const TensorSums& sums, uint64_t values,

@@ -1,28 +1,29 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Radial-directional averaging: the length and the direction of contributions
-// v_i are averaged apart, tensor by tensor, with shares w_i that add up to 1:
+// Radial-directional averaging: the length and the direction of the
+// contributions v_i are averaged separately, tensor by tensor, with shares w_i
+// that add up to 1:
 //
 //   g = (sum of w_i |v_i|) unit(u),  u = sum of w_i unit(v_i)
 //
-// The mean of many long vectors that are nearly orthogonal is short; this keeps
-// the length that one contribution has, whatever their number.
+// The mean of many long vectors that are nearly orthogonal is short. This
+// average keeps the length of a single contribution, however many there are.
 //
-// g is a weighted sum of the contributions, whose weights
+// g is a weighted sum of the contributions. This file finds the weights,
 //
 //   c_i = w_i / |v_i| * (sum of w_j |v_j|) / |u|
 //
-// this file finds. That takes two passes over the contributions, which for
-// formats of few bits is little beside the step itself.
+// in two passes over the contributions. For formats of few bits, that is little
+// compared with the step itself.
 //
 // Degenerate cases: a contribution of zeros has no direction, but its share
-// makes g shorter. Where the directions cancel (|u| below 2^-20, which is what
-// rounding leaves of opposite ones), or where there is none, g is 0. One
-// contribution alone is taken as it is.
+// makes g shorter. If the directions cancel (|u| is below 2^-20, which is what
+// rounding leaves of opposite directions), or there are none, g is 0. A single
+// contribution is taken as it is.
 //
 // Source: Decoupled DiLoCo (arXiv 2604.21428), which uses it for all tensors
-// but embeddings.
+// except embeddings.
 #ifndef OUTER_OPTIMIZER_RADIAL_MERGE_H_
 #define OUTER_OPTIMIZER_RADIAL_MERGE_H_
 
@@ -36,16 +37,16 @@
 
 namespace causeway {
 
-// The tensors of a fragment that are merged this way: all matrices but
-// embedding and head, whose rows belong to tokens, of which a contribution has
-// seen some more often than others. Norm gains take the mean as well: their
-// values scale one channel each and make up no direction together, and they are
-// too few for their mean to get short.
+// Returns the tensors of a fragment that are merged this way: all matrices
+// except embedding and head. Their rows belong to tokens, some of which a
+// contribution has seen more often than others. Norm gains take the mean, too:
+// each value scales one channel, so together they make up no direction, and
+// they are too few for their mean to get short.
 std::vector<ValueRange> RadialTensors(const v1::Fragment& fragment);
 
-// c_i for each of `tensors` (ascending and disjoint); outside of them the
-// shares. The same bits for any number of threads. NaN where a contribution is
-// not finite.
+// Returns c_i for each of `tensors` (ascending and disjoint), and the shares
+// outside of them. The bits do not depend on the number of threads. A
+// contribution that is not finite gives NaN.
 MergeWeights RadialWeights(const Contributions& contributions,
                            std::vector<float> shares,
                            std::vector<ValueRange> tensors, uint64_t values,

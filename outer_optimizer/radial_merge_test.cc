@@ -58,7 +58,7 @@ double Norm(const std::vector<double>& v) {
   return std::sqrt(sum);
 }
 
-// g by its definition, in double.
+// Returns g by its definition, computed in double.
 std::vector<double> PlainRadial(const std::vector<std::vector<float>>& vectors,
                                 const std::vector<float>& shares,
                                 const ValueRange& tensor) {
@@ -77,7 +77,7 @@ std::vector<double> PlainRadial(const std::vector<std::vector<float>>& vectors,
   return direction;
 }
 
-// Tensors that share tiles and strips, and one that spans three strips.
+// Tensors share tiles and strips, and one spans three strips.
 TEST(RadialWeightsTest, GiveTheDefinition) {
   constexpr uint64_t kSize = 3 * kStripValues + 500;
   const std::vector<std::vector<float>> vectors = {
@@ -137,7 +137,7 @@ TEST(RadialWeightsTest, ZerosHaveNoDirectionButAShareOfTheLength) {
 }
 
 TEST(RadialWeightsTest, WithoutACommonDirectionNothingMoves) {
-  // All zeros; and opposite directions of different length.
+  // All zeros, and opposite directions of different length.
   EXPECT_THAT(Opened({{0, 0}, {0, 0}})
                   .Weights({0.5f, 0.5f}, {{0, 2}}, 2)
                   .tensor_weights,
@@ -151,7 +151,7 @@ TEST(RadialWeightsTest, WithoutACommonDirectionNothingMoves) {
 TEST(RadialWeightsTest, LengthsBeyondFp32HaveNoEffectOnTheDirection) {
   const MergeWeights weights = Opened({{0x1p-120f, 0}, {0, 0x1p100f}})
                                    .Weights({0.5f, 0.5f}, {{0, 2}}, 2);
-  // The first counts as zero.
+  // The first contribution counts as zero.
   EXPECT_THAT(weights.tensor_weights,
               ElementsAre(0.0f, testing::FloatNear(0.5f, 1e-6f)));
 }

@@ -72,7 +72,7 @@ std::optional<SyncSchedule::Send> SyncSchedule::NextSend(uint32_t fragment,
                                                          uint64_t step) const {
   if (step >= options_.total_steps) return std::nullopt;
   const uint64_t offset = options_.send_offsets[fragment];
-  // Versions whose regular send is at or before `step`.
+  // The versions whose regular send is at or before `step`.
   const uint64_t sent =
       step < offset ? 0 : (step - offset) / options_.round_steps;
   const uint64_t version = sent + 1;
@@ -101,7 +101,7 @@ uint64_t SyncSchedule::FinalVersion(uint32_t fragment) const {
   const uint64_t offset = options_.send_offsets[fragment];
   if (options_.total_steps <= offset) return 1;
   const uint64_t steps = options_.total_steps - offset;
-  // Rounded up: a last window that is shorter than H is a round too.
+  // Rounded up, because a last window that is shorter than H is a round, too.
   return (steps - 1) / options_.round_steps + 1;
 }
 

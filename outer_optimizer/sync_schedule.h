@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// When each fragment is sent and applied: a pure function of H (inner steps
-// per round), the fragments' send offsets t_p, tau (overlap steps) and the
-// run's total steps. Coordinator and islands compute it alike, so it never
-// travels.
+// The steps at which each fragment is sent and applied: a pure function of H
+// (inner steps per round), the fragments' send offsets t_p, tau (overlap steps)
+// and the run's total steps. Coordinator and islands compute it alike, so it is
+// never sent.
 //
 // Steps are counted when they are complete: "at step t" means after inner step
 // t. At step t
@@ -13,10 +13,10 @@
 //     anchor of version k - 1);
 //   * its update is applied tau steps later, so that training overlaps with
 //     the transfer;
-//   * at the last step every fragment whose last regular send was earlier is
-//     sent once more, with what it has learnt since, so that nothing trained
-//     is lost. Updates still on their way are applied before that, and those
-//     of the last sends at once: there is nothing left to overlap with.
+//   * at the last step, every fragment whose last regular send was earlier is
+//     sent once more, with the training since then, so that nothing trained is
+//     lost. Updates that are still on their way are applied before that, and
+//     those of the last sends at once: there is nothing left to overlap with.
 //
 // P = 1, t_0 = 0, tau = 0 is DiLoCo: send and apply at H, 2H, 3H, ...
 //
@@ -50,7 +50,7 @@ class SyncSchedule {
     uint64_t total_steps = 0;
   };
 
-  // One contribution of a fragment.
+  // One send of a fragment.
   struct Send {
     uint32_t fragment = 0;
     uint64_t step = 0;
@@ -60,7 +60,7 @@ class SyncSchedule {
     friend bool operator==(const Send&, const Send&) = default;
   };
 
-  // INVALID_ARGUMENT names the option that is out of range.
+  // Returns INVALID_ARGUMENT, naming the option, if one is out of range.
   static absl::StatusOr<SyncSchedule> Create(Options options);
   static absl::StatusOr<SyncSchedule> Create(const v1::RunConfig& config,
                                              const v1::FragmentPlan& plan);
@@ -72,36 +72,37 @@ class SyncSchedule {
   uint64_t round_steps() const { return options_.round_steps; }
   uint64_t overlap_steps() const { return options_.overlap_steps; }
 
-  // What is sent at `step`, in the order of the fragments.
+  // Returns the sends at `step`, ordered by fragment.
   std::vector<Send> SendsAt(uint64_t step) const;
   bool IsSentAt(uint32_t fragment, uint64_t step) const;
 
-  // The first send after `step`; none when the run is over.
+  // Returns the first send after `step`; none when the run is over.
   std::optional<Send> NextSend(uint32_t fragment, uint64_t step) const;
-  // The same over all fragments; the lowest fragment of that step.
+  // Returns the first send of any fragment after `step`; of several at the same
+  // step, that of the lowest fragment.
   std::optional<Send> NextSend(uint64_t step) const;
 
-  // The step at which an island applies the update of what it sent at
-  // `send_step`, at the latest (without max_overlap_steps).
+  // Returns the last step at which an island applies the update of its send at
+  // `send_step` (without max_overlap_steps).
   uint64_t ApplyStep(uint64_t send_step) const;
 
-  // Versions that a fragment reaches in the whole run, which is its number of
-  // rounds: at least 1.
+  // Returns the version that a fragment has at the end of the run, which is its
+  // number of rounds: at least 1.
   uint64_t FinalVersion(uint32_t fragment) const;
   uint64_t TotalRounds() const;
 
-  // The step at which the round of `version` was (or will be) sent: what the
-  // version has seen of the run. 0 for version 0; the last step for the final
-  // version and above.
+  // Returns the step at which the round of `version` is sent: the training that
+  // the version contains. 0 for version 0; the last step for the final version
+  // and above.
   uint64_t StepOfVersion(uint32_t fragment, uint64_t version) const;
 
-  // The run's position, in inner steps, that a set of versions (one for each
-  // fragment) stands for: the latest StepOfVersion.
+  // Returns the run's position, in inner steps, that a set of versions (one for
+  // each fragment) stands for: the latest StepOfVersion.
   uint64_t RunPosition(absl::Span<const uint64_t> versions) const;
 
-  // `step`, moved to where an island with these versions can be: not behind
-  // RunPosition, and ahead of no send whose round is still open. An island
-  // that was away, or joins, goes on from there.
+  // Returns `step`, moved to where an island with these versions can be: not
+  // behind RunPosition, and not beyond a send whose round is still open. An
+  // island that was away, or joins, goes on from there.
   uint64_t ClampToVersions(uint64_t step,
                            absl::Span<const uint64_t> versions) const;
 

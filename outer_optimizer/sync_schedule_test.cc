@@ -52,8 +52,8 @@ TEST(SyncScheduleTest, FragmentsTakeTurns) {
                                              .send_offsets = {0, 3, 6},
                                              .overlap_steps = 4,
                                              .total_steps = 26}));
-  // Fragment 2 is sent at 16 and, regularly, at 26, the last step; the others
-  // once more at 26 with what they have learnt since 20 and 23.
+  // Fragment 2 is sent at 16 and, regularly, at 26, the last step. The others
+  // are sent once more at 26, with the training since 20 and 23.
   EXPECT_THAT(AllSends(schedule),
               ElementsAre(Send{0, 10, 1}, Send{1, 13, 1}, Send{2, 16, 1},
                           Send{0, 20, 2}, Send{1, 23, 2}, Send{0, 26, 3},
@@ -62,7 +62,7 @@ TEST(SyncScheduleTest, FragmentsTakeTurns) {
   EXPECT_EQ(schedule.FinalVersion(2), 2u);
   EXPECT_EQ(schedule.TotalRounds(), 8u);
   EXPECT_EQ(schedule.ApplyStep(16), 20u);
-  // Not beyond the end.
+  // Updates are applied by the last step.
   EXPECT_EQ(schedule.ApplyStep(23), 26u);
   EXPECT_EQ(schedule.ApplyStep(26), 26u);
 }
@@ -113,7 +113,7 @@ TEST(SyncScheduleTest, ClampsAStepToWhereTheVersionsAre) {
       const SyncSchedule schedule,
       SyncSchedule::Create(
           {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 33}));
-  // Versions (1, 1) are of step 15; the next open send is at 20.
+  // Versions (1, 1) stand for step 15; the next open send is at 20.
   EXPECT_EQ(schedule.ClampToVersions(0, {1, 1}), 15u);
   EXPECT_EQ(schedule.ClampToVersions(17, {1, 1}), 17u);
   EXPECT_EQ(schedule.ClampToVersions(30, {1, 1}), 19u);
@@ -140,7 +140,7 @@ TEST(SyncScheduleTest, IsReadFromConfigAndPlan) {
   EXPECT_TRUE(schedule.IsSentAt(1, 12));
 }
 
-// All small schedules against the rule as it is written down.
+// Compares all small schedules with the rule in the header.
 TEST(SyncScheduleTest, HoldsTheRuleForAllSmallNumbers) {
   for (uint64_t round = 1; round <= 6; ++round) {
     for (uint64_t offset = 0; offset < round; ++offset) {

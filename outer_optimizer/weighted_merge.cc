@@ -47,7 +47,8 @@ void WeightedMerge::Sum(uint64_t begin, absl::Span<float> merged) {
     return;
   }
   std::fill(merged.begin(), merged.end(), 0.0f);
-  // Tensors begin anywhere, decoding only at multiples of kPieceAlignment.
+  // Tensors begin anywhere, but decoding starts at multiples of
+  // kPieceAlignment.
   const absl::Span<float> decoded =
       absl::MakeSpan(decoded_).first(merged.size());
   for (size_t i = 0; i < cursors_.size(); ++i) {

@@ -5,13 +5,14 @@
 //
 //   merged[j] = sum over i of weight_i(j) * contribution_i[j], in order of i
 //
-// each product and each sum rounded to fp32, from +0. No contribution is ever
-// expanded as a whole, and a value of the sum does not depend on the tiles.
+// with each product and each sum rounded to fp32, starting from +0. No
+// contribution is ever decoded as a whole, and a value of the sum does not
+// depend on the tiles.
 //
 //   WeightedMerge merge(contributions, weights);  // one per thread
 //   merge.Sum(begin, absl::MakeSpan(merged));
 //
-// The work is dealt to threads by strips, which is what encodings are cut in.
+// Threads share the work by strips, the units in which vectors are encoded.
 #ifndef OUTER_OPTIMIZER_WEIGHTED_MERGE_H_
 #define OUTER_OPTIMIZER_WEIGHTED_MERGE_H_
 
@@ -35,37 +36,37 @@ struct ValueRange {
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
-// An opened contribution. Not owned by those who read it.
+// Opened contributions. Their readers do not own them.
 using Contributions = std::vector<std::unique_ptr<Decoder>>;
 
-// What each contribution is multiplied by.
+// The factors of the contributions.
 struct MergeWeights {
-  // Outside of `tensors`, one for each contribution.
+  // Outside of `tensors`, one factor for each contribution.
   std::vector<float> shares;
   // Ascending and disjoint.
   std::vector<ValueRange> tensors;
-  // Inside of them: that of contribution i in tensor t is
-  // tensor_weights[t * shares.size() + i].
+  // Inside of `tensors`, contribution i has the factor tensor_weights[t *
+  // shares.size() + i] in tensor t.
   std::vector<float> tensor_weights;
 };
 
-// Reads the contributions for one thread.
+// Sums the contributions for one thread.
 class WeightedMerge {
  public:
-  // Values in a tile, which stays in the first-level cache. Fewer would read
-  // too little of each contribution at a time.
+  // The number of values in a tile, which stays in the first-level cache. A
+  // smaller tile would read too little of each contribution at a time.
   static constexpr uint64_t kTileValues = 4096;
 
-  // Both outlive it and hold still.
+  // Both arguments must outlive it and must not change.
   WeightedMerge(const Contributions& contributions,
                 const MergeWeights& weights);
 
   // Writes the sum of values [begin, begin + merged.size()): at most a tile,
-  // from a multiple of kPieceAlignment on.
+  // starting at a multiple of kPieceAlignment.
   void Sum(uint64_t begin, absl::Span<float> merged);
 
  private:
-  // Weights of value `begin`, and where they end to hold.
+  // The weights of value `begin`, and the value at which other weights begin.
   struct Run {
     const float* weights;
     uint64_t end;
@@ -80,12 +81,12 @@ class WeightedMerge {
   std::vector<float> decoded_;
 };
 
-// Deals the strips of a vector to threads, in order. Thread-safe.
+// Hands the strips of a vector to threads, in order. Thread-safe.
 class StripQueue {
  public:
   explicit StripQueue(uint64_t values) : values_(values) {}
 
-  // The next strip; none when all are taken.
+  // Returns the next strip; none when all are taken.
   std::optional<ValueRange> Take();
 
  private:

@@ -88,7 +88,7 @@ TEST_P(WeightedMergeTest, EqualsItsDefinitionBitForBit) {
                  Plain([&](uint64_t, size_t i) { return shares[i]; }));
 }
 
-// Tensors that begin and end inside blocks, one in one block, a gap, and the
+// Tensors that begin and end inside blocks, one within a block, a gap, and the
 // rest of the vector without a tensor.
 TEST_P(WeightedMergeTest, TensorsHaveWeightsOfTheirOwn) {
   const MergeWeights weights = {

@@ -26,8 +26,8 @@ using Memory = std::unique_ptr<char, Free>;
 Memory Allocate(uint64_t bytes) {
   Memory memory(static_cast<char*>(
       ::operator new(bytes, std::align_val_t(kHugePageBytes))));
-  // Only advice: without huge pages everything works, only slower. What is
-  // touched of the last one must not reach beyond the buffer.
+  // This is only advice: without huge pages everything works, only slower. The
+  // last page that is touched must not reach beyond the buffer.
   const uint64_t whole = bytes / kHugePageBytes * kHugePageBytes;
   if (whole > 0) madvise(memory.get(), whole, MADV_HUGEPAGE);
   return memory;
@@ -40,7 +40,7 @@ struct BufferPool::Idle {
 
   const uint64_t capacity;
   absl::Mutex mu;
-  // By size.
+  // The idle buffers by size.
   std::multimap<uint64_t, Memory> buffers ABSL_GUARDED_BY(mu);
   uint64_t bytes ABSL_GUARDED_BY(mu) = 0;
 };

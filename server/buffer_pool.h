@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large buffers that are used again. The first touch of fresh memory costs
-// several times what receiving the bytes costs (a page fault for each 4 KiB),
-// and uploads have the same few sizes in every round: one for each fragment.
+// Large buffers for reuse. The first touch of fresh memory costs several times
+// as much as receiving the bytes (a page fault for each 4 KiB), and uploads
+// have the same few sizes in every round: one for each fragment.
 //
 //   BufferPool pool(1 << 30);
 //   PooledBuffer buffer = pool.Take(bytes);  // back when its owner is gone
@@ -19,7 +19,7 @@
 
 namespace causeway {
 
-// Memory of undefined content. It goes back to its pool with the last copy of
+// Memory of undefined content. It returns to its pool with the last copy of
 // `owner`.
 struct PooledBuffer {
   absl::Span<char> bytes;
@@ -28,19 +28,18 @@ struct PooledBuffer {
 
 class BufferPool {
  public:
-  // Keeps at most `idle_capacity_bytes` that nobody uses.
+  // Keeps at most `idle_capacity_bytes` of unused memory.
   explicit BufferPool(uint64_t idle_capacity_bytes);
   ~BufferPool();
 
-  // A buffer of exactly `bytes` bytes, at an address that suits huge pages if
-  // it is large.
+  // Returns exactly `bytes` bytes; large buffers are aligned for huge pages.
   PooledBuffer Take(uint64_t bytes);
 
   uint64_t idle_bytes() const;
 
  private:
   struct Idle;
-  // Shared with the buffers that are out.
+  // Shared with the buffers that are in use.
   const std::shared_ptr<Idle> idle_;
 };
 

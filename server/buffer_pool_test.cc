@@ -19,7 +19,7 @@ TEST(BufferPoolTest, ABufferThatIsGivenBackIsUsedAgainForItsSizeOnly) {
   const char* const memory = first.bytes.data();
   EXPECT_NE(pool.Take(1000).bytes.data(), memory) << "it is in use";
   first = {};
-  // Two of this size are idle now, the later one on either place.
+  // Two buffers of this size are idle now, in either order.
   const PooledBuffer second = pool.Take(1000);
   const PooledBuffer third = pool.Take(1000);
   EXPECT_TRUE(second.bytes.data() == memory || third.bytes.data() == memory);

@@ -17,12 +17,12 @@
 namespace causeway {
 namespace {
 
-// How often leases and grace windows are looked at.
+// The time between looks at leases and grace windows.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-// How often a disk that failed in the middle of a write is tried again.
+// The time between attempts to read a disk that failed during a write.
 constexpr absl::Duration kReconcilePause = absl::Seconds(5);
 
-// One for each fragment.
+// Returns the options of each fragment.
 std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
                                           const v1::FragmentPlan& plan) {
   std::vector<OuterStepOptions> options;
@@ -50,7 +50,7 @@ ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
-               std::vector<Coordinator::FragmentState> heads,
+               std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
                uint64_t staging_bytes)
     : options_(std::move(options)),
@@ -137,7 +137,7 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
   const ContributionKey key = KeyOf(header);
   const absl::StatusOr<double> verified = staging_.Verify(key, header.object());
-  // The rules decide what is to become of values that are not finite.
+  // The rules decide about values that are not finite.
   if (!absl::IsOutOfRange(verified.status())) {
     RETURN_IF_ERROR(verified.status());
   }
@@ -188,8 +188,8 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
         return state_->fragments().OpenUpdate(commit.update_file, run_id_,
                                               commit.head);
       });
-  // Who was merged stays known when the update is no longer kept. An island
-  // that has begun to download has heard it.
+  // The log still tells who was merged when the update is no longer kept. An
+  // island that is in the middle of a download has heard it already.
   if (!stored.ok() &&
       (!absl::IsNotFound(stored.status()) || request.offset() > 0)) {
     return stored.status();
@@ -258,12 +258,12 @@ absl::Status Engine::Persist(Effects& effects) {
     effects.view_changed = true;
   }
   if (unwritten_.empty()) return absl::OkStatus();
-  // What could not be written stays, and goes first the next time: nobody may
-  // hear of a membership that a restart would not know.
+  // Effects that could not be written stay, and go first the next time: nobody
+  // may hear of a membership that a restart would not know.
   const absl::Status written = state_->log().Apply(unwritten_);
   if (!written.ok()) {
     if (absl::IsUnknown(written)) doubtful_events_ = unwritten_.events.size();
-    // Whatever the reason, it is this machine's: islands go on and try again.
+    // Whatever the reason, it is this machine's fault: islands go on and retry.
     return absl::UnavailableError(
         absl::StrCat("the coordinator cannot write its commit log: ",
                      std::string(written.message())));
@@ -313,7 +313,7 @@ void Engine::Reconcile() {
     return;
   }
   if (doubtful_events_.has_value()) {
-    // What else is in the batch may be written twice.
+    // The rest of the batch may be written twice without harm.
     if (*found) {
       unwritten_.events.erase(
           unwritten_.events.begin(),

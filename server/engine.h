@@ -1,13 +1,26 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the coordinator's rules (server/rules/coordinator.h) in the world: holds
-// the state directory and the uploads, passes the time in, carries the effects
-// out. Two threads of its own: one ticks, one does outer steps, so that a merge
-// never delays a heartbeat.
+// Runs the coordinator's rules (server/rules/coordinator.h) in the real world.
+// For each event, the engine
+//   * asks the rules what to do, under one lock, with the current time;
+//   * makes the change durable in the commit log before it answers;
+//   * carries out the effects: discards uploads, keeps quarantined bytes,
+//     queues outer steps, and tells listeners that the view has changed.
 //
-// Knows no gRPC; server/edge/services.h does. Thread-safe. Calls
-// block for as long as a database transaction takes (milliseconds).
+// Besides, it keeps uploads in memory (Staging), opens stored files for
+// downloads, makes outer steps, and answers operators and people.
+//
+// Threads:
+//   * the callers' threads (those of gRPC, and main) run the public functions;
+//   * the tick thread ends leases and closes rounds whose time has come, and
+//     finds out what a failed write has left (TickLoop);
+//   * the merge thread makes outer steps, so that a merge never delays a
+//     heartbeat (OuterStepLoop). Only it writes fragments and updates.
+// Each of them may call listeners.
+//
+// Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as
+// long as a database transaction takes (milliseconds).
 #ifndef SERVER_ENGINE_H_
 #define SERVER_ENGINE_H_
 
@@ -45,7 +58,7 @@
 
 namespace causeway {
 
-// Stored bytes that are being read; `owner` keeps them alive.
+// Stored parameters that are being read; `owner` keeps the bytes alive.
 struct OpenedParameters {
   v1::FragmentHead head;
   absl::string_view bytes;
@@ -56,9 +69,9 @@ struct OpenedUpdate {
   // Absent if the update is no longer kept.
   std::optional<v1::EncodedObject> object;
   bool includes_island = false;
-  // Of the named contribution in the merge; 0 if it is not part of it.
+  // The named contribution's share in the merge; 0 if it is not part of it.
   double island_share = 0;
-  // Of a contribution of the island in the merge that is not the named one.
+  // Tokens and inner steps of the island's other contributions in the merge.
   uint64_t other_tokens = 0;
   uint64_t other_inner_steps = 0;
   absl::string_view bytes;
@@ -69,21 +82,22 @@ class Engine {
  public:
   struct Options {
     std::string state_dir;
-    // Resolved (common/run_config.h).
+    // With every field filled in (common/run_config.h).
     v1::RunConfig config;
     // Makes a new run's id unique; used only when the state directory is new.
     uint64_t random = 0;
     Clock now;
-    // Threads of an outer step; at least 1. They change no bit of it.
+    // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
   };
 
-  // Opens the state directory, or makes it and version 0 of every fragment.
-  //   FAILED_PRECONDITION  another coordinator holds the directory; or it
+  // Opens the state directory, or creates it with version 0 of every fragment,
+  // and starts the threads.
+  //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
   //                        belongs to another run or model.
-  //   DATA_LOSS            a committed file is damaged.
+  //   DATA_LOSS            A committed file is damaged.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options);
-  // Finishes the outer step under way, if any.
+  // Waits for the outer step under way, if any.
   ~Engine();
 
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
@@ -91,23 +105,23 @@ class Engine {
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity);
-  // UPLOAD with the offset to go on from, ACCEPTED or LATE.
+  // Returns UPLOAD with the offset to go on from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);
-  // True once the chunk was the last one; if the header's description was open,
-  // never.
+  // Returns true once the chunk was the last one; always false if the header's
+  // description was open.
   absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk);
-  // The last chunk has come. header.object() is that of the trailer if the one
-  // that was offered was open.
+  // Verifies and accepts the upload, after its last chunk. `header` has the
+  // trailer's object if the offered one was open.
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& header);
   absl::StatusOr<OpenedParameters> OpenParameters(
       const v1::FetchParametersRequest& request);
   absl::StatusOr<OpenedUpdate> OpenUpdate(
       const v1::FetchUpdateRequest& request);
-  // Whether the update that an island waits for is still to be made; listeners
-  // hear when it is, and when the island's membership has ended.
-  //   ABORTED  the incarnation is fenced off.
+  // Returns whether the update that an island waits for is still to be made.
+  // Listeners hear when it is made, and when the island's membership ends.
+  //   ABORTED  The incarnation is fenced off.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
   void CountSent(uint64_t bytes) { bytes_sent_ += bytes; }
   absl::Status Leave(const v1::LeaveRequest& request);
@@ -117,7 +131,7 @@ class Engine {
   v1::RunStatus GetRun();
   v1::ListIslandsResponse ListIslands(bool include_departed);
   v1::ListFragmentsResponse ListFragments();
-  // As CommitLog::EventsAfter.
+  // See CommitLog::EventsAfter.
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);
 
@@ -131,12 +145,12 @@ class Engine {
   absl::Status Admit(uint64_t id);
   absl::Status Drop(uint64_t id);
 
-  // --- News: something above may have changed. ---
+  // --- News: any of the answers above may have changed. ---
 
-  // `listener` is called from any thread, without locks held, must not block
-  // and must not call Remove. Returns its id.
+  // Returns the listener's id. `listener` is called from any thread, without
+  // the engine's lock; it must not block, nor add or remove listeners.
   uint64_t AddListener(std::function<void()> listener);
-  // After the return the listener is not running and will not be called.
+  // When this returns, the listener is not running and will not be called.
   void RemoveListener(uint64_t id);
 
   v1::RunState run_state();
@@ -145,53 +159,57 @@ class Engine {
  private:
   Engine(Options options, std::unique_ptr<StateDirectory> state,
          Coordinator::Options rules,
-         std::vector<Coordinator::FragmentState> heads,
+         std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
          uint64_t staging_bytes);
 
-  // Memory for uploads, or INVALID_ARGUMENT if too little is configured.
+  // Returns the bytes of memory for uploads, or INVALID_ARGUMENT if too few are
+  // configured.
   static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
                                                const v1::FragmentPlan& plan);
-  // `effects` are the events of the start, `ledger` what was merged before.
+  // `effects` are the events of the start; `ledger` sums the earlier merges.
   void StartThreads(Effects effects, const std::vector<LedgerSum>& ledger);
   uint64_t FragmentSize(uint32_t fragment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // One event: runs `event` on the rules under the lock, makes its effects
-  // durable, and then, without the lock, does the rest. Its refusal is the
-  // answer if it changed nothing; else the caller hears of no change that is
-  // not durable, so that a failure to write comes first.
+  // Handles one event: runs `event` on the rules under the lock, makes its
+  // effects durable, and carries out the rest without the lock. Returns the
+  // event's result; but if the write failed, and the event changed something or
+  // succeeded, returns the write's error, because nobody may hear of a change
+  // that is not durable.
   template <typename Event>
   auto Handle(Event event) -> decltype(event(std::declval<Effects&>()))
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Persists what must be durable before the caller of an event is answered.
+  // Makes the effects durable that must be so before the caller is answered.
   absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Does the rest, also if Persist failed: a round that has closed must be
-  // merged. Call without the lock.
+  // Carries out the other effects, even if Persist failed: a round that has
+  // closed must be merged.
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Saves the bytes of new entries from the staging, removes those of old ones.
+  // Saves the bytes of new entries from staging; removes those of decided ones.
   void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Bytes of an entry that can be admitted; empty if it is another one.
+  // Returns the bytes of an entry that can be admitted; empty for other
+  // entries.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Of a contribution that is about to be merged.
+  // Returns the bytes of a contribution that is about to be merged.
   absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
   static ContributionRecord RecordOf(const v1::ContributionHeader& header,
                                      ContributionFate fate, absl::Time at);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
-  // If the outcome of a write is unknown: tries to find it out.
+  // Tries to find out whether a write in doubt succeeded.
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
-  // What became of the outer step's commit, of which `unknown` is all that is
-  // known so far; waits until the disk tells.
+  // Waits until the disk tells whether the outer step's commit, whose outcome
+  // is `unknown`, succeeded, and returns the outcome.
   absl::Status AwaitOutcome(const OuterStepOrder& order,
                             const absl::Status& unknown)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
-  void RunOuterStep(const OuterStepOrder& order);
-  // Merges, writes the files and commits.
+  void ExecuteOrder(const OuterStepOrder& order);
+  // Merges the contributions, writes the files and commits them.
   absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
-  // The outer step from `before`; makes the new version and its update durable.
+  // Makes the outer step from `before`, and the new version and its update
+  // durable.
   absl::StatusOr<CommitRecord> StepAndStore(
       const FragmentContents& before, absl::Span<const MergeInput> inputs);
 
@@ -203,27 +221,27 @@ class Engine {
   OpenFiles<StoredFragment> open_fragments_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
-  // By fragment.
+  // One for each fragment.
   const std::vector<OuterStepOptions> step_options_;
-  // For the merge thread alone.
+  // Used by the merge thread only.
   ThreadPool merge_pool_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
 
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
-  // What operators admitted to open rounds.
+  // The bytes of contributions that operators admitted to open rounds.
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // Effects that could not be written yet.
+  // Effects that are not written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
-  // So many of its events may be there already: the outcome of the last try is
-  // unknown.
+  // The number of events in `unwritten_` that may be in the log already,
+  // because the outcome of the last write is unknown.
   std::optional<size_t> doubtful_events_ ABSL_GUARDED_BY(mu_);
-  // Whether the outer step's commit, whose outcome was unknown, was found.
+  // Whether the outer step's commit in doubt was found; empty until then.
   std::optional<bool> commit_found_ ABSL_GUARDED_BY(mu_);
-  // Of merged contributions, each times the values of its fragment: tokens of
+  // Sums over merged contributions, each times its fragment's values: tokens of
   // the whole run, and inner steps since this process took it up.
   double merged_token_values_ ABSL_GUARDED_BY(mu_) = 0;
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;

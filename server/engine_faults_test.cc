@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine whose islands or disk misbehave.
+// Tests an engine whose islands or disk misbehave.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -25,7 +25,7 @@ constexpr auto kAccepted = v1::ContributeResponse::ACCEPTED;
 
 class EngineFaultsTest : public testing::Test {
  protected:
-  // Two islands of a running run, and fragment 0 as both know it.
+  // A running run with two islands, and fragment 0 as both know it.
   void StartRun(const v1::RunConfig& config) {
     ASSERT_OK(run_.Start(config));
     ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
@@ -39,7 +39,7 @@ class EngineFaultsTest : public testing::Test {
         run_.MakeContribution(island, 0, 0, anchor_, Shifted(anchor_, 0.01f)));
   }
 
-  // Lets every insertion into a table of the commit log fail, as a full disk
+  // Makes every insertion into a table of the commit log fail, as a full disk
   // does, until AllowInserts().
   void RefuseInserts(const std::string& table) {
     Execute("CREATE TRIGGER refuse BEFORE INSERT ON " + table +
@@ -72,7 +72,7 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(run_.engine().Admit(1),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  // The round goes on without it, also after a restart.
+  // The round goes on without the contribution, even after a restart.
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
   ASSERT_OK(Contribute(b_));
@@ -112,7 +112,7 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
   ASSERT_OK(run_.engine().Admit(1)) << "asked for twice";
   ASSERT_OK(contribute(a_, 2, 0.01f));
   ASSERT_TRUE(run_.AwaitVersion(0, 3));
-  // The mean of both, at the outer learning rate of 0.7.
+  // The mean of both, times the outer learning rate of 0.7.
   ASSERT_OK_AND_ASSIGN(const std::vector<float> after, run_.Fetch(a_, 0, 3));
   EXPECT_NEAR(after[0] - before[0], 0.7 * (1 + 0.01) / 2, 1e-4);
   EXPECT_EQ(run_.engine().ListQuarantine(false).contributions_size(), 0);
@@ -121,7 +121,7 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
       run_.engine().ListFragments().fragments(0).ledger();
   EXPECT_EQ(ledger.merged(), 6000);
   EXPECT_EQ(ledger.quarantined(), 0);
-  // Nothing that a later process of the island may have in a checkpoint.
+  // No later process of the island may have this training in a checkpoint.
   v1::FetchUpdateRequest request;
   ASSERT_OK_AND_ASSIGN(*request.mutable_identity(), run_.Join("b", 2));
   for (const uint64_t from_version : {1, 2}) {
@@ -148,12 +148,12 @@ TEST_F(EngineFaultsTest, QuarantinedBytesThatAreDamagedAreNotMerged) {
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().GetRun().ledger().merged(), 1000);
   ASSERT_OK(run_.engine().Drop(1));
-  // Nobody needs them any more.
+  // Nobody needs the bytes any more.
   EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
 }
 
-// The round closes without an island that is in the middle of an upload. Its
-// memory is needed for the next.
+// The round closes without an island that is in the middle of an upload. The
+// next round needs the upload's memory.
 TEST_F(EngineFaultsTest, AnUploadThatComesTooLateGivesItsMemoryBack) {
   StartRun(TestRunConfig("membership { grace_seconds: 0 }"));
   const TestContribution late =
@@ -187,7 +187,7 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
 }
 
 TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
-  // Else each island could hold the memory that the other needs, for good.
+  // Otherwise each island could hold the memory that the other needs, for ever.
   StartRun(TestRunConfig("membership { max_islands: 2 quorum: 2 }"));
   for (const v1::IslandIdentity& island : {a_, b_}) {
     for (const uint32_t fragment : island.island_id() == "a"
@@ -224,15 +224,14 @@ TEST_F(EngineFaultsTest,
        WhileTheDiskIsBrokenRefusalsThatChangeNothingAreHeard) {
   StartRun(TestRunConfig());
   RefuseInserts("events");
-  // Nothing to write: the refusal is the answer.
+  // There is nothing to write, so the refusal is the answer.
   v1::IslandIdentity stranger = a_;
   stranger.set_incarnation(9);
   EXPECT_THAT(run_.Heartbeat(stranger), StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(run_.Leave(stranger), StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(run_.Join("a", 2), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_OK(run_.Heartbeat(a_));
-  // A refusal that ends a membership is a change, which a restart would not
-  // know.
+  // A refusal that ends a membership is a change that a restart would not know.
   std::vector<float> diverged = anchor_;
   diverged[3] = NAN;
   EXPECT_THAT(
@@ -240,7 +239,7 @@ TEST_F(EngineFaultsTest,
       StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(run_.engine().Pause({}),
               StatusIs(absl::StatusCode::kUnavailable));
-  // And as long as that is not written, nobody is told that all is well.
+  // Until that is written, nobody is told that all is well.
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kUnavailable));
   AllowInserts();
   EXPECT_OK(run_.Heartbeat(a_));
@@ -253,7 +252,7 @@ TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
   StartRun(TestRunConfig());
   ASSERT_OK(Contribute(a_));
   RefuseInserts("events");
-  // The departure closes the round, but cannot be written down.
+  // The departure closes the round, but cannot be written.
   EXPECT_THAT(run_.Leave(b_), testing::Not(IsOk()));
   EXPECT_TRUE(run_.AwaitVersion(0, 1));
   AllowInserts();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what an engine tells islands of committed versions, and whom it tells.
+// Tests which committed versions and updates an engine hands to which islands.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,8 +30,8 @@ class EngineFetchTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(b_, run_.Join("b"));
   }
 
-  // Hands in what an island trained from `version` of fragment 0, and returns
-  // the contribution's digest.
+  // Hands in an island's training from `version` of fragment 0, and returns the
+  // contribution's digest.
   std::string Contribute(const v1::IslandIdentity& island, uint64_t version,
                          float amount = 0.01f, uint64_t tokens = 1000) {
     const std::vector<float> anchor = run_.Fetch(island, 0, version).value();
@@ -89,7 +89,8 @@ TEST_F(EngineFetchTest, AnIncarnationThatIsFencedOffGetsNothing) {
   expect(successor, absl::StatusCode::kOk);
 }
 
-// Only what was not admitted may be part of what a process still has.
+// A process may still have training that was merged without the quarantine, but
+// none that was admitted from it.
 TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
   StartRun();
   for (const uint64_t version : {0, 1}) {
@@ -105,7 +106,7 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity second, run_.Join("b", 2));
   Contribute(a_, 2);
   ASSERT_TRUE(run_.AwaitVersion(0, 3));
-  // The next round has both.
+  // The next round has both contributions.
   const std::string from_second = Contribute(second, 3);
   ASSERT_OK(run_.engine().Admit(1));
   const std::string from_a = Contribute(a_, 3);
@@ -173,8 +174,8 @@ TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {
       << "none follows the last version";
 }
 
-// The files of a commit that fails are there when it is made again, with what
-// has come meanwhile.
+// When a commit fails, its files remain. The version is then made again, with
+// the contributions that have come meanwhile.
 TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
   StartRun("membership { min_islands: 3 quorum: 2 grace_seconds: 0 }");
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity c, run_.Join("c"));
@@ -197,7 +198,7 @@ TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
 
   ASSERT_OK_AND_ASSIGN(const std::vector<float> fetched, run_.Fetch(a_, 0, 1));
   EXPECT_EQ(Digest128(fetched), run_.Head(0).digest());
-  // It has all three contributions, at the outer learning rate of 0.7.
+  // It has all three contributions, times the outer learning rate of 0.7.
   EXPECT_NEAR(fetched[0] - theta[0], 0.7 * (0.01 + 0.01 + 0.05) / 3, 1e-5);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate update, OpenUpdate(a_, 0));
   ASSERT_OK(DecodeAccumulate(SpecOf(*update.object), update.bytes, 1.0f,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators ask of an Engine (proto/control.proto), and the bytes of what
-// is in quarantine.
+// The part of Engine that serves operators (proto/control.proto), and keeps the
+// bytes of quarantined contributions.
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests an engine that does not know whether a write to its commit log has
-// happened.
+// Tests an engine that does not know whether a write to its commit log
+// succeeded.
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -39,8 +39,8 @@ class EngineOutcomeTest : public testing::Test {
         .status();
   }
 
-  // The outcome of the next write is unknown. SQLite finds the write if its log
-  // is still there when it opens the database anew; if it can sync when it
+  // Makes the outcome of the next write unknown. SQLite finds the write if its
+  // log is still there when it opens the database anew. If it can sync when it
   // closes the database, it ends that log without the write.
   void DoubtAndFind() { FailSyncs(2); }
   void DoubtAndLose() { FailSyncs(1); }
@@ -58,15 +58,16 @@ class EngineOutcomeTest : public testing::Test {
     }
     return found;
   }
-  // Waits for the end of the doubt number `count`, and says how it ended. The
-  // clock moves, as the disk is tried again only after a pause.
+  // Waits for the end of the doubt number `count`, and returns how it ended.
+  // The clock moves, because the disk is tried again only after a pause.
   std::string AwaitReconciled(size_t count) {
     run_.AdvanceSeconds(5);
     EXPECT_TRUE(
         run_.Await([&] { return Events("log_reconciled").size() >= count; }));
     return Events("log_reconciled").back().text();
   }
-  // The pause before a retry begins when the merge thread hears of the failure.
+  // Moves the clock, because the pause before a retry begins when the merge
+  // thread hears of the failure.
   bool AwaitRetried(uint64_t version) {
     return run_.Await([&] {
       run_.AdvanceSeconds(1);
@@ -78,7 +79,7 @@ class EngineOutcomeTest : public testing::Test {
     DoubtAndFind();
     ASSERT_OK(Contribute(b_, version));
     ASSERT_THAT(AwaitReconciled(doubt), HasSubstr("is there"));
-    // It counts at once: nothing is to be made again.
+    // The version counts at once: nothing is made again.
     ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
   }
   void CommitAndLose(uint64_t version, size_t doubt) {
@@ -93,7 +94,8 @@ class EngineOutcomeTest : public testing::Test {
                 StatusIs(absl::StatusCode::kNotFound));
     ASSERT_TRUE(AwaitRetried(version + 1));
   }
-  // Expects that each contribution was merged once and that a restart finds it.
+  // Expects that each contribution was merged once, and that a restart finds
+  // it.
   void ExpectMerged(uint64_t version) {
     EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
     EXPECT_EQ(run_.engine().ListFragments().fragments(0).ledger().merged(),
@@ -145,10 +147,9 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
   ExpectMerged(1);
 }
 
-// What became of one doubtful write says nothing about the next.
+// The outcome of one doubtful write says nothing about the next.
 TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
-  // Returns the outcome of the doubt number `doubt`, which is about a
-  // membership.
+  // Returns the outcome of the doubt number `doubt`, about a membership.
   const auto join_in_doubt = [&](const std::string& island, size_t doubt) {
     EXPECT_THAT(run_.Join(island).status(),
                 StatusIs(absl::StatusCode::kUnavailable,
@@ -167,7 +168,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
   EXPECT_THAT(join_in_doubt("d", 3), HasSubstr("is there"));
   CommitAndLose(1, 4);
 
-  // Every event is told once, under a number of its own.
+  // Every event is told once, under its own number.
   const std::vector<v1::Event> joined = Events("island_joined");
   ASSERT_EQ(joined.size(), 4);
   for (size_t i = 0; i < joined.size(); ++i) {

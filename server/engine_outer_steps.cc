@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an Engine makes outer steps, on the thread that does nothing else.
+// The part of Engine that makes outer steps, on the merge thread.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,8 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
   {
     absl::MutexLock lock(&mu_);
     coordinator_.OuterStepInDoubt(order, unknown, effects);
-    // It says so; it will be written when it can be.
+    // The event says that the outcome is in doubt; it is written once the disk
+    // allows.
     Persist(effects).IgnoreError();
   }
   CarryOut(effects);
@@ -33,8 +34,8 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
   mu_.Await(absl::Condition(&known));
   if (!commit_found_.has_value()) return unknown;
   if (*commit_found_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "it was not written, as is known by now: ", unknown.message()));
+  return absl::UnavailableError(
+      absl::StrCat("the commit was not written: ", unknown.message()));
 }
 
 void Engine::OuterStepLoop() {
@@ -51,11 +52,11 @@ void Engine::OuterStepLoop() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    RunOuterStep(order);
+    ExecuteOrder(order);
   }
 }
 
-void Engine::RunOuterStep(const OuterStepOrder& order) {
+void Engine::ExecuteOrder(const OuterStepOrder& order) {
   const absl::Time begin = options_.now();
   absl::StatusOr<OuterStepOutcome> outcome = Merge(order);
   const absl::Time end = options_.now();
@@ -147,7 +148,8 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
 
-  // Old files are only space; what cannot be removed now is removed later.
+  // Old files only take space; those that cannot be removed now are removed
+  // later.
   const auto removed =
       state_->RemoveUnreferenced(run_id_, config.storage().versions_kept(),
                                  config.storage().update_history());
@@ -168,19 +170,19 @@ absl::StatusOr<CommitRecord> Engine::StepAndStore(
   std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
                        '\0');
   ASSIGN_OR_RETURN(const OuterStepSummary summary,
-                   causeway::RunOuterStep(options,
-                                          {.version = before.head.version(),
-                                           .theta = before.theta,
-                                           .momentum = before.momentum,
-                                           .residual = before.residual,
-                                           .gradient_sum = before.gradient_sum},
-                                          inputs,
-                                          {.theta = after.theta,
-                                           .momentum = after.momentum,
-                                           .residual = after.residual,
-                                           .gradient_sum = after.gradient_sum,
-                                           .update = absl::MakeSpan(encoding)},
-                                          merge_pool_));
+                   RunOuterStep(options,
+                                {.version = before.head.version(),
+                                 .theta = before.theta,
+                                 .momentum = before.momentum,
+                                 .residual = before.residual,
+                                 .gradient_sum = before.gradient_sum},
+                                inputs,
+                                {.theta = after.theta,
+                                 .momentum = after.momentum,
+                                 .residual = after.residual,
+                                 .gradient_sum = after.gradient_sum,
+                                 .update = absl::MakeSpan(encoding)},
+                                merge_pool_));
   CommitRecord commit{.merged_norm = summary.gradient_norm};
   ASSIGN_OR_RETURN(commit.file,
                    store.CommitFragment(std::move(after), commit.head));

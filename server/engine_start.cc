@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an Engine takes up a run: makes it, or reads what was committed.
+// The part of Engine that takes up a run: creates it, or reads what was
+// committed.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -22,8 +23,8 @@
 namespace causeway {
 namespace {
 
-// Names a new run in the log. Files come after it, so that whatever a crash
-// leaves of them is known to be this run's.
+// Names a new run in the log. Its files are written afterwards, so that the
+// remains of a crash are known to belong to this run.
 absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
   const v1::RunConfig& config = options.config;
   RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
@@ -67,7 +68,8 @@ absl::Status CommitInitialVersions(StateDirectory& state,
   return state.log().Apply(batch);
 }
 
-// The run in `state`, checked against the configuration it is to go on with.
+// Returns the run in `state`, after checking it against the configuration that
+// continues it.
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
                                       const Engine::Options& options) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
@@ -114,9 +116,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
-  std::vector<Coordinator::FragmentState> heads;
+  std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {
-    // Damage is to be found now, not in the middle of the next round.
+    // Find damage now, not in the middle of the next round.
     ASSIGN_OR_RETURN(const StoredFragment stored,
                      state->ReadHead(run->run_id, commit.head.fragment()));
     double squares = 0;
@@ -150,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
                    StagingBytes(options.config, run->plan));
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run->config, run->plan));
-  // The constructor is private, so no make_unique.
+  // The constructor is private, so std::make_unique cannot call it.
   std::unique_ptr<Engine> engine(new Engine(
       options, std::move(state),
       {.run_id = run->run_id,
@@ -164,9 +166,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
 
 absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
                                               const v1::FragmentPlan& plan) {
-  // All fragments at once: they are in flight together when the overlap is
-  // long, and at the last step. With less, islands could hold the memory that
-  // the others need to close the rounds.
+  // Memory for all fragments at once: they are in flight together at the last
+  // step, and when the overlap is long. With less, some islands could hold the
+  // memory that others need to close the rounds.
   uint64_t needed = 0;
   for (const v1::Fragment& fragment : plan.fragments()) {
     needed +=

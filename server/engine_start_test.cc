@@ -58,7 +58,7 @@ TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
   RunRounds(1);
   for (const std::string& file : {HeadFile(0, 1), HeadFile(1, 0)}) {
     ASSERT_OK_AND_ASSIGN(const std::string sound, ReadFile(file));
-    // One damage is in the last tensor, one in the first.
+    // The damage is once in the last tensor and once in the first.
     for (const size_t at : {sound.size() - 1, sound.size() / 2}) {
       std::string damaged = sound;
       damaged[at] = static_cast<char>(damaged[at] ^ 1);
@@ -79,7 +79,7 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
 }
 
 TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
-  // The round leaves out every contribution that it can do without: that of a.
+  // The round leaves out every contribution that it can spare: that of a.
   const v1::RunConfig config = TestRunConfig(
       "training { total_steps: 80 } membership { drop_contributions: 1 }");
   ASSERT_OK(run_.Start(config));
@@ -130,7 +130,7 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
 }
 
-// Neither round alone is enough to know.
+// Neither round alone is enough to tell what is usual.
 TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);
   ASSERT_OK(run_.Start(config_));

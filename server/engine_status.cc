@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an Engine tells people: the answers of the Status service.
+// The part of Engine that answers the Status service.
 #include "absl/time/time.h"
 #include "common/process_memory.h"
 #include "common/status_macros.h"
@@ -124,7 +124,7 @@ v1::ListFragmentsResponse Engine::ListFragments() {
   v1::ListFragmentsResponse response;
   absl::MutexLock lock(&mu_);
   for (const v1::Fragment& fragment : coordinator_.options().plan.fragments()) {
-    const Coordinator::FragmentState& state =
+    const Coordinator::CommittedFragment& state =
         coordinator_.heads()[fragment.id()];
     v1::FragmentStatus& status = *response.add_fragments();
     *status.mutable_head() = state.head;

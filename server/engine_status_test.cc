@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what an engine tells people of the run and its islands.
+// Tests what an engine reports about the run and its islands.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ class EngineStatusTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_OK(run_.Start(TestRunConfig())); }
 
-  // Lets an island join and report this.
+  // Lets an island join and report this loss and speed.
   v1::IslandIdentity Join(const std::string& island, double loss,
                           double tokens_per_second) {
     const v1::IslandIdentity identity = run_.Join(island).value();

@@ -97,8 +97,8 @@ TEST_F(EngineTest, AnotherModelIsRefusedAndNothingIsChanged) {
   EXPECT_EQ(run_.Head(0).digest(), digest);
 }
 
-// The log names a run before it has files. A crash in between is not the loss
-// of a run.
+// The log names a run before it has files, so a crash in between does not lose
+// a run.
 TEST_F(EngineTest, ARunThatACrashLeftWithoutParametersGetsThem) {
   {
     ASSERT_OK_AND_ASSIGN(
@@ -132,7 +132,7 @@ TEST_F(EngineTest, StagingThatCannotHoldARoundIsRefused) {
                HasSubstr("storage.max_staging_bytes is 50000")));
 }
 
-// An update is the exact difference of two versions, whatever it costs to send.
+// An update is the exact difference of two versions, at any cost of sending.
 class EngineUpdateTest : public EngineTest,
                          public testing::WithParamInterface<const char*> {};
 
@@ -145,7 +145,7 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
   ASSERT_OK_AND_ASSIGN(std::vector<float> theta, run_.Fetch(a, kFragment, 0));
   const TestContribution from_a =
       run_.MakeContribution(a, kFragment, 0, theta, Shifted(theta, 0.01f));
-  // Two rounds, so that momentum and residual play a part.
+  // Two rounds, so that momentum and residual matter.
   for (uint64_t version = 0; version < 2; ++version) {
     ContributeBoth(a, b, kFragment, version);
     ASSERT_TRUE(run_.AwaitVersion(kFragment, version + 1));
@@ -168,7 +168,7 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
   }
   EXPECT_EQ(run_.Head(0).version(), 0);
 
-  // Whose training is in the update is told by the bytes that were handed in.
+  // The digest of the contribution tells whose training is in the update.
   v1::FetchUpdateRequest request;
   *request.mutable_identity() = a;
   request.set_fragment(kFragment);
@@ -177,7 +177,7 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     const auto update = run_.engine().OpenUpdate(request);
     EXPECT_OK(update);
     if (!update.ok()) return false;
-    // The tests' contributions have as many tokens each.
+    // The two contributions have equally many tokens.
     EXPECT_EQ(update->island_share, update->includes_island ? 0.5 : 0);
     return update->includes_island;
   };
@@ -212,7 +212,7 @@ TEST_F(EngineTest, PlainSgdWithUniformWeightsIsTheMeanOfTheIslands) {
   ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(a, 0, 0));
   const std::vector<float> of_a = Shifted(anchor, 0.03f);
   const std::vector<float> of_b = Shifted(anchor, -0.01f);
-  // Unequal tokens, which uniform weights do not see.
+  // The tokens differ, but uniform weights ignore that.
   ASSERT_OK(run_.Contribute(
       run_.MakeContribution(a, 0, 0, anchor, of_a, /*tokens=*/1)));
   ASSERT_OK(run_.Contribute(
@@ -242,7 +242,7 @@ TEST_F(EngineTest, ARestartGoesOnWithTheLastVersion) {
   EXPECT_THAT(run_.Heartbeat(b), StatusIs(absl::StatusCode::kAborted));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b2, run_.Join("b"));
   EXPECT_EQ(b2.incarnation(), 2);
-  // What was merged before is not taken again.
+  // Contributions that were merged before are not accepted again.
   ASSERT_OK_AND_ASSIGN(const std::vector<float> old, run_.Fetch(a, 0, 0));
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse again,
                        run_.Contribute(run_.MakeContribution(
@@ -269,7 +269,7 @@ TEST_F(EngineTest, ARestartInTheMiddleOfARoundLosesOnlyUploads) {
   EXPECT_EQ(offered.next_offset(), 0);
   ContributeBoth(a, b, 0, 0);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
-  // Each was merged once.
+  // Each contribution was merged once.
   const v1::ListIslandsResponse islands = run_.engine().ListIslands(false);
   ASSERT_EQ(islands.islands_size(), 2);
   for (const v1::IslandStatus& island : islands.islands()) {
@@ -306,7 +306,7 @@ TEST_F(EngineTest, IslandsTrainAWholeRunAtTheSameTime) {
   for (const std::string name : {"a", "b", "c"}) {
     ASSERT_OK_AND_ASSIGN(identities.emplace_back(), run_.Join(name));
   }
-  // Every island does both fragments, each on a thread of its own.
+  // Every island contributes to both fragments, each on its own thread.
   std::vector<std::thread> threads;
   for (const v1::IslandIdentity& identity : identities) {
     for (uint32_t fragment = 0; fragment < 2; ++fragment) {

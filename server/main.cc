@@ -3,7 +3,8 @@
 //
 // causeway-coordinator: holds one run and serves it.
 //
-// Exit codes: 0 ended by SIGTERM or SIGINT, or finished; 1 failure; 2 usage.
+// Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
+// usage.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -53,7 +54,7 @@ ABSL_FLAG(bool, exit_when_finished, false,
 namespace causeway {
 namespace {
 
-// How long islands get to fetch the last update before the process ends.
+// The time that islands get to fetch the last update before the process ends.
 constexpr absl::Duration kFarewell = absl::Seconds(30);
 
 bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// Empty, as recorded, where there is no such thing.
+// Empty for an empty vector, as in the record.
 std::string DigestOf(absl::Span<const float> values) {
   return values.empty() ? "" : Digest128(values);
 }
@@ -56,8 +56,8 @@ class Replayer {
   }
 
  private:
-  // The version after which every merge up to `head` is recorded, and whose own
-  // state is known.
+  // Returns the version after which every merge up to `head` is recorded, and
+  // whose own state is known.
   absl::StatusOr<uint64_t> FirstRecorded(uint32_t fragment, uint64_t head) {
     uint64_t first = head;
     while (first > 0) {
@@ -67,7 +67,7 @@ class Replayer {
       RETURN_IF_ERROR(recorded);
       --first;
     }
-    // Version 0 can be made anew; of others the file is needed.
+    // Version 0 can be made anew; other versions need their file.
     for (uint64_t version = first; version < head || version == 0; ++version) {
       if (version == 0) return 0;
       const absl::Status kept = OpenKept(fragment, version).status();
@@ -124,7 +124,8 @@ class Replayer {
         config, run_.plan.fragments(static_cast<int>(fragment)));
   }
 
-  // Whether record and commit log are about the same merge.
+  // Returns how the record's merge differs from the commit log's; empty if they
+  // are the same.
   absl::StatusOr<std::string> DifferenceFromLog(const StoredMerge& stored,
                                                 uint64_t version) {
     const v1::RecordedMerge& merge = stored.merge();

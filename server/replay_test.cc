@@ -31,8 +31,8 @@ class ReplayTest : public testing::Test {
     std::filesystem::remove_all(driver_.state_dir());
   }
 
-  // A run in which two islands with unequal weights make `rounds` rounds of
-  // fragment 0 and one of fragment 1.
+  // Makes a run in which two islands with unequal weights make `rounds` rounds
+  // of fragment 0 and one of fragment 1.
   void MakeRun(const v1::RunConfig& config, uint64_t rounds) {
     ASSERT_OK(driver_.Start(config));
     const auto east = driver_.Join("east", 1);
@@ -69,7 +69,7 @@ class ReplayTest : public testing::Test {
     return ReplayRun(*state);
   }
 
-  // Changes what was recorded of a merge, as if it had been another one.
+  // Changes the record of a merge, as if it had been another merge.
   void Forge(uint32_t fragment, uint64_t version, uint64_t tokens) {
     const MergeStore store(driver_.state_dir());
     const auto stored = store.Open(fragment, version);
@@ -83,7 +83,7 @@ class ReplayTest : public testing::Test {
 };
 
 TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
-  // Formats that lose something, so that there is a residual.
+  // Lossy formats, so that there is a residual.
   for (const char* algorithm :
        {"algorithm: NESTEROV", "algorithm: SGD",
         "algorithm: DELAYED_NESTEROV momentum_delay: 2"}) {
@@ -109,7 +109,7 @@ TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
 TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
   MakeRun(TestRunConfig(kRecording), 3);
   driver_.Stop();
-  // The settings of the merge: what replays it is then another outer step.
+  // Change the merge's settings, so that its replay is another outer step.
   const MergeStore store(driver_.state_dir());
   const auto stored = store.Open(0, 2);
   ASSERT_OK(stored.status());
@@ -120,7 +120,7 @@ TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
   ASSERT_OK(replays.status());
   EXPECT_EQ((*replays)[0].last_version, 1);
   EXPECT_THAT((*replays)[0].difference, HasSubstr("parameters: committed"));
-  // Momentum does not know of the learning rate.
+  // Momentum does not depend on the learning rate.
   EXPECT_THAT((*replays)[0].difference,
               testing::Not(HasSubstr("momentum: committed")));
   EXPECT_THAT((*replays)[1].difference, IsEmpty());
@@ -168,7 +168,7 @@ TEST_F(ReplayTest, ADamagedRecordIsNamed) {
   EXPECT_THAT(Replay().status().ToString(), HasSubstr("merge-0000-v00000001"));
 }
 
-// The configuration in a record is no part of the digests that are compared.
+// The compared digests do not cover the configuration in a record.
 TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
   MakeRun(TestRunConfig(kRecording), 1);
   driver_.Stop();

@@ -24,7 +24,7 @@ bool IsSame(const v1::EncodedObject& a, const v1::EncodedObject& b) {
   return a.digest() == b.digest() && a.encoded_bytes() == b.encoded_bytes();
 }
 
-// Larger ones do not stay in a cache until their round closes.
+// Larger encodings do not stay in a cache until their round closes.
 constexpr uint64_t kCachedBytes = 4 << 20;
 
 ChunkAssembler::Use UseOf(uint64_t bytes) {
@@ -32,7 +32,7 @@ ChunkAssembler::Use UseOf(uint64_t bytes) {
                               : ChunkAssembler::Use::kSoon;
 }
 
-// Whether the upload may still become what it is to be.
+// Whether the upload may still succeed after this error.
 bool IsForLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
 }
@@ -48,18 +48,18 @@ struct Staging::Upload {
                                  EncodingReader::Task::kMeasureValues)) {}
 
   const PooledBuffer buffer;
-  // What used_ holds of it. Guarded by Staging::mu_.
+  // The upload's part of used_. Guarded by Staging::mu_.
   uint64_t accounted = 0;
 
   absl::Mutex mu;
   v1::EncodedObject object ABSL_GUARDED_BY(mu);
   ChunkAssembler assembler ABSL_GUARDED_BY(mu);
-  // Has read what the assembler has.
+  // Has read the same bytes as the assembler.
   EncodingReader reader ABSL_GUARDED_BY(mu);
   bool verified ABSL_GUARDED_BY(mu) = false;
 
-  // Whether an upload of `offered` may go on with these bytes; if so, they are
-  // described by it from now on.
+  // Returns whether an upload of `offered` may go on with these bytes; if so,
+  // `offered` describes them from now on.
   bool Adopt(const v1::EncodedObject& offered) ABSL_LOCKS_EXCLUDED(mu) {
     absl::MutexLock lock(&mu);
     if (IsOpen(offered)) return false;
@@ -69,8 +69,8 @@ struct Staging::Upload {
     return true;
   }
 
-  // As Staging::Verify. UNAVAILABLE and FAILED_PRECONDITION leave the upload as
-  // it is; nothing can be appended after other errors.
+  // See Staging::Verify. UNAVAILABLE and FAILED_PRECONDITION leave the upload
+  // as it is; after any other error nothing can be appended.
   absl::StatusOr<double> Verify(const ContributionKey& key,
                                 const v1::EncodedObject& described)
       ABSL_LOCKS_EXCLUDED(mu) {
@@ -150,7 +150,7 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
         " goes beyond the object's ", object.encoded_bytes(), " bytes"));
   }
   EncodingReader& reader = upload->reader;
-  // What is wrong with the encoding, Verify() says.
+  // Verify() reports what is wrong with the encoding.
   const absl::Status added = upload->assembler.Add(
       chunk,
       [&reader](absl::string_view bytes) { reader.Read(bytes).IgnoreError(); });

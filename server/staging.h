@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoded contributions between their first chunk and their merge, in memory
-// that is bounded by configuration: an upload gets all its memory when it
+// Holds encoded contributions between their first chunk and their merge, in
+// memory that the configuration bounds: an upload gets all its memory when it
 // begins, or is told to come back later.
 //
-// Uploads are named by ContributionKey. One that breaks off keeps its bytes and
-// goes on where it stopped; Discard ends it. An upload may begin with an open
-// description (IsOpen in quantization/encoded_object.h), because its sender
-// still encodes; Verify brings the rest.
+// A ContributionKey names an upload. An upload that breaks off keeps its bytes
+// and resumes where it stopped; Discard ends it. While its sender still
+// encodes, an upload may begin with an open description (IsOpen in
+// quantization/encoded_object.h); Verify gets the full one.
 //
-// Thread-safe. Uploads do not wait for one another: each has a lock of its own
-// for its checksums, copies and the check of its values.
+// Thread-safe. Uploads do not wait for one another: each has its own lock for
+// checksums, copies and the check of its values.
 #ifndef SERVER_STAGING_H_
 #define SERVER_STAGING_H_
 
@@ -42,69 +42,67 @@ class Staging {
   explicit Staging(uint64_t capacity_bytes)
       : capacity_(capacity_bytes), pool_(capacity_bytes) {}
 
-  // Starts an upload of `object` (already checked with CheckOffer), or goes on
-  // with one. Returns the offset of the next chunk. An upload of other bytes
-  // under the same key starts over, and so does one that is offered with an
-  // open description. Whoever offers bytes that began with an open description
-  // again, now with size and digest, goes on with them; that they are the same
-  // is for Verify to find out. `max_bytes` are the most that the encoding can
-  // have.
-  //   RESOURCE_EXHAUSTED   no memory is left; retry after a round has closed.
-  //   FAILED_PRECONDITION  other bytes under the key have been verified.
+  // Begins or resumes an upload of `object`, which CheckOffer has passed, and
+  // returns the offset of the next chunk. `max_bytes` bounds the encoding's
+  // size. An upload starts over if `object` is open, or describes other bytes
+  // than before. An upload that began open resumes under a full description;
+  // Verify finds out whether the bytes are the same.
+  //   RESOURCE_EXHAUSTED   No memory is left; retry after a round has closed.
+  //   FAILED_PRECONDITION  Other bytes under the key have been verified.
   absl::StatusOr<uint64_t> Begin(const ContributionKey& key,
                                  const v1::EncodedObject& object,
                                  uint64_t max_bytes);
 
-  // Takes the next chunk; true once the bytes are as many as the description
-  // says, never while it is open.
-  //   UNAVAILABLE  the upload was discarded meanwhile, or the chunk is not the
-  //                next one because two streams feed the upload: Begin again.
-  //   else         as ChunkAssembler::Add.
+  // Takes the next chunk. Returns true once all bytes that the description
+  // announces are there; always false while it is open.
+  //   UNAVAILABLE  The upload was discarded, or the chunk is not the next one
+  //                because two streams feed the upload: Begin again.
+  //   else         As ChunkAssembler::Add.
   absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk);
 
-  // Checks the bytes against `object`, which describes all of them and is what
-  // the upload began with, as far as that said, and returns the Euclidean norm
-  // of their values. From then on they are not replaced, only discarded. What
-  // does not verify is discarded. Reads none of the bytes: Append has looked at
-  // them.
-  //   UNAVAILABLE          there is no such upload (any more): Begin again.
-  //   FAILED_PRECONDITION  it is not complete.
+  // Checks the bytes against `object`, which must describe them fully and agree
+  // with the description that the upload began with. Returns the Euclidean norm
+  // of their values. Verified bytes can be discarded but not replaced; bytes
+  // that fail are discarded. Does not read the bytes again: Append has looked
+  // at them.
+  //   UNAVAILABLE          There is no such upload, or no longer: Begin again.
+  //   FAILED_PRECONDITION  The upload is not complete.
   //   INVALID_ARGUMENT     `object` contradicts the open description.
-  //   else                 as CheckArrival and EncodingReader::Norm.
+  //   else                 As CheckArrival and EncodingReader::Norm.
   absl::StatusOr<double> Verify(const ContributionKey& key,
                                 const v1::EncodedObject& object);
 
-  // A verified upload. Its bytes stay valid after Discard.
-  //   UNAVAILABLE          there is no such upload.
-  //   FAILED_PRECONDITION  it has not been verified.
+  // Returns a verified upload. Its bytes stay valid after Discard.
+  //   UNAVAILABLE          There is no such upload.
+  //   FAILED_PRECONDITION  The upload has not been verified.
   absl::StatusOr<StagedEncoding> Get(const ContributionKey& key) const;
 
   void Discard(const ContributionKey& key);
 
-  // Drops whatever builds on a version of `fragment` below `version`: uploads
-  // that were late or whose island has gone.
+  // Discards every upload that builds on a version of `fragment` below
+  // `version`: those that were late or whose island is gone.
   void DiscardBefore(uint32_t fragment, uint64_t version);
 
-  // The sum of what the uploads are described with; of open ones, the most they
-  // can have.
+  // The sum of the uploads' described sizes; an open upload counts with the
+  // most it can have.
   uint64_t used_bytes() const;
 
  private:
   struct Upload;
   using Uploads = std::map<ContributionKey, std::shared_ptr<Upload>>;
 
-  // Null if there is none.
+  // Returns null if there is no such upload.
   std::shared_ptr<Upload> Find(const ContributionKey& key) const;
-  // Gives the upload's memory back; returns the next one.
+  // Releases the upload's memory; returns the next upload.
   Uploads::iterator EraseLocked(Uploads::iterator upload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // From now on `bytes` of used_ are the upload's.
+  // Sets the upload's part of used_ to `bytes`.
   void Account(Upload& upload, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t capacity_;
   BufferPool pool_;
-  // Taken before an upload's own lock, never after.
+  // Acquired before an upload's own lock, never after.
   mutable absl::Mutex mu_;
   Uploads uploads_ ABSL_GUARDED_BY(mu_);
   uint64_t used_ ABSL_GUARDED_BY(mu_) = 0;

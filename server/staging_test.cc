@@ -35,7 +35,7 @@ ContributionKey Key(const std::string& island, uint32_t fragment = 0,
           .incarnation = 1};
 }
 
-// An encoded vector that is all `value`, and its description.
+// An encoded vector of values that are all `value`, and its description.
 struct Encoded {
   explicit Encoded(float value)
       : bytes(*Encode({}, std::vector<float>(kValues, value))),
@@ -93,7 +93,7 @@ TEST(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
   ASSERT_OK(Upload(staging, Key("a"), encoded, 100));
   EXPECT_OK(staging.Verify(Key("a"), encoded.object));
   EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(encoded.bytes));
-  // A whole one is offered again after a lost answer.
+  // A complete upload is offered again after a lost answer.
   EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(kBytes));
   EXPECT_EQ(staging.used_bytes(), kBytes);
 }
@@ -125,7 +125,8 @@ TEST(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
 }
 
 TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
-  // One stream completes what another stream of the island has begun anew.
+  // One stream completes an upload that another stream of the island has
+  // restarted.
   Staging staging(kBytes);
   const Encoded first(1.5f);
   const Encoded second(2.5f);
@@ -146,7 +147,7 @@ TEST(StagingTest, MemoryIsBoundedAndComesBack) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("512 of 512 bytes, 256 more asked for")));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
-  // Those that have memory go on.
+  // Uploads that have memory go on.
   EXPECT_OK(Upload(staging, Key("a"), encoded));
 
   staging.Discard(Key("b"));
@@ -176,7 +177,7 @@ TEST(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
   EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
               StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(staging.used_bytes(), 0);
-  // The island sends them again, from the beginning.
+  // The island sends the bytes again, from the beginning.
   EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
 }
 
@@ -204,7 +205,7 @@ TEST(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
   EXPECT_OK(Upload(staging, Key("a"), encoded));
 }
 
-// More than a cache holds, and so copied in another way.
+// This is more than a cache holds, so it is copied in another way.
 TEST(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
   constexpr uint64_t kMany = 2'000'001;
   const CodecSpec spec = {.format = v1::BF16};
@@ -227,8 +228,8 @@ TEST(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
 }
 
 TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
-  // An island that was uploading when its round closed is not at fault: the
-  // next offer tells it that it is late. So the code is a retryable one.
+  // An island that was uploading when its round closed is not at fault, so the
+  // code is retryable: the next offer tells the island that it is late.
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
   for (const absl::Status& status :
@@ -241,7 +242,7 @@ TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
 }
 
 TEST(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
-  // After a reconnect the old stream's last chunks may still trickle in.
+  // After a reconnect, the old stream's last chunks may still arrive.
   Staging staging(kBytes);
   const Encoded encoded(1.5f);
   ASSERT_OK(Begin(staging, Key("a"), encoded.object));
@@ -287,7 +288,7 @@ TEST(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
   EXPECT_EQ(staged.bytes, absl::string_view(encoded.bytes));
 }
 
-// The upload of a sender that still encodes.
+// An upload whose sender still encodes.
 class OpenUploadTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -402,7 +403,7 @@ TEST_F(OpenUploadTest, AChunkBeyondTheMostItCanHaveIsRefused) {
 }
 
 TEST_F(OpenUploadTest, NothingIsAppendedToVerifiedBytes) {
-  // An encoding of fewer bytes than it might have had.
+  // The encoding has fewer bytes than it might have had.
   Staging staging(2 * kBytes);
   ASSERT_OK(staging.Begin(kKey, open_, 2 * kBytes));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ingest against a bare gRPC stream (server/benchmarks/ingest_measurement.h),
-// plain and with TLS, over one connection and over four.
+// Compares ingest with a bare gRPC stream
+// (server/benchmarks/ingest_measurement.h), in plain text and with TLS, over
+// one connection and over four.
 #include <cstdio>
 #include <initializer_list>
 

@@ -41,7 +41,7 @@ constexpr char kHost[] = "coordinator.example";
 constexpr CodecSpec kSpec = {.format = v1::E3M0, .block_size = 256};
 constexpr int kUploadsPerTurn = 4;
 
-// One fragment of 68 million values.
+// A run with one fragment of 68 million values.
 v1::RunConfig Config(int islands) {
   auto config = ParseRunConfig(
       R"pb(
@@ -97,14 +97,14 @@ class DroppingService : public grpc::CallbackGenericService {
   }
 };
 
-// The messages of one upload, made in advance: what sending costs beyond gRPC
-// is not measured.
+// The messages of one upload, made in advance, so that only gRPC's cost of
+// sending is measured.
 struct Upload {
   grpc::ByteBuffer header;
   std::vector<grpc::ByteBuffer> chunks;
 };
 
-// What a turn took.
+// The cost of one turn.
 struct Cost {
   double seconds = 0;
   double cpu_seconds = 0;
@@ -273,7 +273,7 @@ double Median(const std::vector<Cost>& costs, double Cost::*member) {
 
 IngestMeasurement MeasureIngest(bool tls, int channels, int repetitions) {
   Bench bench(tls, channels);
-  // Memory is touched and connections are tried once.
+  // Touch the memory and try the connections once.
   bench.Bare();
   bench.Ingest();
   std::vector<Cost> bare;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How near fragments on their way come to the speed of memory and of gRPC: one
-// figure for each stage, a ratio taken within this run.
+// Compares each stage of a fragment's way with the speed of memory or of gRPC:
+// one figure for each stage, a ratio of measurements in the same run.
 //
 //   bazel run //server/benchmarks:stages_benchmark -- --json FILE
 #include <chrono>  // NOLINT: for timing in a benchmark.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a commit costs: writing a fragment's file, reading it back verified,
-// and the transaction. Writes below $TEST_TMPDIR, or /tmp.
+// The cost of a commit: writing a fragment's file, reading it back with
+// verification, and the transaction. Writes below $TEST_TMPDIR, or /tmp.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@
 namespace causeway {
 namespace {
 
-// A state directory of its own, removed at the end.
+// A state directory that is removed at the end.
 class Scratch {
  public:
   Scratch() : directory_(MakeDirectory()) {
@@ -46,7 +46,8 @@ FragmentContents ContentsOf(const std::vector<float>& values) {
   return {.run_id = "run-1", .theta = values, .momentum = values};
 }
 
-// Argument: values of the fragment; theta and momentum are written.
+// Writes theta and momentum. The argument is the number of values in the
+// fragment.
 void BM_WriteFragment(benchmark::State& run) {
   Scratch scratch;
   const std::vector<float> values(static_cast<size_t>(run.range(0)), 0.5f);

@@ -34,12 +34,12 @@ class UnaryCall : public Call {
   void OnWritten(bool) override {}
 
   const Answer answer_;
-  // The request, then the response.
+  // Holds the request, then the response.
   grpc::ByteBuffer message_;
 };
 
 // Generated code has a class for each service, with a virtual function for each
-// method. Here all methods are alike.
+// method. This class treats all methods alike.
 class TableService : public grpc::Service {
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that the coordinator serves, of whatever kind: streams of bytes in
-// both directions. What a call reads and sends is counted for its connection,
-// and what it reads is checked before protobuf parses it.
+// The calls that the coordinator serves. Every call is a pair of byte streams,
+// one in each direction. A connection counts the bytes that its calls read and
+// send, and a call checks bytes before protobuf parses them.
 //
 //   Methods methods;
 //   methods["/causeway.v1.Status/GetRun"] = Unary<v1::GetRunRequest>(
@@ -31,7 +31,7 @@
 namespace causeway {
 
 // Deletes itself when it is done. gRPC calls one of the virtual functions at a
-// time, but for OnCancel; one read and one write are under way at most.
+// time, except OnCancel. At most one read and one write are under way.
 class Call
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -42,19 +42,19 @@ class Call
   void OnDone() final;
 
  protected:
-  // Reads the next message; the one before is not needed any more.
+  // Reads the next message. The call must be done with the one before.
   void Read(grpc::ByteBuffer* message);
-  // The message has come, or no more will.
+  // Called when the message has come, or, if not `ok`, when no more will.
   virtual void OnRead(bool ok) = 0;
 
-  // Sends a message; `lent` bytes of it are not memory of this call's.
+  // Sends a message. `lent` bytes of it are not this call's memory.
   void Write(const grpc::ByteBuffer* message, uint64_t lent = 0);
-  // It is sent, or the call is over.
+  // Called when the message is sent, or, if not `ok`, when the call is over.
   virtual void OnWritten(bool ok) = 0;
-  // Sends the last message, and that all is well.
+  // Sends the last message and ends the call with OK.
   void WriteAndFinish(const grpc::ByteBuffer* message);
 
-  // The call is over.
+  // Called when the call is over.
   virtual void OnEnd() {}
 
  private:
@@ -62,29 +62,28 @@ class Call
 
   const CallTicket ticket_;
   grpc::ByteBuffer* reading_ = nullptr;
-  // Bytes of the message that was read last and is still needed.
+  // The size of the message that was read last, while it is still needed.
   uint64_t read_ = 0;
   bool sends_ = false;
   uint64_t sending_ = 0;
 };
 
-// What serves a method.
+// Makes the call that serves a method.
 using Method = std::function<Call*(CallTicket, grpc::CallbackServerContext&)>;
-// By path: "/package.Service/Method".
+// Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
-// The service that has these methods, which are of one service. It serves no
-// others.
+// Returns a service with these methods only. All of them belong to one service.
 std::unique_ptr<grpc::Service> NewService(Methods methods,
                                           Connections* connections);
 
 // Reads a request that carries no chunk.
-//   INVALID_ARGUMENT  it is no such message, or longer than it may be, or a
-//                     field of it is (common/transport/field_limits.h).
+//   INVALID_ARGUMENT  The bytes are no such message, or the message or one of
+//                     its fields is too long (common/transport/field_limits.h).
 absl::Status ParseRequest(grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request);
 
-// Answers one message with one message.
+// Returns a method that answers one message with one message.
 Method UnaryMethod(
     std::function<absl::StatusOr<grpc::ByteBuffer>(grpc::ByteBuffer&)> answer);
 
@@ -92,7 +91,7 @@ inline absl::StatusOr<grpc::ByteBuffer> ToAnswer(
     const google::protobuf::Message& response) {
   return ToByteBuffer(response);
 }
-// An empty message is no bytes.
+// An empty message has no bytes.
 inline absl::StatusOr<grpc::ByteBuffer> ToAnswer(const absl::Status& status) {
   if (!status.ok()) return status;
   const grpc::Slice empty;
@@ -105,8 +104,9 @@ absl::StatusOr<grpc::ByteBuffer> ToAnswer(
   return ToByteBuffer(*response);
 }
 
-// The same with messages: `handler` takes a Request and returns a response, an
-// absl::StatusOr of one, or, for an empty response, an absl::Status.
+// The same for parsed messages: `handler` takes a Request and returns a
+// response, an absl::StatusOr of one, or, for an empty response, an
+// absl::Status.
 template <typename Request, typename Handler>
 Method Unary(Handler handler) {
   return UnaryMethod(

@@ -19,49 +19,49 @@
 namespace causeway {
 namespace {
 
-// A connection may hold the first, the second for each of its calls, and as
-// much as its calls have taken already. A call's share covers a message of a
-// chunk and the window of its stream. Before its first call a connection holds
-// headers only. gRPC reads an unfinished header anew with each piece that
-// comes: 16 MiB of it cost 5 s of processor time.
+// A connection may hold kHeldBytes, kHeldBytesPerCall for each of its calls,
+// and as much as its calls have taken already. A call's share covers a message
+// with a chunk and the window of its stream. Before its first call a connection
+// holds only headers. gRPC reads an unfinished header again with each piece
+// that arrives: 16 MiB of it cost 5 s of processor time.
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 4 << 20;
 
-// What gRPC takes for a call (measured).
+// Memory that gRPC takes for a call (measured).
 constexpr uint64_t kBytesOfCall = 16 << 10;
 
-// What comes beside messages: headers and frames for each call, and window
-// updates for what this end sends.
+// Bytes received besides messages: headers and frames for each call, and window
+// updates for the bytes that this end sends.
 constexpr uint64_t kBytesBesideCall = 1 << 10;
 constexpr uint64_t kSentBytesPerByteBeside = 32;
 
-// A peer that takes less in this time, while there is something to be sent to
-// it, does not read. A link of 18 kbit/s is faster.
+// A peer that takes less than this while there is something to send does not
+// read. Even a link of 18 kbit/s is faster.
 constexpr uint64_t kLeastBytesRead = 64 << 10;
 constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
 
 // A connection without a call for this long is not in use.
 constexpr absl::Duration kUnused = absl::Minutes(1);
 
-// The most that have been reset while gRPC has not closed them.
+// The most connections that are reset while gRPC has not closed them yet.
 constexpr int kMostClosing = 64;
 
-// Each kind of log line comes at most once in so many seconds.
+// Seconds for which a kind of log line is not repeated.
 constexpr int kLogSeconds = 10;
 
-// The part of a peer that limits are for.
+// Returns the part of a peer's name that limits apply to.
 std::string AddressOf(absl::string_view peer) {
   const absl::string_view host = peer.substr(0, peer.rfind(':'));
   if (!absl::StartsWith(host, "[")) return std::string(host);
   in6_addr address = {};
   inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
             &address);
-  // Whoever has one IPv6 address has a network of them.
+  // The owner of one IPv6 address has a network of them.
   return absl::BytesToHexString(absl::string_view(
       reinterpret_cast<const char*>(address.s6_addr), sizeof(address) / 2));
 }
 
-// A number that no other socket has; 0 for what is none.
+// Returns a number that no other socket has; 0 if `file` is not a socket.
 uint64_t CookieOf(int file) {
   uint64_t cookie = 0;
   socklen_t size = sizeof(cookie);
@@ -73,7 +73,7 @@ uint64_t CookieOf(int file) {
 
 bool Connections::Admit(int file) {
   const std::optional<TcpConnection> tcp = AskTcpConnection(file);
-  // It is over already.
+  // The connection is already closed.
   if (!tcp.has_value()) return false;
   const std::string address = AddressOf(tcp->peer);
   absl::MutexLock lock(&mu_);
@@ -117,7 +117,7 @@ void Connections::Audit() {
       held += entry.held;
     }
   }
-  // Whoever has delivered much is the last to go.
+  // Connections that have delivered much go last.
   const auto excess = [](const Entry& entry) {
     return entry.cut ? INT64_MIN
                      : static_cast<int64_t>(entry.held - entry.use->taken_);
@@ -152,7 +152,7 @@ void Connections::Look() {
              "refused; "
           << unused_ << " of these so far";
     }
-    // Free memory counts, too, as long as the process keeps it.
+    // Freed memory counts, too, until the process returns it to the system.
     if (entry.cut && entry.held > kHeldBytes) malloc_trim(0);
     it = entries_.erase(it);
   }
@@ -226,8 +226,8 @@ int Connections::Count(const std::string& address) const {
 void Connections::Cut(const std::string& peer, Entry& entry,
                       absl::string_view why) {
   entry.cut = true;
-  // Resets it, and drops what gRPC has not read yet; a shutdown would not. gRPC
-  // then finds the error, and closes the file.
+  // This resets the connection and drops what gRPC has not read yet, which a
+  // shutdown would not. gRPC then finds the error and closes the file.
   const sockaddr nowhere = {.sa_family = AF_UNSPEC};
   connect(entry.file, &nowhere, sizeof(nowhere));
   LOG_EVERY_T(WARNING, kLogSeconds)
@@ -241,7 +241,7 @@ CallTicket Connections::BeginCall(absl::string_view peer) {
     const auto entry = entries_.find(PeerAddress(peer));
     if (entry != entries_.end()) connection = entry->second.use;
   }
-  // It has just been cut.
+  // The connection has just been cut off.
   if (connection == nullptr) connection = std::make_shared<Connection>();
   return CallTicket(std::move(connection));
 }

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's TCP connections: which are let in, and what each may hold
-// of the coordinator's memory. gRPC owns their sockets; it limits neither how
-// many there are nor what it buffers for one (a message is stored as it comes,
-// whatever length it announces). The kernel counts what a connection has
-// received, the calls count what they have taken, and the difference is what
-// gRPC holds. docs/security.md has the limits.
+// The coordinator's TCP connections: which are accepted, and how much of the
+// coordinator's memory each may hold. gRPC owns their sockets, but limits
+// neither their number nor what it buffers for one (it stores a message as it
+// comes, whatever length it announces). The kernel counts the bytes that a
+// connection has received, and the calls count the bytes they have taken; gRPC
+// holds the difference. docs/security.md has the limits.
 //
-// Who accepts:   if (!connections.Admit(file)) close(file);
+// The listener:  if (!connections.Admit(file)) close(file);
 //                connections.Audit();      many times a second
 // A call:        CallTicket ticket = connections.BeginCall(peer);
 //                ticket.connection().Took(bytes);
@@ -33,14 +33,14 @@
 namespace causeway {
 
 struct ConnectionLimits {
-  // Connections in all, and from one address (of IPv6 the first 64 bits).
+  // Connections in all, and from one address (for IPv6, its first 64 bits).
   int connections = 1024;
   int per_address = 512;
   // Bytes that gRPC and the calls may hold for all connections together.
   uint64_t held_bytes = 64 << 20;
 };
 
-// What one connection does, as its calls count it. Thread-safe.
+// The use of one connection, as its calls count it. Thread-safe.
 class Connection {
  public:
   void CallBegan() {
@@ -48,9 +48,9 @@ class Connection {
     ++calls_;
   }
   void CallEnded() { --calls_; }
-  // A call is done with a message of so many bytes.
+  // A call is done with a message of `bytes` bytes.
   void Took(uint64_t bytes) { taken_ += bytes; }
-  // A message that takes so many bytes of memory is handed to gRPC, or was
+  // A message that takes `bytes` bytes of memory was handed to gRPC, or was
   // sent.
   void SendBegan(uint64_t bytes) {
     ++sends_;
@@ -73,7 +73,7 @@ class Connection {
   std::atomic<uint64_t> sent_ = 0;
 };
 
-// A call that is being served: counts for its connection as long as it lives.
+// A call that is being served. Counts for its connection as long as it lives.
 class CallTicket {
  public:
   explicit CallTicket(std::shared_ptr<Connection> connection)
@@ -81,7 +81,7 @@ class CallTicket {
     connection_->CallBegan();
   }
   ~CallTicket() {
-    // Null where it was moved from.
+    // Null if it was moved from.
     if (connection_ != nullptr) connection_->CallEnded();
   }
   CallTicket(CallTicket&& other) = default;
@@ -97,58 +97,58 @@ class Connections {
   Connections(const ConnectionLimits& limits, Clock now)
       : limits_(limits), now_(std::move(now)) {}
 
-  // Whether `file`, which was just accepted, may be handed to gRPC; otherwise
-  // it is to be closed. Where there are too many, the newcomer takes the place
-  // of one that is not in use, if there is one: first of one that has sent
-  // nothing, then of one that has made no call, then of one that has had none
-  // for a minute; of several, the one that was used last the longest ago.
-  // Admit and Audit are for one thread: while it is here, no file that it knows
+  // Returns whether `file`, which was just accepted, may be handed to gRPC;
+  // otherwise the caller closes it. If there are too many connections, a new
+  // one takes the place of an unused one, if any: first one that has sent
+  // nothing, then one that has made no call, then one that has had no call for
+  // a minute; among equals, the one whose last use is the oldest. Admit and
+  // Audit belong to one thread: while it is in here, no known file descriptor
   // can become another socket.
   bool Admit(int file);
 
-  // Cuts off connections that hold too much, or that do not read what is sent
-  // to them.
+  // Cuts off connections that hold too much memory, or that do not read.
   void Audit();
 
-  // A call on the connection `peer` (grpc::ServerContext::peer()). Thread-safe.
+  // Begins a call on the connection `peer` (grpc::ServerContext::peer()).
+  // Thread-safe.
   CallTicket BeginCall(absl::string_view peer);
 
   // Thread-safe.
   v1::ConnectionUse Use() const;
 
  private:
-  // One that was admitted.
+  // A connection that was admitted.
   struct Entry {
     std::shared_ptr<Connection> use;
     int file = -1;
-    // Tells the socket from others that `file` may become.
+    // Tells the socket from later ones with the same descriptor.
     uint64_t cookie = 0;
-    // As in ConnectionLimits::per_address.
+    // The address that ConnectionLimits::per_address counts.
     std::string address;
-    // At the last look.
+    // The state at the last look.
     TcpConnection tcp;
     uint64_t held = 0;
-    // When it last had a call, or was admitted.
+    // The time of its last call, or of its admission.
     absl::Time used;
-    // When the other end last took something of what was sent, or nothing was
-    // to be sent; and what it had taken by then.
+    // The last time at which the other end acknowledged something, or nothing
+    // was left to send; and the counts at that time.
     absl::Time read;
     uint64_t sent = 0;
     uint64_t acknowledged = 0;
-    // It has been reset; gRPC is about to close it.
+    // Whether it has been reset; gRPC is about to close it.
     bool cut = false;
   };
-  // By peer, as TcpConnection::peer.
+  // By peer, as in TcpConnection::peer.
   using Entries = std::map<std::string, Entry>;
 
-  // Looks at all; removes those that are closed.
+  // Updates all entries; removes those of closed connections.
   void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes room for one more, from `address` or, if that is empty, from
-  // anywhere; false if there is nobody to give way.
+  // Makes room for one more connection, from `address` or, if that is empty,
+  // from anywhere. Returns false if no connection can be closed for it.
   bool Displace(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int Count(const std::string& address) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Why the connection must be cut; empty if it need not.
+  // Returns why the connection must be cut off; empty if it need not be.
   std::string Examine(Entry& entry, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Cut(const std::string& peer, Entry& entry, absl::string_view why)
@@ -159,8 +159,8 @@ class Connections {
 
   mutable absl::Mutex mu_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
-  // Since the start: not let in, displaced by another one or cut off, and ended
-  // without a call.
+  // Counts since the start: connections that were refused, closed to make room,
+  // cut off, and ended without a call.
   uint64_t refused_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t displaced_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t cut_ ABSL_GUARDED_BY(mu_) = 0;

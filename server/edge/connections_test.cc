@@ -25,7 +25,7 @@ constexpr uint64_t kMiB = 1 << 20;
 
 class ConnectionsTest : public testing::Test {
  protected:
-  // Both ends of a TCP connection on loopback.
+  // The two ends of a TCP connection on loopback.
   struct Pair {
     Pair() = default;
     Pair(const Pair&) = delete;
@@ -39,11 +39,11 @@ class ConnectionsTest : public testing::Test {
       pollfd polled = {.fd = client, .events = POLLRDHUP};
       return poll(&polled, 1, 0) == 0;
     }
-    // As grpc::ServerContext::peer() has it.
+    // The peer, as grpc::ServerContext::peer() writes it.
     std::string peer() const {
       return absl::StrCat("ipv4:", AskTcpConnection(server)->peer);
     }
-    // Lets the server's end receive so many bytes.
+    // Sends the server's end this many bytes.
     void Deliver(uint64_t bytes) const {
       const std::string piece(1 << 16, 'x');
       std::string received(1 << 16, '\0');
@@ -79,7 +79,7 @@ class ConnectionsTest : public testing::Test {
     pair->server = accept(listener_, nullptr, nullptr);
     return pair;
   }
-  // One that is admitted.
+  // Makes a connection that must be admitted.
   std::unique_ptr<Pair> Admit() {
     auto pair = Connect();
     EXPECT_TRUE(connections_.Admit(pair->server));
@@ -118,7 +118,7 @@ TEST_F(ConnectionsTest, NobodyWhoIsInUseMakesRoom) {
   }
   EXPECT_EQ(connections_.Use().calls(), 3);
   EXPECT_FALSE(connections_.Admit(Connect()->server));
-  // An island between two exchanges is in use.
+  // An island is in use between two exchanges, too.
   calls.clear();
   EXPECT_FALSE(connections_.Admit(Connect()->server));
   EXPECT_EQ(connections_.Use().refused(), 2);

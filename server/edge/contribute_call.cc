@@ -20,14 +20,15 @@
 namespace causeway {
 namespace {
 
-// One upload: header, verdict, chunks, trailer if the header was open or
-// announced further streams, verdict. Or one of these further streams: lane,
-// chunks. A stream that breaks leaves the bytes in staging, for the next one to
-// go on from.
+// Serves one upload: header, verdict, chunks, trailer if the header was open or
+// announced further streams, verdict. Or serves one of these further streams:
+// lane, chunks. If a stream breaks, its bytes stay in staging, where the next
+// one goes on.
 //
-// gRPC calls one method at a time, but for OnCancel, and but for OnRead in
-// an upload of one stream, which is read ahead: while a message is at work, the
-// next one is on its way. A turn (see server/edge/upload_turns.h) may come on
+// gRPC calls one method at a time, except OnCancel, and except OnRead in an
+// upload of one stream, which reads ahead: the next message is read while one
+// is being taken. A turn (see server/edge/upload_turns.h) may come on another
+// stream's thread while nothing else is under way here.
 // the thread of another stream while nothing else is under way here.
 class ContributeCall : public Call {
  public:
@@ -93,7 +94,7 @@ class ContributeCall : public Call {
     ASSIGN_OR_RETURN(const v1::ContributeResponse response,
                      engine_->Offer(header_));
     if (response.verdict() == v1::ContributeResponse::UPLOAD) {
-      // One that broke off after its last byte has nothing left to send.
+      // An upload that broke off after its last byte has nothing left to send.
       if (!IsOpen(header_.object()) &&
           response.next_offset() == header_.object().encoded_bytes()) {
         return Complete();
@@ -127,8 +128,8 @@ class ContributeCall : public Call {
     return absl::OkStatus();
   }
 
-  // Reads a chunk into chunk_, or the trailer into header_; true if it was the
-  // trailer.
+  // Reads a chunk into chunk_, or the trailer into header_. Returns true for
+  // the trailer.
   absl::StatusOr<bool> Parse(grpc::ByteBuffer& message) {
     v1::ContributeRequest fields;
     ASSIGN_OR_RETURN(const bool has_chunk,
@@ -146,7 +147,7 @@ class ContributeCall : public Call {
     return is_trailer;
   }
 
-  // A message of an upload of several streams, when it is its turn.
+  // Takes a message of an upload of several streams when its turn comes.
   absl::Status Take() {
     ASSIGN_OR_RETURN(const bool is_trailer, Parse(received_));
     Turns()->Await(
@@ -162,15 +163,15 @@ class ContributeCall : public Call {
     if (is_trailer) return Complete();
     const uint64_t end = chunk_.offset + chunk_.size();
     RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
-    // After StartRead this may be deleted.
+    // Another thread may delete this after Read.
     const std::shared_ptr<UploadTurns> turns = Turns();
     Read(&received_);
     turns->Advance(end);
     return absl::OkStatus();
   }
 
-  // What came is for the thread that has begun to take messages and has not
-  // found itself without one yet, so that they are taken in order.
+  // The thread that takes messages takes this one, too, unless it has already
+  // found none left. So messages are taken in order.
   void OnReadAhead(bool ok) {
     {
       absl::MutexLock lock(&mu_);
@@ -190,15 +191,15 @@ class ContributeCall : public Call {
       Read(&ahead_[(taken_ + 1) % 2]);
       grpc::ByteBuffer& message = ahead_[taken_ % 2];
       const absl::StatusOr<bool> last = TakeAlone(message);
-      // Its memory is best used again while it is in the cache.
+      // Free the memory for reuse while it is in the cache.
       message.Clear();
       if (!last.ok()) Fail(last.status());
-      // Nobody takes any more.
+      // Nobody takes further messages.
       if (!last.ok() || *last) return;
     }
   }
 
-  // If not, the thread that asked takes no more.
+  // If this returns false, the thread that asked takes no more.
   bool IsAnotherToTake() {
     {
       absl::MutexLock lock(&mu_);
@@ -212,7 +213,8 @@ class ContributeCall : public Call {
     return false;
   }
 
-  // A message of an upload of one stream; true if it was the last one.
+  // Takes a message of an upload of one stream. Returns true if it was the
+  // last.
   absl::StatusOr<bool> TakeAlone(grpc::ByteBuffer& message) {
     ASSIGN_OR_RETURN(const bool is_trailer, Parse(message));
     if (!is_trailer) {
@@ -257,7 +259,7 @@ class ContributeCall : public Call {
     return turns_;
   }
 
-  // What ends one stream of an upload ends all.
+  // An error in one stream of an upload ends all its streams.
   void Fail(const absl::Status& status) {
     const std::shared_ptr<UploadTurns> turns = Turns();
     Finish(ToGrpcStatus(status));
@@ -268,29 +270,29 @@ class ContributeCall : public Call {
   SharedUploads* const uploads_;
   Role role_ = Role::kUnknown;
   grpc::ByteBuffer received_;
-  // In turns: one message is taken, the other one read.
+  // Used in turns: one message is taken while the other one is read.
   grpc::ByteBuffer ahead_[2];
   grpc::ByteBuffer sent_;
-  // Of an upload.
+  // The upload's header and key.
   v1::ContributionHeader header_;
   ContributionKey key_;
-  // Points into the message that is taken.
+  // Points into the message that is being taken.
   Chunk chunk_;
-  // Whether messages go to ahead_: those after the header, in an upload of one
-  // stream.
+  // Whether messages go to ahead_: those after the header do, in an upload of
+  // one stream.
   bool reads_ahead_ = false;
-  // The verdict that is being written is the last one.
+  // Whether the verdict that is being written is the last one.
   bool finished_ = false;
 
   absl::Mutex mu_;
-  // Null if the upload has one stream only.
+  // Null if the upload has only one stream.
   std::shared_ptr<UploadTurns> turns_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // Messages that have come to ahead_, and whether no more will.
+  // The number of messages that have come to ahead_, and whether no more will.
   uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether a thread takes them, and how many it has taken. The latter is that
-  // thread's.
+  // Whether a thread takes messages, and how many were taken; only that thread
+  // uses the count.
   bool taking_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t taken_ = 0;
 };

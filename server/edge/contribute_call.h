@@ -12,7 +12,7 @@
 
 namespace causeway {
 
-// `uploads` has those that several streams share.
+// `uploads` holds the uploads that several streams share.
 Call* NewContributeCall(CallTicket ticket, Engine* engine,
                         SharedUploads* uploads);
 

@@ -21,11 +21,11 @@
 namespace causeway {
 namespace {
 
-// Bytes per second. Slower, a chunk would take minutes.
+// In bytes per second. At a slower pace a chunk would take minutes.
 constexpr double kSlowestPace = 1000;
 
-// gRPC calls one method at a time, but for OnCancel; the engine's news come on
-// any thread.
+// gRPC calls one method at a time, except OnCancel; the engine's news may come
+// on any thread.
 class DownloadCall : public Call {
  public:
   DownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open)
@@ -35,7 +35,7 @@ class DownloadCall : public Call {
 
   void OnRead(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("no request")));
-    // Before the first try: what happens between the two is news.
+    // Listen before the first try, so that nothing in between is missed.
     listener_ = engine_->AddListener([this] { OnNews(); });
     Try();
   }
@@ -62,22 +62,22 @@ class DownloadCall : public Call {
 
  private:
   enum class State {
-    // The request is read, or Try is running, or about to.
+    // The request is read, or Try runs or is about to run.
     kTrying,
-    // There was nothing to send; news or the end of the call change that.
+    // There was nothing to send; the call waits for news, or for its end.
     kWaiting,
-    // The download, or the end of the call, is under way.
+    // The download is under way, or the call is ending.
     kOpened,
   };
 
-  // Listeners must not block, and opening reads files: that is for a thread of
-  // gRPC's.
+  // Listeners must not block, and opening reads files, so a thread of gRPC does
+  // it.
   void OnNews() {
     absl::MutexLock lock(&mu_);
     news_ = true;
     if (state_ != State::kWaiting) return;
     state_ = State::kTrying;
-    // Try takes the lock first, so that it finds the alarm set.
+    // Try locks mu_ first, so it finds the alarm set.
     alarm_ = std::make_unique<grpc::Alarm>();
     alarm_->Set(FromNow(absl::ZeroDuration()), [this](bool) { Try(); });
   }
@@ -112,8 +112,8 @@ class DownloadCall : public Call {
         stream.chunk_bytes() > 0 ? stream.chunk_bytes() : kMaxChunkBytes;
     streams_ = std::max(1u, stream.count());
     offset_ = download_.offset + stream.index() * chunk_bytes_;
-    // Ahead of the first chunk: an island that has waited measures the link
-    // from here on.
+    // The description goes ahead of the first chunk: an island that has waited
+    // measures the link from here on.
     buffer_ = ToByteBuffer(*download_.description);
     Write(&buffer_);
   }
@@ -132,7 +132,7 @@ class DownloadCall : public Call {
     offset_ += streams_ * chunk_bytes_;
     const absl::Duration wait = download_.link->Take(sending_);
     if (wait <= absl::ZeroDuration()) return Write(&buffer_, sending_);
-    // A new one each time: the callback of the last may not have returned yet.
+    // Use a new alarm each time: the last one's callback may still be running.
     alarm_ = std::make_unique<grpc::Alarm>();
     alarm_->Set(FromNow(wait), [this](bool) { Write(&buffer_, sending_); });
   }
@@ -144,17 +144,17 @@ class DownloadCall : public Call {
 
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kTrying;
-  // Since the last try began.
+  // Whether there was news since the last try began.
   bool news_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Once it is opened.
+  // Valid once the download is opened, as are the fields below.
   Download download_;
   uint64_t chunk_bytes_ = 0;
   uint64_t streams_ = 1;
-  // Of this stream's next chunk.
+  // The offset of this stream's next chunk.
   uint64_t offset_ = 0;
-  // Bytes of data in the message that is being written.
+  // The bytes of data in the message that is being written.
   uint64_t sending_ = 0;
   grpc::ByteBuffer buffer_;
   std::unique_ptr<grpc::Alarm> alarm_;

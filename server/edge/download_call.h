@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of one stream of a download: stored bytes, from an offset
-// on, in chunks, paced.
+// The server's side of one stream of a download: sends stored bytes in chunks,
+// from an offset on, paced.
 #ifndef SERVER_EDGE_DOWNLOAD_CALL_H_
 #define SERVER_EDGE_DOWNLOAD_CALL_H_
 
@@ -23,33 +23,34 @@
 namespace causeway {
 
 struct Download {
-  // The first response, without a chunk; the others are of the same type, with
-  // a chunk (v1::Chunk, in `chunk_field`) and nothing else.
+  // The first response, without a chunk. Each later response has the same type
+  // and contains only a chunk (v1::Chunk, in `chunk_field`).
   std::unique_ptr<google::protobuf::MessageLite> description;
   int chunk_field = 0;
-  // What is stored; `owner` keeps it alive.
+  // The stored bytes; `owner` keeps them alive.
   absl::string_view bytes;
   std::shared_ptr<const void> owner;
-  // Where the island goes on from.
+  // The offset at which the island resumes.
   uint64_t offset = 0;
-  // Whether chunks are compressed: `bytes` are fp32 values.
+  // Whether to compress chunks; `bytes` are fp32 values then.
   bool compress = false;
   v1::StreamOptions stream;
   std::shared_ptr<IslandLink> link;
 };
 
-// INVALID_ARGUMENT says what in a request for `size` stored bytes is out of
-// range.
+// Checks a request for `size` stored bytes. INVALID_ARGUMENT says which value
+// is out of range.
 absl::Status CheckDownload(uint64_t size, uint64_t offset,
                            const v1::StreamOptions& stream);
 
-// Opens the download that a request asks for, or says why there is none. Null:
-// it is not there yet; it is tried again when the engine has news. From any
-// thread, one call at a time.
+// Opens the download that a request asks for, or says why there is none.
+// Returns null if it is not there yet; the call then tries again when the
+// engine has news. Called from any thread, one call at a time.
 using DownloadOpener =
     std::function<absl::StatusOr<std::unique_ptr<Download>>(grpc::ByteBuffer&)>;
 
-// Sends what `open` gives for the request, or ends with the error.
+// Sends the download that `open` returns for the request, or ends with its
+// error.
 Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open);
 
 }  // namespace causeway

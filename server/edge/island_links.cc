@@ -9,7 +9,7 @@
 namespace causeway {
 namespace {
 
-// More than an island has connections; those beyond are closed.
+// More connections than an island has; older ones are closed by then.
 constexpr size_t kPeers = 128;
 
 }  // namespace

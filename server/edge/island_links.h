@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's end of the links to its islands: paces what it sends each
-// of them, and knows what only a sender can know.
+// The coordinator's end of the links to its islands. Paces what it sends to
+// each island, and knows what only a sender can know.
 #ifndef SERVER_EDGE_ISLAND_LINKS_H_
 #define SERVER_EDGE_ISLAND_LINKS_H_
 
@@ -22,20 +22,20 @@
 
 namespace causeway {
 
-// To one island, all its streams together. Thread-safe.
+// The link to one island, all its streams together. Thread-safe.
 class IslandLink {
  public:
   explicit IslandLink(Clock now) : now_(std::move(now)) {}
 
-  // A download that an island began: from now on its data are paced to
-  // `bytes_per_second` (0: not at all). `peer` is its connection, as
-  // PeerAddress writes it.
+  // Notes that an island began a download, whose connection is `peer` as
+  // PeerAddress writes it. Paces the island's data to `bytes_per_second` from
+  // now on; 0 does not pace.
   void BeginDownload(double bytes_per_second, std::string peer);
 
-  // How long to wait before so many bytes may be sent.
+  // Returns how long to wait before `bytes` bytes may be sent.
   absl::Duration Take(uint64_t bytes);
 
-  // Adds what is known to `downlink`; `retransmitted` by peer.
+  // Adds what the sender knows to `downlink`. `retransmitted` is by peer.
   void Describe(const std::map<std::string, uint64_t>& retransmitted,
                 v1::LinkUse& downlink) const;
 
@@ -45,7 +45,7 @@ class IslandLink {
 
   mutable absl::Mutex mu_;
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
-  // The last ones, without repetition, the oldest first.
+  // The peers of the newest downloads, without repetition, oldest first.
   std::vector<std::string> peers_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -54,7 +54,7 @@ class IslandLinks {
  public:
   explicit IslandLinks(Clock now) : now_(std::move(now)) {}
 
-  // The link to an island, which has been let in.
+  // Returns the link to an island that has joined.
   std::shared_ptr<IslandLink> Get(const std::string& island_id);
 
   // Completes the downlinks in `islands`.
@@ -64,7 +64,7 @@ class IslandLinks {
   const Clock now_;
 
   mutable absl::Mutex mu_;
-  // By name; never removed: a run has few names.
+  // By island; never removed, because a run has few islands.
   std::map<std::string, std::shared_ptr<IslandLink>> links_
       ABSL_GUARDED_BY(mu_);
 };

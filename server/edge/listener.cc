@@ -25,20 +25,20 @@
 namespace causeway {
 namespace {
 
-// How often connections are audited. At 10 Gbit/s peers can fill 25 MB
-// meanwhile. For each connection an audit takes two system calls.
+// The time between audits. At 10 Gbit/s peers can send 25 MB meanwhile. An
+// audit takes two system calls for each connection.
 constexpr itimerspec kAuditInterval = {.it_interval = {.tv_nsec = 20'000'000},
                                        .it_value = {.tv_nsec = 20'000'000}};
 
-// How long what was sent may go unconfirmed.
+// How long sent bytes may stay unacknowledged.
 constexpr int kSentTimeoutMilliseconds = 10'000;
 
-// Connections that are taken between two looks at everything else.
+// The most connections that are accepted between two looks at everything else.
 constexpr int kAcceptedAtOnce = 64;
 
-// Descriptors for everything but connections: files of fragments, of the
-// database and of updates that are being read, and connections that are about
-// to be closed.
+// Descriptors for everything except open connections: files of fragments, of
+// the database and of updates that are being read, and connections that are
+// about to be closed.
 constexpr rlim_t kOtherDescriptors = 512;
 
 struct FreeAddresses {
@@ -55,14 +55,14 @@ uint16_t PortOf(int socket) {
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return 0;
   }
-  // At the same place in addresses of IPv4 and IPv6.
+  // The port is at the same place in IPv4 and IPv6 addresses.
   sockaddr_in in;
   std::memcpy(&in, &bound, sizeof(in));
   return ntohs(in.sin_port);
 }
 
-// A socket that listens on `address`, or -1 with errno. Accepted ones inherit
-// the options.
+// Returns a socket that listens on `address`, or -1 with errno. Accepted
+// sockets inherit its options.
 int ListenOn(const addrinfo& address) {
   const int file =
       socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -83,7 +83,7 @@ int ListenOn(const addrinfo& address) {
   return -1;
 }
 
-// Which addresses "host:port" means.
+// Returns the addresses that "host:port" stands for.
 absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(
     absl::string_view address) {
   const size_t colon = address.rfind(':');
@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(
   }
   int error = 0;
   for (addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
-    // A free port is the same one for all of them; see PortOf.
+    // All sockets use the same free port; see PortOf.
     sockaddr_in in;
     std::memcpy(&in, one->ai_addr, sizeof(in));
     if (in.sin_port == 0) in.sin_port = htons(listener->port_);
@@ -180,13 +180,14 @@ void Listener::Run() {
     if (polled[0].revents != 0) return;
     const bool is_audit = polled[1].revents != 0;
     if (is_audit) {
-      // A timer is read as an event is.
+      // A timer is read like an event.
       eventfd_t ticks;
       eventfd_read(timer_, &ticks);
       connections_->Audit();
     }
     for (size_t i = 2; i < polled.size(); ++i) {
-      // One that found no descriptors is tried again after an audit.
+      // A socket for which there were no descriptors is tried again after an
+      // audit.
       if (polled[i].revents != 0 && !Accept(polled[i].fd)) {
         polled[i].events = 0;
       } else if (is_audit) {
@@ -214,7 +215,7 @@ bool Listener::Accept(int socket) {
           << "cannot accept a connection: " << std::strerror(errno);
       return RefuseOne(socket);
     }
-    // Anything else is the fate of one connection.
+    // Any other error concerns one connection only.
   }
   return true;
 }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accepts the coordinator's TCP connections. gRPC's own listener limits none,
-// and is gone for good after one accept that failed for want of a descriptor.
+// Accepts the coordinator's TCP connections. gRPC's own listener does not limit
+// them, and stops for good after one accept that fails because there is no
+// descriptor left.
 //
 //   ASSIGN_OR_RETURN(auto listener, Listener::Listen("[::]:7070"));
 //   listener->Start(&connections, [](int file) { ... });
@@ -24,10 +25,10 @@ namespace causeway {
 
 class Listener {
  public:
-  // Listens on `address`: host:port, where port 0 takes a free one, and host
-  // 0.0.0.0 or [::] is every address of this machine, IPv4 and IPv6.
-  //   INVALID_ARGUMENT  it is not host:port.
-  //   UNAVAILABLE       it cannot be listened on.
+  // Listens on `address`, host:port. Port 0 takes a free one; host 0.0.0.0 or
+  // [::] is every address of this machine, IPv4 and IPv6.
+  //   INVALID_ARGUMENT  `address` is not host:port.
+  //   UNAVAILABLE       The address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Listener>> Listen(
       const std::string& address);
   // Stops, and closes the port.
@@ -35,30 +36,31 @@ class Listener {
 
   int port() const { return port_; }
 
-  // Begins to accept, on a thread of its own, which also audits `connections`.
-  // What they admit goes to `take`, non-blocking, with its ownership. Call
-  // once.
+  // Starts to accept, on a thread that also audits `connections`. Hands each
+  // admitted socket, non-blocking, to `take`, which then owns it. Call once.
   void Start(Connections* connections, std::function<void(int)> take);
 
-  // Accepts no more. `take` is not running and will not be called.
+  // Stops accepting. When this returns, `take` is not running and will not be
+  // called.
   void Stop();
 
  private:
   Listener() = default;
 
   void Run();
-  // Takes connections that wait on `socket`. False if that takes descriptors,
-  // and there are none.
+  // Takes connections that wait on `socket`. Returns false if there are no
+  // descriptors for them.
   bool Accept(int socket);
-  // The same with the descriptor that is kept for it, to close one connection.
+  // Refuses one connection by means of the reserved descriptor; returns as
+  // Accept.
   bool RefuseOne(int socket);
 
   std::vector<int> sockets_;
   uint16_t port_ = 0;
-  // They wake the thread up to stop, and to audit.
+  // They wake the thread up, to stop and to audit.
   int stop_ = -1;
   int timer_ = -1;
-  // A descriptor that is given up to refuse a connection when there is no
+  // A descriptor to give up when a connection must be refused and there is no
   // other.
   int reserve_ = -1;
   Connections* connections_ = nullptr;
@@ -66,8 +68,8 @@ class Listener {
   std::thread thread_;
 };
 
-// Lets this process open as many files as `limits.connections` and everything
-// else take, as far as the system allows; lowers the limits where it does not.
+// Lets this process open enough files for `limits.connections` and everything
+// else, as far as the system allows; otherwise lowers the limits.
 void ReserveDescriptors(ConnectionLimits& limits);
 
 }  // namespace causeway

@@ -23,7 +23,7 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// Whether somebody takes a connection to `host`.
+// Whether connecting to `host` succeeds.
 bool CanConnect(const char* host, int port) {
   const addrinfo hints = {.ai_flags = AI_NUMERICHOST,
                           .ai_family = AF_UNSPEC,

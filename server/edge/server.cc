@@ -20,8 +20,8 @@
 namespace causeway {
 namespace {
 
-// Calls on one connection beside those that move fragments: an island's control
-// stream and what comes and goes, or an operator's.
+// Calls on one connection besides those that move fragments: an island's
+// control stream and short calls, or an operator's calls.
 constexpr int kOtherCalls = 16;
 
 // TLS and HTTP/2's settings take three round trips.
@@ -30,8 +30,8 @@ constexpr int kHandshakeMilliseconds = 10'000;
 // Reflection takes a thread for each call.
 constexpr int kMostThreads = 16;
 
-// gRPC says nothing by itself, and what it has to say is mostly why a TLS
-// handshake was refused.
+// gRPC logs nothing by itself. Most of its errors are about failed TLS
+// handshakes.
 void LogError(gpr_log_func_args* message) {
   LOG_EVERY_T(WARNING, 10) << "gRPC: " << message->message;
 }
@@ -46,14 +46,14 @@ ConnectionLimits LimitsFor(const v1::RunConfig& config, int max_connections) {
   return limits;
 }
 
-// A contribution and an update of each fragment may be under way, on one
+// A contribution and an update of each fragment may be under way on one
 // connection.
 int CallsOfAConnection(const v1::RunConfig& config) {
   return kOtherCalls +
          2 * static_cast<int>(config.synchronization().fragments());
 }
 
-// What islands count on, and what bounds what peers can ask for
+// Sets what islands rely on, and the bounds on what peers can ask for
 // (docs/security.md).
 void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -66,12 +66,13 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              CallsOfAConnection(config));
   builder.SetMaxReceiveMessageSize(4 << 20);
-  // Compressed messages are refused, and not decompressed before that.
+  // Compressed messages are refused without being decompressed.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  // Its bound of memory is not of use: past it gRPC ends calls at random,
-  // islands' control streams first, as these are alone on their connections.
+  // The quota's bound of memory is of no use: beyond it gRPC ends calls at
+  // random, islands' control streams first, because these are alone on their
+  // connections.
   builder.SetResourceQuota(
       grpc::ResourceQuota("coordinator").SetMaxThreads(kMostThreads));
 }
@@ -131,7 +132,7 @@ CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
 
 void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
-  // gRPC drops, and does not close, what comes after its end.
+  // After its end gRPC drops new connections without closing them.
   listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));

@@ -31,10 +31,10 @@ namespace causeway {
 class CoordinatorServer {
  public:
   // Listens on `address` (see Listener::Listen, whose errors it returns).
-  // `engine` outlives the server. `credentials` as
-  // common/transport/credentials.h makes them; plain text, without
-  // authentication, is for trusted networks only. At most `max_connections` are
-  // let in; 0 is 256, and 8 more for each island that may take part.
+  // `engine` must outlive the server. `credentials` come from
+  // common/transport/credentials.h; plain text, without authentication, is for
+  // trusted networks only. Accepts at most `max_connections`; 0 means 256, and
+  // 8 more for each island that may take part.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const std::string& address,
       std::shared_ptr<grpc::ServerCredentials> credentials =
@@ -45,7 +45,7 @@ class CoordinatorServer {
 
   int port() const { return listener_->port(); }
 
-  // Takes no new calls, and cancels what is still under way after `grace`.
+  // Stops taking calls, and cancels those still under way after `grace`.
   void Shutdown(absl::Duration grace);
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests who may call a coordinator that wants clients' certificates. gRPC's
-// client hears only with its first call that TLS 1.3 refused it, so these are
-// calls.
+// Tests who may call a coordinator that demands clients' certificates. A gRPC
+// client learns only from its first call that TLS 1.3 refused it, so the tests
+// make calls.
 #include <memory>
 #include <string>
 
@@ -45,7 +45,7 @@ class ServerTlsTest : public testing::Test {
   }
 
   // Joins as an island and asks for the run's status, with certificates of
-  // these files. Expects that both calls fare alike.
+  // these files. Expects that both calls end alike.
   absl::Status Call(const ClientTlsFiles& files) {
     const auto credentials = MakeChannelCredentials(files, now_);
     if (!credentials.ok()) return credentials.status();

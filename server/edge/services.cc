@@ -47,7 +47,8 @@ void Describe(const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
   response.set_other_inner_steps(stored.other_inner_steps);
 }
 
-// Sends what `open` gives for a Request; the first Response describes it.
+// Sends the download that `open` returns for a Request; the first Response
+// describes it.
 template <typename Request, typename Response, typename Open>
 Method SendStored(Engine* engine, IslandLinks* links, Open open) {
   return [=](CallTicket ticket, grpc::CallbackServerContext& context) {

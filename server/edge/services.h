@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What serves the methods of the coordinator's services: of Coordinator
+// The methods of the coordinator's services: Coordinator
 // (proto/coordinator.proto), Status (proto/status.proto) and Control
 // (proto/control.proto).
 #ifndef SERVER_EDGE_SERVICES_H_
@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// The arguments outlive the methods.
+// The arguments must outlive the methods.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
 Methods StatusMethods(Engine* engine, const IslandLinks* links,
                       const Connections* connections);

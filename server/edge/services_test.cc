@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The services as another implementation may call them: with protobuf's
-// generated stubs, and with bytes that are no messages.
+// Tests the services with protobuf's generated stubs, as another implementation
+// would call them, and with bytes that are not messages.
 #include "server/edge/services.h"
 
 #include <functional>
@@ -49,13 +49,13 @@ v1::ContributeRequest ChunkOf(const std::string& object, uint64_t offset,
 
 class ServicesTest : public testing::Test {
  protected:
-  // A Contribute stream of the generated stub.
+  // A Contribute stream through the generated stub.
   struct Upload {
     explicit Upload(v1::Coordinator::Stub& stub)
         : stream(stub.Contribute(&context)) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
     }
-    // Offers; the verdict.
+    // Sends the header and returns the verdict.
     v1::ContributeResponse Offer(const v1::ContributionHeader& header) {
       v1::ContributeRequest request;
       *request.mutable_header() = header;
@@ -75,7 +75,7 @@ class ServicesTest : public testing::Test {
         stream;
   };
 
-  // A FetchUpdate that waits, of the generated stub.
+  // A waiting FetchUpdate through the generated stub.
   struct WaitingFetch {
     WaitingFetch(v1::Coordinator::Stub& stub,
                  const v1::IslandIdentity& identity, uint64_t from_version) {
@@ -115,7 +115,7 @@ class ServicesTest : public testing::Test {
     *request.mutable_trailer() = contribution_.header.object();
     return request;
   }
-  // The beginning of a further stream.
+  // Returns the first message of a further stream.
   v1::ContributeRequest Lane() const {
     v1::ContributeRequest request;
     *request.mutable_lane()->mutable_identity() = identity_;
@@ -123,8 +123,8 @@ class ServicesTest : public testing::Test {
   }
   uint64_t bytes() const { return contribution_.bytes.size(); }
 
-  // Offers with an open description, sends [0, end) and then `request`; how the
-  // call ends.
+  // Offers with an open description, sends [0, end) and then `request`; returns
+  // how the call ends.
   absl::Status SendBytesAnd(uint64_t end,
                             const v1::ContributeRequest& request) {
     Upload upload(*stub_);
@@ -139,7 +139,7 @@ class ServicesTest : public testing::Test {
     return upload.End();
   }
 
-  // Where an upload of the whole description would go on.
+  // Returns where an upload of the whole description would go on.
   uint64_t ResumesAt() {
     Upload upload(*stub_);
     return upload.Offer(contribution_.header).next_offset();
@@ -214,7 +214,8 @@ TEST_F(ServicesTest, APlainProtobufIslandContributesAndFetches) {
         all += chunk.data();
       });
   EXPECT_EQ(parameters.size() + 8, anchor_.size() * sizeof(float));
-  // Who asks for it gets the same in fewer bytes, from the same offset on.
+  // A client that asks for compression gets the same in fewer bytes, from the
+  // same offset on.
   parameters_request.set_compress(true);
   const std::string decompressed =
       fetch([](const v1::Chunk& chunk, std::string& all) {
@@ -254,7 +255,7 @@ TEST_F(ServicesTest, WithoutItsTrailerAnOpenUploadIsResumed) {
     EXPECT_THAT(upload.End(),
                 StatusIs(StatusCode::kCancelled, HasSubstr("trailer")));
   }
-  // All bytes are there; their description is all that was missing.
+  // All bytes are there; only their description was missing.
   Upload upload(*stub_);
   EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
             v1::ContributeResponse::ACCEPTED);
@@ -314,7 +315,7 @@ TEST_F(ServicesTest, StreamsThatShareAnUploadTakeTurns) {
   header.set_streams(2);
   Upload main(*stub_);
   EXPECT_EQ(main.Offer(header).verdict(), v1::ContributeResponse::UPLOAD);
-  // All that comes over the first stream has to wait for the second.
+  // Everything on the first stream has to wait for the second.
   const uint64_t third = bytes() / 3;
   main.stream->Write(ChunkOf(contribution_.bytes, 0, third));
   main.stream->Write(ChunkOf(contribution_.bytes, 2 * third, bytes()));
@@ -403,7 +404,7 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
     return status.ok() ? absl::StatusOr<std::string>(received) : status;
   };
   ASSERT_OK_AND_ASSIGN(const std::string all, fetch(""));
-  // Chunks 1 and 4 of those of 40 bytes.
+  // Chunks 1 and 4 of 40 bytes each.
   ASSERT_GT(all.size(), 200u);
   ASSERT_OK_AND_ASSIGN(const std::string striped,
                        fetch("index: 1 count: 3 chunk_bytes: 40"));
@@ -420,7 +421,7 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
 
 TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
-  // What is asked for in vain is there no sooner.
+  // News that does not make the update changes nothing.
   ASSERT_OK(driver_.Heartbeat(identity_));
   ASSERT_OK(driver_.Contribute(contribution_));
   v1::FetchUpdateResponse response;
@@ -431,14 +432,14 @@ TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
   while (waiting.stream->Read(&response)) {
   }
   EXPECT_OK(waiting.End());
-  // It is there now.
+  // The update is there now.
   WaitingFetch again(*stub_, identity_, /*from_version=*/0);
   ASSERT_TRUE(again.stream->Read(&response));
   EXPECT_EQ(response.head().version(), 1u);
 }
 
 TEST_F(ServicesTest, NobodyWaitsForAnUpdateThatCannotCome) {
-  // Not the next one.
+  // This update is not the next one.
   WaitingFetch ahead(*stub_, identity_, /*from_version=*/1);
   EXPECT_THAT(ahead.End(), StatusIs(StatusCode::kNotFound));
   v1::IslandIdentity foreign = identity_;
@@ -534,7 +535,7 @@ TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
   EXPECT_THAT(join(64, 257),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("JoinRequest.description has 257 bytes")));
-  // Before it is parsed.
+  // The size is checked before parsing.
   EXPECT_THAT(join(64, 65536),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("at most 65536 are allowed")));

@@ -57,8 +57,8 @@ class SessionCall : public Call {
     return absl::OkStatus();
   }
 
-  // Writes the newest view, or remembers to when the write under way is done:
-  // a slow client gets fewer views, never an older one.
+  // Writes the newest view, or does so when the write under way is done: a slow
+  // client gets fewer views, never an older one.
   void Publish() {
     v1::IslandIdentity identity;
     {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uploads that several streams share. Bytes are taken in order; a stream whose
-// chunk comes before its turn waits with it, and is not read on meanwhile, so
-// that a stream costs the memory of one message.
+// Uploads that several streams share. Bytes are taken in order. A stream whose
+// chunk is early waits for its turn and is not read meanwhile, so that a stream
+// costs the memory of one message.
 //
 //   Stream with the header:   turns = uploads.Open(key, next_offset, streams)
 //   further stream:           turns = uploads.Join(key)
@@ -32,24 +32,24 @@ class UploadTurns {
  public:
   using Turn = std::function<void(const absl::Status&)>;
 
-  // Bytes before `next_offset` have been taken.
+  // Starts with all bytes before `next_offset` taken.
   explicit UploadTurns(uint64_t next_offset) : next_(next_offset) {}
 
-  // Runs `turn`: with OK once all bytes before `offset` have been taken, or
-  // with the error that broke the upload.
+  // Runs `turn` once: with OK when all bytes before `offset` have been taken,
+  // or with the error that broke the upload.
   void Await(uint64_t offset, Turn turn);
 
-  // All bytes before `offset` have been taken.
+  // Notes that all bytes before `offset` have been taken.
   void Advance(uint64_t offset);
 
-  // Ends all turns, also later ones, with `error`.
+  // Ends all turns, including later ones, with `error`.
   void Break(const absl::Status& error);
 
  private:
   absl::Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_);
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  // By the offset they wait for.
+  // Turns by the offset they wait for.
   std::multimap<uint64_t, Turn> waiting_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -59,25 +59,25 @@ class SharedUploads {
   // The most streams of one upload.
   static constexpr uint32_t kMaxStreams = 64;
 
-  // Begins an upload, or begins it anew: streams of an older try get
-  // UNAVAILABLE. `streams` is the most there will be.
-  //   INVALID_ARGUMENT  more than kMaxStreams.
+  // Begins an upload of at most `streams` streams. If it was begun before, it
+  // begins anew: the streams of the earlier try get UNAVAILABLE.
+  //   INVALID_ARGUMENT  More than kMaxStreams.
   absl::StatusOr<std::shared_ptr<UploadTurns>> Open(const ContributionKey& key,
                                                     uint64_t next_offset,
                                                     uint32_t streams);
-  // For one more stream.
-  //   UNAVAILABLE       no upload is open under this key.
-  //   INVALID_ARGUMENT  it has as many streams as it may.
+  // Adds a stream to an upload.
+  //   UNAVAILABLE       No upload is open under this key.
+  //   INVALID_ARGUMENT  The upload has all the streams that it announced.
   absl::StatusOr<std::shared_ptr<UploadTurns>> Join(const ContributionKey& key);
 
-  // Breaks what still waits.
+  // Ends the upload, and breaks the turns that still wait.
   void Close(const ContributionKey& key,
              const std::shared_ptr<UploadTurns>& turns);
 
  private:
   struct Upload {
     std::shared_ptr<UploadTurns> turns;
-    // That may still join.
+    // The number of streams that may still join.
     uint32_t streams_left = 0;
   };
 

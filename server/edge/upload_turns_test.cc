@@ -21,7 +21,7 @@ using testing::IsEmpty;
 
 class UploadTurnsTest : public testing::Test {
  protected:
-  // Records that its turn came, and takes `bytes` then.
+  // Returns a turn that records itself, and then takes `bytes` bytes.
   UploadTurns::Turn Take(uint64_t offset, uint64_t bytes) {
     return [this, offset, bytes](const absl::Status& turn) {
       log_.push_back(absl::StrCat(offset, turn.ok() ? "" : " broken"));
@@ -49,7 +49,7 @@ TEST_F(UploadTurnsTest, ChunksAreTakenInOrderHoweverTheyCome) {
 }
 
 TEST_F(UploadTurnsTest, WhatWasTakenAlreadyDoesNotWait) {
-  // It is the taker who finds out that it came twice.
+  // The taker is the one who finds out that a chunk came twice.
   Arrive(50, 50);
   EXPECT_THAT(log_, ElementsAre("50"));
 }
@@ -97,7 +97,7 @@ TEST(SharedUploadsTest, ANewTryEndsTheStreamsOfTheOld) {
   old_try->Await(10, [&](const absl::Status& turn) { told = turn; });
   ASSERT_OK_AND_ASSIGN(const auto new_try, uploads.Open(key, 0, 2));
   EXPECT_THAT(told, StatusIs(StatusCode::kUnavailable, HasSubstr("anew")));
-  // That the old one ends does not close the new one.
+  // The end of the old try does not close the new one.
   uploads.Close(key, old_try);
   ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));
   EXPECT_EQ(joined, new_try);

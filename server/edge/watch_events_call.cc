@@ -15,8 +15,8 @@
 namespace causeway {
 namespace {
 
-// Events are read from the log in pages of this many. A page is memory that
-// each watcher takes.
+// The number of events that are read from the log at a time. Each watcher takes
+// the memory of a page.
 constexpr uint64_t kEventPage = 32;
 
 class WatchEventsCall : public Call {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of one WatchEvents stream (proto/status.proto): what is in
-// the log first, then whatever is added.
+// The server's side of one WatchEvents stream (proto/status.proto): sends the
+// log's events, then new ones as they are added.
 #ifndef SERVER_EDGE_WATCH_EVENTS_CALL_H_
 #define SERVER_EDGE_WATCH_EVENTS_CALL_H_
 

@@ -17,14 +17,14 @@
 namespace causeway {
 namespace {
 
-// The first contributions may change a parameter by so much more than by its
-// own size, in the root mean square, before outlier_factor is applied: some
-// fragments begin with zeros.
+// The least usual change: before outlier_factor is applied, the first
+// contributions may change a parameter by this much in the root mean square,
+// because some fragments begin with zeros.
 constexpr double kLeastUsualChange = 0.1;
 
 }  // namespace
 
-Coordinator::Coordinator(Options options, std::vector<FragmentState> heads,
+Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
                          std::vector<Member> members, absl::Time now,
                          CoordinatorHistory history)
     : options_(std::move(options)),
@@ -96,20 +96,20 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
         absl::StrCat("run ", options_.run_id,
                      " is finished: every fragment has its last version"));
   }
-  // A process that is known to be dead need not be waited for.
+  // A process that is known to be dead is not waited for.
   if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
     EndMember(*dead, MemberState::kEvicted, "its process was started again",
               now, effects);
   }
-  // Others that are live have a window under way that the joiner has no share
-  // in; it is expected from the round after.
+  // If others are live, they have a window under way in which the joiner has no
+  // share; it is expected from the next round on.
   const bool window_under_way = flags_.started && membership_.live_count() > 0;
   const uint64_t run_step = RunStep();
   ASSIGN_OR_RETURN(const Membership::JoinResult joined,
                    membership_.Join(request, now));
   Member& member = *joined.member;
   if (joined.is_new) {
-    for (const FragmentState& state : heads_) {
+    for (const CommittedFragment& state : heads_) {
       member.first_contribution_version.push_back(state.head.version() +
                                                   (window_under_way ? 1 : 0));
     }
@@ -143,7 +143,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   identity.set_incarnation(member.incarnation);
   *response.mutable_config() = options_.config;
   *response.mutable_plan() = options_.plan;
-  for (const FragmentState& state : heads_) {
+  for (const CommittedFragment& state : heads_) {
     *response.add_heads() = state.head;
   }
   response.set_run_step(run_step);
@@ -187,7 +187,7 @@ absl::Status Coordinator::CheckHeader(
                      header.inner_steps(),
                      " inner steps has no weight; both must be above 0"));
   }
-  // Steps may be done again after a rebase or a restart.
+  // An island may repeat steps after a rebase or a restart.
   const uint64_t most_steps = 2 * schedule().total_steps();
   if (header.inner_steps() > most_steps) {
     return absl::InvalidArgumentError(
@@ -231,14 +231,14 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   if (round.Has(member->island_id, member->incarnation) ||
       round.HasBytes(member->island_id, header.object().digest())) {
-    // While it is merged, too: the outer step may fail, and the round open
-    // again.
+    // This also holds while the round is merged: the outer step may fail, and
+    // the round open again.
     round.Credit(member->island_id, member->incarnation);
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
     return response;
   }
-  // What an earlier process of the island handed in may be part of what this
-  // one offers, if it went back to a checkpoint: one of them counts.
+  // If the island went back to a checkpoint, this offer may contain what an
+  // earlier process of it handed in: only one of the two may count.
   const bool forgotten = round.HasIsland(member->island_id);
   if (forgotten) {
     round.StandIn(member->island_id, member->incarnation);
@@ -250,8 +250,8 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     response.set_current_version(round.base_version() + 1);
     return response;
   }
-  // An island that acts on a view from before a restart is told so too: it
-  // tries again, and by then has heard better.
+  // This also answers an island that acts on a view from before a restart: it
+  // retries, with a newer view by then.
   if (!flags_.started) {
     return absl::UnavailableError(absl::StrCat(
         "the run waits for ", options_.config.membership().min_islands(),
@@ -357,8 +357,7 @@ void Coordinator::EndMember(Member& member, MemberState state,
                               .base_version = rounds_[fragment].base_version(),
                               .island_id = member.island_id,
                               .incarnation = member.incarnation};
-    // An upload that was under way will not be completed, and others need its
-    // memory.
+    // An upload under way will not be completed, and others need its memory.
     if (!rounds_[fragment].contributions().contains(key)) {
       effects.discarded.push_back(key);
     }

@@ -5,13 +5,13 @@
 // time passed in. Threads, files and gRPC live around it (server/engine.h), so
 // that the same rules run in tests and simulations.
 //
-// An event is a method. It returns what the caller of the event should hear,
-// and appends to `Effects` what must be done about it. The members, accounts,
-// entries and events in them are persisted first, in one transaction, and the
-// caller hears its answer only if they were. Then, whether they were or not:
-// keep the bytes of what was quarantined, drop `discarded` uploads, publish
-// View() if `view_changed`, start `outer_steps` (each is answered by
-// OuterStepCommitted or OuterStepFailed).
+// An event is a method. It returns the answer to its caller, and appends to
+// `Effects` what must be done. First, everything in Effects::IsDurable() is
+// persisted in one transaction; the caller gets its answer only if that
+// succeeds. Then, even if it failed, the engine keeps the bytes of new
+// quarantine entries, drops `discarded` uploads, publishes View() if
+// `view_changed`, and starts `outer_steps`; each of these is answered by
+// OuterStepCommitted or OuterStepFailed.
 //
 // Not thread-safe.
 #ifndef SERVER_RULES_COORDINATOR_H_
@@ -42,28 +42,28 @@
 
 namespace causeway {
 
-// Merge these contributions into the fragment's next version.
+// An order to merge these contributions into the fragment's next version.
 struct OuterStepOrder {
   uint32_t fragment = 0;
   uint64_t base_version = 0;
-  // In the order they are to be summed.
+  // In the order in which they are summed.
   std::vector<v1::ContributionHeader> contributions;
-  // Of each of them.
+  // The contributions' Euclidean norms, in the same order.
   std::vector<double> norms;
-  // Quarantine entries among them; committed, they are admitted.
+  // The ids of the quarantine entries among them; the commit admits them.
   std::vector<uint64_t> admitted;
   v1::Participation participation;
 };
 
 struct Effects {
-  // To be persisted.
+  // --- To be persisted. ---
   std::vector<Member> joined;
   std::vector<Member> ended;
   std::vector<Member> changed;
   std::vector<AccountRecord> accounts;
-  // Came too late or were left out.
+  // Contributions that came too late or were left out.
   std::vector<v1::ContributionHeader> late;
-  // New entries, whose bytes are to be kept, and changed ones.
+  // New entries, whose bytes are to be kept, and changed entries.
   std::vector<QuarantineEntry> quarantine;
   std::optional<RunFlags> flags;
   std::vector<CoordinatorEvent> events;
@@ -72,7 +72,7 @@ struct Effects {
   bool view_changed = false;
   std::vector<OuterStepOrder> outer_steps;
 
-  // Whether there is anything to be persisted.
+  // Whether there is anything to persist.
   bool IsDurable() const {
     return !joined.empty() || !ended.empty() || !changed.empty() ||
            !accounts.empty() || !late.empty() || !quarantine.empty() ||
@@ -80,7 +80,7 @@ struct Effects {
   }
 };
 
-// What an outer step committed.
+// The result of an outer step that was committed.
 struct OuterStepOutcome {
   v1::FragmentHead head;
   double merged_norm = 0;
@@ -93,38 +93,38 @@ class Coordinator {
     std::string run_id;
     v1::RunConfig config;
     v1::FragmentPlan plan;
-    // Of the same config and plan.
+    // Made from `config` and `plan`.
     SyncSchedule schedule;
   };
 
   // The committed state of one fragment.
-  struct FragmentState {
+  struct CommittedFragment {
     v1::FragmentHead head;
     double merged_norm = 0;
     absl::Time committed_at = absl::InfinitePast();
-    // The parameters' Euclidean norm at the start; what the guard against
-    // outliers compares with in the first rounds.
+    // The Euclidean norm of the parameters when the coordinator started.
+    // NormGuard compares the first contributions with it.
     double parameter_norm = 0;
   };
 
-  // `heads` (one per fragment of the plan), `members` and `history` are what
-  // storage remembers; members that were live get a fresh lease from `now`.
-  Coordinator(Options options, std::vector<FragmentState> heads,
+  // `heads` (one per fragment of the plan), `members` and `history` come from
+  // storage. Members that were live get a fresh lease from `now`.
+  Coordinator(Options options, std::vector<CommittedFragment> heads,
               std::vector<Member> members, absl::Time now,
               CoordinatorHistory history = {});
 
-  // --- Events. Errors as documented in proto/coordinator.proto. ---
+  // --- Events; errors as in proto/coordinator.proto. ---
 
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request,
                                         absl::Time now, Effects& effects);
   absl::Status Heartbeat(const v1::IslandIdentity& identity,
                          const v1::IslandProgress& progress, absl::Time now,
                          Effects& effects);
-  // How an island should go on with a contribution: UPLOAD, ACCEPTED or LATE.
+  // Returns UPLOAD, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
-  // The contribution's bytes are here and as they were sent; `norm` is its
-  // Euclidean norm, not finite if a value is not: ACCEPTED or LATE.
+  // Takes a contribution whose bytes have arrived and are verified. `norm` is
+  // its Euclidean norm, not finite if a value is not. Returns ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& header, double norm, absl::Time now,
       Effects& effects);
@@ -134,19 +134,19 @@ class Coordinator {
   void OuterStepCommitted(const OuterStepOrder& order,
                           const OuterStepOutcome& outcome, absl::Time now,
                           Effects& effects);
-  // Whether the outer step was committed will only be known later: commits stop
-  // and its round stays closed until one of the other two comes.
+  // Stops commits while it is unknown whether the outer step was committed. Its
+  // round stays closed until OuterStepCommitted or OuterStepFailed comes.
   void OuterStepInDoubt(const OuterStepOrder& order, const absl::Status& status,
                         Effects& effects);
-  // OUT_OF_RANGE: the result is not finite; the contribution with the largest
-  // norm is quarantined, or left out if its incarnation has ended, and the
-  // round goes on without it. Else commits stop and
-  // the message is shown until one succeeds again; the round is tried anew
-  // after a pause.
+  // If `status` is OUT_OF_RANGE, the result is not finite: puts the
+  // contribution with the largest norm into quarantine, or leaves it out if its
+  // incarnation has ended, and lets the round go on without it. After other
+  // errors, suspends the run, with `status` as its message, until a commit
+  // succeeds; the round is tried again after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
 
-  // --- Operators. Errors as documented in proto/control.proto. ---
+  // --- Operators; errors as in proto/control.proto. ---
 
   absl::Status Pause(absl::string_view reason, Effects& effects);
   absl::Status Resume(absl::Time now, Effects& effects);
@@ -155,53 +155,54 @@ class Coordinator {
   absl::Status Evict(const std::string& island_id, absl::string_view reason,
                      absl::Time now, Effects& effects);
   // Puts a quarantined contribution, whose bytes the caller has, into the open
-  // round of its fragment; returns what it is called there.
+  // round of its fragment. Returns its key in that round.
   absl::StatusOr<ContributionKey> Admit(uint64_t id, absl::Time now,
                                         Effects& effects);
   absl::Status Drop(uint64_t id, Effects& effects);
 
   // --- Views. ---
 
-  // The member that `identity` names, if it may act.
+  // Returns OK if `identity` names a live member, or why it may not act.
   absl::Status Check(const v1::IslandIdentity& identity);
-  // What the control stream of a member should say.
+  // Returns the control stream's message to a member.
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   v1::RunState run_state() const;
-  // Why commits are suspended, or empty.
+  // Why the run is suspended; empty if it is not.
   const std::string& suspended_because() const { return suspended_because_; }
-  // What people should know about the run's state, or empty.
+  // Why the run is suspended or paused, for people; empty if it is neither.
   const std::string& message() const {
     return flags_.paused ? flags_.pause_reason : suspended_because_;
   }
   // The run's position in inner steps.
   uint64_t RunStep();
-  // Live expected islands that have not contributed to the open round.
+  // Returns the live expected islands that have not contributed to the open
+  // round.
   std::vector<std::string> Awaited(uint32_t fragment);
 
-  // H_i of a live member, as in SessionResponse.
+  // Returns H_i of a live member, as in SessionResponse.
   uint64_t InnerStepsPerRound(const Member& member);
-  // The ledger of one fragment, of all incarnations.
+  // The ledger of one fragment, over all incarnations.
   v1::TokenLedger FragmentLedger(uint32_t fragment) const;
-  // Of one incarnation, all fragments together.
+  // The ledger of one incarnation, over all fragments.
   v1::TokenLedger IslandLedger(const IncarnationKey& key) const;
   const v1::Participation& participation() const { return participation_; }
-  // In the round that made the fragment's head.
+  // The participation in the round that made the fragment's head.
   const v1::Participation& last_round(uint32_t fragment) const {
     return last_rounds_[fragment];
   }
-  // By id.
+  // Quarantine entries by id.
   const std::map<uint64_t, QuarantineEntry>& quarantine() const {
     return quarantine_;
   }
-  // Whether a contribution that is in a merge came out of the quarantine: the
-  // incarnation has diverged, and nobody goes on with what it had trained.
+  // Whether a merged contribution came out of the quarantine. If so, its
+  // incarnation has diverged, and nobody continues its training.
   bool WasAdmitted(const IncarnationKey& key, const std::string& digest) const;
-  // Entries that wait for a decision.
+  // The number of entries that wait for a decision.
   uint32_t held_count() const;
 
   const Options& options() const { return options_; }
   const SyncSchedule& schedule() const { return options_.schedule; }
-  const std::vector<FragmentState>& heads() const { return heads_; }
+  const std::vector<CommittedFragment>& heads() const { return heads_; }
   const Round& round(uint32_t fragment) const { return rounds_[fragment]; }
   const Membership& membership() const { return membership_; }
 
@@ -209,9 +210,9 @@ class Coordinator {
   bool IsFinished() const;
   Round NewRound(uint32_t fragment) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
-  // Contributions that the open round has, or may come to have.
+  // The number of contributions that the open round has or can still get.
   size_t Reachable(uint32_t fragment);
-  // If too few islands are left to reach the quorum, everybody is expected.
+  // Expects every live island if too few are expected to reach the quorum.
   void RefreshExpectations(uint32_t fragment, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, MemberState state, absl::string_view reason,
@@ -220,56 +221,62 @@ class Coordinator {
                   absl::string_view reason, bool admissible, absl::Time now,
                   Effects& effects);
   void DropEntry(QuarantineEntry& entry, Effects& effects);
-  // The outer step cannot be done with what is in the round.
+  // Removes the contribution with the largest norm from a round whose outer
+  // step cannot be done.
   void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
-  // Takes what is not in the round any more, of an incarnation that has ended,
-  // for not handed in: the island may have the same training still, or in a
-  // checkpoint, and contribute it under its next incarnation.
+  // Books a contribution that was removed from the round, and whose incarnation
+  // has ended, as never handed in: the island may still have this training, or
+  // have it in a checkpoint, and contribute it under its next incarnation.
   void LeaveOut(const v1::ContributionHeader& header, absl::string_view reason,
                 Effects& effects);
-  // What had expired with earlier incarnations of the process is this one's.
+  // Moves tokens that had expired with earlier incarnations of the same process
+  // to the incarnation `key`.
   void TakeOver(const IncarnationKey& key, Effects& effects);
-  // Fences off whoever takes it that it need not offer a contribution to the
-  // round, because one of an earlier incarnation was there: it joins again.
-  void EndWhomItStoodFor(const ContributionKey& removed, absl::Time now,
-                         Effects& effects);
-  // The same of those who were told that the round was closed, if it cannot
-  // close without them.
-  void EndWhomItTurnedAway(uint32_t fragment, absl::Time now, Effects& effects);
-  // Rounds of the fragment since the island's last contribution was merged, or
-  // since it is expected there; at least 1.
+  // Fences off the island's live incarnation if it offered nothing to the round
+  // because a contribution of an earlier incarnation, now `removed`, stood for
+  // it. It joins again and can then offer its own.
+  void EndMemberThatReliedOn(const ContributionKey& removed, absl::Time now,
+                             Effects& effects);
+  // Fences off the members who were told that the round was closed, if it
+  // cannot reach its quorum without them. They join again and can then offer
+  // anew.
+  void EndMembersTurnedAway(uint32_t fragment, absl::Time now,
+                            Effects& effects);
+  // Returns the number of rounds of the fragment since the island's last
+  // contribution was merged, or since the island is expected there; at least 1.
   uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
-  // Fault injection: whether the contribution is to be left out.
+  // Fault injection: whether to leave the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
-  // When the round may close without those that are awaited.
+  // Sets how long the round waits for the awaited islands.
   void SetGrace(uint32_t fragment);
-  // Books what was merged.
+  // Books a merged contribution.
   void Settle(const v1::ContributionHeader& header, Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
-  // What the island has in the fragment's open round that is not booked yet.
+  // Returns the island's contributions to the fragment's open round, as far as
+  // they are not booked yet.
   std::map<IncarnationKey, OpenTokens> Open(uint32_t fragment,
                                             const std::string& island_id) const;
-  // The same of one incarnation, by fragment.
+  // Returns the contributions of one incarnation to open rounds, by fragment.
   std::vector<OpenTokens> OpenOf(const IncarnationKey& key) const;
   v1::TokenLedger Account(const IncarnationKey& key, uint32_t fragment) const;
 
   const Options options_;
-  std::vector<FragmentState> heads_;
+  std::vector<CommittedFragment> heads_;
   std::vector<Round> rounds_;
-  // By fragment.
+  // One for each fragment.
   std::vector<NormGuard> guards_;
   Membership membership_;
   TokenLedger ledger_;
   std::map<uint64_t, QuarantineEntry> quarantine_;
-  // Entries that are in an open round, by what they are called there.
+  // Ids of the entries that are in an open round, by their key there.
   std::map<ContributionKey, uint64_t> admitted_;
   v1::Participation participation_;
   std::vector<v1::Participation> last_rounds_;
-  // By island and fragment: the version that follows the last one which a
-  // merged contribution of the island builds on.
+  // By island and fragment: the version after the last base version of a merged
+  // contribution of the island.
   std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
-  // Of the last outer step.
+  // The duration of the last outer step.
   absl::Duration outer_step_;
   RunFlags flags_;
   std::string suspended_because_;

@@ -18,7 +18,7 @@ absl::string_view KindOf(const v1::RankTrouble& trouble) {
     case v1::RankTrouble::DEAD_RANK:
       return "rank_dead";
     default:
-      // Nothing, or what only a newer island knows of.
+      // No trouble, or a kind that only newer islands know.
       return "ranks_even";
   }
 }

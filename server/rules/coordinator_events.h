@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator records for people.
+// The events that the coordinator records for people.
 #ifndef SERVER_RULES_COORDINATOR_EVENTS_H_
 #define SERVER_RULES_COORDINATOR_EVENTS_H_
 
@@ -13,16 +13,16 @@
 
 namespace causeway {
 
-// Something worth telling people about; kinds as in proto/status.proto.
+// An event for people; proto/status.proto lists the kinds.
 struct CoordinatorEvent {
   std::string kind;
   std::string island_id;
   std::string text;
 };
 
-// What is to be said when the ranks of an island had one trouble when it last
-// reported and have another one now; the kind of either may be unspecified.
-// Nothing if it is still the same one, however much it costs by now.
+// Returns the event of a change in the trouble of an island's ranks, from the
+// island's last report to this one. Either kind may be unspecified. Returns
+// nothing if the trouble is still the same, whatever it costs by now.
 std::optional<CoordinatorEvent> RankEvent(absl::string_view island_id,
                                           const v1::RankTrouble& before,
                                           const v1::RankTrouble& now);

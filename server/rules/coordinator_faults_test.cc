@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of a run when something is wrong: contributions that are refused,
+// Tests of the rules when something goes wrong: contributions that are refused,
 // outer steps that fail, fragments that wait for one another.
 #include <cstdint>
 #include <functional>
@@ -81,7 +81,7 @@ TEST(CoordinatorFaultsTest, AContributionSentTwiceIsCountedOnce) {
                          run.Complete(header));
     EXPECT_EQ(response.verdict(), kAccepted);
   }
-  // Nor does the incarnation get other bytes in.
+  // Other bytes of the incarnation are not accepted either.
   EXPECT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0, 0, "other")),
               IsOkAndHolds(kAccepted));
   ASSERT_THAT(run.core().round(0).contributions(), SizeIs(1));
@@ -165,7 +165,7 @@ TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
   }
   ASSERT_OK(run.Leave(a));
   ASSERT_OK(run.core().Evict("b", "", run.now(), run.effects()));
-  // The same process, which hears that its contribution is in the round.
+  // The same process joins, and hears that its contribution is in the round.
   const v1::IslandIdentity again = run.Join("b");
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse answer,
                        run.Offer(CoordinatorDriver::Contribution(again, 0)));
@@ -181,7 +181,7 @@ TEST(CoordinatorFaultsTest, ASuccessorAddsNothingToARoundThatItsIslandIsIn) {
               IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a));
   run.Join("a", /*instance=*/2);
-  // Its first round would be the next one, but who else should close this one?
+  // Its first round would be the next one, but nobody else can close this one.
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_OK(run.Heartbeat(b));
   EXPECT_EQ(run.core().View(b).first_contribution_version(0), 0);
@@ -210,7 +210,7 @@ TEST(CoordinatorFaultsTest, FragmentsDoNotWaitForOneAnother) {
   both_contribute(0);
   run.Commit();
   EXPECT_EQ(run.version(0), 2);
-  // A joiner is expected one version later in each.
+  // A joiner is expected one version later in each fragment.
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse c, run.TryJoin("c", 3));
   EXPECT_THAT(c.first_contribution_version(), ElementsAre(3, 1, 1));
   EXPECT_THAT(c.heads(), SizeIs(3));

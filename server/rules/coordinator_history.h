@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator must know of its run's past besides the heads and the
-// members: the commit log keeps it, the rules start from it.
+// The part of a run's past that a coordinator must know besides heads and
+// members. The commit log keeps it, and the rules start from it.
 #ifndef SERVER_RULES_COORDINATOR_HISTORY_H_
 #define SERVER_RULES_COORDINATOR_HISTORY_H_
 
@@ -17,7 +17,7 @@
 
 namespace causeway {
 
-// What holds for the run whoever is live.
+// Facts about the run that do not depend on who is live.
 struct RunFlags {
   // Once min_islands have joined, the run goes on with whoever is left.
   bool started = false;
@@ -26,26 +26,27 @@ struct RunFlags {
 };
 
 struct CoordinatorHistory {
-  // Tokens of an incarnation that have got a fate.
+  // The tokens of an incarnation's contributions to one fragment that met one
+  // fate.
   struct Settled {
     IncarnationKey key;
     uint32_t fragment = 0;
     TokenLedger::Fate fate = TokenLedger::Fate::kMerged;
     uint64_t tokens = 0;
-    // Of these, by an earlier process of the island.
+    // The part of `tokens` that an earlier process of the island trained.
     uint64_t restored = 0;
     // The newest version that one of the contributions builds on.
     uint64_t base_version = 0;
   };
   RunFlags flags;
   std::vector<AccountRecord> accounts;
-  // Summed.
+  // One entry for each incarnation, fragment and fate.
   std::vector<Settled> settled;
-  // By id.
+  // Ordered by id.
   std::vector<QuarantineEntry> quarantine;
-  // The rounds merged last, by fragment, oldest first.
+  // For each fragment, the rounds merged last, oldest first.
   std::vector<std::vector<NormGuard::MergedRound>> merged_norms;
-  // Over all rounds, and of the last round of each fragment.
+  // The sum over all rounds, and each fragment's last round.
   v1::Participation participation;
   std::vector<v1::Participation> last_rounds;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators ask of a Coordinator, and the quarantine.
+// The part of Coordinator that serves operators, and the quarantine.
 #include <cmath>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators ask of the rules, and the quarantine.
+// Tests of operators' requests and of the quarantine.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -68,7 +68,7 @@ TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
   CoordinatorDriver restarted({.min_islands = 2}, {}, {}, history);
   EXPECT_EQ(restarted.core().run_state(), v1::PAUSED);
   ASSERT_OK(restarted.core().Resume(restarted.now(), restarted.effects()));
-  // Although nobody is back yet: the run had started.
+  // The run had started, although nobody is back yet.
   EXPECT_EQ(restarted.core().run_state(), v1::RUNNING);
 }
 
@@ -97,18 +97,18 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
-// Two islands, of which b has handed in what is not finite.
+// Two islands, of which b has handed in values that are not finite.
 class QuarantineTest : public testing::Test {
  protected:
   QuarantineTest() : run_({.rounds = 90}) {
     a_ = run_.Join("a");
     b_ = run_.Join("b", 7);
-    // Joined while a's window was under way.
+    // It joined while a's window was under way.
     CHECK(run_.Contribute(Contribution(a_, 0)).ok());
     run_.Commit();
   }
 
-  // The run's next rounds, of a, and of b while it may take part.
+  // Makes the run's next rounds: of a, and of b while it may take part.
   void Rounds(int count) {
     for (int i = 0; i < count; ++i) {
       const uint64_t version = run_.version();
@@ -156,7 +156,7 @@ TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
 }
 
 TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
-  // In the order of their names the last 16 are a minority.
+  // By name, the last 16 are a minority.
   constexpr int kIslands = 40;
   CoordinatorDriver run({.min_islands = kIslands, .max_islands = kIslands});
   std::vector<v1::IslandIdentity> islands;
@@ -177,7 +177,7 @@ TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
                        HasSubstr("median of the last 40 merged, 30")));
 }
 
-// What a hostile island claims must not move the limit.
+// A hostile island's claims must not move the limit.
 TEST(CoordinatorQuarantine, ClaimsOfStepsAreBoundedByWhatTheCoordinatorKnows) {
   CoordinatorDriver run({.min_islands = 2, .rounds = 9});
   const v1::IslandIdentity a = run.Join("a");
@@ -199,7 +199,7 @@ TEST(CoordinatorQuarantine, ClaimsOfStepsAreBoundedByWhatTheCoordinatorKnows) {
 }
 
 // The island was merged into version 2. At version 4 its window may have three
-// rounds, also for a coordinator that was started again meanwhile.
+// rounds, even after a restart of the coordinator.
 TEST(CoordinatorQuarantine, AnIslandThatMissedRoundsMayHaveTrainedSoLong) {
   CoordinatorDriver::Options options{.max_islands = 2, .rounds = 9};
   CoordinatorDriver run(options);
@@ -322,7 +322,7 @@ TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
   EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
   ASSERT_EQ(run_.core().quarantine().size(), 1);
   EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "b");
-  // At once, with what is left.
+  // The round closes at once, with the remaining contributions.
   ASSERT_EQ(run_.orders().size(), 1);
   EXPECT_EQ(run_.orders()[0].contributions.size(), 1);
   run_.Commit();
@@ -346,8 +346,8 @@ TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
   EXPECT_EQ(ledger.reported(), 1000);
 }
 
-// What an island contributes again after it was left out counts once, whoever
-// contributes it.
+// A contribution that was left out counts once when it is contributed again,
+// whoever does that.
 TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
   for (const bool same_process : {true, false}) {
     SCOPED_TRACE(same_process ? "same process" : "with its checkpoint");
@@ -400,7 +400,7 @@ TEST(CoordinatorQuarantine,
   }
   EXPECT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(Verdict::LATE));
   run.Fail(absl::OutOfRangeError("the result is not finite"));
-  // It waits for an update that cannot be made without it.
+  // It waits for an update that cannot be made without its contribution.
   EXPECT_THAT(run.core().Check(c),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("is open again")));
   const v1::IslandIdentity again = run.Join("c");
@@ -436,8 +436,8 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
 }
 
-// The guard learns what is usual from two rounds together, those of the
-// fragment alone.
+// The guard learns what is usual from two rounds together, but only from those
+// of its fragment.
 TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2, .rounds = 90});
   const v1::IslandIdentity a = run.Join("a");
@@ -451,7 +451,7 @@ TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
     run.Commit();
   };
   round(0, 1);
-  // This is half of what it takes to know what is usual.
+  // This is half of the contributions that show what is usual.
   ASSERT_THAT(run.Contribute(Contribution(a, 1), 100),
               IsOkAndHolds(Verdict::ACCEPTED));
   ASSERT_OK(run.Contribute(Contribution(b, 1), 1));

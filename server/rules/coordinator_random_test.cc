@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histories at random: islands that follow the protocol come, fall silent,
-// return and leave while others misbehave and commits fail. After every event
-// the invariants of a run must hold; and once the faults stop, it must finish.
+// Random histories: islands that follow the protocol come, fall silent, return
+// and leave, while others misbehave and commits fail. After every event the
+// invariants of a run must hold, and once the faults stop, the run must finish.
 //
-// A failure prints its seed; that history alone is repeated by
-//   CAUSEWAY_SEED=17 bazel-bin/server/coordinator_random_test
+// A failure prints its seed. To repeat that history alone:
+//   CAUSEWAY_SEED=17 bazel-bin/server/rules/coordinator_random_test
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -30,7 +30,7 @@ namespace {
 
 constexpr uint64_t kHistories = 2000;
 constexpr int kFaultyEvents = 120;
-// Generous: a round takes a few.
+// Generous: a round takes only a few.
 constexpr int kHealthyTicks = 400;
 constexpr absl::Duration kTick = absl::Seconds(2);
 
@@ -40,9 +40,9 @@ struct Island {
   uint64_t instance = 0;
   std::optional<v1::IslandIdentity> identity;
   std::vector<uint64_t> first_contribution_version;
-  // Silent islands do nothing; their leases run out.
+  // Silent islands do nothing, and their leases run out.
   bool silent = false;
-  // How often the process was replaced: other processes train other bytes.
+  // How often the process was replaced. Each process trains other bytes.
   int life = 0;
 };
 
@@ -96,7 +96,7 @@ class History {
         island.silent = !island.silent;
         break;
       case 1:
-        // The process dies and another takes its place, at once or later.
+        // The process dies, and another takes its place at once or later.
         if (island.identity.has_value()) fenced_.push_back(*island.identity);
         island.identity.reset();
         island.instance = ++instances_;
@@ -159,7 +159,7 @@ class History {
     }
   }
 
-  // Calls that must be refused, or change nothing.
+  // Makes calls that must be refused or change nothing.
   void Misbehave() {
     const uint32_t fragment = static_cast<uint32_t>(Pick(versions_.size()));
     if (fenced_.empty()) return;
@@ -176,7 +176,7 @@ class History {
                 StatusIs(absl::StatusCode::kFailedPrecondition));
   }
 
-  // The orders of several fragments may be answered in any order.
+  // Lets the orders of several fragments be answered in any order.
   void Rotate() {
     const size_t turns = Pick(run_.orders().size());
     for (size_t i = 0; i < turns; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a Coordinator closes rounds and books what came of them.
+// The part of Coordinator that closes rounds and books their results.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,8 +18,8 @@
 namespace causeway {
 namespace {
 
-// A failed outer step is tried again after this pause: long enough that a full
-// disk is not hammered, short enough that space is used soon after it is back.
+// A failed outer step is tried again after this pause: long enough not to
+// hammer a full disk, short enough to use space soon after it is back.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 }  // namespace
@@ -27,7 +27,7 @@ constexpr absl::Duration kRetryPause = absl::Seconds(5);
 size_t Coordinator::Reachable(uint32_t fragment) {
   const Round& round = rounds_[fragment];
   size_t reachable = round.contributions().size();
-  // One of each counts, whichever incarnation it came from.
+  // An island's contributions count once, whichever incarnation they came from.
   for (const std::string& island : Awaited(fragment)) {
     reachable += round.HasIsland(island) ? 0 : 1;
   }
@@ -91,7 +91,7 @@ void Coordinator::SetGrace(uint32_t fragment) {
 bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
   const v1::MembershipConfig& membership = options_.config.membership();
   if (membership.drop_contributions() == 0) return false;
-  // Without it the round must still be able to reach its quorum.
+  // The round must still be able to reach its quorum without it.
   if (Reachable(header.fragment()) - 1 < membership.quorum()) return false;
   const std::string draw = Digest128(
       absl::StrCat(options_.config.seed(), "/", header.identity().island_id(),
@@ -105,7 +105,7 @@ bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
 void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
                                      const OuterStepOutcome& outcome,
                                      absl::Time now, Effects& effects) {
-  FragmentState& state = heads_[order.fragment];
+  CommittedFragment& state = heads_[order.fragment];
   CHECK_EQ(outcome.head.version(), order.base_version + 1);
   CHECK_EQ(state.head.version(), order.base_version);
   state.head = outcome.head;
@@ -192,8 +192,8 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   } else {
     LeaveOut(header, reason, effects);
   }
-  EndWhomItStoodFor(key, now, effects);
-  EndWhomItTurnedAway(order.fragment, now, effects);
+  EndMemberThatReliedOn(key, now, effects);
+  EndMembersTurnedAway(order.fragment, now, effects);
   effects.view_changed = true;
   RefreshExpectations(order.fragment, effects);
   MaybeClose(order.fragment, now, effects);
@@ -222,8 +222,8 @@ void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
   effects.accounts.push_back(ledger_.Record(key));
 }
 
-void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
-                                    absl::Time now, Effects& effects) {
+void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
+                                        absl::Time now, Effects& effects) {
   const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
   if (!next.ok()) return;
   ContributionKey own = removed;
@@ -232,15 +232,16 @@ void Coordinator::EndWhomItStoodFor(const ContributionKey& removed,
   if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
       !round.contributions().contains(own)) {
     EndMember(**next, MemberState::kEvicted,
-              "what was in a round for it was set aside; it may offer its own",
+              "the contribution that stood for it was removed from its round; "
+              "it may offer its own",
               now, effects);
   }
 }
 
-void Coordinator::EndWhomItTurnedAway(uint32_t fragment, absl::Time now,
-                                      Effects& effects) {
+void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
+                                       Effects& effects) {
   const Round& round = rounds_[fragment];
-  // With its quorum it closes without them.
+  // With its quorum, the round closes without them.
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
   }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The switches of rounds and what is booked about them.
+// Tests of the rules that close rounds and book their results.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,7 +41,7 @@ TEST(CoordinatorRounds, TheLedgerTellsWholeFromPartialAndLost) {
   partial.set_tokens(1200);
   ASSERT_OK(run.Contribute(partial));
   ASSERT_OK(run.Leave(b));
-  // In the open round: not lost, although the island is gone.
+  // They are in the open round: not lost, although the island is gone.
   EXPECT_EQ(run.core().IslandLedger({"b", 1}).pending(), 1200);
   EXPECT_EQ(run.core().IslandLedger({"b", 1}).expired(), 300);
   run.Commit();
@@ -102,7 +102,8 @@ TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
                          }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  // No overlap is configured: one inner step of the slower island.
+  // Without a configured overlap, the window is one inner step of the slower
+  // island.
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
   ASSERT_OK(run.Heartbeat(b, 0, 0, 3));
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
@@ -138,7 +139,7 @@ TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {
   }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  // 50 s and 100 s behind a, with a grace window of 60 s.
+  // They come 50 s and 100 s after a, with a grace window of 60 s.
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
   ASSERT_OK(run.Heartbeat(b, 0, 0, 1.5));
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 0);
@@ -157,7 +158,7 @@ TEST(CoordinatorRounds, WithoutGraceWhoeverComesFirstMakesTheRound) {
   ASSERT_THAT(run.orders(), SizeIs(1));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(Verdict::LATE));
   run.Commit();
-  // b, rebased, makes the next one.
+  // b has rebased, and makes the next round.
   ASSERT_OK(run.Contribute(Contribution(b, 1)));
   run.Commit();
   EXPECT_EQ(run.version(), 2);
@@ -186,8 +187,8 @@ TEST(CoordinatorRounds, LeftOutContributionsAreAboutTheShareAskedFor) {
     ASSERT_THAT(run.orders(), SizeIs(1)) << "the round waits for nobody";
     run.Commit();
   }
-  // Of 1200, less those that a round needs for its quorum (1 in 16 rounds):
-  // 581 with a standard deviation of 17.
+  // Of 1200 contributions, without those that a round needs for its quorum (1
+  // in 16 rounds): 581 with a standard deviation of 17.
   EXPECT_GT(late, 581 - 5 * 17);
   EXPECT_LT(late, 581 + 5 * 17);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of a run, one scenario a test. Histories at random are in
+// Tests of the rules of a run, one scenario each. Random histories are in
 // coordinator_random_test.cc.
 #include "server/rules/coordinator.h"
 
@@ -62,7 +62,7 @@ TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
   EXPECT_EQ(run.CountEvents("run_started"), 1);
   // Both are expected in the first round.
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
-  // And it goes on with whoever is left.
+  // And the run goes on with whoever is left.
   EXPECT_OK(run.Leave(b));
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   EXPECT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
@@ -84,7 +84,7 @@ TEST(CoordinatorTest, ARunIsFinishedWithTheLastVersionOfEveryFragment) {
   ASSERT_THAT(run.Contribute(Contribution(a, 0, 0)), IsOkAndHolds(kAccepted));
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
-  // A fragment that has its last version takes nothing more.
+  // A fragment that has its last version takes no contributions.
   EXPECT_THAT(run.Contribute(Contribution(a, 1, 0)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("last version")));
@@ -149,7 +149,8 @@ TEST(CoordinatorTest, AQuorumClosesTheRoundAfterTheGraceWindow) {
   let_pass(absl::Seconds(5));
   ASSERT_THAT(run.orders(), SizeIs(1));
 
-  // Who comes while it is merged, or after, is late; nothing of it is kept.
+  // A contribution that comes during the merge or later is late, and its bytes
+  // are not kept.
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse during,
                        run.Offer(Contribution(c, 0)));
   EXPECT_EQ(during.verdict(), kLate);
@@ -163,7 +164,7 @@ TEST(CoordinatorTest, AQuorumClosesTheRoundAfterTheGraceWindow) {
   EXPECT_EQ(run.CountEvents("contribution_late"), 1);
   EXPECT_EQ(run.core().membership().members().at("a").tokens_merged, 1000);
   EXPECT_EQ(run.core().membership().members().at("c").tokens_merged, 0);
-  // It is expected again in the next round.
+  // Its island is expected again in the next round.
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b", "c"));
 }
 
@@ -183,7 +184,7 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   EXPECT_EQ(run.CountEvents("island_evicted"), 1);
   ASSERT_THAT(run.effects().ended, SizeIs(1));
   EXPECT_EQ(run.effects().ended[0].state, MemberState::kEvicted);
-  // The evicted one can do nothing any more.
+  // The evicted incarnation can do nothing any more.
   for (const absl::Status& status :
        {run.Heartbeat(b), run.Leave(b),
         run.Contribute(Contribution(b, 0)).status(), run.core().Check(b)}) {
@@ -191,7 +192,7 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   }
 }
 
-// An island's heartbeats may wait behind its upload.
+// An island's heartbeats may have to wait behind its upload.
 TEST(CoordinatorTest, AnOfferKeepsTheLease) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
@@ -230,7 +231,7 @@ TEST(CoordinatorTest, TheUploadsOfWhoIsGoneGiveTheirMemoryBack) {
                        run.Offer(Contribution(a, 0, 1)));
   ASSERT_EQ(begun.verdict(), kUpload);
   ASSERT_OK(run.Leave(a));
-  // The one that is part of the round stays; the other is never completed.
+  // The contribution in the round stays; the other will never be completed.
   EXPECT_THAT(run.effects().discarded,
               AllOf(Contains(KeyOf(Contribution(a, 0, 1))),
                     Not(Contains(KeyOf(Contribution(a, 0, 0))))));
@@ -281,14 +282,14 @@ TEST(CoordinatorTest, BytesOfAnEarlierIncarnationAreCountedOnce) {
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_THAT(run.Contribute(Contribution(a1, 0)), IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a1));
-  // The process was only out of touch; it offers what it had handed in.
+  // The process was only out of touch, and offers the same contribution again.
   const v1::IslandIdentity a2 = run.Join("a");
   EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
   EXPECT_THAT(run.core().round(0).contributions(), SizeIs(1));
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
   ASSERT_THAT(run.orders(), SizeIs(1));
   EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
-  // Also while it is merged.
+  // The answer is the same while it is merged.
   EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
@@ -300,7 +301,7 @@ TEST(CoordinatorTest, OneContributionOfAnIslandCountsWhateverItsBytes) {
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_THAT(run.Contribute(Contribution(a1, 0)), IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a1));
-  // It went back to a checkpoint: its window contains that of the other.
+  // The process went back to a checkpoint: its window contains the earlier one.
   const v1::IslandIdentity a2 = run.Join("a");
   v1::ContributionHeader again = Contribution(a2, 0);
   again.mutable_object()->set_digest("0123456789abcdef");
@@ -319,7 +320,7 @@ TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
   request.set_island_id("a");
   request.set_instance_id(2);
   Effects effects;
-  // Not by one who is wrong about whose place it takes.
+  // Nobody can take the place of a process that is not there.
   request.set_replaces_instance_id(3);
   EXPECT_EQ(run.core().Join(request, run.now(), effects).status().code(),
             absl::StatusCode::kAlreadyExists);
@@ -341,11 +342,11 @@ TEST(CoordinatorTest, AnIslandThatReturnsTakesOverTheRunsPosition) {
   ASSERT_OK(run.Heartbeat(a, /*run_step=*/7));
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse b, run.TryJoin("b", 2));
   EXPECT_EQ(b.run_step(), 7);
-  // Not past the send of a round that is still open, ...
+  // The run's position is not past the send of a round that is still open, ...
   ASSERT_OK(run.Heartbeat(a, 10));
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse c, run.TryJoin("c", 3));
   EXPECT_EQ(c.run_step(), 9);
-  // ... nor behind what the parameters have seen.
+  // ... nor behind the training that the parameters contain.
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   run.Commit();
   ASSERT_OK(run.Heartbeat(a, 3));
@@ -390,7 +391,7 @@ TEST(CoordinatorTest, AMemberThatWasAwayTooLongAfterARestartIsEvicted) {
   EXPECT_EQ(after.core().run_state(), v1::RUNNING);
 }
 
-// --- What ails the ranks of an island. ---
+// --- Problems of an island's ranks. ---
 
 TEST(CoordinatorTest, ATroubleOfRanksIsRecordedWhenItChanges) {
   CoordinatorDriver run({.min_islands = 1});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Coordinator shows.
+// The part of Coordinator that only reads its state.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
   view.set_run_state(run_state());
   view.set_message(message());
   view.set_run_step(RunStep());
-  for (const FragmentState& state : heads_) *view.add_heads() = state.head;
+  for (const CommittedFragment& state : heads_) *view.add_heads() = state.head;
   const auto member = membership_.Check(identity);
   if (member.ok()) {
     for (const uint64_t version : (*member)->first_contribution_version) {
@@ -40,7 +40,7 @@ v1::RunState Coordinator::run_state() const {
 
 uint64_t Coordinator::RunStep() {
   std::vector<uint64_t> versions;
-  for (const FragmentState& state : heads_) {
+  for (const CommittedFragment& state : heads_) {
     versions.push_back(state.head.version());
   }
   uint64_t reported = 0;
@@ -115,7 +115,7 @@ std::map<IncarnationKey, OpenTokens> Coordinator::Open(
        each != round.contributions().end() &&
        each->first.island_id == island_id;
        ++each) {
-    // What was admitted is booked as quarantined until it is merged.
+    // Admitted contributions are booked as quarantined until they are merged.
     if (admitted_.contains(each->first)) continue;
     open[{island_id, each->first.incarnation}] = {
         .tokens = each->second.tokens(),

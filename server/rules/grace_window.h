@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a round that has its quorum waits for the others.
+// How long a round that has its quorum waits for the other islands.
 //
-// An island goes on training for overlap_steps after it has sent, so waiting
-// costs nobody anything until the update comes later than that. With
+// An island trains on for overlap_steps after it has sent, so waiting costs
+// nothing until it delays the update beyond that. With
 //
 //   o  when the first island began to send
 //   u  how long its upload took, and the update's download will take
@@ -13,8 +13,8 @@
 //   s  how long an inner step takes
 //
 // the overlap time that is left at q is o + overlap_steps * s - u - d - q. The
-// window is a share of it (membership.grace_overlap_share), but no shorter than
-// one inner step, the measure of how far apart equals are, and no longer than
+// window is a share of it (membership.grace_overlap_share): at least one inner
+// step, because equal islands may be that far apart, and at most
 // membership.grace_seconds.
 #ifndef SERVER_RULES_GRACE_WINDOW_H_
 #define SERVER_RULES_GRACE_WINDOW_H_
@@ -32,13 +32,13 @@ struct GraceOptions {
   uint64_t overlap_steps = 0;
 };
 
-// What was measured; see above.
+// The quantities o, u, d, q and s above.
 struct GraceMeasures {
   absl::Time first_offer;
   absl::Duration upload;
   absl::Duration outer_step;
   absl::Time quorum_at;
-  // Zero while no island has reported it: then the window is `most`.
+  // Zero before an island has reported it; the window is `most` then.
   absl::Duration inner_step;
 };
 

@@ -8,8 +8,8 @@
 namespace causeway {
 namespace {
 
-// Islands whose speeds differ by less are equals, however short the window is:
-// measured times vary.
+// Islands whose speeds differ by less than this factor count as equals, however
+// short the window is: measured times vary.
 constexpr double kEquals = 1.25;
 
 }  // namespace
@@ -22,7 +22,7 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
   if (own <= absl::ZeroDuration() || all.empty()) return 0;
   std::sort(all.begin(), all.end());
   const auto steps = static_cast<double>(options.steps);
-  // Whom the island has to keep up with.
+  // The duration of a step of the island that this one has to keep up with.
   absl::Duration pace = all.front();
   if (options.shares == v1::SynchronizationConfig::ALWAYS_LATE) {
     pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];

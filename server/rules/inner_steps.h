@@ -2,19 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many of the H inner steps of a round an island trains, so that it arrives
-// with the others (H_i of SessionResponse).
+// together with the other islands (H_i of SessionResponse).
 //
-// A round waits for a grace window from its quorum on. An island whose steps
-// take s, where the island that completes the quorum takes p, arrives up to
+// From its quorum on, a round waits for a grace window. If an island's steps
+// take s, and those of the island that completes the quorum take p, it arrives
+// up to
 //
 //   H (s - p) + overlap p
 //
-// after the quorum: what it is slower in one window, and what the others may
-// have gone on meanwhile without its update. If that is more than the window,
-// every round would close without it: it would rebase for ever, and what it
-// trains would be merged when the run ends. Such an island gets H p / s steps;
-// all others get H, unless the run asks for shares for everybody, which are
-// relative to the fastest, or for nobody.
+// after the quorum: it is slower over one window, and the other islands may
+// have gone on meanwhile without its update. If that exceeds the window, every
+// round would close without this island; it would rebase for ever, and its
+// training would be merged only when the run ends. Such an island gets H p / s
+// steps, and all others get H. A run may also ask for shares for every island,
+// relative to the fastest, or for none.
 //
 // Pure rules: no clock, no I/O.
 #ifndef SERVER_RULES_INNER_STEPS_H_
@@ -42,9 +43,9 @@ struct InnerStepsOptions {
   uint64_t overlap_steps = 0;
 };
 
-// H_i, 1 to H, of an island whose inner step takes `own`, where `all` are those
-// of live islands, its own among them. Zero durations are unknown. 0 means
-// that the island trains all steps.
+// Returns H_i, 1 to H, or 0 if the island trains all steps. `own` is the
+// duration of the island's inner step, `all` those of the live islands, itself
+// included. A duration of zero is unknown.
 uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
                     std::vector<absl::Duration> all);
 

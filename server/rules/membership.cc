@@ -66,8 +66,9 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         Age(now, member.last_heartbeat + options_.lease),
         ", when its lease ends"));
   }
-  // Nor may another process go on from a checkpoint, of whomever: the diverged
-  // one may have, too, and what it handed in may still be admitted.
+  // After a divergence, no process may go on from a checkpoint of any process:
+  // the diverged one may have done so, too, and its contribution may still be
+  // admitted.
   if (known != members_.end() &&
       known->second.state == MemberState::kDiverged &&
       (known->second.instance_id == request.instance_id() ||
@@ -175,8 +176,9 @@ uint32_t Membership::live_count() const {
       }));
 }
 
-// An island that comes back gets its old shard; a new one the shard that the
-// fewest live islands read, so that shards are shared only when they must be.
+// An island that comes back gets its old shard. A new island gets the shard
+// that the fewest live islands read, so that shards are shared only when they
+// must be.
 uint32_t Membership::PickShard(const std::string& island_id) const {
   const auto known = members_.find(island_id);
   if (known != members_.end()) return known->second.shard % options_.shards;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who takes part in a run: islands, their incarnations and leases.
+// The members of a run: islands, their incarnations and leases.
 //
 // An island is LIVE from Join until it leaves or its lease ends. Each time a
-// name comes back it gets a higher incarnation, and everything an older one
-// says from then on is refused:
+// name comes back it gets a higher incarnation, and calls of older incarnations
+// are refused:
 //
 //           Join                 Leave
 //   (none) ------> LIVE(n) -------------------> LEFT(n)
@@ -38,7 +38,7 @@ enum class MemberState { kLive, kLeft, kEvicted, kDiverged };
 struct Member {
   std::string island_id;
   uint64_t incarnation = 0;
-  // Identifies the island's process, so that a retried Join is known as one.
+  // Identifies the island's process, so that a retried Join is recognized.
   uint64_t instance_id = 0;
   MemberState state = MemberState::kLive;
   std::string description;
@@ -46,12 +46,13 @@ struct Member {
   absl::Time ended_at = absl::InfiniteFuture();
   // Why it left or was evicted.
   std::string reason;
-  // It was asked to leave.
+  // Whether it was asked to leave.
   bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
   uint32_t shard = 0;
-  // Per fragment: first base version it is expected to contribute to.
+  // For each fragment, the first base version that it is expected to contribute
+  // to.
   std::vector<uint64_t> first_contribution_version;
   v1::IslandProgress progress;
   uint64_t contributions_merged = 0;
@@ -69,8 +70,7 @@ class Membership {
 
   explicit Membership(Options options) : options_(std::move(options)) {}
 
-  // Puts a member back that storage remembers; a live one gets a fresh lease
-  // from `now`.
+  // Restores a member from storage. A live one gets a fresh lease from `now`.
   void Restore(Member member, absl::Time now);
 
   struct JoinResult {
@@ -82,29 +82,30 @@ class Membership {
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 
-  // The live member whose process `request` says is dead; null if there is
-  // none. To be ended before the join.
+  // Returns the live member whose process is dead according to `request`; null
+  // if there is none. End it before the join.
   Member* Replaced(const v1::JoinRequest& request);
 
-  // The live member that `identity` names, or why it is fenced off
-  // (FAILED_PRECONDITION: other run; ABORTED: other incarnation; OUT_OF_RANGE:
-  // it has diverged).
+  // Returns the live member that `identity` names, or why it may not act
+  // (FAILED_PRECONDITION: another run; ABORTED: another incarnation;
+  // OUT_OF_RANGE: it has diverged).
   absl::StatusOr<Member*> Check(const v1::IslandIdentity& identity);
 
-  // The live member of that name, or NOT_FOUND.
+  // Returns the live member of that name, or NOT_FOUND.
   absl::StatusOr<Member*> FindLive(const std::string& island_id);
 
-  // Ends a membership. The member stays known, so that its name keeps rising.
+  // Ends a membership. The member stays known, so that its incarnations keep
+  // rising.
   void End(Member& member, MemberState state, absl::string_view reason,
            absl::Time now);
 
-  // Live members whose lease has ended by `now`, in order of name.
+  // Returns the live members whose lease has ended by `now`, ordered by name.
   std::vector<Member*> Expired(absl::Time now);
 
-  // Live members in order of name.
+  // Returns the live members, ordered by name.
   std::vector<Member*> Live();
   uint32_t live_count() const;
-  // The newest incarnation of every island, in order of name.
+  // The newest incarnation of every island, by name.
   const std::map<std::string, Member>& members() const { return members_; }
 
  private:

@@ -76,7 +76,7 @@ TEST_F(MembershipTest, ARetriedJoinIsTheSameMembership) {
   EXPECT_FALSE(again.is_new);
   EXPECT_EQ(again.member, &first);
   EXPECT_EQ(first.incarnation, 1);
-  // It is a sign of life like any other.
+  // The retry renews the lease.
   EXPECT_THAT(members_.Expired(later + kLease), IsEmpty());
 }
 
@@ -98,7 +98,7 @@ TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
                      HasSubstr("heard of 4 s ago"), HasSubstr("--island"),
                      HasSubstr("retry in 6 s"))));
   EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
-  // The refused process is no sign of life of the one that holds the name.
+  // The refused process does not renew the lease of the one that has the name.
   EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),
               ElementsAre("oslo"));
 }
@@ -173,7 +173,7 @@ TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
   members_.End(Join("oslo", 7), MemberState::kDiverged, "not finite", kStart);
   EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
               StatusIs(absl::StatusCode::kOutOfRange));
-  // It may have gone on from the checkpoint of process 6, too.
+  // Its process may have gone on from the checkpoint of process 6, too.
   for (const uint64_t whose : {6, 7}) {
     v1::JoinRequest successor = Request("oslo", 8);
     successor.set_replaces_instance_id(whose);
@@ -191,7 +191,7 @@ TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
               ElementsAre("b"));
   EXPECT_THAT(Names(members_.Expired(kStart + 2 * kLease)),
               ElementsAre("a", "b"));
-  // Looking changes nothing; ending does.
+  // Listing changes nothing; ending does.
   for (Member* member : members_.Expired(kStart + 2 * kLease)) {
     members_.End(*member, MemberState::kEvicted, "silent", kStart);
   }
@@ -204,11 +204,12 @@ TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
   Member& second = Join("b", 2);
   EXPECT_EQ(second.shard, 1);
   EXPECT_EQ(Join("c", 3).shard, 0) << "three islands, two shards";
-  // Whoever follows takes the shard that nobody reads any more ...
+  // The next island takes the shard that nobody reads any more ...
   members_.End(second, MemberState::kLeft, "finished", kStart);
   Member& replacement = Join("d", 4);
   EXPECT_EQ(replacement.shard, 1);
-  // ... and a name that comes back its old one, though "d" read it meanwhile.
+  // ... and a name that comes back gets its old shard, although "d" read it
+  // meanwhile.
   members_.End(replacement, MemberState::kLeft, "finished", kStart);
   EXPECT_EQ(Join("b", 5).shard, 1);
 }
@@ -238,7 +239,7 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
               StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(members_.Expired(kStart + absl::Hours(1) + kLease), IsEmpty());
   EXPECT_EQ(Join("bergen", 8).incarnation, 4);
-  // Its process retries a Join whose answer the restart swallowed.
+  // The process retries a Join whose answer the restart swallowed.
   ASSERT_OK_AND_ASSIGN(const Membership::JoinResult again,
                        members_.Join(Request("oslo", 7), kStart));
   EXPECT_FALSE(again.is_new);

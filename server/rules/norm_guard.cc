@@ -12,7 +12,8 @@
 namespace causeway {
 namespace {
 
-// The upper one of two middle values: the guard errs to letting pass.
+// Returns the median; of two middle values the upper, so that in doubt a
+// contribution passes.
 double Median(std::vector<double> values) {
   const auto middle =
       values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

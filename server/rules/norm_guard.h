@@ -1,25 +1,25 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells a contribution of one fragment that must not be merged unseen: its
-// values are not finite, or its norm is far above what is usual there. Usual is
-// the median norm of the contributions merged lately, so that neither a few bad
-// ones nor the slow change over a run move it much. Small norms are no danger
-// to the others and pass.
+// Detects contributions to one fragment that must not be merged unseen: a value
+// is not finite, or the norm is far above the usual one. The usual norm is the
+// median over the contributions merged lately, so that neither a few bad ones
+// nor the slow change over a run move it much. Small norms cannot harm other
+// islands and pass.
 //
-// A window of more inner steps than usual, as that of an island whose last
-// contributions came too late, may be longer in proportion. How many steps it
-// has is the island's claim. The coordinator knows how many rounds have passed
-// since it merged the island's last contribution; the claim counts up to that,
-// and up to kMostWindows.
+// If a window has more inner steps than usual, because the island's last
+// contributions came too late, its norm may be larger in proportion. The number
+// of steps is the island's claim. It counts up to the number of rounds since
+// the coordinator merged the island's last contribution, and up to
+// kMostWindows.
 //
-// Before enough contributions are merged to tell what is usual, a contribution
-// is compared with the norm of the fragment's parameters.
+// Until enough contributions are merged, the norm of the fragment's parameters
+// takes the place of the usual norm.
 //
-// Islands are not alike: some train fewer steps than others, or other data. A
-// part of a round may be those of one kind, whose norms are not usual for the
-// others. So lately is the newest rounds, each of them whole, that have as many
-// contributions as there were live islands, and kLately at least.
+// Islands differ: some train fewer steps, or on other data. The end of a round
+// may hold islands of one kind only, whose norms are unusual for the other
+// kind. So "lately" means the newest whole rounds that together have as many
+// contributions as there were live islands, and at least kLately.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_NORM_GUARD_H_
@@ -35,49 +35,50 @@ namespace causeway {
 
 class NormGuard {
  public:
-  // Contributions that are lately, and how many it takes to know what is usual.
+  // The least contributions that count as "lately", and the least that show
+  // what is usual.
   static constexpr uint64_t kLately = 16;
   static constexpr size_t kLeast = 4;
-  // The longest window that is allowed for, in usual windows.
+  // The longest window that the guard allows for, in usual windows.
   static constexpr double kMostWindows = 16;
 
-  // A contribution's Euclidean norm, and the inner steps of its window.
+  // The Euclidean norm of a contribution, and the inner steps of its window.
   struct Sample {
     double norm = 0;
     uint64_t inner_steps = 0;
   };
-  // The contributions that were merged in one round; there is one at least.
+  // The contributions merged in one round; at least one.
   using MergedRound = std::vector<Sample>;
 
   // `factor` is membership.outlier_factor; 0 lets all finite norms pass.
-  // `max_islands` can be live. `first_usual` is what the first contributions
-  // are compared with.
+  // `max_islands` is the most that can be live. The first contributions are
+  // compared with `first_usual`.
   NormGuard(double factor, uint64_t max_islands, double first_usual)
       : factor_(factor),
         memory_(Memory(max_islands)),
         first_usual_(first_usual) {}
 
-  // How many contributions are remembered: the newest rounds that have so many,
-  // each of them whole. What is usual follows from these alone.
+  // Returns how many contributions the guard remembers: the newest whole rounds
+  // that have this many. The usual norm follows from these alone.
   static uint64_t Memory(uint64_t max_islands);
 
-  // Why such a contribution must not be merged, one sentence; empty if it may
-  // be. `rounds` have passed since the island's last contribution was merged;
-  // at least 1.
+  // Returns why the contribution must not be merged, in one sentence; empty if
+  // it may be. `rounds` is the number of rounds since the island's last
+  // contribution was merged, at least 1.
   std::string Objection(const Sample& sample, uint64_t rounds) const;
 
-  // A round was merged when so many islands were live.
+  // Notes a round that was merged while `live` islands were live.
   void Merged(MergedRound round, uint64_t live);
 
  private:
   double factor_;
   uint64_t memory_;
   double first_usual_;
-  // Newest last.
+  // The remembered rounds, newest last.
   std::deque<MergedRound> rounds_;
-  // Contributions in them.
+  // The number of contributions in rounds_.
   uint64_t remembered_ = 0;
-  // Islands, in the newest round.
+  // The number of live islands in the newest round.
   uint64_t live_ = 0;
 };
 

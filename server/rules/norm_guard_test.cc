@@ -60,7 +60,7 @@ TEST(NormGuard, AllowsForLongWindows) {
   EXPECT_THAT(guard.Objection({11, 50}, 5), HasSubstr("more than 10 times"));
 }
 
-// The island says how many steps it has trained, the coordinator knows how many
+// The island says how many steps it has trained; the coordinator knows how many
 // rounds it has missed.
 TEST(NormGuard, AClaimOfStepsCountsUpToTheRoundsThatHavePassed) {
   const NormGuard guard = After(10, NormGuard::kLeast, 1, /*steps=*/100);
@@ -72,8 +72,8 @@ TEST(NormGuard, AClaimOfStepsCountsUpToTheRoundsThatHavePassed) {
   EXPECT_THAT(guard.Objection({161, UINT64_MAX}, 1000), Not(IsEmpty()));
 }
 
-// The last 16 of a round are the small ones of a minority. What is usual for
-// the others must not be an outlier because of that.
+// The last 16 contributions of a round are the small ones of a minority. They
+// must not make the others' usual norms look like outliers.
 TEST(NormGuard, KnowsAWholeRound) {
   NormGuard guard(10, /*max_islands=*/64, /*first_usual=*/5);
   NormGuard::MergedRound round(24, {30, 10});
@@ -85,13 +85,13 @@ TEST(NormGuard, KnowsAWholeRound) {
 }
 
 TEST(NormGuard, KnowsAsManyContributionsAsThereAreIslands) {
-  // Rounds of one contribution each; those of the slow ones come together.
+  // Each round has one contribution; those of the slow islands come together.
   NormGuard guard = After(10, 24, /*norm=*/30);
   for (int i = 0; i < 16; ++i) guard.Merged({{1, 10}}, /*live=*/40);
   EXPECT_THAT(guard.Objection({30, 10}, 1), IsEmpty());
   EXPECT_THAT(guard.Objection({301, 10}, 1),
               HasSubstr("median of the last 40 merged, 30"));
-  // Some have left: it need not look back as far.
+  // Some islands have left, so the guard need not look back as far.
   guard.Merged({{1, 10}}, /*live=*/2);
   EXPECT_THAT(guard.Objection({30, 10}, 1), HasSubstr("last 16 merged, 1"));
 }
@@ -105,7 +105,8 @@ TEST(NormGuard, WhatItJudgesByIsInItsMemory) {
     rounds.emplace_back(1 + i * 7 % kIslands, NormGuard::Sample{norm, 10});
     const uint64_t live = 1 + i * 3 % kIslands;
     guard.Merged(rounds.back(), live);
-    // One that begins with the newest rounds that have as many as that.
+    // A guard that begins with the newest rounds that have that many
+    // contributions.
     size_t first = rounds.size();
     for (size_t size = 0; first > 0 && size < NormGuard::Memory(kIslands);) {
       size += rounds[--first].size();

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A contribution that must not be merged unless an operator says so.
+// A contribution that is merged only if an operator says so.
 //
 //   HELD --DropContribution, or too many are held--> DROPPED
 //     |  ^
 //     |  +-- the outer step cannot be done with it
 //     +--AdmitContribution--> in the open round --outer step--> ADMITTED
 //
-// Being in a round is not remembered: after a restart it is HELD again.
+// Being in a round is not stored: after a restart the entry is HELD again.
 #ifndef SERVER_RULES_QUARANTINE_H_
 #define SERVER_RULES_QUARANTINE_H_
 
@@ -23,7 +23,7 @@ namespace causeway {
 
 enum class QuarantineState { kHeld, kAdmitted, kDropped };
 
-// As in proto/control.proto.
+// See proto/control.proto.
 struct QuarantineEntry {
   uint64_t id = 0;
   QuarantineState state = QuarantineState::kHeld;
@@ -33,11 +33,12 @@ struct QuarantineEntry {
   absl::Time quarantined_at;
   // Whether it can be merged at all: its values are finite.
   bool admissible = false;
-  // It is in the open round of its fragment.
+  // Whether it is in the open round of its fragment.
   bool in_round = false;
 };
 
-// More than these are not held: the oldest is dropped. Bounds disk and memory.
+// The most entries that are held: beyond it, the oldest is dropped. Bounds disk
+// and memory.
 inline constexpr size_t kMaxHeldContributions = 64;
 
 }  // namespace causeway

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One round of one fragment: the contributions that will turn its version
-// into the next, and the rule for when it closes.
+// One round of one fragment: the contributions that turn its version into the
+// next, and the rule that closes the round.
 //
 //   OPEN --(Close)--> MERGING --(new version committed)--> next round OPEN
 //
 // A round closes when every expected live island has contributed, or when at
-// least `quorum` have and the grace window since the quorum is over. It never
-// closes with fewer than `quorum`.
+// least `quorum` islands have and the grace window is over, which begins with
+// the quorum. It never closes with fewer than `quorum` contributions.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_ROUND_H_
@@ -44,7 +44,7 @@ class Round {
  public:
   struct Options {
     uint32_t quorum = 1;
-    // From the quorum on; set_grace() changes it for this round.
+    // Counts from the quorum on; set_grace() changes it for this round.
     absl::Duration grace = absl::Minutes(5);
   };
 
@@ -56,44 +56,47 @@ class Round {
 
   // Whether the incarnation's contribution is in the round.
   bool Has(const std::string& island_id, uint64_t incarnation) const;
-  // Whether these very bytes are, from any incarnation of the island: a process
-  // that was evicted and joined again offers what it had already handed in.
+  // Whether these bytes are in the round, from any incarnation of the island: a
+  // process that was evicted and joined again offers what it had already handed
+  // in.
   bool HasBytes(const std::string& island_id, const std::string& digest) const;
-  // Whether a contribution of the island is, from any incarnation.
+  // Whether any contribution of the island is in the round, from any
+  // incarnation.
   bool HasIsland(const std::string& island_id) const;
-  // Nothing more is to come of `incarnation`: HasBytes found it, or its
-  // contribution is left out on purpose.
+  // Notes that `incarnation` will send nothing more: HasBytes found its bytes,
+  // or its contribution is left out on purpose.
   void Credit(const std::string& island_id, uint64_t incarnation);
-  // Lets a contribution of an earlier incarnation stand for this one, whose own
-  // the round does not take.
+  // Notes that a contribution of an earlier incarnation stands for this one,
+  // whose own contribution the round does not take.
   void StandIn(const std::string& island_id, uint64_t incarnation);
-  // The incarnation was told that the round is closed.
+  // Notes that the incarnation was told that the round is closed.
   void TurnAway(const std::string& island_id, uint64_t incarnation);
   bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
   // Whether the round need not wait for the incarnation.
   bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
-  // The island has begun to hand in a contribution.
+  // Notes that the island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);
-  // Adds a complete contribution of this norm to an open round. Adding one
-  // twice changes nothing.
+  // Adds a complete contribution to an open round. Adding it twice changes
+  // nothing.
   void Add(const v1::ContributionHeader& header, double norm, absl::Time now);
-  // Takes one out of an open round.
+  // Removes a contribution from an open round.
   void Remove(const ContributionKey& key);
 
-  // In order of (island id, incarnation): the order they are summed in.
+  // Ordered by (island id, incarnation), the order in which they are summed.
   const std::map<ContributionKey, v1::ContributionHeader>& contributions()
       const {
     return contributions_;
   }
 
-  // Of a contribution that is in the round.
+  // Returns the Euclidean norm of a contribution that is in the round.
   double NormOf(const ContributionKey& key) const { return norms_.at(key); }
-  // Islands that have begun to hand in a contribution.
+  // The number of islands that have begun to hand in a contribution.
   size_t offering() const { return offering_.size(); }
-  // When the first of them did, and how long its upload took; unknown before.
+  // The time at which the first island began, and the duration of its upload;
+  // infinite before.
   absl::Time first_offer() const { return first_offer_; }
   absl::Duration first_upload() const { return first_upload_; }
-  // When there were enough contributions; the infinite future before.
+  // The time at which the quorum was reached; the infinite future before.
   absl::Time quorum_at() const { return quorum_at_; }
   void set_grace(absl::Duration grace) { options_.grace = grace; }
 
@@ -103,7 +106,7 @@ class Round {
 
   // OPEN -> MERGING.
   void Close() { merging_ = true; }
-  // MERGING -> OPEN, after an outer step that failed; it may be closed again
+  // MERGING -> OPEN, after an outer step that failed. The round may close again
   // from `retry_at` on.
   void Reopen(absl::Time retry_at);
 

@@ -121,7 +121,7 @@ TEST(RoundTest, AnEarlierIncarnationsContributionMayStandForALaterOne) {
   EXPECT_FALSE(round.HasOrStandsFor("a", 2));
   round.StandIn("a", 2);
   EXPECT_TRUE(round.HasOrStandsFor("a", 2));
-  // Its own bytes are not in the round, and are not said to be.
+  // Its own bytes are not in the round, and the round does not say so.
   EXPECT_FALSE(round.Has("a", 2));
   EXPECT_EQ(round.contributions().size(), 1);
 }
@@ -139,7 +139,7 @@ TEST(RoundTest, AFailedMergeIsTriedAgainAfterThePause) {
   EXPECT_FALSE(round.merging());
   EXPECT_FALSE(round.MayClose(0, retry_at - absl::Nanoseconds(1)));
   EXPECT_TRUE(round.MayClose(0, retry_at));
-  // What came in is still there, and more may come.
+  // The earlier contributions are still there, and more may come.
   round.Add(Contribution("b", 1), kNorm, kStart);
   EXPECT_EQ(round.contributions().size(), 2);
 }
@@ -161,7 +161,7 @@ TEST(RoundTest, ARemovalBelowTheQuorumEndsTheGraceWindow) {
   round.Remove(KeyOf(Contribution("b", 1)));
   EXPECT_EQ(round.quorum_at(), absl::InfiniteFuture());
   EXPECT_FALSE(round.MayClose(0, absl::InfiniteFuture()));
-  // It begins again with the next quorum.
+  // The window begins again with the next quorum.
   const absl::Time quorum_at = kStart + kGrace;
   round.Add(Contribution("c", 1), kNorm, quorum_at);
   EXPECT_FALSE(round.MayClose(1, quorum_at));

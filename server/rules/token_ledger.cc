@@ -120,8 +120,8 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
 int64_t TokenLedger::BroughtBack(
     const IncarnationKey& key, uint32_t fragment,
     const std::map<IncarnationKey, OpenTokens>& open) const {
-  // What has expired with each incarnation so far and is not brought back yet,
-  // oldest first.
+  // The tokens that have expired with each incarnation so far and are not
+  // brought back yet, oldest incarnation first.
   struct Expired {
     const IncarnationKey* key;
     uint64_t process;
@@ -136,7 +136,7 @@ int64_t TokenLedger::BroughtBack(
     const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
-    // Perhaps only more than heartbeats have said so far.
+    // Perhaps these are only tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
     for (auto from = expired.rbegin(); from != expired.rend(); ++from) {
       const auto take = [&](int64_t& tokens) {
@@ -165,7 +165,7 @@ v1::TokenLedger TokenLedger::Account(
   if (found == incarnations_.end()) return account;
   const Line& line = found->second.lines[fragment];
   const OpenTokens tokens = InRound(key, open);
-  // At least what was contributed: a heartbeat says so later.
+  // At least the contributed tokens: a heartbeat will report them later.
   const int64_t trained = std::max(line.reported, line.contributed(tokens)) -
                           BroughtBack(key, fragment, open);
   const uint64_t reported =

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What has become of the tokens that islands trained. An island trains every
-// token once and contributes it once to each fragment, so there is an account
-// for each incarnation and fragment, and in each of them at any time
+// The fate of the tokens that islands trained. An island trains every token
+// once and contributes it once to each fragment. So there is an account for
+// each incarnation and fragment, in which at any time
 //
 //   reported = merged + partial + refused + quarantined + pending + expired
 //
@@ -14,17 +14,18 @@
 //   pending      not decided yet: of live incarnations, or in an open round
 //   expired      the rest, once the incarnation has ended: lost with it
 //
-// The last two are not kept but follow from the others. Reported is what
-// heartbeats said, and at least what contributions showed.
+// The last two are not stored; they follow from the others. `reported` is what
+// heartbeats said, and at least what was contributed.
 //
-// A process that was evicted and comes back still has what it trained: its next
-// incarnation takes over what had expired with the one before. And a process
-// that begins with the checkpoint of a dead one contributes what that one had
-// trained: such tokens (`restored`) count where they are contributed, and no
-// longer as expired with earlier incarnations of the island that were of other
-// processes, the newest first.
-// What was in a round that a restart of the coordinator has lost, or that could
-// not be merged with it, a process contributes under its next incarnation, too.
+// A process that was evicted and comes back still has what it trained, so its
+// next incarnation takes over the tokens that had expired with the earlier one.
+// That includes tokens of a round that a restart of the coordinator has lost,
+// or that could not be merged with them.
+//
+// A process that begins with the checkpoint of a dead process contributes the
+// dead one's training. Such tokens (`restored`) count for the incarnation that
+// contributes them. They no longer count as expired with earlier incarnations
+// of the island that belonged to other processes, the newest first.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TOKEN_LEDGER_H_
@@ -48,16 +49,17 @@ struct IncarnationKey {
                           const IncarnationKey&) = default;
 };
 
-// What of an account cannot be had from the contributions: to be made durable
-// now and then, above all when the incarnation begins and ends.
+// The part of an account that does not follow from the contributions. It is
+// made durable now and then, above all when the incarnation begins and ends.
 struct AccountRecord {
   IncarnationKey key;
-  // Whose it is: instance_id of JoinRequest; 0 is unknown.
+  // The incarnation's process: instance_id of JoinRequest; 0 is unknown.
   uint64_t process = 0;
   // The process's count of tokens so far (IslandProgress.tokens).
   uint64_t process_tokens = 0;
-  // What heartbeats reported, by fragment. Below 0 if the incarnation before
-  // has contributed tokens of this process that no heartbeat had reported yet.
+  // For each fragment, the tokens that heartbeats reported. Negative if the
+  // earlier incarnation has contributed tokens of this process that no
+  // heartbeat had reported yet.
   std::vector<int64_t> reported;
 };
 
@@ -69,38 +71,39 @@ struct OpenTokens {
 
 class TokenLedger {
  public:
-  // Fates of contributed tokens; each is an addend above.
+  // The fates of contributed tokens; each is a term of the sum above.
   enum class Fate { kMerged, kPartial, kRefused, kQuarantined };
 
   explicit TokenLedger(uint32_t fragments) : fragments_(fragments) {}
 
-  // Puts back what storage remembers of an account, but for the fates.
+  // Restores an account from storage, without the fates.
   void Restore(const AccountRecord& record);
 
   // Begins the account of an incarnation of `process`.
   void Open(const IncarnationKey& key, uint64_t process = 0);
-  // Earlier incarnations of the process.
+  // Returns the earlier incarnations of the same process.
   std::vector<IncarnationKey> OfSameProcess(const IncarnationKey& key) const;
-  // `successor`, just opened, is of the same process as `predecessor`, which
-  // has ended: it takes over what had expired. `open` (by fragment) are the
-  // predecessor's contributions in open rounds.
+  // Moves the tokens that had expired with `predecessor`, which has ended, to
+  // `successor`, a new incarnation of the same process. `open` has the
+  // predecessor's contributions to open rounds, by fragment.
   void TakeOver(const IncarnationKey& predecessor,
                 const IncarnationKey& successor,
                 const std::vector<OpenTokens>& open);
 
-  // A heartbeat said so. What falls is ignored.
+  // Notes the count that a heartbeat reports. Ignores a lower count.
   void Report(const IncarnationKey& key, uint64_t process_tokens);
-  // Contributed tokens, `restored` of them by an earlier process, have got a
-  // fate.
+  // Gives contributed tokens a fate; an earlier process trained `restored` of
+  // them.
   void Settle(const IncarnationKey& key, uint32_t fragment, Fate fate,
               uint64_t tokens, uint64_t restored = 0);
-  // The quarantine has given tokens back, for another fate.
+  // Takes tokens out of the quarantine, so that they can get another fate.
   void Unquarantine(const IncarnationKey& key, uint32_t fragment,
                     uint64_t tokens, uint64_t restored = 0);
 
   AccountRecord Record(const IncarnationKey& key) const;
 
-  // One account. `open` is what is in the fragment's open round.
+  // Returns one account. `open` has the contributions in the fragment's open
+  // round.
   v1::TokenLedger Account(
       const IncarnationKey& key, uint32_t fragment, bool live,
       const std::map<IncarnationKey, OpenTokens>& open) const;
@@ -113,13 +116,14 @@ class TokenLedger {
     uint64_t partial = 0;
     uint64_t refused = 0;
     uint64_t quarantined = 0;
-    // Of these.
+    // The part of these that earlier processes trained.
     uint64_t restored = 0;
 
     uint64_t settled() const {
       return merged + partial + refused + quarantined;
     }
-    // What the incarnation's own process has trained of what it contributed.
+    // Returns the contributed tokens that the incarnation's own process has
+    // trained.
     int64_t contributed(const OpenTokens& open) const {
       return static_cast<int64_t>(settled() - restored + open.tokens -
                                   open.restored);
@@ -132,7 +136,8 @@ class TokenLedger {
   };
 
   Incarnation& Find(const IncarnationKey& key);
-  // Of what had expired with the incarnation, what later ones contributed.
+  // Returns how many of the tokens that had expired with the incarnation were
+  // contributed by later ones.
   int64_t BroughtBack(const IncarnationKey& key, uint32_t fragment,
                       const std::map<IncarnationKey, OpenTokens>& open) const;
   static uint64_t& Sum(Line& line, Fate fate);

@@ -54,7 +54,7 @@ TEST(TokenLedger, ContributionsShowWhatNoHeartbeatHasReportedYet) {
   EXPECT_EQ(ledger.Account(east, 0, true, {{east, {.tokens = 50}}}).reported(),
             50);
   ledger.Settle(east, 0, Fate::kMerged, 50);
-  // The heartbeat that comes after reports the same tokens.
+  // The next heartbeat reports the same tokens.
   ledger.Report(east, 50);
   const v1::TokenLedger account = ledger.Account(east, 0, true, {});
   EXPECT_EQ(account.reported(), 50);
@@ -96,7 +96,7 @@ TEST(TokenLedger, AProcessThatComesBackTakesOverWhatHadExpired) {
   EXPECT_EQ(ledger.Account(first, 0, false, {}).expired(), 0);
   EXPECT_EQ(ledger.Account(first, 0, false, {}).reported(), 60);
   EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 40);
-  // The process counts on from where it was.
+  // The process's count goes on from where it was.
   ledger.Report(second, 110);
   EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 50);
 }
@@ -153,7 +153,8 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   ledger.Settle(dead, 0, Fate::kMerged, 40);
   ledger.Open(restored);
   EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 60);
-  // Of the 60, 25 are in the checkpoint; the process has trained 30 of its own.
+  // Of the 60 tokens, 25 are in the checkpoint; the process has trained 30
+  // itself.
   ledger.Report(restored, 30);
   const auto expect = [&](uint64_t pending, uint64_t merged,
                           const std::map<IncarnationKey, OpenTokens>& open) {
@@ -170,7 +171,7 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   expect(55, 0, {{restored, {.tokens = 45, .restored = 25}}});
   ledger.Settle(restored, 0, Fate::kMerged, 45, 25);
   expect(10, 45, {});
-  // The commits tell it again after a restart.
+  // After a restart the commits tell the same.
   TokenLedger again(1);
   again.Restore(ledger.Record(dead));
   again.Restore(ledger.Record(restored));
@@ -206,14 +207,14 @@ TEST(TokenLedger, WhatAProcessHadItselfIsNotOfItsCheckpoint) {
   const IncarnationKey again{"east", 3};
   ledger.Open(dead, /*process=*/5);
   ledger.Report(dead, 100);
-  // Contributed 30 to a round that a restart of the coordinator has lost.
+  // It contributed 30 to a round that a restart of the coordinator has lost.
   ledger.Restore(
       {.key = evicted, .process = 6, .process_tokens = 30, .reported = {30}});
   ledger.Restore(
       {.key = again, .process = 6, .process_tokens = 50, .reported = {20}});
   EXPECT_EQ(ledger.Account(evicted, 0, false, {}).expired(), 30);
-  // And contributes it anew, with what it had from the checkpoint and 10 that
-  // it has not reported yet.
+  // It contributes them again, together with tokens from the checkpoint and 10
+  // that it has not reported yet.
   ledger.Settle(again, 0, Fate::kMerged, 100, /*restored=*/40);
   EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 60);
   EXPECT_EQ(ledger.Account(evicted, 0, false, {}).expired(), 0);
@@ -231,7 +232,8 @@ TEST(TokenLedger, WhatWasNeverReportedIsReportedByItsContribution) {
   ledger.Open(second);
   ledger.Report(second, 5);
   ledger.Open(third);
-  // From a checkpoint of the second, which had what the first had trained.
+  // From a checkpoint of the second process, which had the first one's
+  // training.
   ledger.Settle(third, 0, Fate::kPartial, 20, 20);
   EXPECT_EQ(ledger.Account(second, 0, false, {}).reported(), 0);
   EXPECT_EQ(ledger.Account(first, 0, false, {}).reported(), 0);
@@ -247,7 +249,7 @@ TEST(TokenLedger, WhatWasInARoundThatIsLostIsContributedAgain) {
   before.Report(first, 50);
   before.Open(second, /*process=*/7);
   before.TakeOver(first, second, {OpenTokens{.tokens = 20}});
-  // Another process has nothing to do with it.
+  // Another process does not affect the account.
   for (const bool same : {true, false}) {
     TokenLedger after(1);
     after.Restore(before.Record(first));
@@ -277,7 +279,7 @@ TEST(TokenLedger, AThirdIncarnationTakesOverFromTheFirstToo) {
   ledger.Open(other, /*process=*/8);
   ledger.Open(third, /*process=*/7);
   EXPECT_THAT(ledger.OfSameProcess(third), ElementsAre(first, second));
-  // The round with the 20 is lost, all 50 are in another.
+  // The round with the 20 is lost; all 50 are in another round.
   ledger.TakeOver(first, third, {OpenTokens()});
   ledger.TakeOver(second, third, {OpenTokens{.tokens = 50}});
   const std::map<IncarnationKey, OpenTokens> open = {{second, {.tokens = 50}}};
@@ -348,7 +350,7 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
         }
       }
     }
-    // One process that always came back has lost nothing and reported nothing
+    // A process that came back each time has lost nothing and reported nothing
     // twice.
     uint64_t reported = 0;
     uint64_t expired = 0;

@@ -113,7 +113,7 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
   }
   RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
   if (absl::Status status = body(); !status.ok()) {
-    // SQLite has rolled back by itself after some errors.
+    // After some errors SQLite has rolled back by itself.
     if (database_.in_transaction()) {
       if (absl::Status rollback = database_.Execute("ROLLBACK");
           !rollback.ok()) {
@@ -131,10 +131,9 @@ absl::Status CommitLog::CommitLocked() {
   const absl::Status rollback = database_.in_transaction()
                                     ? database_.Execute("ROLLBACK")
                                     : absl::OkStatus();
-  // With no space left or the lock not granted, the mark that ends the
-  // transaction in the log was not written, and a rollback is the end of it.
-  // After any other failure, above all of fsync, the mark may or may not be on
-  // the disk.
+  // If space was short or the lock was not granted, the mark that ends the
+  // transaction in the log was not written, and a rollback ends it. After any
+  // other failure, above all of fsync, the mark may or may not be on the disk.
   if (rollback.ok() &&
       (absl::IsResourceExhausted(status) || absl::IsUnavailable(status))) {
     return status;
@@ -152,15 +151,15 @@ bool CommitLog::InDoubt() {
 absl::StatusOr<bool> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
   if (unknown_outcome_.ok()) return false;
-  // As long as the disk takes nothing, the open database can still be read.
+  // While the disk takes no writes, the open database can still be read.
   const std::string probe = absl::StrCat(path_, ".probe");
   RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
   RETURN_IF_ERROR(RemoveFile(probe));
   RETURN_IF_ERROR(database_.Reopen());
   RETURN_IF_ERROR(PrepareSchema());
-  // What is read may lie in the system's cache only: after a failed sync it
-  // counts as written and is not written again. A checkpoint writes all of it
-  // to another place, and later transactions begin a new log.
+  // The data read here may only be in the system's cache: after a failed sync
+  // they count as written and are not written again. A checkpoint writes all of
+  // them to another place, and later transactions begin a new log.
   ASSIGN_OR_RETURN(const int64_t busy,
                    database_.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
   if (busy != 0) {
@@ -216,7 +215,7 @@ absl::Status CommitLog::Apply(LogBatch& batch) {
   });
   if (absl::IsUnknown(applied)) {
     if (!batch.commits.empty()) doubtful_commit_ = batch.commits.front().head;
-    // Nobody else numbers events: with this number it is this one.
+    // Nobody else numbers events, so an event with this number is this one.
     if (!batch.events.empty()) doubtful_event_ = batch.events.back().id;
   }
   return applied;

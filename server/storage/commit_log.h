@@ -1,27 +1,27 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The durable history of a run, in one SQLite database: its configuration, the
+// The durable history of a run in one SQLite database: its configuration, the
 // committed versions of every fragment, the members, the token ledger, the
-// quarantine and the events. The fragments' values lie in files
+// quarantine and the events. The fragments' values are in files
 // (server/storage/fragment_store.h) that this log names; a file that it does
 // not name was never committed.
 //
-// Everything is written by Apply(), one batch in one transaction. When Apply
-// has returned OK, the batch survives a power loss (WAL, synchronous=FULL).
-// When it has failed, nothing of the batch is there, with one exception,
-// UNKNOWN: the disk failed while the transaction was being committed, and
-// nobody can know. The log then refuses every later write with
-// FAILED_PRECONDITION, until Reconcile() has read what is really there.
+// Apply() writes everything, one batch in one transaction. When Apply has
+// returned OK, the batch survives a power loss (WAL, synchronous=FULL). When
+// Apply has failed, nothing of the batch is there, except after UNKNOWN: the
+// disk failed while the transaction was being committed, so nobody can know.
+// The log then refuses every later write with FAILED_PRECONDITION, until
+// Reconcile() has read what is really there.
 //
-// Other processes may read while the coordinator writes (OpenReadOnly). The
-// schema is meant for people too; times are microseconds since the Unix epoch:
+// Other processes may read while the coordinator writes (OpenReadOnly). People
+// may read the database, too; times are microseconds since the Unix epoch:
 //
 //   sqlite3 run.sqlite3 "SELECT fragment, version, merged_norm,
 //       datetime(committed_at / 1000000, 'unixepoch') FROM commits"
 //
-// Thread-safe. Every call may block on the disk. Errors, besides those named:
-// as in server/storage/sqlite.h.
+// Thread-safe. Every call may block on the disk. Besides the errors named
+// below, calls return those of server/storage/sqlite.h.
 #ifndef SERVER_STORAGE_COMMIT_LOG_H_
 #define SERVER_STORAGE_COMMIT_LOG_H_
 
@@ -50,7 +50,7 @@ namespace causeway {
 
 struct RunRecord {
   std::string run_id;
-  // Resolved: no value in it is left for a reader to choose.
+  // With every field filled in.
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
@@ -58,54 +58,54 @@ struct RunRecord {
 
 // One version of one fragment.
 struct CommitRecord {
-  // Fragment, version and digest of its parameters.
+  // Fragment, version and digest of the parameters.
   v1::FragmentHead head;
   // The fragment's file, relative to the state directory.
   std::string file;
   // The encoded update that led to this version; empty for version 0.
   std::string update_file;
-  // Norm of the merged pseudo-gradient; 0 for version 0.
+  // The Euclidean norm of the merged pseudo-gradient; 0 for version 0.
   double merged_norm = 0;
   absl::Time committed_at;
-  // In the round that made it.
+  // The participation in the round that made this version.
   v1::Participation participation;
 };
 
-// What became of a contribution. What was quarantined is noted there
-// (QuarantineEntry), and what is lost with its incarnation follows from its
-// account (server/rules/token_ledger.h).
+// The fate of a contribution. Quarantined contributions are in the quarantine
+// (QuarantineEntry), and tokens that are lost with their incarnation follow
+// from its account (server/rules/token_ledger.h).
 enum class ContributionFate {
   // Part of the version after its base version.
   kMerged,
-  // The same, cut short because the island left.
+  // The same, from a window cut short because the island left.
   kPartial,
-  // Came after its round had closed; the island keeps its progress.
+  // It came after its round had closed; the island keeps its progress.
   kLate,
 };
 
 absl::string_view ContributionFateName(ContributionFate fate);
 
-// One line of the token ledger.
+// One contribution in the token ledger.
 struct ContributionRecord {
   uint32_t fragment = 0;
   uint64_t base_version = 0;
   std::string island_id;
   uint64_t incarnation = 0;
   uint64_t tokens = 0;
-  // Of these, by an earlier process of the island (ContributionHeader).
+  // The part of `tokens` that an earlier process of the island trained.
   uint64_t restored_tokens = 0;
   uint64_t inner_steps = 0;
-  // Share of the merge, 0 to 1; 0 unless merged.
+  // The share in the merge, 0 to 1; 0 unless merged.
   double weight = 0;
-  // Euclidean norm; 0 unless merged.
+  // The Euclidean norm; 0 unless merged.
   double norm = 0;
-  // XXH3-128 of the encoded contribution; empty if it never came that far.
+  // XXH3-128 of the encoding; empty if it never arrived.
   std::string digest;
   ContributionFate fate = ContributionFate::kMerged;
   absl::Time at;
 };
 
-// The ledger's sum over all contributions to one fragment with one fate.
+// The sum over all contributions to one fragment with one fate.
 struct LedgerSum {
   uint32_t fragment = 0;
   ContributionFate fate = ContributionFate::kMerged;
@@ -115,30 +115,30 @@ struct LedgerSum {
 };
 
 struct EventRecord {
-  // 1, 2, ... without gaps; given by the log.
+  // 1, 2, ... without gaps; the log assigns it.
   uint64_t id = 0;
   absl::Time time;
-  // As in proto/status.proto.
+  // A kind of proto/status.proto.
   std::string kind;
   std::string island_id;
   std::string text;
 };
 
-// What is to become durable together.
+// Changes that become durable together.
 struct LogBatch {
-  // The fragments' next versions: each must be the newest plus one.
+  // The fragments' next versions. Each must be the newest plus one.
   std::vector<CommitRecord> commits;
-  // New incarnations, and new states of known ones. Stored are the identity,
-  // state, description, times, reason, shard and first versions.
+  // New incarnations, and new states of known ones. The log stores the
+  // identity, state, description, times, reason, shard and first versions.
   std::vector<Member> members;
-  // (fragment, base version, island, incarnation) can be merged only once.
-  // Other fates may be noted again; the first note stays.
+  // Each (fragment, base version, island, incarnation) can be merged only once.
+  // Other fates may be noted repeatedly; the first note stays.
   std::vector<ContributionRecord> contributions;
   // New states of accounts.
   std::vector<AccountRecord> accounts;
   // New entries, and new states of known ones.
   std::vector<QuarantineEntry> quarantine;
-  // Ids of entries that are admitted from now on.
+  // Ids of entries that the batch admits.
   std::vector<uint64_t> admitted;
   std::optional<RunFlags> flags;
   std::vector<EventRecord> events;
@@ -152,75 +152,78 @@ struct LogBatch {
 
 class CommitLog {
  public:
-  // Opens the database or makes it. For the one coordinator of the run. One of
-  // the schema before this is brought up to date.
-  //   FAILED_PRECONDITION  it was written by another version of Causeway that
-  //                        has another schema, or is another program's.
-  //   DATA_LOSS            it is damaged or not a database.
+  // Opens the database or creates it. For the run's only coordinator. Upgrades
+  // a database of the previous schema.
+  //   FAILED_PRECONDITION  It belongs to a version of Causeway with another
+  //                        schema, or to another program.
+  //   DATA_LOSS            It is damaged or not a database.
   static absl::StatusOr<std::unique_ptr<CommitLog>> Open(
       const std::string& path);
 
   // For tools, also while a coordinator runs. NOT_FOUND if there is no
-  // database; writes are refused with FAILED_PRECONDITION.
+  // database. Writes fail with FAILED_PRECONDITION.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenReadOnly(
       const std::string& path);
 
   // --- Writing. ---
 
-  // Names the run that the log is of; its first batch commits version 0 of
+  // Names the log's run, before the first batch, which commits version 0 of
   // every fragment. ALREADY_EXISTS if there is a run.
   absl::Status CreateRun(const RunRecord& run);
 
   // Writes the batch and numbers its events.
-  //   UNKNOWN              whether the batch is there can only Reconcile tell.
-  //   FAILED_PRECONDITION  a commit is not the fragment's next version; or the
+  //   UNKNOWN              Only Reconcile can tell whether the batch is there.
+  //   FAILED_PRECONDITION  A commit is not the fragment's next version, or the
   //                        outcome of an earlier write is unknown.
-  //   ALREADY_EXISTS       a contribution has been merged before.
+  //   ALREADY_EXISTS       A contribution has been merged before.
   absl::Status Apply(LogBatch& batch);
 
   // Whether the outcome of a write is unknown.
   bool InDoubt();
 
   // Ends the doubt: opens the database anew, as a restart would, makes durable
-  // what is found in it, and returns whether the batch in doubt is there. (If
-  // it has neither commits nor events, false: it can be written again.) While
-  // the disk takes no writes it fails, and nothing has changed.
+  // what it finds, and returns whether the batch in doubt is there. For a batch
+  // with neither commits nor events it returns false, because such a batch can
+  // be written again. Fails, and changes nothing, while the disk takes no
+  // writes.
   absl::StatusOr<bool> Reconcile();
 
   // --- Reading. ---
 
-  // NOT_FOUND before CreateRun.
+  // Returns NOT_FOUND before CreateRun.
   absl::StatusOr<RunRecord> LoadRun();
 
-  // The newest version of each fragment, by fragment.
+  // Returns the newest version of each fragment, ordered by fragment.
   absl::StatusOr<std::vector<CommitRecord>> Heads();
 
-  // The newest `limit` versions of a fragment, newest first.
+  // Returns the newest `limit` versions of a fragment, newest first.
   absl::StatusOr<std::vector<CommitRecord>> History(uint32_t fragment,
                                                     uint64_t limit);
 
-  // NOT_FOUND if there is no such version.
+  // Returns NOT_FOUND if there is no such version.
   absl::StatusOr<CommitRecord> FindCommit(uint32_t fragment, uint64_t version);
 
-  // The newest incarnation of every island, by name, with the sums of its
-  // merged contributions.
+  // Returns the newest incarnation of every island, by name, with the sums over
+  // its merged contributions.
   absl::StatusOr<std::vector<Member>> Members();
 
-  // Flags, ledger, quarantine and usual norms of a run of so many fragments; of
-  // each, the norms of its newest rounds that have `norms` contributions.
+  // Returns flags, ledger, quarantine and merged norms of a run of `fragments`
+  // fragments. For each fragment, reads the norms of the newest rounds that
+  // together have `norms` contributions.
   absl::StatusOr<CoordinatorHistory> LoadHistory(uint32_t fragments,
                                                  uint64_t norms);
 
-  // Contributions that were merged into the version after `base_version`, in
-  // the order of island and incarnation.
+  // Returns the contributions that were merged into the version after
+  // `base_version`, ordered by island and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
       uint32_t fragment, uint64_t base_version);
 
-  // By fragment and fate; combinations that never happened are left out.
+  // Returns the sums by fragment and fate, without combinations that never
+  // happened.
   absl::StatusOr<std::vector<LedgerSum>> LedgerSums();
 
-  // Events with an id above `after_id`, oldest first: at most `limit`, and none
-  // after the one with which their texts reach kEventPageBytes.
+  // Returns events with ids above `after_id`, oldest first: at most `limit`,
+  // and none after the event with which their texts reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;
   absl::StatusOr<std::vector<EventRecord>> EventsAfter(uint64_t after_id,
                                                        uint64_t limit);
@@ -236,12 +239,13 @@ class CommitLog {
 
   absl::Status PrepareSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Runs `body` as one transaction; tells a known outcome from an unknown one.
+  // Runs `body` as one transaction, and tells a known outcome from an unknown
+  // one.
   absl::Status TransactLocked(absl::FunctionRef<absl::Status()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CommitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Whether the batch in doubt is in the database.
+  // Returns whether the batch in doubt is in the database.
   absl::StatusOr<bool> FindDoubtful() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Status WriteBatch(LogBatch& batch)
@@ -274,9 +278,9 @@ class CommitLog {
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
-  // Not OK while the outcome of a write is unknown; says why.
+  // The reason why the outcome of a write is unknown; OK if there is none.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
-  // By what the batch in doubt can be known: a commit of it, or else an event.
+  // Identify the batch in doubt: by one of its commits, or else by an event.
   std::optional<v1::FragmentHead> doubtful_commit_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> doubtful_event_ ABSL_GUARDED_BY(mutex_);
 };

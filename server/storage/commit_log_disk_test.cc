@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A commit log whose disk fails: what is known of a write that failed, and how
-// the log goes on.
+// Tests a commit log whose disk fails: what it knows of a write that failed,
+// and how it goes on.
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -83,7 +83,7 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
     EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown,
                                                  HasSubstr("outcome unknown")));
     disk_.sync_error = 0;
-    // The disk is well again, but what it holds is not known.
+    // The disk works again, but its content is not known.
     EXPECT_TRUE(log->InDoubt());
     EXPECT_THAT(CommitVersion(*log, 1),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -101,8 +101,8 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
 TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   std::set<bool> seen;
-  // More or fewer syncs fail; when the file is closed, the database looks for
-  // the transaction in its log, or has done without it.
+  // Different numbers of syncs fail. When the file is closed, the database
+  // looks for the transaction in its log, or has done without it.
   for (int failing = 1; failing <= 4; ++failing) {
     const uint64_t version = NewestVersion(*log);
     disk_.sync_error = EIO;

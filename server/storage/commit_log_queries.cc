@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What CommitLog reads; commit_log.cc holds what it writes.
+// The part of CommitLog that reads; commit_log.cc writes.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -36,7 +36,7 @@ constexpr QuarantineState kQuarantineStates[] = {QuarantineState::kHeld,
                                                  QuarantineState::kAdmitted,
                                                  QuarantineState::kDropped};
 
-// The schema's CHECKs leave no other names.
+// The schema's CHECKs allow no other names.
 MemberState MemberStateOf(absl::string_view name) {
   for (const MemberState state : kMemberStates) {
     if (name == CommitLogStateName(state)) return state;
@@ -51,7 +51,7 @@ QuarantineState QuarantineStateOf(absl::string_view name) {
   LOG(FATAL) << "quarantine state " << name;
 }
 
-// Numbers separated by commas, as absl::StrJoin wrote them.
+// Parses numbers separated by commas, as absl::StrJoin writes them.
 template <typename Number>
 std::vector<Number> NumbersOf(absl::string_view text) {
   std::vector<Number> numbers;
@@ -312,7 +312,7 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
          .restored = static_cast<uint64_t>(sums.Int(5)),
          .base_version = static_cast<uint64_t>(sums.Int(6))});
   }
-  // What was admitted is among the merged ones.
+  // Admitted contributions are among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == QuarantineState::kAdmitted) continue;
     history.settled.push_back({.key = {entry.header.identity().island_id(),

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tables of server/storage/commit_log.h. Times are microseconds since the
-// Unix epoch; 64-bit quantities that are unsigned elsewhere keep their bits.
+// Unix epoch. Unsigned 64-bit quantities are stored as the signed ones with the
+// same bits.
 #ifndef SERVER_STORAGE_COMMIT_LOG_SCHEMA_H_
 #define SERVER_STORAGE_COMMIT_LOG_SCHEMA_H_
 
@@ -14,7 +15,7 @@
 
 namespace causeway {
 
-// Raised with every change of the schema.
+// Rises with every change of the schema.
 inline constexpr int64_t kCommitLogSchemaVersion = 3;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
@@ -110,18 +111,18 @@ CREATE TABLE events (
 ) STRICT;
 )sql";
 
-// Brings a database of the schema before to this one.
+// Upgrades a database of the previous schema.
 inline constexpr char kCommitLogUpgrade[] = R"sql(
 ALTER TABLE contributions
   ADD COLUMN restored_tokens INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-// Columns of `commits`, in the order of CommitRecord.
+// The columns of `commits`, in the order of CommitRecord.
 inline constexpr char kCommitLogCommitColumns[] =
     "fragment, version, digest, file, update_file, merged_norm, committed_at,"
     " live, contributing, merged";
 
-// Values of members.state.
+// Returns a value of members.state.
 inline absl::string_view CommitLogStateName(MemberState state) {
   switch (state) {
     case MemberState::kLive:
@@ -136,7 +137,7 @@ inline absl::string_view CommitLogStateName(MemberState state) {
   return "";
 }
 
-// Values of quarantine.state.
+// Returns a value of quarantine.state.
 inline absl::string_view CommitLogStateName(QuarantineState state) {
   switch (state) {
     case QuarantineState::kHeld:

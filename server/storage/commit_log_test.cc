@@ -200,7 +200,8 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
                         TestContribution("a", 0, ContributionFate::kMerged),
                         TestContribution("a", 1, ContributionFate::kMerged),
                         TestContribution("c", 1, ContributionFate::kLate),
-                        // The island asks again: the same lateness, noted once.
+                        // The island asks again: the same lateness is noted
+                        // once.
                         TestContribution("c", 1, ContributionFate::kLate),
                         TestContribution("c", 1, ContributionFate::kPartial),
                         TestContribution("c", 2, ContributionFate::kLate)}};
@@ -351,7 +352,7 @@ TEST_F(CommitLogTest, ThreadsMayShareALog) {
       for (int batch = 0; batch < kBatches; ++batch) {
         LogBatch events{.events = {{.time = kStart, .kind = "island_joined"}}};
         EXPECT_OK(log->Apply(events));
-        // Its own event is there, under the number it was given.
+        // The batch's own event is there, under the number it was given.
         EXPECT_THAT(log->EventsAfter(events.events[0].id - 1, 1),
                     IsOkAndHolds(SizeIs(1)));
       }
@@ -458,8 +459,8 @@ TEST_F(CommitLogTest, TheHistoryHasTheNormsOfWholeRounds) {
   }
 }
 
-// The child commits as fast as it can and says so after each; it is killed at
-// an arbitrary moment. Everything it was told to be committed must be there.
+// The child commits as fast as it can and confirms each commit, until it is
+// killed at an arbitrary moment. Every confirmed commit must be there.
 TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {
   OpenWithRun();
   uint64_t confirmed = 0;
@@ -490,7 +491,7 @@ TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {
     const std::unique_ptr<CommitLog> log = Open();
     ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> history,
                          log->History(1, UINT64_MAX));
-    // The commit that was being made may be there as well; nothing else is.
+    // The commit under way may be there as well; nothing else is.
     EXPECT_GE(history[0].head.version(), confirmed);
     EXPECT_LE(history[0].head.version(), confirmed + 1);
     EXPECT_THAT(history, SizeIs(history[0].head.version() + 1));

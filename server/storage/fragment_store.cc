@@ -32,7 +32,7 @@ std::string FileName(absl::string_view directory, absl::string_view kind,
                          head.fragment(), head.version());
 }
 
-// Of all entries but the checksum itself.
+// Returns the checksum of all entries except the checksum itself.
 std::string MetadataChecksum(const Metadata& metadata) {
   uint32_t crc = 0;
   for (const auto& [key, value] : metadata) {
@@ -71,7 +71,7 @@ absl::Status CheckMetadata(const Safetensors& contents,
   return absl::OkStatus();
 }
 
-// The tensors of a FragmentContents or NewFragment, in their order in the file.
+// Returns the tensors of a FragmentContents or NewFragment, in file order.
 template <typename Fragment>
 auto TensorsOf(Fragment& fragment) {
   using Tensor = std::pair<const char*, decltype(&fragment.theta)>;
@@ -81,8 +81,8 @@ auto TensorsOf(Fragment& fragment) {
                                {"gradient_sum", &fragment.gradient_sum}};
 }
 
-// The beginning of a fragment's file, which ends where theta begins. With all
-// digests of one length, so is the header.
+// Returns the beginning of a fragment's file, up to theta. All digests have the
+// same length, so this has a fixed length, too.
 template <typename Digest>
 absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
                                            const Digest& digest) {
@@ -101,7 +101,7 @@ absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
 // Points the tensors of `fragment` into `file` and verifies them.
 absl::Status ReadTensors(const Safetensors& file, FragmentContents& fragment) {
   for (auto& [name, values] : TensorsOf(fragment)) {
-    // The metadata, which is verified, tells which tensors there are.
+    // The metadata, which are verified, tell which tensors there are.
     const std::string digest_key = absl::StrCat(name, "_digest");
     if (file.metadata.count(digest_key) == 0) continue;
     ASSIGN_OR_RETURN(*values, file.Floats(name));
@@ -159,7 +159,7 @@ absl::Status ReadEncoding(const Safetensors& file, UpdateContents& update) {
   return absl::OkStatus();
 }
 
-// Whatever is wrong inside a file is a loss of data, and the file is named.
+// Reports anything wrong inside a file as a loss of data, and names the file.
 absl::Status Damaged(const std::string& path, const absl::Status& status) {
   return absl::DataLossError(
       absl::StrCat(path, " is damaged or another's: ", status.message()));

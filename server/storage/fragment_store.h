@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The files that hold a run's parameters: one immutable file per fragment and
-// version, and one per encoded update. Which of them count is written in the
-// commit log (server/storage/commit_log.h) after they are durable; a file that
-// the log does not name is the remains of a crash and may be removed.
+// version, and one per encoded update. After they are durable, the commit log
+// (server/storage/commit_log.h) names those that count. A file that the log
+// does not name is the remains of a crash and may be removed.
 //
 //   fragments/fragment-0003-v00000012.safetensors
 //     tensors   "theta"; "momentum", "residual" and "gradient_sum" unless
@@ -16,9 +16,9 @@
 //               entropy_coded (0 or 1), the digest of the encoding and that of
 //               the parameters after the update
 //
-// Every metadata also holds the CRC-32C of its own other entries, so that no
-// bit of a file is trusted unchecked. Files are read with everything verified:
-// a file that is torn, altered or another than expected is DATA_LOSS.
+// The metadata also hold the CRC-32C of their other entries, so that no bit of
+// a file is trusted unchecked. Reading verifies everything: a file that is
+// torn, altered or not the expected one is DATA_LOSS.
 //
 // Paths given and returned are relative to the state directory. Thread-safe
 // for calls about different files. Calls block on the disk.
@@ -43,10 +43,10 @@ namespace causeway {
 // The state of one fragment at one version; values are not owned.
 struct FragmentContents {
   std::string run_id;
-  // Its digest is that of theta; FragmentStore fills it in.
+  // The digest is that of theta; FragmentStore fills it in.
   v1::FragmentHead head;
   absl::Span<const float> theta;
-  // As long as theta, or empty.
+  // Each is as long as theta, or empty.
   absl::Span<const float> momentum;
   absl::Span<const float> residual;
   absl::Span<const float> gradient_sum;
@@ -57,18 +57,17 @@ struct UpdateContents {
   std::string run_id;
   // The fragment after the update.
   v1::FragmentHead head;
-  // Its encoded_bytes and digest are those of `encoding`; FragmentStore fills
-  // them in.
+  // FragmentStore fills in encoded_bytes and digest, from `encoding`.
   v1::EncodedObject object;
   absl::string_view encoding;
 };
 
 // A verified file of fragment values, mapped into memory. It stays readable
-// when the file is removed.
+// after the file is removed.
 class StoredFragment {
  public:
   const FragmentContents& contents() const { return contents_; }
-  // theta as it travels: fp32, little-endian.
+  // theta in its wire format: fp32, little-endian.
   absl::string_view theta_bytes() const;
 
  private:
@@ -80,12 +79,12 @@ class StoredFragment {
   FragmentContents contents_;
 };
 
-// A fragment's file in the making. Its tensors are the file itself, mapped:
-// what is written to them need not be copied, and is no memory of the process's
-// own.
+// A fragment's file that is being made. Its tensors are the mapped file itself:
+// values that are written to them need no copy, and take no memory of the
+// process's own.
 class NewFragment {
  public:
-  // Those that are empty will not be in the file. They begin at multiples of 64
+  // Empty tensors will not be in the file. The others begin at multiples of 64
   // bytes if their sizes are multiples of 16. Valid until the commit.
   absl::Span<float> theta;
   absl::Span<float> momentum;
@@ -123,45 +122,46 @@ class FragmentStore {
     WriteStageHook write_hook;
   };
 
-  // Makes the directories in the existing directory `root` where missing.
+  // Creates missing directories in the existing directory `root`.
   static absl::StatusOr<FragmentStore> Create(std::string root,
                                               Options options);
 
-  // For tools: makes nothing and must not be written to.
+  // For tools: creates nothing, and must not be written to.
   static FragmentStore OpenReadOnly(std::string root);
 
   // Begins a file with the run, the head and the sizes of `like`, whose values
-  // are not read. Errors of AtomicFileWriter.
+  // it does not read. Errors of AtomicFileWriter.
   absl::StatusOr<NewFragment> BeginFragment(const FragmentContents& like) const;
 
-  // Makes a file durable and returns its path; sets the digest in `head`. A
-  // file of this name is replaced: only one that was never committed can be
-  // there. Errors of AtomicFileWriter.
+  // Makes a file durable and returns its path; sets the digest in `head`.
+  // Replaces a file of the same name, which can only be one that was never
+  // committed. Errors of AtomicFileWriter.
   absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
                                              v1::FragmentHead& head) const;
 
-  // Both at once, with the values of `contents`; sets the digest in it.
+  // Begins and commits a file with the values of `contents`; sets the digest in
+  // it.
   absl::StatusOr<std::string> WriteFragment(FragmentContents& contents) const;
 
-  // The same for an update; sets object.encoded_bytes and object.digest. Errors
-  // of WriteSafetensors.
+  // Writes an update durably and returns its path; sets object.encoded_bytes
+  // and object.digest. Errors of WriteSafetensors.
   absl::StatusOr<std::string> WriteUpdate(UpdateContents& contents) const;
 
-  // Reads everything in the file once, to verify it.
-  //   NOT_FOUND  there is no such file (any more).
-  //   DATA_LOSS  it is damaged, or not that of the run and head.
+  // Opens a file, and reads all of it once to verify it.
+  //   NOT_FOUND  There is no such file, or no longer.
+  //   DATA_LOSS  It is damaged, or does not belong to the run and head.
   absl::StatusOr<StoredFragment> OpenFragment(
       const std::string& file, absl::string_view run_id,
       const v1::FragmentHead& head) const;
 
-  // The same for the update that led to `head`.
+  // Opens the update that led to `head`, in the same way.
   absl::StatusOr<StoredUpdate> OpenUpdate(const std::string& file,
                                           absl::string_view run_id,
                                           const v1::FragmentHead& head) const;
 
-  // Removes all files of the run but these; returns the paths of those removed.
-  // Files that cannot be read, or are of another run, stay. Must not run beside
-  // a write.
+  // Removes all files of the run except `files`; returns the paths of the
+  // removed files. Files that cannot be read, or that belong to another run,
+  // stay. Must not run at the same time as a write.
   absl::StatusOr<std::vector<std::string>> RemoveAllBut(
       const std::set<std::string>& files, absl::string_view run_id) const;
 

@@ -60,7 +60,7 @@ class FragmentStoreTest : public testing::Test {
   }
 
   const std::string root_;
-  // Bits that arithmetic would not keep.
+  // Bit patterns that arithmetic would not keep.
   const std::vector<float> theta_ = {
       1.5f, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
   const std::vector<float> momentum_ = {-1, 2, -3, 4};
@@ -142,7 +142,7 @@ TEST_F(FragmentStoreTest, RefusesAFileOfAnotherRunVersionOrDigest) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
-// Whether `content` under the name of a good file is read as one.
+// Whether `content` under the name of a good file is accepted.
 template <typename Open>
 void ExpectDamaged(const std::string& path, absl::string_view content,
                    const Open& open) {
@@ -151,7 +151,7 @@ void ExpectDamaged(const std::string& path, absl::string_view content,
 }
 
 // Every cut and every flipped bit of a file is found, wherever it is: length,
-// header, metadata, values. Only the header's padding is nobody's.
+// header, metadata, values. Only the header's padding is not covered.
 template <typename Open>
 void ExpectEveryDamageIsFound(const std::string& path, const Open& open) {
   ASSERT_OK_AND_ASSIGN(const std::string good, ReadFile(path));
@@ -214,7 +214,7 @@ TEST_F(FragmentStoreTest, RemovesAllButTheNamedFiles) {
   EXPECT_THAT(store.RemoveAllBut({}, "run-2"), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(store.RemoveAllBut({}, "run-1"),
               IsOkAndHolds(ElementsAre(kFragmentFile)));
-  // What is mapped stays readable.
+  // The mapped values stay readable.
   EXPECT_EQ(stored.contents().theta[0], 1.5f);
   EXPECT_THAT(store.OpenFragment(kFragmentFile, "run-1", contents_.head),
               StatusIs(absl::StatusCode::kNotFound));

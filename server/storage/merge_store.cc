@@ -57,14 +57,15 @@ absl::Status ReadMessage(const Safetensors& file, absl::string_view name,
   return absl::OkStatus();
 }
 
-// Bytes of a value of an encoding that is not entropy coded, or 1.
+// Returns the bytes per value of an encoding that is not entropy coded;
+// otherwise 1.
 size_t WidthOf(const v1::EncodedObject& object) {
   return object.format() == v1::FP32 ? 4 : object.format() == v1::BF16 ? 2 : 1;
 }
 
 std::string PlanesName(int index) { return absl::StrCat(index, ".planes"); }
 
-// Encoding `index` of `merge`; `memory` holds it if it was compressed.
+// Returns encoding `index` of `merge`; `memory` holds it if it was compressed.
 absl::StatusOr<absl::string_view> ReadEncoding(const Safetensors& file,
                                                const v1::RecordedMerge& merge,
                                                int index, std::string& memory) {
@@ -105,7 +106,7 @@ absl::Status MergeStore::Write(
   std::list<std::string> compressed;
   for (int i = 0; i < merge.contributions_size(); ++i) {
     const v1::EncodedObject& object = merge.contributions(i).object();
-    // Entropy coded, it does not get smaller.
+    // An entropy-coded encoding would not get smaller.
     if (!object.entropy_coded()) {
       compressed.push_back(CompressPlanes(encodings[i], WidthOf(object)));
     }

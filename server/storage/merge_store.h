@@ -1,21 +1,22 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator records of its merges (storage.record_contributions), so
-// that they can be made again and compared (server/replay.h): one immutable
-// file per fragment and version.
+// The records of merges that a coordinator keeps
+// (storage.record_contributions), so that they can be repeated and compared
+// (server/replay.h): one immutable file per fragment and version.
 //
 //   merges/merge-0003-v00000012.safetensors
-//     tensors   "merge", a RecordedMerge; "config", the RunConfig it was made
-//               with; "0", "1", ...: the encodings, in its order, or
-//               "0.planes", "1.planes", ...: encodings that are not entropy
+//     tensors   "merge", a RecordedMerge; "config", its RunConfig; the
+//               encodings, in the order of the record: "0", "1", ..., or
+//               "0.planes", "1.planes", ... for those that are not entropy
 //               coded and take fewer bytes as byte planes
 //               (common/byte_planes.h) of values. Flat, U8.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
-// A file becomes durable before the commit it is about. One whose version was
-// never committed is replaced when the version is made again, and read by
-// nobody. Thread-safe for calls about different files; calls block on the disk.
+// A file becomes durable before the commit of its version. If the version is
+// never committed, nobody reads the file, and it is replaced when the version
+// is made again. Thread-safe for calls about different files. Calls block on
+// the disk.
 #ifndef SERVER_STORAGE_MERGE_STORE_H_
 #define SERVER_STORAGE_MERGE_STORE_H_
 
@@ -35,12 +36,12 @@
 
 namespace causeway {
 
-// A recorded merge, its encodings mapped into memory or decompressed there.
+// A recorded merge. Its encodings are mapped into memory, or decompressed.
 class StoredMerge {
  public:
   const v1::RecordedMerge& merge() const { return merge_; }
   const v1::RunConfig& config() const { return config_; }
-  // One for each contribution.
+  // One encoding for each contribution.
   absl::Span<const absl::string_view> encodings() const { return encodings_; }
 
  private:
@@ -51,13 +52,13 @@ class StoredMerge {
   v1::RecordedMerge merge_;
   v1::RunConfig config_;
   std::vector<absl::string_view> encodings_;
-  // Those that were compressed.
+  // The encodings that were compressed.
   std::list<std::string> decompressed_;
 };
 
 class MergeStore {
  public:
-  // Of the state directory `root`.
+  // Uses the state directory `root`.
   explicit MergeStore(std::string root) : root_(std::move(root)) {}
 
   // Makes a record durable. Errors of WriteSafetensors.
@@ -65,10 +66,10 @@ class MergeStore {
                      const v1::RunConfig& config,
                      absl::Span<const absl::string_view> encodings) const;
 
-  // The record of the merge that made this version.
-  //   NOT_FOUND  it was not recorded.
-  //   DATA_LOSS  it is damaged.
-  // Encodings are verified by their digests, which the record holds.
+  // Returns the record of the merge that made this version. Verifies encodings
+  // by their digests, which the record holds.
+  //   NOT_FOUND  The merge was not recorded.
+  //   DATA_LOSS  The record is damaged.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
 
  private:

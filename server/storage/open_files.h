@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stored files that somebody reads: whoever asks for one that is open shares
-// it. When a round has closed, all islands fetch the same update, and islands
-// that join together the same parameters; it is mapped and verified once, not
-// once for each.
+// The stored files that are being read. Readers of the same file share it: when
+// a round has closed, all islands fetch the same update, and islands that join
+// together fetch the same parameters. The file is mapped and verified once for
+// all of them.
 //
 //   OpenFiles<StoredUpdate> updates;
 //   ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> update,
 //                    updates.Get(name, digest,
 //                                [&] { return store.OpenUpdate(...); }));
 //
-// A file is closed when the last reader has let it go. Thread-safe.
+// A file is closed when its last reader is gone. Thread-safe.
 #ifndef SERVER_STORAGE_OPEN_FILES_H_
 #define SERVER_STORAGE_OPEN_FILES_H_
 
@@ -31,10 +31,10 @@ namespace causeway {
 template <typename Stored>
 class OpenFiles {
  public:
-  // The file called `name` that holds the version with `digest`: a version
-  // whose commit failed is made again, with other contents and under the same
-  // name. Calls `open`, and returns its error, if nobody has that file open.
-  // Others who want a file wait meanwhile: most of them want the same one.
+  // Returns the file called `name` that holds the version with `digest`. (If a
+  // commit fails, its version is made again under the same name, with other
+  // contents.) Calls `open`, and returns its error, if nobody has that file
+  // open. Other callers wait meanwhile: most of them want the same file.
   absl::StatusOr<std::shared_ptr<const Stored>> Get(
       const std::string& name, const std::string& digest,
       absl::FunctionRef<absl::StatusOr<Stored>()> open) {

@@ -47,7 +47,8 @@ TEST(OpenFilesTest, IsClosedWithItsLastReader) {
   EXPECT_EQ(contents.use_count(), 1);
 }
 
-// A version whose commit failed is made again while somebody reads the first.
+// A version whose commit failed is made again while a reader still has the
+// first one.
 TEST(OpenFilesTest, IsOpenedAnewForOtherContents) {
   OpenFiles<std::string> files;
   ASSERT_OK_AND_ASSIGN(const auto before, files.Get("a", "1", [] {

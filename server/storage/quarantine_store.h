@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The encoded bytes of quarantined contributions, a file for each:
-// quarantine/ID in the state directory. An entry without a readable file is
-// only a note of what came; it cannot be admitted.
+// The encoded bytes of quarantined contributions, each in the file
+// quarantine/ID of the state directory. An entry without a readable file cannot
+// be admitted.
 //
 // Not thread-safe for the same id.
 #ifndef SERVER_STORAGE_QUARANTINE_STORE_H_
@@ -25,7 +25,7 @@ class QuarantineStore {
       : path_(state_directory + "/quarantine") {}
 
   absl::Status Write(uint64_t id, absl::string_view encoded) const;
-  // NOT_FOUND if there is none.
+  // Returns NOT_FOUND if there is none.
   absl::StatusOr<std::string> Read(uint64_t id) const;
   // Does nothing if there is none.
   absl::Status Remove(uint64_t id) const;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kBusyTimeoutMilliseconds = 5000;
 
 absl::StatusCode CodeOfResult(int result) {
-  // The low byte is the primary code; the rest says more.
+  // The low byte is the primary code; the rest gives details.
   switch (result & 0xff) {
     case SQLITE_FULL:
       return absl::StatusCode::kResourceExhausted;
@@ -39,7 +39,7 @@ absl::StatusCode CodeOfResult(int result) {
   }
 }
 
-// The status of the call on `database` that just failed.
+// Returns the status of the call on `database` that just failed.
 absl::Status LastError(sqlite3* database, absl::string_view path) {
   const int result = sqlite3_extended_errcode(database);
   return absl::Status(CodeOfResult(result),
@@ -50,7 +50,7 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
 }  // namespace
 
 void SqliteStatement::Finalizer::operator()(sqlite3_stmt* statement) const {
-  // Repeats the error of the last Step, which has been reported.
+  // The result repeats the error of the last Step, which has been reported.
   sqlite3_finalize(statement);
 }
 
@@ -81,7 +81,7 @@ double SqliteStatement::Double(int column) const {
 }
 
 std::string SqliteStatement::Text(int column) const {
-  // The pointer first: asking for the size may not convert what it points to.
+  // Get the pointer first: asking for the size may not convert the value.
   const void* data = sqlite3_column_blob(statement_.get(), column);
   const int size = sqlite3_column_bytes(statement_.get(), column);
   return std::string(static_cast<const char*>(data),
@@ -113,7 +113,7 @@ void SqliteStatement::BindOne(int index, std::nullptr_t) {
 }
 
 void SqliteDatabase::Closer::operator()(sqlite3* database) const {
-  // Waits for statements that are still there, instead of failing on them.
+  // Waits for statements that still exist, instead of failing because of them.
   sqlite3_close_v2(database);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thin owner of SQLite connections and statements: results as Status, no
-// raw handles. Not thread-safe; the owner of a SqliteDatabase serializes calls.
+// A thin owner of SQLite connections and statements that reports results as
+// Status. Not thread-safe; the owner of a SqliteDatabase serializes calls.
 //
 //   ASSIGN_OR_RETURN(SqliteStatement query,
 //                    database.Prepare("SELECT id, text FROM events"
@@ -35,23 +35,23 @@ namespace causeway {
 // A prepared statement; must not outlive its database.
 class SqliteStatement {
  public:
-  // Gives the parameters their values, in order. Call before the first Step.
+  // Binds the parameters, in order. Call before the first Step.
   template <typename... Values>
   void Bind(const Values&... values) {
     int index = 0;
     (BindOne(++index, values), ...);
   }
 
-  // Runs to the next row: true if there is one, false at the end.
+  // Moves to the next row. Returns true if there is one, false at the end.
   absl::StatusOr<bool> Step();
 
-  // Runs a statement whose rows, if any, do not matter.
+  // Runs a statement and ignores its rows.
   absl::Status Run();
 
-  // Columns of the current row, counted from 0.
+  // The columns of the current row, counted from 0.
   int64_t Int(int column) const;
   double Double(int column) const;
-  // TEXT or BLOB.
+  // Reads TEXT or BLOB.
   std::string Text(int column) const;
   bool IsNull(int column) const;
 
@@ -92,13 +92,13 @@ class SqliteDatabase {
  public:
   enum class Mode { kReadWriteCreate, kReadOnly };
 
-  // Waits up to five seconds wherever another process holds a lock.
+  // Where another process holds a lock, calls wait up to five seconds.
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
                                              Mode mode);
 
-  // Closes the file and opens it anew, as another process would: what is in it
-  // counts, and nothing that this connection remembers. No statement may be
-  // left. After an error every call fails, until Reopen succeeds.
+  // Closes the file and opens it anew, so that only the file's content counts,
+  // not what this connection remembers. All statements must be gone. After an
+  // error every call fails until Reopen succeeds.
   absl::Status Reopen();
 
   // Runs one or more statements that have neither parameters nor rows.
@@ -106,7 +106,7 @@ class SqliteDatabase {
 
   absl::StatusOr<SqliteStatement> Prepare(absl::string_view sql);
 
-  // Of the first row and column of a query that has exactly one.
+  // Returns the only value of a query with one row and one column.
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql);
 
   // Whether BEGIN has been run and neither COMMIT nor ROLLBACK has.

@@ -32,14 +32,14 @@ std::string LogPath(const std::string& directory) {
   return absl::StrCat(directory, "/", kLogName);
 }
 
-// A directory may become a state directory if it is empty or is one already,
-// if only just begun.
+// Checks that the directory is empty, or is a state directory already, even one
+// that is only just begun.
 absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
     return name == kLockName || absl::c_linear_search(kFolders, name) ||
            absl::StartsWith(name, kLogName) ||
-           // The root of a file system of its own.
+           // At the root of a file system.
            name == "lost+found";
   };
   const auto foreign = std::find_if_not(names.begin(), names.end(), is_ours);
@@ -62,8 +62,8 @@ bool IsTemporary(absl::string_view name) {
   return absl::StrContains(name, AtomicFileWriter::kTemporaryMarker);
 }
 
-// Calls `visit` with the path, relative to `root`, of each file in the folders
-// of a run.
+// Calls `visit` with the path, relative to `root`, of each file in a run's
+// folders.
 absl::Status VisitRunFiles(
     const std::string& root,
     absl::FunctionRef<absl::Status(const std::string&)> visit) {
@@ -79,8 +79,8 @@ absl::Status VisitRunFiles(
   return absl::OkStatus();
 }
 
-// Nothing may be in the directory that a run has left, as there is no log that
-// says what it is.
+// Checks that the directory has no files of a run, because there is no log that
+// says what they are.
 absl::Status CheckNoRunIsLost(const std::string& root) {
   std::vector<std::string> found;
   RETURN_IF_ERROR(VisitRunFiles(root, [&](const std::string& file) {
@@ -104,8 +104,8 @@ absl::Status CheckNoRunIsLost(const std::string& root) {
       kLogName, wal));
 }
 
-// The fragment and version of a file named like
-// fragments/fragment-0003-v00000012.safetensors; none if it is named otherwise.
+// Returns the fragment and version in a file name such as
+// fragments/fragment-0003-v00000012.safetensors; nothing for other names.
 std::optional<v1::FragmentHead> HeadInName(absl::string_view file) {
   std::vector<absl::string_view> parts =
       absl::StrSplit(absl::StripSuffix(file, ".safetensors"), '-');
@@ -122,8 +122,8 @@ std::optional<v1::FragmentHead> HeadInName(absl::string_view file) {
   return head;
 }
 
-// A crash leaves files of a fragment's next version at most. Later ones show
-// that the log is older than they are.
+// Checks that no file is later than the next version of its fragment. A crash
+// leaves no such files, so they would show that the log is older.
 absl::Status CheckLogIsNewest(const std::string& root,
                               absl::Span<const CommitRecord> heads) {
   return VisitRunFiles(root, [&](const std::string& file) -> absl::Status {
@@ -178,7 +178,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
 
 absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
     const std::string& path) {
-  // Says better than SQLite why there is nothing to open.
+  // This error is clearer than SQLite's if there is nothing to open.
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   if (std::find(names.begin(), names.end(), kLogName) == names.end()) {
     return absl::NotFoundError(absl::Substitute(
@@ -192,8 +192,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
 
 absl::StatusOr<StoredFragment> StateDirectory::ReadHead(
     absl::string_view run_id, uint32_t fragment) {
-  // One commit between the log and the file is bad luck; as many as this while
-  // a file is opened do not happen.
+  // One commit may come between reading the log and opening the file; this many
+  // do not.
   constexpr int kAttempts = 5;
   absl::Status status;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

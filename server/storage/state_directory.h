@@ -4,23 +4,24 @@
 // The directory in which a coordinator keeps a run:
 //
 //   lock          held by the coordinator as long as it lives
-//   run.sqlite3   the commit log: what is true (and its -wal and -shm)
+//   run.sqlite3   the commit log, which tells what is committed (and its -wal
+//                 and -shm)
 //   fragments/    parameters, by fragment and version
 //   updates/      encoded updates, by fragment and version
 //   merges/       recorded merges, if the run records them
 //   quarantine/   contributions that wait for an operator's decision
 //
-// Order of a commit: files first, each durable under its name; then the
-// transaction that names them. A crash in between leaves files that nothing
-// names; RemoveUnreferenced clears them away.
+// A commit first makes each file durable under its name, and then names the
+// files in a transaction. A crash in between leaves files that nothing names;
+// RemoveUnreferenced removes them.
 //
-// Nothing is removed or overwritten but what the log proves to be garbage of
-// its own run. A directory whose log is missing, empty or older than its files,
-// as after a partial restore, is refused as it is.
+// Only files that the log proves to be garbage of its own run are removed or
+// overwritten. A directory whose log is missing, empty or older than its files,
+// as after a partial restore, is refused and stays untouched.
 //
-// Tools open the directory read-only, also while a coordinator runs. A file
-// they are about to open may then be removed because newer versions have come:
-// on NOT_FOUND they ask the log again (ReadHead does).
+// Tools open the directory read-only, even while a coordinator runs. A file
+// that they are about to open may then be removed because newer versions have
+// come: on NOT_FOUND they ask the log again, as ReadHead does.
 #ifndef SERVER_STORAGE_STATE_DIRECTORY_H_
 #define SERVER_STORAGE_STATE_DIRECTORY_H_
 
@@ -45,17 +46,17 @@ namespace causeway {
 class StateDirectory {
  public:
   struct Options {
-    // Whether to make the directory (not its parents) if there is none.
+    // Whether to create the directory (not its parents) if it does not exist.
     bool create = false;
     FragmentStore::Options fragments;
   };
 
-  // For the coordinator.
-  //   FAILED_PRECONDITION  another coordinator has it open; or it holds files
-  //                        that are not a run's, or those of a run whose log is
-  //                        missing or older than they are. All stay untouched.
-  //   NOT_FOUND            there is none and `create` is false.
-  // And the errors of CommitLog::Open.
+  // For the coordinator. Also returns the errors of CommitLog::Open.
+  //   FAILED_PRECONDITION  Another coordinator has it open; or it holds files
+  //                        that are not a run's, or files of a run whose log is
+  //                        missing or older than they are. All files stay
+  //                        untouched.
+  //   NOT_FOUND            There is no directory, and `create` is false.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
       const std::string& path, Options options);
 
@@ -68,14 +69,14 @@ class StateDirectory {
   const FragmentStore& fragments() const { return fragments_; }
   const MergeStore& merges() const { return merges_; }
 
-  // The newest committed state of a fragment, verified. Errors of
+  // Returns the newest committed state of a fragment, verified. Errors of
   // FragmentStore::OpenFragment; NOT_FOUND if the log has no such fragment.
   absl::StatusOr<StoredFragment> ReadHead(absl::string_view run_id,
                                           uint32_t fragment);
 
-  // Records the merge that made `commit`, whose files are written: to be called
-  // before the log gets it. Errors of MergeStore::Write and of reading the
-  // files.
+  // Records the merge that made `commit`, whose files are written. Call it
+  // before the log gets the commit. Errors of MergeStore::Write and of reading
+  // the files.
   absl::Status RecordMerge(
       absl::string_view run_id, const v1::RunConfig& config,
       const CommitRecord& commit,
@@ -83,9 +84,9 @@ class StateDirectory {
       absl::Span<const absl::string_view> encodings) const;
 
   // Keeps the files of the newest `versions_kept` versions and the newest
-  // `updates_kept` updates of every fragment, and removes the run's others,
-  // among them what a crash left. Returns the removed paths. To be called when
-  // a coordinator starts and after commits, not beside a write.
+  // `updates_kept` updates of every fragment. Removes the run's other files,
+  // including the remains of a crash, and returns their paths. Call it when a
+  // coordinator starts and after commits, never at the same time as a write.
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
@@ -99,7 +100,7 @@ class StateDirectory {
         merges_(path_) {}
 
   const std::string path_;
-  // Released last: after the log has been closed.
+  // Released last, after the log is closed.
   const std::optional<FileLock> lock_;
   const std::unique_ptr<CommitLog> log_;
   const FragmentStore fragments_;

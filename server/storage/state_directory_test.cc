@@ -74,7 +74,7 @@ class StateDirectoryTest : public testing::Test {
     return state.log().Apply(batch);
   }
 
-  // What a reader finds: the version, with its values checked.
+  // What a reader finds: the newest version, with its values checked.
   static uint64_t NewestVersion(StateDirectory& state) {
     const absl::StatusOr<StoredFragment> stored = state.ReadHead(kRunId, 0);
     EXPECT_OK(stored);
@@ -156,7 +156,7 @@ TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
   EXPECT_EQ(NewestVersion(*state), 6);
 }
 
-// The counts of versions and of updates are apart, whichever is larger.
+// The counts of versions and of updates are independent, whichever is larger.
 TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   for (uint64_t version = 0; version <= 4; ++version) {
@@ -174,7 +174,7 @@ TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
   EXPECT_EQ(NewestVersion(*state), 4);
   EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
   EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(SizeIs(1)));
-  // Whoever reads a version reads on while it is removed.
+  // A reader of a version can go on while its file is removed.
   ASSERT_OK(Commit(*state, 5));
   ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1).status());
   EXPECT_EQ(NewestVersion(*state), 5);
@@ -198,7 +198,7 @@ std::map<std::string, uint32_t> Snapshot(const std::string& directory) {
   std::map<std::string, uint32_t> files;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(directory)) {
-    // The lock names the process that has it.
+    // The lock file names the process that holds it.
     if (!entry.is_regular_file() || entry.path().filename() == "lock") continue;
     files[entry.path()] = Crc32c(ReadFile(entry.path()).value());
   }
@@ -207,7 +207,7 @@ std::map<std::string, uint32_t> Snapshot(const std::string& directory) {
 
 class PartialRestoreTest : public StateDirectoryTest {
  protected:
-  // A run of three versions, whose log is of version `log_version`.
+  // Makes a run of three versions, with the log as of version `log_version`.
   void MakeRun(uint64_t log_version) {
     for (uint64_t version = 0; version <= 3; ++version) {
       {
@@ -221,8 +221,8 @@ class PartialRestoreTest : public StateDirectoryTest {
   }
   std::string Log() const { return path_ + "/run.sqlite3"; }
 
-  // Opening fails with this message and changes nothing; with the newest log
-  // the run goes on.
+  // Expects that opening fails with this message and changes nothing, and that
+  // the run goes on with the newest log.
   void ExpectRefused(const std::string& message) {
     const auto before = Snapshot(path_);
     EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -270,7 +270,7 @@ TEST_F(PartialRestoreTest, FilesThatAreNewerThanTheLogAreKept) {
   ExpectRefused("knows fragment 0 up to version 1 only");
 }
 
-// A file that lies where the run's files are, but is not one of them, stays.
+// A file in a run's folder that is not one of the run's files stays.
 TEST_F(StateDirectoryTest, RemovesOnlyFilesOfItsOwnRun) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   for (uint64_t version = 0; version <= 2; ++version) {
@@ -291,8 +291,8 @@ TEST_F(StateDirectoryTest, RemovesOnlyFilesOfItsOwnRun) {
 }
 
 // A child commits version 1 and is killed at one stage of writing one of its
-// files. Whatever the point, a restart finds version 0 and clears the remains
-// away, and version 1 can be committed anew.
+// files. In every case a restart finds version 0 and removes the remains, and
+// version 1 can be committed again.
 class CrashTest
     : public StateDirectoryTest,
       public testing::WithParamInterface<std::tuple<const char*, WriteStage>> {

@@ -38,7 +38,7 @@
 
 namespace causeway {
 
-// Two fragments of a tiny model; `more`, in text format, overrides.
+// Two fragments of a tiny model. `more`, in text format, overrides values.
 inline v1::RunConfig TestRunConfig(const std::string& more = "") {
   auto config = ParseRunConfig(
       R"pb(
@@ -82,7 +82,7 @@ class EngineDriver {
                 {{"/", "-"}}))) {}
   ~EngineDriver() { Stop(); }
 
-  // Replaces the engine, if there is one: a restart.
+  // Starts the engine, or restarts it.
   absl::Status Start(const v1::RunConfig& config) {
     Stop();
     ASSIGN_OR_RETURN(engine_, TryStart(config));
@@ -93,7 +93,7 @@ class EngineDriver {
     });
     return absl::OkStatus();
   }
-  // Another engine on the same directory.
+  // Starts another engine on the same directory.
   absl::StatusOr<std::unique_ptr<Engine>> TryStart(
       const v1::RunConfig& config) {
     return Engine::Start(
@@ -130,7 +130,7 @@ class EngineDriver {
     return engine_->Leave(request);
   }
 
-  // The fragment's committed values.
+  // Returns the fragment's committed values.
   absl::StatusOr<std::vector<float>> Fetch(const v1::IslandIdentity& identity,
                                            uint32_t fragment,
                                            uint64_t version) {
@@ -145,7 +145,8 @@ class EngineDriver {
     return values;
   }
 
-  // What an island hands in that came from `anchor` to `parameters`.
+  // Returns the contribution of an island that trained from `anchor` to
+  // `parameters`.
   TestContribution MakeContribution(const v1::IslandIdentity& identity,
                                     uint32_t fragment, uint64_t base_version,
                                     absl::Span<const float> anchor,
@@ -168,7 +169,7 @@ class EngineDriver {
     return contribution;
   }
 
-  // Offers and uploads from where the engine says; returns the last answer.
+  // Offers, uploads from where the engine says, and returns the last answer.
   absl::StatusOr<v1::ContributeResponse> Contribute(
       const TestContribution& contribution) {
     ASSIGN_OR_RETURN(const v1::ContributeResponse response,
@@ -209,7 +210,7 @@ class EngineDriver {
   }
 
  private:
-  // Small, so that every upload takes several.
+  // Small, so that every upload takes several chunks.
   static constexpr uint64_t kChunkBytes = 1000;
 
   const std::string state_dir_;
@@ -221,7 +222,7 @@ class EngineDriver {
   uint64_t listener_ = 0;
 };
 
-// `values` with `amount` added to each: what an island made of an anchor.
+// Adds multiples of `amount` to `values`, as an island's training would.
 inline std::vector<float> Shifted(std::vector<float> values, float amount) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] += amount * static_cast<float>(i % 7 + 1);

@@ -37,7 +37,7 @@ void CoordinatorHost::Start() {
         absl::Seconds(world_->chance.Pick(7200)) - absl::Hours(1);
     clock_rate_ = 0.9 + 0.01 * static_cast<double>(world_->chance.Pick(21));
   }
-  std::vector<Coordinator::FragmentState> heads;
+  std::vector<Coordinator::CommittedFragment> heads;
   for (const v1::Fragment& fragment : scenario_->plan.fragments()) {
     // Contributions that are not outliers have a smaller Norm().
     heads.push_back({.head = disk_->commits(fragment.id()).back().head,

@@ -243,7 +243,7 @@ class History {
   std::string Unfinished() const {
     if (!host_.up()) return "the coordinator is down";
     std::vector<std::string> what;
-    for (const Coordinator::FragmentState& state : host_.core()->heads()) {
+    for (const Coordinator::CommittedFragment& state : host_.core()->heads()) {
       what.push_back(absl::StrCat("fragment ", state.head.fragment(),
                                   " is at version ", state.head.version()));
     }

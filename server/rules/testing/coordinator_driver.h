@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Feeds events to a Coordinator in virtual time, for tests of its rules. Plays
-// the engine: keeps the outer steps that were ordered, and commits or fails
-// them when the test says so.
+// the engine: keeps the ordered outer steps, and commits or fails them when the
+// test says so.
 #ifndef SERVER_RULES_TESTING_COORDINATOR_DRIVER_H_
 #define SERVER_RULES_TESTING_COORDINATOR_DRIVER_H_
 
@@ -42,28 +42,28 @@ class CoordinatorDriver {
     uint32_t max_islands = 8;
     uint32_t quorum = 1;
     uint32_t fragments = 1;
-    // Versions that every fragment gets.
+    // The number of versions of every fragment.
     uint64_t rounds = 3;
-    // At version 0. The default lets all first contributions pass.
+    // The norm at version 0. The default lets all first contributions pass.
     double parameter_norm = std::numeric_limits<double>::max();
-    // Changes the configuration further.
+    // Changes the configuration after the other options.
     std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
   };
 
-  // What a restarted coordinator would read from storage, if any.
-  explicit CoordinatorDriver(Options options,
-                             std::vector<Coordinator::FragmentState> heads = {},
-                             std::vector<Member> members = {},
-                             CoordinatorHistory history = {})
+  // `heads`, `members` and `history` are what a restarted coordinator would
+  // read from storage.
+  explicit CoordinatorDriver(
+      Options options, std::vector<Coordinator::CommittedFragment> heads = {},
+      std::vector<Member> members = {}, CoordinatorHistory history = {})
       : core_(MakeOptions(options),
               heads.empty() ? InitialHeads(options) : std::move(heads),
               std::move(members), absl::UnixEpoch(), std::move(history)) {}
 
   Coordinator& core() { return core_; }
   absl::Time now() const { return now_; }
-  // Everything that was to be done so far, but for the outer steps.
+  // All effects so far, except outer steps.
   Effects& effects() { return effects_; }
-  // Ordered and not yet answered.
+  // Outer steps that are ordered and not yet answered.
   std::deque<OuterStepOrder>& orders() { return orders_; }
   uint64_t version(uint32_t fragment = 0) const {
     return core_.heads()[fragment].head.version();
@@ -84,7 +84,7 @@ class CoordinatorDriver {
     TakeOrders();
     return response;
   }
-  // A Join that is expected to succeed.
+  // Joins; expects success.
   v1::IslandIdentity Join(const std::string& island, uint64_t instance = 1) {
     const auto response = TryJoin(island, instance);
     CHECK(response.ok()) << response.status();
@@ -119,7 +119,7 @@ class CoordinatorDriver {
     return status;
   }
 
-  // A sound contribution; other `bytes` are other bytes.
+  // A valid contribution; `bytes` tells contents apart.
   static v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
                                              uint64_t base_version,
                                              uint32_t fragment = 0,
@@ -149,7 +149,7 @@ class CoordinatorDriver {
     TakeOrders();
     return response;
   }
-  // Offers and, when asked to, uploads; returns the last verdict.
+  // Offers, uploads if asked to, and returns the last verdict.
   absl::StatusOr<v1::ContributeResponse::Verdict> Contribute(
       const v1::ContributionHeader& header, double norm = 1) {
     auto response = Offer(header);
@@ -161,7 +161,7 @@ class CoordinatorDriver {
     return response->verdict();
   }
 
-  // Answers the oldest order.
+  // Commits the oldest order, or fails it with `status`.
   void Commit() {
     const OuterStepOrder order = PopOrder();
     OuterStepOutcome outcome{.merged_norm = 1, .duration = absl::Seconds(1)};
@@ -175,13 +175,13 @@ class CoordinatorDriver {
     TakeOrders();
   }
 
-  // Of the order that is due; it stays due.
+  // Reports the oldest order as in doubt; it stays due.
   void Doubt(const absl::Status& status) {
     core_.OuterStepInDoubt(orders_.front(), status, effects_);
     TakeOrders();
   }
 
-  // How many events of a kind there were.
+  // Returns how many events of a kind there were.
   int CountEvents(const std::string& kind) const {
     int count = 0;
     for (const CoordinatorEvent& event : effects_.events) {
@@ -221,9 +221,9 @@ class CoordinatorDriver {
                  .total_steps = options.rounds * kRoundSteps})};
   }
 
-  static std::vector<Coordinator::FragmentState> InitialHeads(
+  static std::vector<Coordinator::CommittedFragment> InitialHeads(
       const Options& options) {
-    std::vector<Coordinator::FragmentState> heads(options.fragments);
+    std::vector<Coordinator::CommittedFragment> heads(options.fragments);
     for (uint32_t fragment = 0; fragment < options.fragments; ++fragment) {
       heads[fragment].head.set_fragment(fragment);
       heads[fragment].parameter_norm = options.parameter_norm;

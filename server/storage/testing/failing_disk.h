@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A disk that fails when a test says so. SQLite makes a transaction durable by
-// fdatasync(2) and writes it by pwrite64(2); failing_disk.cc replaces both for
-// the whole process. Fragments and updates use other calls and never fail.
+// A disk that fails when a test says so. SQLite writes transactions with
+// pwrite64(2) and makes them durable with fdatasync(2); failing_disk.cc
+// replaces both for the whole process. Fragments and updates use other calls
+// and never fail.
 //
 // Thread-safe.
 #ifndef SERVER_STORAGE_TESTING_FAILING_DISK_H_
@@ -14,10 +15,11 @@
 namespace causeway {
 
 struct FailingDisk {
-  // Syncs and writes fail with these errors, unless they are 0.
+  // The errors of syncs and writes; 0 lets them succeed.
   std::atomic<int> sync_error = 0;
   std::atomic<int> write_error = 0;
-  // So many syncs fail before they work again; if it is negative, all do.
+  // The number of syncs that fail before they work again; if negative, all
+  // fail.
   std::atomic<int> failing_syncs = -1;
 
   void Repair() {
