@@ -187,8 +187,8 @@ TEST(CoordinatorRounds, LeftOutContributionsAreAboutTheShareAskedFor) {
     ASSERT_THAT(run.orders(), SizeIs(1)) << "the round waits for nobody";
     run.Commit();
   }
-  // Of 1200 contributions, without those that a round needs for its quorum (1
-  // in 16 rounds): 581 with a standard deviation of 17.
+  // 1200 contributions, without those that a round needs for its quorum (1
+  // in 16 rounds), are late 581 times, with a standard deviation of 17.
   EXPECT_GT(late, 581 - 5 * 17);
   EXPECT_LT(late, 581 + 5 * 17);
 }

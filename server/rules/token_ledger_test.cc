@@ -153,7 +153,7 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   ledger.Settle(dead, 0, Fate::kMerged, 40);
   ledger.Open(restored);
   EXPECT_EQ(ledger.Account(dead, 0, false, {}).expired(), 60);
-  // Of the 60 tokens, 25 are in the checkpoint; the process has trained 30
+  // The checkpoint has 25 of the 60 tokens; the process has trained 30
   // itself.
   ledger.Report(restored, 30);
   const auto expect = [&](uint64_t pending, uint64_t merged,

@@ -81,8 +81,8 @@ struct RankTrainerOptions {
   GradientSource* gradients = nullptr;
   // The memory and arithmetic of the thread that computes gradients.
   Ops* ops = nullptr;
-  // Those of the thread that communicates, on the same device. DDP does not use
-  // them.
+  // The same for the thread that communicates, on the same device; DDP has no
+  // use for it.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
   // Whether to sum gradients over micro-batches in bf16, if activations are
