@@ -87,10 +87,14 @@ absl::Status Run() {
                                   .random = std::random_device{}(),
                                   .now = now,
                                   .merge_threads = MergeThreads()}));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server,
-                   CoordinatorServer::Start(
-                       engine.get(), absl::GetFlag(FLAGS_listen), credentials,
-                       absl::GetFlag(FLAGS_max_connections)));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<CoordinatorServer> server,
+      CoordinatorServer::Start(
+          engine.get(),
+          {.address = absl::GetFlag(FLAGS_listen),
+           .now = now,
+           .credentials = credentials,
+           .max_connections = absl::GetFlag(FLAGS_max_connections)}));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
     const std::string port = absl::StrCat(server->port(), "\n");

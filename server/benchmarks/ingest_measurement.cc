@@ -16,6 +16,7 @@
 #include "absl/synchronization/barrier.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/run_config.h"
 #include "common/testing/temporary_directory.h"
 #include "common/transport/chunk.h"
@@ -134,8 +135,10 @@ class Bench {
                                  .now = [now] { return now; }});
     CHECK(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
-    auto server = CoordinatorServer::Start(engine_.get(), "127.0.0.1:0",
-                                           *server_credentials);
+    auto server = CoordinatorServer::Start(
+        engine_.get(), {.address = "127.0.0.1:0",
+                        .now = SteadyWallClock(),
+                        .credentials = *server_credentials});
     CHECK(server.ok()) << server.status();
     server_ = *std::move(server);
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "common/transport/grpc_time.h"
 #include "glog/logging.h"
 #include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -80,13 +80,13 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
-    Engine* engine, const std::string& address,
-    std::shared_ptr<grpc::ServerCredentials> credentials, int max_connections) {
+    Engine* engine, const Options& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                   Listener::Listen(address));
+                   Listener::Listen(options.address));
   const v1::RunConfig config = engine->GetRun().config();
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
-      LimitsFor(config, max_connections), std::move(listener)));
+  std::unique_ptr<CoordinatorServer> server(
+      new CoordinatorServer(LimitsFor(config, options.max_connections),
+                            options.now, std::move(listener)));
   Connections& connections = server->connections_;
 
   gpr_set_log_function(LogError);
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      std::move(credentials));
+      options.credentials);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) {
     return absl::InternalError("gRPC does not start; its log says why");
@@ -125,8 +125,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
 }
 
 CoordinatorServer::CoordinatorServer(const ConnectionLimits& limits,
+                                     const Clock& now,
                                      std::unique_ptr<Listener> listener)
-    : connections_(limits, SteadyWallClock()), listener_(std::move(listener)) {}
+    : links_(now), connections_(limits, now), listener_(std::move(listener)) {}
 
 CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
 
@@ -135,7 +136,7 @@ void CoordinatorServer::Shutdown(absl::Duration grace) {
   // After its end gRPC drops new connections without closing them.
   listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Shutdown(FromNow(grace));
   server_->Wait();
 }
 

@@ -5,8 +5,8 @@
 // reflection on.
 //
 //   ASSIGN_OR_RETURN(auto server,
-//                    CoordinatorServer::Start(engine.get(), "[::]:7070",
-//                                             credentials));
+//                    CoordinatorServer::Start(
+//                        engine.get(), {.address = "[::]:7070", .now = now}));
 //   LOG(INFO) << server->port();
 //   server->Shutdown(absl::Seconds(2));
 #ifndef SERVER_EDGE_SERVER_H_
@@ -30,16 +30,22 @@ namespace causeway {
 
 class CoordinatorServer {
  public:
-  // Listens on `address` (see Listener::Listen, whose errors it returns).
-  // `engine` must outlive the server. `credentials` come from
-  // common/transport/credentials.h; plain text, without authentication, is for
-  // trusted networks only. Accepts at most `max_connections`; 0 means 256, and
-  // 8 more for each island that may take part.
+  struct Options {
+    // As for Listener::Listen.
+    std::string address;
+    Clock now;
+    // See common/transport/credentials.h. Plain text, without authentication,
+    // is for trusted networks only.
+    std::shared_ptr<grpc::ServerCredentials> credentials =
+        grpc::InsecureServerCredentials();
+    // The most connections to accept; 0 means 256, and 8 more for each island
+    // that may take part.
+    int max_connections = 0;
+  };
+
+  // `engine` must outlive the server. Returns the errors of Listener::Listen.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
-      Engine* engine, const std::string& address,
-      std::shared_ptr<grpc::ServerCredentials> credentials =
-          grpc::InsecureServerCredentials(),
-      int max_connections = 0);
+      Engine* engine, const Options& options);
   // Shuts down without grace if Shutdown was not called.
   ~CoordinatorServer();
 
@@ -49,10 +55,10 @@ class CoordinatorServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  CoordinatorServer(const ConnectionLimits& limits,
+  CoordinatorServer(const ConnectionLimits& limits, const Clock& now,
                     std::unique_ptr<Listener> listener);
 
-  IslandLinks links_{SteadyWallClock()};
+  IslandLinks links_;
   Connections connections_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<grpc::Server> server_;

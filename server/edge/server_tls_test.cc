@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
@@ -35,8 +36,10 @@ class ServerTlsTest : public testing::Test {
                                .tls_client_ca = authority_.certificate()},
                               now_));
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0",
-                                          credentials));
+        server_, CoordinatorServer::Start(&driver_.engine(),
+                                          {.address = "127.0.0.1:0",
+                                           .now = SteadyWallClock(),
+                                           .credentials = credentials}));
   }
   void TearDown() override { server_.reset(); }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/compressed_chunk.h"
@@ -103,7 +104,9 @@ class ServicesTest : public testing::Test {
     open_header_ = contribution_.header;
     *open_header_.mutable_object() = DescribeOpen({}, anchor_.size());
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
     channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
                                    grpc::InsecureChannelCredentials());
     stub_ = v1::Coordinator::NewStub(channel_);

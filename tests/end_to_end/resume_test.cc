@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -35,7 +36,9 @@ class ResumeTest : public testing::Test {
         "training { total_steps: 80 } storage { update_history: ", kHistory,
         " } membership { min_islands: 1 }"))));
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&run_.engine(), "127.0.0.1:0"));
+        server_,
+        CoordinatorServer::Start(&run_.engine(), {.address = "127.0.0.1:0",
+                                                  .now = SteadyWallClock()}));
     ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity other, run_.Join("other"));
     for (const uint32_t fragment : {0, 1}) {
       for (uint64_t version = 0; version < (fragment == 0 ? 5 : 2); ++version) {

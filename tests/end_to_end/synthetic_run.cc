@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -133,7 +134,8 @@ CoordinatorUnderTest::Start(const v1::RunConfig& config,
                                   .now = [] { return absl::Now(); }}));
   ASSIGN_OR_RETURN(
       coordinator->server_,
-      CoordinatorServer::Start(coordinator->engine_.get(), address));
+      CoordinatorServer::Start(coordinator->engine_.get(),
+                               {.address = address, .now = SteadyWallClock()}));
   return coordinator;
 }
 

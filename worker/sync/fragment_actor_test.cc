@@ -194,7 +194,9 @@ class FragmentActorTest : public testing::Test {
       membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
     )pb")));
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
     client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
         {.address = absl::StrCat("127.0.0.1:", server_->port()),
          .now = SteadyWallClock()}));

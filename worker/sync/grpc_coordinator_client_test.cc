@@ -59,8 +59,10 @@ class GrpcCoordinatorClientTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const auto server_credentials,
                          MakeServerCredentials(server_files, absl::Now()));
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0",
-                                          server_credentials));
+        server_, CoordinatorServer::Start(&driver_.engine(),
+                                          {.address = "127.0.0.1:0",
+                                           .now = SteadyWallClock(),
+                                           .credentials = server_credentials}));
     ASSERT_OK_AND_ASSIGN(const auto client_credentials,
                          MakeChannelCredentials(client_files, absl::Now()));
     client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
