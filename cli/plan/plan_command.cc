@@ -33,10 +33,10 @@ constexpr char kDetails[] =
     "island downloads the update. The two ways take one round trip in all. An "
     "island's exchanges queue for its link, islands share the coordinator's "
     "link fairly, and outer steps queue, too. After a pause TCP begins with a "
-    "small window. tau + max_overlap_steps after it sent a fragment, an island "
-    "stops training until the update is there.\nNot simulated: packet loss, "
-    "encoding, islands that come and go, and the effects of H, tau and formats "
-    "on the loss.";
+    "small window. An island that sent a fragment trains on for tau + "
+    "max_overlap_steps steps and then waits for the update.\nNot simulated: "
+    "packet loss, encoding, islands that come and go, and the effects of H, "
+    "tau and formats on the loss.";
 
 struct PlanFlags {
   PlanSettings settings;
