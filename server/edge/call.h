@@ -56,6 +56,9 @@ class Call
 
   // Called when the call is over.
   virtual void OnEnd() {}
+  // For OnEnd: the call has ended although the peer may still have been
+  // sending.
+  void CountAsBrokenOff() { ticket_.connection().CallBrokeOff(); }
 
  private:
   void BeginSend(uint64_t bytes);

@@ -27,6 +27,10 @@ namespace {
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 4 << 20;
 
+// A peer hears after this time at the latest that a call has broken off, and
+// sends no more to it.
+constexpr absl::Duration kDropTime = absl::Seconds(10);
+
 // Memory that gRPC takes for a call (measured).
 constexpr uint64_t kBytesOfCall = 16 << 10;
 
@@ -166,11 +170,27 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
   const uint64_t taken = use.taken_;
   if (calls > 0) entry.used = now;
   const uint64_t expected = taken + kBytesBesideCall * use.calls_begun_ +
-                            acknowledged / kSentBytesPerByteBeside;
-  entry.held = received - std::min(expected, received) + use.sending_ +
-               kBytesOfCall * calls;
+                            acknowledged / kSentBytesPerByteBeside +
+                            entry.dropped;
+  uint64_t unread = received - std::min(expected, received);
+  // The bytes that came for calls that broke off cannot be told from those that
+  // gRPC holds, but for the times when there is no call: then it holds none.
+  if (const uint64_t broken_off = use.calls_broken_off_;
+      broken_off != entry.broken_off) {
+    entry.broken_off = broken_off;
+    entry.broke_off = now;
+    entry.droppable = kHeldBytesPerCall;
+  }
+  if (calls == 0) {
+    const uint64_t dropped = std::min(unread, entry.droppable);
+    entry.dropped += dropped;
+    entry.droppable -= dropped;
+    unread -= dropped;
+  }
+  const int64_t receivers = calls + (now < entry.broke_off + kDropTime ? 1 : 0);
+  entry.held = unread + use.sending_ + kBytesOfCall * calls;
   if (entry.held >
-      kHeldBytes + kHeldBytesPerCall * calls + taken + 2 * acknowledged) {
+      kHeldBytes + kHeldBytesPerCall * receivers + taken + 2 * acknowledged) {
     return absl::StrCat("it holds ", entry.held,
                         " bytes of memory, which no call of it has taken");
   }

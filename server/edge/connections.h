@@ -48,6 +48,9 @@ class Connection {
     ++calls_;
   }
   void CallEnded() { --calls_; }
+  // A call ended although its peer may still have been sending to it. gRPC
+  // drops what comes after the end.
+  void CallBrokeOff() { ++calls_broken_off_; }
   // A call is done with a message of `bytes` bytes.
   void Took(uint64_t bytes) { taken_ += bytes; }
   // A message that takes `bytes` bytes of memory was handed to gRPC, or was
@@ -67,6 +70,7 @@ class Connection {
 
   std::atomic<int64_t> calls_ = 0;
   std::atomic<uint64_t> calls_begun_ = 0;
+  std::atomic<uint64_t> calls_broken_off_ = 0;
   std::atomic<uint64_t> taken_ = 0;
   std::atomic<int64_t> sends_ = 0;
   std::atomic<uint64_t> sending_ = 0;
@@ -128,6 +132,13 @@ class Connections {
     // The state at the last look.
     TcpConnection tcp;
     uint64_t held = 0;
+    // Bytes that came for calls that had broken off; the bytes that may still
+    // be counted among these; the number of such calls; and the time at which
+    // the last of them was noticed.
+    uint64_t dropped = 0;
+    uint64_t droppable = 0;
+    uint64_t broken_off = 0;
+    absl::Time broke_off = absl::InfinitePast();
     // The time of its last call, or of its admission.
     absl::Time used;
     // The last time at which the other end acknowledged something, or nothing

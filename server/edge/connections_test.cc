@@ -154,6 +154,35 @@ TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
   EXPECT_EQ(connections_.Use().cut(), 1);
 }
 
+// An upload that is refused at its header may have sent megabytes by then.
+TEST_F(ConnectionsTest, BytesForACallThatBrokeOffAreNotHeld) {
+  const auto late = Admit();
+  for (int i = 0; i < 5; ++i) {
+    connections_.BeginCall(late->peer()).connection().CallBrokeOff();
+    late->Deliver(3 * kMiB);
+    connections_.Audit();
+    EXPECT_TRUE(late->open()) << i;
+    now_ += absl::Seconds(1);
+  }
+  now_ += absl::Minutes(1);
+  // The connection may hold no more than any other.
+  late->Deliver(3 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(late->open());
+}
+
+// Each call that breaks off accounts for a share of what comes, and no more.
+TEST_F(ConnectionsTest, CallsThatBreakOffHideNoMemory) {
+  const auto greedy = Admit();
+  const CallTicket call = connections_.BeginCall(greedy->peer());
+  for (int i = 0; i < 100; ++i) {
+    connections_.BeginCall(greedy->peer()).connection().CallBrokeOff();
+  }
+  greedy->Deliver(10 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(greedy->open());
+}
+
 TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
   const auto first = Admit();
   const auto second = Admit();

@@ -29,7 +29,6 @@ namespace {
 // upload of one stream, which reads ahead: the next message is read while one
 // is being taken. A turn (see server/edge/upload_turns.h) may come on another
 // stream's thread while nothing else is under way here.
-// the thread of another stream while nothing else is under way here.
 class ContributeCall : public Call {
  public:
   ContributeCall(CallTicket ticket, Engine* engine, SharedUploads* uploads)
@@ -65,6 +64,7 @@ class ContributeCall : public Call {
   }
 
   void OnEnd() override {
+    if (!read_all_) CountAsBrokenOff();
     const std::shared_ptr<UploadTurns> turns = Turns();
     if (role_ == Role::kUpload && turns != nullptr) {
       uploads_->Close(key_, turns);
@@ -226,12 +226,14 @@ class ContributeCall : public Call {
   }
 
   void EndOfStream() {
+    read_all_ = true;
     if (role_ == Role::kLane) return Finish(grpc::Status::OK);
     Finish(ToGrpcStatus(absl::CancelledError(
         "the upload ended before its last chunk or its trailer; resume it")));
   }
 
   absl::Status Complete() {
+    read_all_ = true;
     ASSIGN_OR_RETURN(const v1::ContributeResponse response,
                      engine_->Complete(header_));
     Answer(response);
@@ -281,6 +283,8 @@ class ContributeCall : public Call {
   // Whether messages go to ahead_: those after the header do, in an upload of
   // one stream.
   bool reads_ahead_ = false;
+  // Whether nothing more will be sent to this call.
+  bool read_all_ = false;
   // Whether the verdict that is being written is the last one.
   bool finished_ = false;
 

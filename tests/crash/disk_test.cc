@@ -123,7 +123,7 @@ TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
              .flush()) {
   }
   filler.close();
-  ExpectSuspended("No space left");
+  ExpectSuspended("No space left|disk is full");
   std::filesystem::remove(Path("disk/filler"));
   ExpectToFinish();
   // The stored state does not grow with the run.

@@ -342,6 +342,21 @@ TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
   EXPECT_EQ(driver.loop().exchange(1).version(), 1);
 }
 
+// Others may wait for a contribution of the last round, and all that the
+// checkpoint has is merged.
+TEST_F(ResumeTest, RepeatsTheLastStepIfItHasNothingToSend) {
+  options_.resume->set_run_step(12);
+  options_.resume->mutable_fragments(1)->mutable_anchor()->set_version(3);
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(2);
+  driver.joined().mutable_heads(1)->set_version(3);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(), ElementsAre("begin from checkpoint", "wait"));
+  driver.ReceiveUpdate(0, false, {.tokens = 20, .inner_steps = 2});
+  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "save 11", "train 12",
+                                          "snapshot 0", "wait"));
+}
+
 TEST_F(ResumeTest, StartsAfreshIfTheRunIsTooFarAhead) {
   IslandDriver driver(options_);
   driver.joined().mutable_heads(0)->set_version(2);

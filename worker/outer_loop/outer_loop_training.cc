@@ -114,16 +114,18 @@ std::optional<TrainerAction> OuterLoop::Finish() {
     const FragmentExchange& exchange = fragment.exchange;
     if (exchange.version() >= schedule_->FinalVersion(id)) continue;
     settled = false;
-    if (exchange.in_flight()) continue;
+    // A contribution builds on the newest version.
+    if (exchange.in_flight() ||
+        membership_.newest_version(id) > exchange.version()) {
+      continue;
+    }
     if (!fragment.window.empty()) {
       return Send(id, /*partial=*/false, /*apply_step=*/0);
     }
-    if (membership_.newest_version(id) <= exchange.version()) {
-      // Its update was an earlier process's, and others may wait for it: the
-      // last step is done again.
-      step_ = schedule_->total_steps() - 1;
-      return std::nullopt;
-    }
+    // Its update was an earlier process's, and others may wait for it: the
+    // last step is done again.
+    step_ = schedule_->total_steps() - 1;
+    return std::nullopt;
   }
   if (settled || RunIsOver()) return End(absl::OkStatus());
   return action::Wait{};
