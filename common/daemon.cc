@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/daemon.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -9,10 +14,21 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
-#include "common/termination.h"
 #include "glog/logging.h"
 
 namespace causeway {
+namespace {
+
+sigset_t TerminationSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
+}  // namespace
 
 std::vector<std::string> StartDaemon(int argc, char** argv,
                                      absl::string_view usage,
@@ -42,6 +58,18 @@ int ExitCode(absl::string_view program, const absl::Status& status) {
   if (status.ok()) return 0;
   std::cerr << program << ": " << status.message() << "\n";
   return 1;
+}
+
+void BlockTerminationSignals() {
+  const sigset_t signals = TerminationSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int AwaitTerminationSignal(absl::Duration timeout) {
+  const sigset_t signals = TerminationSignals();
+  const timespec wait = absl::ToTimespec(timeout);
+  return std::max(0, sigtimedwait(&signals, nullptr, &wait));
 }
 
 }  // namespace causeway

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How every daemon of Causeway starts and exits.
+// How every daemon of Causeway starts and exits. Daemons can wait for SIGTERM,
+// SIGINT and SIGUSR1, which batch schedulers send ahead of time.
 #ifndef COMMON_DAEMON_H_
 #define COMMON_DAEMON_H_
 
@@ -10,10 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace causeway {
 
-// Sets up signals (common/termination.h), logging to stderr and --help, and
+// Blocks the signals as below, sets up logging to stderr and --help, and
 // parses the flags. `main` must call it first. --help prints `usage` before the
 // flags of `main_file`. Returns the arguments that are not flags.
 std::vector<std::string> StartDaemon(int argc, char** argv,
@@ -27,6 +29,13 @@ int UsageError(absl::string_view program, absl::string_view problem);
 // Prints to stderr why `program` failed, if it did. Returns the exit code, 0 or
 // 1.
 int ExitCode(absl::string_view program, const absl::Status& status);
+
+// Blocks the signals in this thread and all threads that it starts from now on;
+// `main` must call it first. Also ignores SIGPIPE.
+void BlockTerminationSignals();
+
+// Waits up to `timeout` for one of the signals. Returns its number, or 0.
+int AwaitTerminationSignal(absl::Duration timeout);
 
 }  // namespace causeway
 

@@ -44,26 +44,18 @@ float StandardNormal(uint64_t key, uint64_t index) {
   return static_cast<float>(centred) * 0x1p-17f;
 }
 
-class LayoutBuilder {
- public:
-  void Add(std::string name, std::vector<int64_t> shape, int block,
-           double init_stddev) {
-    TensorSpec tensor{.name = std::move(name),
-                      .shape = std::move(shape),
-                      .block = block,
-                      .size = 1,
-                      .offset = layout_.size,
-                      .init_stddev = init_stddev};
-    for (const int64_t extent : tensor.shape) tensor.size *= extent;
-    layout_.size += tensor.size;
-    layout_.tensors.push_back(std::move(tensor));
-  }
-
-  ModelLayout Build() && { return std::move(layout_); }
-
- private:
-  ModelLayout layout_;
-};
+void Append(std::string name, std::vector<int64_t> shape, int block,
+            double init_stddev, ModelLayout& layout) {
+  TensorSpec tensor{.name = std::move(name),
+                    .shape = std::move(shape),
+                    .block = block,
+                    .size = 1,
+                    .offset = layout.size,
+                    .init_stddev = init_stddev};
+  for (const int64_t extent : tensor.shape) tensor.size *= extent;
+  layout.size += tensor.size;
+  layout.tensors.push_back(std::move(tensor));
+}
 
 }  // namespace
 
@@ -77,14 +69,14 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
 
   const double stddev = config.init_stddev();
   const double residual_stddev = stddev / std::sqrt(2.0 * config.layers());
-  LayoutBuilder builder;
-  builder.Add("model.embed_tokens.weight", {vocab, hidden}, -1, stddev);
+  ModelLayout layout;
+  Append("model.embed_tokens.weight", {vocab, hidden}, -1, stddev, layout);
   for (int block = 0; block < static_cast<int>(config.layers()); ++block) {
     const std::string prefix = absl::StrCat("model.layers.", block, ".");
     const auto add = [&](absl::string_view name, std::vector<int64_t> shape,
                          double init_stddev) {
-      builder.Add(absl::StrCat(prefix, name, ".weight"), std::move(shape),
-                  block, init_stddev);
+      Append(absl::StrCat(prefix, name, ".weight"), std::move(shape), block,
+             init_stddev, layout);
     };
     add("input_layernorm", {hidden}, 0);
     add("self_attn.q_proj", {hidden, hidden}, stddev);
@@ -96,11 +88,11 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
     add("mlp.up_proj", {intermediate, hidden}, stddev);
     add("mlp.down_proj", {hidden, intermediate}, residual_stddev);
   }
-  builder.Add("model.norm.weight", {hidden}, -1, 0);
+  Append("model.norm.weight", {hidden}, -1, 0, layout);
   if (!config.tie_embeddings()) {
-    builder.Add("lm_head.weight", {vocab, hidden}, -1, stddev);
+    Append("lm_head.weight", {vocab, hidden}, -1, stddev, layout);
   }
-  return std::move(builder).Build();
+  return layout;
 }
 
 void InitializeTensor(const TensorSpec& tensor, uint64_t seed,

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <limits>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -15,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/file.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -55,11 +54,9 @@ std::string FieldNames(const Descriptor& message) {
 std::string QuotedAfter(const std::string& message, const char* marker) {
   const size_t at = message.find(marker);
   if (at == std::string::npos) return "";
-  const size_t open = message.find('"', at);
-  if (open == std::string::npos) return "";
-  const size_t close = message.find('"', open + 1);
-  if (close == std::string::npos) return "";
-  return message.substr(open + 1, close - open - 1);
+  const std::vector<std::string> parts =
+      absl::StrSplit(message.substr(at), '"');
+  return parts.size() > 2 ? parts[1] : "";
 }
 
 // Returns the enum of the field called `name`, anywhere below `message`.
@@ -82,23 +79,16 @@ const EnumDescriptor* FindEnumOfField(const Descriptor& message,
 // Adds the allowed values to the parser's message, which only says what it
 // stumbled over.
 std::string WithAllowed(const std::string& message) {
-  const std::string type = QuotedAfter(message, "Message type");
-  if (!type.empty()) {
-    const Descriptor* descriptor =
-        DescriptorPool::generated_pool()->FindMessageTypeByName(type);
-    if (descriptor != nullptr) {
-      return absl::StrCat(message, " Allowed: ", FieldNames(*descriptor), ".");
-    }
+  const Descriptor* const type =
+      DescriptorPool::generated_pool()->FindMessageTypeByName(
+          QuotedAfter(message, "Message type"));
+  if (type != nullptr) {
+    return absl::StrCat(message, " Allowed: ", FieldNames(*type), ".");
   }
-  const std::string field = QuotedAfter(message, "for field");
-  if (!field.empty()) {
-    const EnumDescriptor* enumeration =
-        FindEnumOfField(*v1::RunConfig::descriptor(), field);
-    if (enumeration != nullptr) {
-      return absl::StrCat(message, " Allowed: ", EnumNames(*enumeration), ".");
-    }
-  }
-  return message;
+  const EnumDescriptor* const values = FindEnumOfField(
+      *v1::RunConfig::descriptor(), QuotedAfter(message, "for field"));
+  if (values == nullptr) return message;
+  return absl::StrCat(message, " Allowed: ", EnumNames(*values), ".");
 }
 
 class ErrorList : public google::protobuf::io::ErrorCollector {
@@ -147,58 +137,135 @@ class ErrorList : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
-// Checks values, and finds the line of the field that holds one.
+// The values that are allowed for one field: numbers from `low` to `high`.
+struct Range {
+  const char* path;
+  double low;
+  double high;
+  // Whether `low` itself is not allowed.
+  bool is_open = false;
+};
+
+constexpr Range kRanges[] = {
+    {"model.layers", 1, 1024},
+    {"model.hidden_size", 2, 1 << 17},
+    {"model.intermediate_size", 1, 1 << 19},
+    {"model.sequence_length", 2, 1 << 20},
+    {"model.heads", 1, 1024},
+    {"model.vocab_size", 2, 1 << 20},
+    {"model.rope_theta", 1, 1e12, true},
+    {"model.norm_epsilon", 0, 0.1, true},
+    {"model.init_stddev", 0, 10, true},
+    {"data.validation_fraction", 0, 0.5},
+    {"data.shards", 1, 4096},
+    {"training.total_steps", 1, 1e12},
+    {"training.batch_size", 1, 1 << 20},
+    {"training.learning_rate", 0, 10, true},
+    {"training.min_learning_rate_ratio", 0, 1},
+    {"training.beta1", 0, 0.999999},
+    {"training.beta2", 0, 0.99999999},
+    {"training.epsilon", 0, 1, true},
+    {"training.weight_decay", 0, 10},
+    {"training.gradient_clip", 0, 1e9},
+    {"outer_optimizer.learning_rate", 0, 10, true},
+    {"outer_optimizer.momentum", 0, 0.9999},
+    {"outer_optimizer.momentum_delay", 1, 1024},
+    {"synchronization.inner_steps_per_round", 1, 1'000'000},
+    {"synchronization.mixing", 0, 1},
+    {"synchronization.error_feedback", 0, 1},
+    {"synchronization.ecq_distortion", 1e-4, 0.9},
+    {"membership.max_islands", 1, 4096},
+    {"membership.grace_seconds", 0, 1e6},
+    {"membership.lease_seconds", 0.1, 1e6},
+    {"membership.grace_overlap_share", 0, 1},
+    {"membership.drop_contributions", 0, 1},
+    {"storage.update_history", 2, 1 << 20},
+    {"storage.versions_kept", 2, 1 << 20},
+};
+
+// Checks values, and finds the line of the field that holds one. A field's path
+// is, for instance, "model.layers".
 class Checker {
  public:
   Checker(const v1::RunConfig& config, const TextFormat::ParseInfoTree& tree,
           ErrorList* errors)
       : config_(config), tree_(tree), errors_(errors) {}
 
-  // Reports `problem` (a sentence that goes on from the field's name) at the
-  // field called `path`, for instance "model.layers".
-  void Fail(const std::string& path, absl::string_view problem) {
-    const TextFormat::ParseLocation at = Locate(path);
-    errors_->AddError(at.line, at.column, absl::StrCat(path, " ", problem));
+  // Reports the field's value unless the requirement `holds`; `allowed` says
+  // what it is.
+  template <typename... Allowed>
+  void Require(bool holds, const std::string& path, const Allowed&... allowed) {
+    if (holds) return;
+    const Place place = Find(path);
+    std::string value;
+    TextFormat::PrintFieldValueToString(*place.message, place.field, -1,
+                                        &value);
+    errors_->AddError(
+        place.at.line, place.at.column,
+        absl::StrCat(path, " is ", value, "; allowed: ", allowed...));
   }
 
-  void Range(const std::string& path, double value, double low, double high) {
-    if (std::isfinite(value) && low <= value && value <= high) return;
-    Fail(path, absl::StrCat("is ", value, "; allowed: ", low, " to ", high));
+  void InRange(const Range& range) {
+    const double value = Number(Find(range.path));
+    const bool above = range.is_open ? value > range.low : value >= range.low;
+    Require(std::isfinite(value) && above && value <= range.high, range.path,
+            range.is_open ? "above " : "", range.low,
+            range.is_open ? ", up to " : " to ", range.high);
   }
 
-  // Reports `value` unless it is above `low` and at most `high`.
-  void OpenRange(const std::string& path, double value, double low,
-                 double high) {
-    if (std::isfinite(value) && low < value && value <= high) return;
-    Fail(path, absl::StrCat("is ", value, "; allowed: above ", low, ", up to ",
-                            high));
-  }
-
-  void Enum(const std::string& path, int value,
-            const EnumDescriptor& enumeration) {
-    if (value != 0) return;
-    Fail(path, absl::StrCat("has no value; allowed: ", EnumNames(enumeration)));
+  // Requires a value for every enum in `message`, whose path is `prefix`.
+  void Enums(const Descriptor& message, const std::string& prefix) {
+    for (int i = 0; i < message.field_count(); ++i) {
+      const FieldDescriptor& field = *message.field(i);
+      const std::string path = absl::StrCat(prefix, field.name());
+      if (field.message_type() != nullptr) {
+        Enums(*field.message_type(), absl::StrCat(path, "."));
+      } else if (field.enum_type() != nullptr) {
+        Require(Number(Find(path)) != 0, path, EnumNames(*field.enum_type()));
+      }
+    }
   }
 
  private:
-  // Returns the place of the field, or of the nearest enclosing message in the
-  // file.
-  TextFormat::ParseLocation Locate(const std::string& path) const {
-    TextFormat::ParseLocation nearest;
+  struct Place {
+    const Message* message = nullptr;
+    const FieldDescriptor* field = nullptr;
+    // In the file: of the field, or of the nearest message around it.
+    TextFormat::ParseLocation at;
+  };
+
+  Place Find(const std::string& path) const {
+    Place place{.message = &config_};
     const TextFormat::ParseInfoTree* tree = &tree_;
-    const Message* message = &config_;
-    for (absl::string_view name : absl::StrSplit(path, '.')) {
-      const FieldDescriptor* field =
-          message->GetDescriptor()->FindFieldByName(std::string(name));
-      if (field == nullptr || tree == nullptr) return nearest;
-      const TextFormat::ParseLocation here = tree->GetLocation(field, -1);
-      if (here.line < 0) return nearest;
-      nearest = here;
-      if (field->message_type() == nullptr) return nearest;
-      message = &message->GetReflection()->GetMessage(*message, field);
-      tree = tree->GetTreeForNested(field, -1);
+    for (const absl::string_view name : absl::StrSplit(path, '.')) {
+      if (place.field != nullptr) {
+        if (tree != nullptr) tree = tree->GetTreeForNested(place.field, -1);
+        place.message = &place.message->GetReflection()->GetMessage(
+            *place.message, place.field);
+      }
+      place.field =
+          place.message->GetDescriptor()->FindFieldByName(std::string(name));
+      CHECK(place.field != nullptr) << path;
+      if (tree == nullptr) continue;
+      const TextFormat::ParseLocation here = tree->GetLocation(place.field, -1);
+      if (here.line >= 0) place.at = here;
     }
-    return nearest;
+    return place;
+  }
+
+  static double Number(const Place& place) {
+    const Message& message = *place.message;
+    const auto& reflection = *message.GetReflection();
+    switch (place.field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return reflection.GetUInt32(message, place.field);
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return static_cast<double>(reflection.GetUInt64(message, place.field));
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return reflection.GetEnumValue(message, place.field);
+      default:
+        return reflection.GetDouble(message, place.field);
+    }
   }
 
   const v1::RunConfig& config_;
@@ -206,188 +273,91 @@ class Checker {
   ErrorList* const errors_;
 };
 
-void CheckModel(const v1::ModelConfig& model, Checker& check) {
-  check.Range("model.layers", model.layers(), 1, 1024);
-  check.Range("model.hidden_size", model.hidden_size(), 2, 1 << 17);
-  check.Range("model.intermediate_size", model.intermediate_size(), 1, 1 << 19);
-  check.Range("model.sequence_length", model.sequence_length(), 2, 1 << 20);
-  check.Range("model.heads", model.heads(), 1, 1024);
-  check.Range("model.vocab_size", model.vocab_size(), 2, 1 << 20);
-  check.OpenRange("model.rope_theta", model.rope_theta(), 1, 1e12);
-  check.OpenRange("model.norm_epsilon", model.norm_epsilon(), 0, 0.1);
-  check.OpenRange("model.init_stddev", model.init_stddev(), 0, 10);
+void CheckModel(const v1::RunConfig& config, Checker& check) {
+  const v1::ModelConfig& model = config.model();
+  check.Require(config.data().tokenizer() != v1::DataConfig::BYTES ||
+                    model.vocab_size() >= kByteVocabulary,
+                "model.vocab_size", "for the byte tokenizer at least ",
+                kByteVocabulary, " (256 bytes, begin and end of text)");
   if (model.heads() == 0) return;
-  if (model.hidden_size() % (2 * model.heads()) != 0) {
-    check.Fail(
-        "model.hidden_size",
-        absl::StrCat("is ", model.hidden_size(),
-                     "; allowed: multiples of 2 * heads = ", 2 * model.heads(),
-                     " (heads of even width, for rotary pairs)"));
-  }
-  if (model.heads() % std::max(1u, model.kv_heads()) != 0) {
-    check.Fail("model.kv_heads",
-               absl::StrCat("is ", model.kv_heads(),
-                            "; allowed: divisors of heads = ", model.heads()));
-  }
-}
-
-void CheckData(const v1::RunConfig& config, Checker& check) {
-  const v1::DataConfig& data = config.data();
-  check.Enum("data.tokenizer", data.tokenizer(),
-             *v1::DataConfig::Tokenizer_descriptor());
-  check.Range("data.validation_fraction", data.validation_fraction(), 0, 0.5);
-  check.Range("data.shards", data.shards(), 1, 4096);
-  if (data.tokenizer() == v1::DataConfig::BYTES &&
-      config.model().vocab_size() < kByteVocabulary) {
-    check.Fail(
-        "model.vocab_size",
-        absl::StrCat("is ", config.model().vocab_size(),
-                     "; the byte tokenizer needs at least ", kByteVocabulary,
-                     " (256 bytes, begin and end of text)"));
-  }
-}
-
-void CheckTraining(const v1::TrainingConfig& training, Checker& check) {
-  check.Range("training.total_steps",
-              static_cast<double>(training.total_steps()), 1, 1e12);
-  check.Range("training.batch_size", training.batch_size(), 1, 1 << 20);
-  if (training.batch_size() % std::max(1u, training.micro_batch_size()) != 0) {
-    check.Fail("training.micro_batch_size",
-               absl::StrCat("is ", training.micro_batch_size(),
-                            "; allowed: divisors of batch_size = ",
-                            training.batch_size()));
-  }
-  check.OpenRange("training.learning_rate", training.learning_rate(), 0, 10);
-  check.Enum("training.schedule", training.schedule(),
-             *v1::TrainingConfig::Schedule_descriptor());
-  check.Enum("training.inner_algorithm", training.inner_algorithm(),
-             *v1::TrainingConfig::InnerAlgorithm_descriptor());
-  check.Range("training.min_learning_rate_ratio",
-              training.min_learning_rate_ratio(), 0, 1);
-  check.Range("training.beta1", training.beta1(), 0, 0.999999);
-  check.Range("training.beta2", training.beta2(), 0, 0.99999999);
-  check.OpenRange("training.epsilon", training.epsilon(), 0, 1);
-  check.Range("training.weight_decay", training.weight_decay(), 0, 10);
-  check.Range("training.gradient_clip", training.gradient_clip(), 0, 1e9);
-}
-
-void CheckOuterOptimizer(const v1::OuterOptimizerConfig& outer,
-                         Checker& check) {
-  check.Enum("outer_optimizer.algorithm", outer.algorithm(),
-             *v1::OuterOptimizerConfig::Algorithm_descriptor());
-  check.OpenRange("outer_optimizer.learning_rate", outer.learning_rate(), 0,
-                  10);
-  check.Range("outer_optimizer.momentum", outer.momentum(), 0, 0.9999);
-  check.Enum("outer_optimizer.weighting", outer.weighting(),
-             *v1::OuterOptimizerConfig::Weighting_descriptor());
-  check.Enum("outer_optimizer.merge", outer.merge(),
-             *v1::OuterOptimizerConfig::Merge_descriptor());
-  check.Range("outer_optimizer.momentum_delay", outer.momentum_delay(), 1,
-              1024);
-  check.Range("outer_optimizer.momentum_spread", outer.momentum_spread(), 0,
-              1.0 / std::max(1u, outer.momentum_delay()));
+  check.Require(model.hidden_size() % (2 * model.heads()) == 0,
+                "model.hidden_size",
+                "multiples of 2 * heads = ", 2 * model.heads(),
+                " (heads of even width, for rotary pairs)");
+  check.Require(model.heads() % std::max(1u, model.kv_heads()) == 0,
+                "model.kv_heads", "divisors of heads = ", model.heads());
 }
 
 void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   const v1::SynchronizationConfig& sync = config.synchronization();
-  check.Enum("synchronization.inner_step_shares", sync.inner_step_shares(),
-             *v1::SynchronizationConfig::InnerStepShares_descriptor());
-  check.Range("synchronization.inner_steps_per_round",
-              sync.inner_steps_per_round(), 1, 1'000'000);
-  if (config.training().total_steps() > 0 &&
-      sync.inner_steps_per_round() > config.training().total_steps()) {
-    check.Fail("synchronization.inner_steps_per_round",
-               absl::StrCat("is ", sync.inner_steps_per_round(),
-                            "; allowed: up to training.total_steps = ",
-                            config.training().total_steps()));
-  }
+  const uint64_t round = sync.inner_steps_per_round();
+  const uint64_t total = config.training().total_steps();
+  check.Require(total == 0 || round <= total,
+                "synchronization.inner_steps_per_round",
+                "up to training.total_steps = ", total);
   const uint32_t most = config.model().layers() + 1;
-  if (sync.fragments() < 1 || sync.fragments() > most) {
-    check.Fail("synchronization.fragments",
-               absl::StrCat("is ", sync.fragments(),
-                            "; allowed: 1 to model.layers + 1 = ", most));
-  } else if (sync.fragments() > sync.inner_steps_per_round()) {
-    check.Fail("synchronization.fragments",
-               absl::StrCat("is ", sync.fragments(),
-                            "; allowed: up to inner_steps_per_round = ",
-                            sync.inner_steps_per_round(),
-                            ", so that each fragment has a step of its own"));
-  }
-  check.Enum("synchronization.pattern", sync.pattern(),
-             *v1::SynchronizationConfig::Pattern_descriptor());
-  if (sync.overlap_steps() >= std::max(1u, sync.inner_steps_per_round())) {
-    check.Fail("synchronization.overlap_steps",
-               absl::StrCat("is ", sync.overlap_steps(),
-                            "; allowed: less than inner_steps_per_round = ",
-                            sync.inner_steps_per_round()));
-  } else if (sync.overlap_steps() + sync.max_overlap_steps() >=
-                 sync.inner_steps_per_round() &&
-             sync.max_overlap_steps() > 0) {
-    check.Fail("synchronization.max_overlap_steps",
-               absl::StrCat("is ", sync.max_overlap_steps(),
-                            "; allowed: overlap_steps + max_overlap_steps "
-                            "less than inner_steps_per_round = ",
-                            sync.inner_steps_per_round()));
-  }
-  check.Range("synchronization.mixing", sync.mixing(), 0, 1);
-  check.Enum("synchronization.uplink_format", sync.uplink_format(),
-             *v1::Format_descriptor());
-  check.Enum("synchronization.downlink_format", sync.downlink_format(),
-             *v1::Format_descriptor());
-  if (sync.block_size() != 64 && sync.block_size() != 128 &&
-      sync.block_size() != 256) {
-    check.Fail(
-        "synchronization.block_size",
-        absl::StrCat("is ", sync.block_size(), "; allowed: 64, 128, 256"));
-  }
-  check.Enum("synchronization.uplink_rounding", sync.uplink_rounding(),
-             *v1::SynchronizationConfig::Rounding_descriptor());
-  if (sync.uplink_rounding() == v1::SynchronizationConfig::STOCHASTIC &&
-      (sync.uplink_format() == v1::FP32 || sync.uplink_format() == v1::BF16)) {
-    check.Fail("synchronization.uplink_rounding",
-               absl::StrCat("is STOCHASTIC; allowed for uplink_format ",
-                            v1::Format_Name(sync.uplink_format()),
-                            ", which has no scales: NEAREST"));
-  }
-  check.Range("synchronization.error_feedback", sync.error_feedback(), 0, 1);
+  check.Require(sync.fragments() >= 1 && sync.fragments() <= most,
+                "synchronization.fragments", "1 to model.layers + 1 = ", most);
+  check.Require(sync.fragments() <= round || sync.fragments() > most,
+                "synchronization.fragments",
+                "up to inner_steps_per_round = ", round,
+                ", so that each fragment has a step of its own");
+  const uint64_t overlap = sync.overlap_steps();
+  check.Require(overlap < std::max<uint64_t>(1, round),
+                "synchronization.overlap_steps",
+                "less than inner_steps_per_round = ", round);
+  check.Require(overlap >= round || sync.max_overlap_steps() == 0 ||
+                    overlap + sync.max_overlap_steps() < round,
+                "synchronization.max_overlap_steps",
+                "overlap_steps + max_overlap_steps less than "
+                "inner_steps_per_round = ",
+                round);
+  check.Require(sync.block_size() == 64 || sync.block_size() == 128 ||
+                    sync.block_size() == 256,
+                "synchronization.block_size", "64, 128, 256");
+  check.Require(
+      sync.uplink_rounding() != v1::SynchronizationConfig::STOCHASTIC ||
+          (sync.uplink_format() != v1::FP32 &&
+           sync.uplink_format() != v1::BF16),
+      "synchronization.uplink_rounding", "NEAREST for uplink_format ",
+      v1::Format_Name(sync.uplink_format()), ", which has no scales");
   if (sync.ecq_bits() != 0) {
-    check.Range("synchronization.ecq_bits", sync.ecq_bits(), 0.5, 8);
+    check.InRange({"synchronization.ecq_bits", 0.5, 8});
   }
-  check.Range("synchronization.ecq_distortion", sync.ecq_distortion(), 1e-4,
-              0.9);
   const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
-  if (sync.eager_updates() &&
-      (outer.merge() != v1::OuterOptimizerConfig::MEAN ||
-       outer.algorithm() == v1::OuterOptimizerConfig::DELAYED_NESTEROV)) {
-    check.Fail("synchronization.eager_updates",
-               "is true; allowed only with outer_optimizer.merge MEAN and an "
-               "outer_optimizer.algorithm other than DELAYED_NESTEROV");
-  }
+  check.Require(
+      !sync.eager_updates() ||
+          (outer.merge() == v1::OuterOptimizerConfig::MEAN &&
+           outer.algorithm() != v1::OuterOptimizerConfig::DELAYED_NESTEROV),
+      "synchronization.eager_updates",
+      "true only with outer_optimizer.merge MEAN and an "
+      "outer_optimizer.algorithm other than DELAYED_NESTEROV");
 }
 
-void CheckMembership(const v1::MembershipConfig& membership, Checker& check) {
-  check.Range("membership.max_islands", membership.max_islands(), 1, 4096);
-  check.Range("membership.min_islands", membership.min_islands(), 1,
-              std::max(1u, membership.max_islands()));
-  check.Range("membership.quorum", membership.quorum(), 1,
-              std::max(1u, membership.max_islands()));
-  check.Range("membership.grace_seconds", membership.grace_seconds(), 0, 1e6);
-  check.Range("membership.lease_seconds", membership.lease_seconds(), 0.1, 1e6);
-  check.Range("membership.heartbeat_seconds", membership.heartbeat_seconds(),
-              0.01, membership.lease_seconds() / 3);
-  check.Range("membership.grace_overlap_share",
-              membership.grace_overlap_share(), 0, 1);
+// Checks everything; ranges that depend on other fields come last.
+void Check(const v1::RunConfig& config, Checker& check) {
+  check.Require(IsValidName(config.name()), "name", "1 to 64 of [a-z0-9-]");
+  for (const Range& range : kRanges) check.InRange(range);
+  check.Enums(*v1::RunConfig::descriptor(), "");
+  CheckModel(config, check);
+  CheckSynchronization(config, check);
+  const v1::TrainingConfig& training = config.training();
+  check.Require(
+      training.batch_size() % std::max(1u, training.micro_batch_size()) == 0,
+      "training.micro_batch_size",
+      "divisors of batch_size = ", training.batch_size());
+  const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
+  check.InRange({"outer_optimizer.momentum_spread", 0,
+                 1.0 / std::max(1u, outer.momentum_delay())});
+  const v1::MembershipConfig& membership = config.membership();
+  const double islands = std::max(1u, membership.max_islands());
+  check.InRange({"membership.min_islands", 1, islands});
+  check.InRange({"membership.quorum", 1, islands});
+  check.InRange(
+      {"membership.heartbeat_seconds", 0.01, membership.lease_seconds() / 3});
   if (membership.outlier_factor() != 0) {
-    check.Range("membership.outlier_factor", membership.outlier_factor(), 1.5,
-                1e6);
+    check.InRange({"membership.outlier_factor", 1.5, 1e6});
   }
-  check.Range("membership.drop_contributions", membership.drop_contributions(),
-              0, 1);
-}
-
-void CheckStorage(const v1::StorageConfig& storage, Checker& check) {
-  check.Range("storage.update_history", storage.update_history(), 2, 1 << 20);
-  check.Range("storage.versions_kept", storage.versions_kept(), 2, 1 << 20);
 }
 
 void Resolve(v1::RunConfig& config) {
@@ -428,31 +398,14 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
   }
   Resolve(config);
   Checker check(config, tree, &errors);
-  if (!IsValidName(config.name())) {
-    check.Fail("name", absl::StrCat("is \"", config.name(),
-                                    "\"; allowed: 1 to 64 of [a-z0-9-]"));
-  }
-  CheckModel(config.model(), check);
-  CheckData(config, check);
-  CheckTraining(config.training(), check);
-  CheckOuterOptimizer(config.outer_optimizer(), check);
-  CheckSynchronization(config, check);
-  CheckMembership(config.membership(), check);
-  CheckStorage(config.storage(), check);
+  Check(config, check);
   RETURN_IF_ERROR(errors.ToStatus());
   return config;
 }
 
 absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read the run configuration \"", path,
-                     "\"; give a text-format RunConfig that exists and is not "
-                     "empty"));
-  }
-  return ParseRunConfig(text.str(), path);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseRunConfig(text, path);
 }
 
 std::string ConfigDifference(const v1::RunConfig& original,

@@ -32,7 +32,6 @@
 #include "common/process_memory.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
-#include "common/termination.h"
 #include "common/transport/credentials.h"
 #include "common/transport/field_limits.h"
 #include "glog/logging.h"
