@@ -57,22 +57,15 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       run_id_(rules.run_id),
       started_at_(options_.now()),
       state_(std::move(state)),
-      quarantine_(state_->path()),
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
       merge_pool_(options_.merge_threads),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)) {}
 
-void Engine::StartThreads(Effects effects,
-                          const std::vector<LedgerSum>& ledger) {
+void Engine::StartThreads(Effects effects) {
   {
     absl::MutexLock lock(&mu_);
-    for (const LedgerSum& sum : ledger) {
-      if (sum.fate == ContributionFate::kLate) continue;
-      merged_token_values_ += static_cast<double>(sum.tokens) *
-                              static_cast<double>(FragmentSize(sum.fragment));
-    }
     const absl::Status persisted = Persist(effects);
     LOG_IF(ERROR, !persisted.ok()) << persisted;
   }
@@ -90,18 +83,12 @@ Engine::~Engine() {
 }
 
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
-  return Handle([&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Join(request, options_.now(), effects);
-  });
+  return Handle(&Coordinator::Join, request);
 }
 
 absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
-  return Handle([&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Heartbeat(request.identity(), request.progress(),
-                                  options_.now(), effects);
-  });
+  return Handle(&Coordinator::Heartbeat, request.identity(),
+                request.progress());
 }
 
 v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {
@@ -143,17 +130,11 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
-  return Handle([&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Complete(header, norm, options_.now(), effects);
-  });
+  return Handle(&Coordinator::Complete, header, norm);
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {
-  return Handle([&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Leave(request, options_.now(), effects);
-  });
+  return Handle(&Coordinator::Leave, request);
 }
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
@@ -170,8 +151,10 @@ absl::StatusOr<OpenedParameters> Engine::OpenParameters(
                      return state_->fragments().OpenFragment(
                          commit.file, run_id_, commit.head);
                    }));
-  return OpenedParameters{
-      .head = commit.head, .bytes = owner->theta_bytes(), .owner = owner};
+  OpenedParameters opened{.bytes = owner->theta_bytes(), .owner = owner};
+  *opened.response.mutable_head() = commit.head;
+  opened.response.set_total_bytes(opened.bytes.size());
+  return opened;
 }
 
 absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
@@ -197,23 +180,26 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   ASSIGN_OR_RETURN(const std::vector<ContributionRecord> merged,
                    state_->log().MergedContributions(request.fragment(),
                                                      request.from_version()));
-  OpenedUpdate opened{.head = commit.head};
+  OpenedUpdate opened;
+  v1::FetchUpdateResponse& response = opened.response;
+  *response.mutable_head() = commit.head;
   for (const ContributionRecord& record : merged) {
     if (record.island_id != request.identity().island_id()) continue;
     if (record.digest != request.contribution_digest()) {
       absl::MutexLock lock(&mu_);
       if (!coordinator_.WasAdmitted({record.island_id, record.incarnation},
                                     record.digest)) {
-        opened.other_tokens += record.tokens;
-        opened.other_inner_steps += record.inner_steps;
+        response.set_other_tokens(response.other_tokens() + record.tokens);
+        response.set_other_inner_steps(response.other_inner_steps() +
+                                       record.inner_steps);
       }
       continue;
     }
-    opened.includes_island = true;
-    opened.island_share = record.weight;
+    response.set_includes_island(true);
+    response.set_island_share(record.weight);
   }
   if (!stored.ok()) return opened;
-  opened.object = (*stored)->contents().object;
+  *response.mutable_object() = (*stored)->contents().object;
   opened.bytes = (*stored)->contents().encoding;
   opened.owner = *std::move(stored);
   return opened;

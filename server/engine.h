@@ -53,30 +53,20 @@
 #include "server/rules/coordinator_history.h"
 #include "server/staging.h"
 #include "server/storage/open_files.h"
-#include "server/storage/quarantine_store.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
 
-// Stored parameters that are being read; `owner` keeps the bytes alive.
-struct OpenedParameters {
-  v1::FragmentHead head;
+// Stored bytes that are being read, which `owner` keeps alive.
+template <typename Response>
+struct Opened {
+  // The first response, without a chunk.
+  Response response;
   absl::string_view bytes;
   std::shared_ptr<const void> owner;
 };
-struct OpenedUpdate {
-  v1::FragmentHead head;
-  // Absent if the update is no longer kept.
-  std::optional<v1::EncodedObject> object;
-  bool includes_island = false;
-  // The named contribution's share in the merge; 0 if it is not part of it.
-  double island_share = 0;
-  // Tokens and inner steps of the island's other contributions in the merge.
-  uint64_t other_tokens = 0;
-  uint64_t other_inner_steps = 0;
-  absl::string_view bytes;
-  std::shared_ptr<const void> owner;
-};
+using OpenedParameters = Opened<v1::FetchParametersResponse>;
+using OpenedUpdate = Opened<v1::FetchUpdateResponse>;
 
 class Engine {
  public:
@@ -167,8 +157,8 @@ class Engine {
   // configured.
   static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
                                                const v1::FragmentPlan& plan);
-  // `effects` are the events of the start; `ledger` sums the earlier merges.
-  void StartThreads(Effects effects, const std::vector<LedgerSum>& ledger);
+  // `effects` are the events of the start.
+  void StartThreads(Effects effects);
   uint64_t FragmentSize(uint32_t fragment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Handles one event: runs `event` on the rules under the lock, makes its
@@ -179,6 +169,21 @@ class Engine {
   template <typename Event>
   auto Handle(Event event) -> decltype(event(std::declval<Effects&>()))
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The same for an event of the rules that takes `arguments`, the time, if
+  // any, and effects.
+  template <typename Result, typename... Parameters, typename... Arguments>
+  Result Handle(Result (Coordinator::*event)(Parameters...),
+                const Arguments&... arguments) ABSL_LOCKS_EXCLUDED(mu_) {
+    return Handle([&](Effects& effects) {
+      mu_.AssertHeld();
+      if constexpr (sizeof...(Parameters) > sizeof...(Arguments) + 1) {
+        return (coordinator_.*event)(arguments..., options_.now(), effects);
+      } else {
+        return (coordinator_.*event)(arguments..., effects);
+      }
+    });
+  }
   // Makes the effects durable that must be so before the caller is answered.
   absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Carries out the other effects, even if Persist failed: a round that has
@@ -217,7 +222,6 @@ class Engine {
   const std::string run_id_;
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
-  const QuarantineStore quarantine_;
   OpenFiles<StoredFragment> open_fragments_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
@@ -241,9 +245,8 @@ class Engine {
   std::optional<size_t> doubtful_events_ ABSL_GUARDED_BY(mu_);
   // Whether the outer step's commit in doubt was found; empty until then.
   std::optional<bool> commit_found_ ABSL_GUARDED_BY(mu_);
-  // Sums over merged contributions, each times its fragment's values: tokens of
-  // the whole run, and inner steps since this process took it up.
-  double merged_token_values_ ABSL_GUARDED_BY(mu_) = 0;
+  // The sum over contributions merged since this process took the run up: inner
+  // steps times the fragment's values.
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t outer_steps_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Duration outer_step_time_ ABSL_GUARDED_BY(mu_);

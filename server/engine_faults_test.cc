@@ -128,7 +128,7 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
     request.set_from_version(from_version);
     ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                          run_.engine().OpenUpdate(request));
-    EXPECT_EQ(update.other_tokens > 0, from_version == 1);
+    EXPECT_EQ(update.response.other_tokens() > 0, from_version == 1);
   }
 }
 

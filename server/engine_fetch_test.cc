@@ -62,9 +62,9 @@ TEST_F(EngineFetchTest, AnIslandsShareIsItsPartOfTheTokens) {
   const std::string from_b = Contribute(b_, 0, 0.02f, /*tokens=*/3000);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 0, from_a));
-  EXPECT_EQ(of_a.island_share, 0.25);
+  EXPECT_EQ(of_a.response.island_share(), 0.25);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_b, OpenUpdate(b_, 0, from_b));
-  EXPECT_EQ(of_b.island_share, 0.75);
+  EXPECT_EQ(of_b.response.island_share(), 0.75);
 }
 
 TEST_F(EngineFetchTest, AnIncarnationThatIsFencedOffGetsNothing) {
@@ -115,18 +115,18 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
 
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate own,
                        OpenUpdate(second, 3, from_second));
-  EXPECT_TRUE(own.includes_island);
-  EXPECT_FLOAT_EQ(own.island_share, 1.0f / 3);
-  EXPECT_EQ(own.other_tokens, 0);
-  EXPECT_EQ(own.other_inner_steps, 0);
+  EXPECT_TRUE(own.response.includes_island());
+  EXPECT_FLOAT_EQ(own.response.island_share(), 1.0f / 3);
+  EXPECT_EQ(own.response.other_tokens(), 0);
+  EXPECT_EQ(own.response.other_inner_steps(), 0);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate other, OpenUpdate(second, 3));
-  EXPECT_FALSE(other.includes_island);
-  EXPECT_EQ(other.other_tokens, 1000);
-  EXPECT_EQ(other.other_inner_steps, 10);
+  EXPECT_FALSE(other.response.includes_island());
+  EXPECT_EQ(other.response.other_tokens(), 1000);
+  EXPECT_EQ(other.response.other_inner_steps(), 10);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 3, from_a));
-  EXPECT_TRUE(of_a.includes_island);
-  EXPECT_EQ(of_a.other_tokens, 0);
-  EXPECT_EQ(of_a.other_inner_steps, 0);
+  EXPECT_TRUE(of_a.response.includes_island());
+  EXPECT_EQ(of_a.response.other_tokens(), 0);
+  EXPECT_EQ(of_a.response.other_inner_steps(), 0);
 }
 
 TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
@@ -144,7 +144,7 @@ TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
       if (version == 0) continue;
       ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                            OpenUpdate(a_, version - 1));
-      EXPECT_EQ(update.object.has_value(), version >= 3) << version;
+      EXPECT_EQ(update.response.has_object(), version >= 3) << version;
     }
     if (!restarted) StartRun(storage);
   }
@@ -201,8 +201,8 @@ TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
   // It has all three contributions, times the outer learning rate of 0.7.
   EXPECT_NEAR(fetched[0] - theta[0], 0.7 * (0.01 + 0.01 + 0.05) / 3, 1e-5);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate update, OpenUpdate(a_, 0));
-  ASSERT_OK(DecodeAccumulate(SpecOf(*update.object), update.bytes, 1.0f,
-                             absl::MakeSpan(theta)));
+  ASSERT_OK(DecodeAccumulate(SpecOf(update.response.object()), update.bytes,
+                             1.0f, absl::MakeSpan(theta)));
   EXPECT_EQ(theta, fetched);
 }
 

@@ -69,7 +69,6 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
       outer_step_time_ += outcome->duration;
       const double size = static_cast<double>(FragmentSize(order.fragment));
       for (const v1::ContributionHeader& header : order.contributions) {
-        merged_token_values_ += static_cast<double>(header.tokens()) * size;
         merged_step_values_ += static_cast<double>(header.inner_steps()) * size;
       }
       coordinator_.OuterStepCommitted(order, *outcome, end, effects);

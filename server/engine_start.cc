@@ -141,13 +141,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
       state->log().LoadHistory(
           static_cast<uint32_t>(heads.size()),
           NormGuard::Memory(options.config.membership().max_islands())));
-  const QuarantineStore quarantine(state->path());
   for (const QuarantineEntry& entry : history.quarantine) {
-    if (entry.state == QuarantineState::kHeld) continue;
-    RETURN_IF_ERROR(quarantine.Remove(entry.id));
+    if (entry.state == v1::QuarantinedContribution::HELD) continue;
+    RETURN_IF_ERROR(state->RemoveQuarantined(entry.id));
   }
-  ASSIGN_OR_RETURN(const std::vector<LedgerSum> ledger,
-                   state->log().LedgerSums());
   ASSIGN_OR_RETURN(const uint64_t staging_bytes,
                    StagingBytes(options.config, run->plan));
   ASSIGN_OR_RETURN(SyncSchedule schedule,
@@ -160,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
        .plan = run->plan,
        .schedule = std::move(schedule)},
       std::move(heads), std::move(members), std::move(history), staging_bytes));
-  engine->StartThreads(std::move(effects), ledger);
+  engine->StartThreads(std::move(effects));
   return engine;
 }
 

@@ -4,31 +4,12 @@
 // The part of Engine that answers the Status service.
 #include "absl/time/time.h"
 #include "common/process_memory.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
-#include "google/protobuf/util/time_util.h"
 #include "server/engine.h"
 
 namespace causeway {
 namespace {
-
-google::protobuf::Timestamp ToTimestamp(absl::Time time) {
-  return google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
-      absl::ToUnixMicros(time));
-}
-
-v1::IslandStatus::State StateOf(MemberState state) {
-  switch (state) {
-    case MemberState::kLive:
-      return v1::IslandStatus::LIVE;
-    case MemberState::kLeft:
-      return v1::IslandStatus::LEFT;
-    case MemberState::kEvicted:
-      return v1::IslandStatus::EVICTED;
-    case MemberState::kDiverged:
-      return v1::IslandStatus::DIVERGED;
-  }
-  return v1::IslandStatus::STATE_UNSPECIFIED;
-}
 
 // Data parallel training sends and receives every gradient once per step, at
 // 16 bits a value.
@@ -48,10 +29,16 @@ v1::RunStatus Engine::GetRun() {
   *status.mutable_started_at() = ToTimestamp(started_at_);
   uint64_t parameters = 0;
   uint64_t rounds = 0;
+  // A token counts for the values of the fragments that it is merged into.
+  double merged_token_values = 0;
   for (const v1::Fragment& fragment : options.plan.fragments()) {
     parameters += fragment.size();
     rounds += coordinator_.heads()[fragment.id()].head.version();
-    AddTo(coordinator_.FragmentLedger(fragment.id()), *status.mutable_ledger());
+    const v1::TokenLedger ledger = coordinator_.FragmentLedger(fragment.id());
+    AddTo(ledger, *status.mutable_ledger());
+    merged_token_values +=
+        static_cast<double>(ledger.merged() + ledger.partial_merged()) *
+        static_cast<double>(fragment.size());
   }
   status.set_parameters(parameters);
   status.set_run_step(coordinator_.RunStep());
@@ -64,7 +51,7 @@ v1::RunStatus Engine::GetRun() {
   double loss_sum = 0;
   uint32_t reporting = 0;
   for (const auto& [name, member] : coordinator_.membership().members()) {
-    if (member.state != MemberState::kLive) continue;
+    if (member.state != v1::IslandStatus::LIVE) continue;
     status.set_live_islands(status.live_islands() + 1);
     status.set_tokens_per_second(status.tokens_per_second() +
                                  member.progress.tokens_per_second());
@@ -75,8 +62,7 @@ v1::RunStatus Engine::GetRun() {
   }
   if (reporting > 0) status.set_loss(loss_sum / reporting);
   const double values = static_cast<double>(parameters);
-  status.set_tokens_merged(
-      static_cast<uint64_t>(merged_token_values_ / values));
+  status.set_tokens_merged(static_cast<uint64_t>(merged_token_values / values));
   status.set_bytes_data_parallel(
       static_cast<uint64_t>(merged_step_values_ * kDataParallelBytesPerValue));
   status.set_bytes_received(bytes_received_);
@@ -94,11 +80,11 @@ v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
   absl::MutexLock lock(&mu_);
   const absl::Time now = options_.now();
   for (const auto& [name, member] : coordinator_.membership().members()) {
-    if (member.state != MemberState::kLive && !include_departed) continue;
+    if (member.state != v1::IslandStatus::LIVE && !include_departed) continue;
     v1::IslandStatus& island = *response.add_islands();
     island.set_island_id(member.island_id);
     island.set_incarnation(member.incarnation);
-    island.set_state(StateOf(member.state));
+    island.set_state(member.state);
     island.set_description(member.description);
     *island.mutable_joined_at() = ToTimestamp(member.joined_at);
     if (member.last_heartbeat > absl::InfinitePast()) {

@@ -156,13 +156,13 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     request.set_from_version(version);
     ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                          run_.engine().OpenUpdate(request));
-    ASSERT_TRUE(update.object.has_value());
-    ASSERT_OK(CheckArrival(*update.object, update.bytes.size(),
+    ASSERT_TRUE(update.response.has_object());
+    ASSERT_OK(CheckArrival(update.response.object(), update.bytes.size(),
                            Digest128(update.bytes)));
-    ASSERT_OK(DecodeAccumulate(SpecOf(*update.object), update.bytes, 1.0f,
-                               absl::MakeSpan(theta)));
-    EXPECT_EQ(update.head.version(), version + 1);
-    EXPECT_EQ(update.head.digest(), Digest128(theta));
+    ASSERT_OK(DecodeAccumulate(SpecOf(update.response.object()), update.bytes,
+                               1.0f, absl::MakeSpan(theta)));
+    EXPECT_EQ(update.response.head().version(), version + 1);
+    EXPECT_EQ(update.response.head().digest(), Digest128(theta));
     EXPECT_EQ(run_.Head(kFragment).digest(), Digest128(theta));
     EXPECT_THAT(run_.Fetch(a, kFragment, version + 1), IsOkAndHolds(theta));
   }
@@ -178,8 +178,9 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
     EXPECT_OK(update);
     if (!update.ok()) return false;
     // The two contributions have equally many tokens.
-    EXPECT_EQ(update->island_share, update->includes_island ? 0.5 : 0);
-    return update->includes_island;
+    EXPECT_EQ(update->response.island_share(),
+              update->response.includes_island() ? 0.5 : 0);
+    return update->response.includes_island();
   };
   EXPECT_TRUE(includes(from_a.header.object().digest()));
   EXPECT_FALSE(includes(""));

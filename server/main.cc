@@ -21,7 +21,6 @@
 #include "common/file.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
-#include "common/termination.h"
 #include "common/transport/credentials.h"
 #include "glog/logging.h"
 #include "server/edge/server.h"

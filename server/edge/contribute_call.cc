@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/contribute_call.h"
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "common/transport/field_limits.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/encoded_object.h"
+#include "server/edge/calls.h"
 
 namespace causeway {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/download_call.h"
 
 #include <algorithm>
 #include <string>
@@ -16,6 +15,7 @@
 #include "common/transport/compressed_chunk.h"
 #include "common/transport/grpc_time.h"
 #include "grpcpp/alarm.h"
+#include "server/edge/calls.h"
 #include "server/edge/upload_turns.h"
 
 namespace causeway {

@@ -3,6 +3,7 @@
 #include "server/edge/services.h"
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -10,42 +11,11 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
-#include "server/edge/contribute_call.h"
-#include "server/edge/download_call.h"
-#include "server/edge/session_call.h"
+#include "server/edge/calls.h"
 #include "server/edge/upload_turns.h"
-#include "server/edge/watch_events_call.h"
 
 namespace causeway {
 namespace {
-
-absl::StatusOr<bool> IsAwaited(Engine& engine,
-                               const v1::FetchUpdateRequest& request) {
-  return engine.IsAwaited(request);
-}
-absl::StatusOr<bool> IsAwaited(Engine&, const v1::FetchParametersRequest&) {
-  return false;
-}
-
-// Encodings are compressed already.
-bool IsCompressed(const v1::FetchUpdateRequest&) { return false; }
-bool IsCompressed(const v1::FetchParametersRequest& request) {
-  return request.compress();
-}
-
-void Describe(const OpenedParameters& stored,
-              v1::FetchParametersResponse& response) {
-  *response.mutable_head() = stored.head;
-  response.set_total_bytes(stored.bytes.size());
-}
-void Describe(const OpenedUpdate& stored, v1::FetchUpdateResponse& response) {
-  *response.mutable_head() = stored.head;
-  if (stored.object.has_value()) *response.mutable_object() = *stored.object;
-  response.set_includes_island(stored.includes_island);
-  response.set_island_share(stored.island_share);
-  response.set_other_tokens(stored.other_tokens);
-  response.set_other_inner_steps(stored.other_inner_steps);
-}
 
 // Sends the download that `open` returns for a Request; the first Response
 // describes it.
@@ -58,22 +28,26 @@ Method SendStored(Engine* engine, IslandLinks* links, Open open) {
             -> absl::StatusOr<std::unique_ptr<Download>> {
           Request request;
           RETURN_IF_ERROR(ParseRequest(bytes, request));
-          ASSIGN_OR_RETURN(const bool awaited, IsAwaited(*engine, request));
-          if (awaited) return std::unique_ptr<Download>();
+          // Encodings of updates are compressed already.
+          bool compress = false;
+          if constexpr (std::is_same_v<Request, v1::FetchUpdateRequest>) {
+            ASSIGN_OR_RETURN(const bool awaited, engine->IsAwaited(request));
+            if (awaited) return std::unique_ptr<Download>();
+          } else {
+            compress = request.compress();
+          }
           ASSIGN_OR_RETURN(const auto stored, open(request));
           RETURN_IF_ERROR(CheckDownload(stored.bytes.size(), request.offset(),
                                         request.stream()));
-          auto description = std::make_unique<Response>();
-          Describe(stored, *description);
-          auto download = std::make_unique<Download>(
-              Download{.description = std::move(description),
-                       .chunk_field = Response::kChunkFieldNumber,
-                       .bytes = stored.bytes,
-                       .owner = stored.owner,
-                       .offset = request.offset(),
-                       .compress = IsCompressed(request),
-                       .stream = request.stream(),
-                       .link = links->Get(request.identity().island_id())});
+          auto download = std::make_unique<Download>(Download{
+              .description = std::make_unique<Response>(stored.response),
+              .chunk_field = Response::kChunkFieldNumber,
+              .bytes = stored.bytes,
+              .owner = stored.owner,
+              .offset = request.offset(),
+              .compress = compress,
+              .stream = request.stream(),
+              .link = links->Get(request.identity().island_id())});
           download->link->BeginDownload(
               request.stream().pace_bytes_per_second(), peer);
           return download;

@@ -98,7 +98,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   }
   // A process that is known to be dead is not waited for.
   if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
-    EndMember(*dead, MemberState::kEvicted, "its process was started again",
+    EndMember(*dead, v1::IslandStatus::EVICTED, "its process was started again",
               now, effects);
   }
   // If others are live, they have a window under way in which the joiner has no
@@ -161,11 +161,8 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
                                     absl::Time now, Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
   member->last_heartbeat = now;
-  if (std::optional<CoordinatorEvent> event =
-          RankEvent(member->island_id, member->progress.rank_trouble(),
-                    progress.rank_trouble())) {
-    effects.events.push_back(*std::move(event));
-  }
+  NoteTrouble(member->island_id, member->progress.rank_trouble(),
+              progress.rank_trouble(), effects);
   member->progress = progress;
   ledger_.Report({member->island_id, member->incarnation}, progress.tokens());
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
@@ -315,11 +312,9 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
 absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
                                 Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
-  if (std::optional<CoordinatorEvent> event = RankEvent(
-          member->island_id, v1::RankTrouble(), request.rank_trouble())) {
-    effects.events.push_back(*std::move(event));
-  }
-  EndMember(*member, MemberState::kLeft,
+  NoteTrouble(member->island_id, v1::RankTrouble(), request.rank_trouble(),
+              effects);
+  EndMember(*member, v1::IslandStatus::LEFT,
             request.reason().empty() ? "left" : request.reason(), now, effects);
   return absl::OkStatus();
 }
@@ -327,7 +322,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
 void Coordinator::Tick(absl::Time now, Effects& effects) {
   for (Member* member : membership_.Expired(now)) {
     EndMember(
-        *member, MemberState::kEvicted,
+        *member, v1::IslandStatus::EVICTED,
         absl::StrFormat("no heartbeat for %.1f s",
                         absl::ToDoubleSeconds(now - member->last_heartbeat)),
         now, effects);
@@ -338,14 +333,14 @@ void Coordinator::Tick(absl::Time now, Effects& effects) {
   }
 }
 
-void Coordinator::EndMember(Member& member, MemberState state,
+void Coordinator::EndMember(Member& member, v1::IslandStatus::State state,
                             absl::string_view reason, absl::Time now,
                             Effects& effects) {
   membership_.End(member, state, reason, now);
   effects.ended.push_back(member);
   effects.accounts.push_back(
       ledger_.Record({member.island_id, member.incarnation}));
-  const bool left = state == MemberState::kLeft;
+  const bool left = state == v1::IslandStatus::LEFT;
   effects.events.push_back(
       {left ? "island_left" : "island_evicted", member.island_id,
        absl::StrCat("island ", member.island_id, " (incarnation ",

@@ -32,15 +32,20 @@
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
-#include "server/rules/coordinator_events.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
 #include "server/rules/norm_guard.h"
-#include "server/rules/quarantine.h"
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
 
 namespace causeway {
+
+// An event for people; proto/status.proto lists the kinds.
+struct CoordinatorEvent {
+  std::string kind;
+  std::string island_id;
+  std::string text;
+};
 
 // An order to merge these contributions into the fragment's next version.
 struct OuterStepOrder {
@@ -207,6 +212,11 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
 
  private:
+  // Records an event if the trouble of an island's ranks has changed, except in
+  // what it costs. Either kind may be unspecified.
+  static void NoteTrouble(const std::string& island_id,
+                          const v1::RankTrouble& before,
+                          const v1::RankTrouble& now, Effects& effects);
   bool IsFinished() const;
   Round NewRound(uint32_t fragment) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
@@ -215,8 +225,8 @@ class Coordinator {
   // Expects every live island if too few are expected to reach the quorum.
   void RefreshExpectations(uint32_t fragment, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
-  void EndMember(Member& member, MemberState state, absl::string_view reason,
-                 absl::Time now, Effects& effects);
+  void EndMember(Member& member, v1::IslandStatus::State state,
+                 absl::string_view reason, absl::Time now, Effects& effects);
   void Quarantine(const v1::ContributionHeader& header, double norm,
                   absl::string_view reason, bool admissible, absl::Time now,
                   Effects& effects);

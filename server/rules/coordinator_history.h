@@ -6,16 +6,45 @@
 #ifndef SERVER_RULES_COORDINATOR_HISTORY_H_
 #define SERVER_RULES_COORDINATOR_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/norm_guard.h"
-#include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 
 namespace causeway {
+
+// A contribution that is merged only if an operator says so.
+//
+//   HELD --DropContribution, or too many are held--> DROPPED
+//     |  ^
+//     |  +-- the outer step cannot be done with it
+//     +--AdmitContribution--> in the open round --outer step--> ADMITTED
+//
+// Being in a round is not stored: after a restart the entry is HELD again.
+// See proto/control.proto.
+struct QuarantineEntry {
+  uint64_t id = 0;
+  v1::QuarantinedContribution::State state = v1::QuarantinedContribution::HELD;
+  v1::ContributionHeader header;
+  double norm = 0;
+  std::string reason;
+  absl::Time quarantined_at;
+  // Whether it can be merged at all: its values are finite.
+  bool admissible = false;
+  // Whether it is in the open round of its fragment.
+  bool in_round = false;
+};
+
+// The most entries that are held: beyond it, the oldest is dropped. Bounds disk
+// and memory.
+inline constexpr size_t kMaxHeldContributions = 64;
 
 // Facts about the run that do not depend on who is live.
 struct RunFlags {

@@ -72,7 +72,7 @@ absl::Status Coordinator::Evict(const std::string& island_id,
                                 absl::string_view reason, absl::Time now,
                                 Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.FindLive(island_id));
-  EndMember(*member, MemberState::kEvicted,
+  EndMember(*member, v1::IslandStatus::EVICTED,
             absl::StrCat("by an operator", Because(reason)), now, effects);
   return absl::OkStatus();
 }
@@ -88,13 +88,14 @@ absl::StatusOr<ContributionKey> Coordinator::Admit(uint64_t id, absl::Time now,
   v1::ContributionHeader header = entry.header;
   Round& round = rounds_[header.fragment()];
   header.set_base_version(round.base_version());
-  if (entry.state == QuarantineState::kAdmitted || entry.in_round) {
+  if (entry.state == v1::QuarantinedContribution::ADMITTED || entry.in_round) {
     return KeyOf(header);
   }
-  if (entry.state == QuarantineState::kDropped || !entry.admissible) {
+  if (entry.state == v1::QuarantinedContribution::DROPPED ||
+      !entry.admissible) {
     return absl::FailedPreconditionError(
         absl::StrCat("contribution ", id,
-                     entry.state == QuarantineState::kDropped
+                     entry.state == v1::QuarantinedContribution::DROPPED
                          ? " was dropped"
                          : absl::StrCat(" cannot be merged: ", entry.reason)));
   }
@@ -128,16 +129,17 @@ absl::Status Coordinator::Drop(uint64_t id, Effects& effects) {
         absl::StrCat("there is no quarantined contribution ", id));
   }
   QuarantineEntry& entry = found->second;
-  if (entry.state == QuarantineState::kAdmitted || entry.in_round) {
+  if (entry.state == v1::QuarantinedContribution::ADMITTED || entry.in_round) {
     return absl::FailedPreconditionError(
         absl::StrCat("contribution ", id, " was admitted"));
   }
-  if (entry.state == QuarantineState::kHeld) DropEntry(entry, effects);
+  if (entry.state == v1::QuarantinedContribution::HELD)
+    DropEntry(entry, effects);
   return absl::OkStatus();
 }
 
 void Coordinator::DropEntry(QuarantineEntry& entry, Effects& effects) {
-  entry.state = QuarantineState::kDropped;
+  entry.state = v1::QuarantinedContribution::DROPPED;
   const v1::ContributionHeader& header = entry.header;
   const IncarnationKey key{header.identity().island_id(),
                            header.identity().incarnation()};
@@ -174,14 +176,15 @@ void Coordinator::Quarantine(const v1::ContributionHeader& header, double norm,
                     reason)});
   const auto member = membership_.Check(header.identity());
   if (member.ok()) {
-    EndMember(**member, MemberState::kDiverged,
+    EndMember(**member, v1::IslandStatus::DIVERGED,
               absl::StrCat("of its contribution to fragment ",
                            header.fragment(), ", ", reason),
               now, effects);
   }
   if (held_count() <= kMaxHeldContributions) return;
   for (auto& [oldest, candidate] : quarantine_) {
-    if (candidate.state != QuarantineState::kHeld || candidate.in_round) {
+    if (candidate.state != v1::QuarantinedContribution::HELD ||
+        candidate.in_round) {
       continue;
     }
     return DropEntry(candidate, effects);

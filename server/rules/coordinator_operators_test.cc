@@ -275,7 +275,8 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_EQ(merged.merged(), 5000);
   EXPECT_EQ(merged.quarantined(), 0);
   EXPECT_EQ(merged.reported(), Reported(merged));
-  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kAdmitted);
+  EXPECT_EQ(run_.core().quarantine().at(1).state,
+            v1::QuarantinedContribution::ADMITTED);
 }
 
 TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
@@ -311,7 +312,8 @@ TEST_F(QuarantineTest, IsBounded) {
     Rounds(1);
   }
   EXPECT_EQ(run_.core().held_count(), kMaxHeldContributions);
-  EXPECT_EQ(run_.core().quarantine().at(1).state, QuarantineState::kDropped);
+  EXPECT_EQ(run_.core().quarantine().at(1).state,
+            v1::QuarantinedContribution::DROPPED);
   EXPECT_EQ(LedgerOf(b_).refused(), 1000);
 }
 

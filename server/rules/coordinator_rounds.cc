@@ -231,7 +231,7 @@ void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
   const Round& round = rounds_[removed.fragment];
   if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
       !round.contributions().contains(own)) {
-    EndMember(**next, MemberState::kEvicted,
+    EndMember(**next, v1::IslandStatus::EVICTED,
               "the contribution that stood for it was removed from its round; "
               "it may offer its own",
               now, effects);
@@ -247,7 +247,7 @@ void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
   }
   for (Member* member : membership_.Live()) {
     if (!round.HasTurnedAway(member->island_id, member->incarnation)) continue;
-    EndMember(*member, MemberState::kEvicted,
+    EndMember(*member, v1::IslandStatus::EVICTED,
               "the round that it came too late for is open again; it may offer "
               "its contribution anew",
               now, effects);
@@ -262,7 +262,7 @@ void Coordinator::Settle(const v1::ContributionHeader& header,
   const auto admitted = admitted_.find(KeyOf(header));
   if (admitted != admitted_.end()) {
     QuarantineEntry& entry = quarantine_.at(admitted->second);
-    entry.state = QuarantineState::kAdmitted;
+    entry.state = v1::QuarantinedContribution::ADMITTED;
     entry.in_round = false;
     ledger_.Unquarantine(key, header.fragment(), header.tokens(),
                          header.restored_tokens());

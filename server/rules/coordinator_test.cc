@@ -183,7 +183,7 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a"));
   EXPECT_EQ(run.CountEvents("island_evicted"), 1);
   ASSERT_THAT(run.effects().ended, SizeIs(1));
-  EXPECT_EQ(run.effects().ended[0].state, MemberState::kEvicted);
+  EXPECT_EQ(run.effects().ended[0].state, v1::IslandStatus::EVICTED);
   // The evicted incarnation can do nothing any more.
   for (const absl::Status& status :
        {run.Heartbeat(b), run.Leave(b),

@@ -1,14 +1,34 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Coordinator that only reads its state.
+// The part of Coordinator that only reads its state, or an island's.
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/inner_steps.h"
 
 namespace causeway {
+namespace {
+
+const char* KindOf(const v1::RankTrouble& trouble) {
+  switch (trouble.kind()) {
+    case v1::RankTrouble::SLOW_RANK:
+      return "rank_slow";
+    case v1::RankTrouble::SLOW_LINK:
+      return "link_slow";
+    case v1::RankTrouble::STUCK_RANK:
+      return "rank_stuck";
+    case v1::RankTrouble::DEAD_RANK:
+      return "rank_dead";
+    default:
+      // No trouble, or a kind that only newer islands know.
+      return "ranks_even";
+  }
+}
+
+}  // namespace
 
 absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
   return membership_.Check(identity).status();
@@ -103,7 +123,7 @@ bool Coordinator::IsLive(const IncarnationKey& key) const {
   const auto found = membership_.members().find(key.island_id);
   return found != membership_.members().end() &&
          found->second.incarnation == key.incarnation &&
-         found->second.state == MemberState::kLive;
+         found->second.state == v1::IslandStatus::LIVE;
 }
 
 std::map<IncarnationKey, OpenTokens> Coordinator::Open(
@@ -163,15 +183,30 @@ bool Coordinator::WasAdmitted(const IncarnationKey& key,
         return identity.island_id() == key.island_id &&
                identity.incarnation() == key.incarnation &&
                entry.header.object().digest() == digest &&
-               (entry.in_round || entry.state == QuarantineState::kAdmitted);
+               (entry.in_round ||
+                entry.state == v1::QuarantinedContribution::ADMITTED);
       });
 }
 
 uint32_t Coordinator::held_count() const {
   return static_cast<uint32_t>(std::count_if(
       quarantine_.begin(), quarantine_.end(), [](const auto& entry) {
-        return entry.second.state == QuarantineState::kHeld;
+        return entry.second.state == v1::QuarantinedContribution::HELD;
       }));
+}
+
+void Coordinator::NoteTrouble(const std::string& island_id,
+                              const v1::RankTrouble& before,
+                              const v1::RankTrouble& now, Effects& effects) {
+  if (now.kind() == before.kind() && now.rank() == before.rank() &&
+      now.to_rank() == before.to_rank()) {
+    return;
+  }
+  effects.events.push_back(
+      {KindOf(now), island_id,
+       absl::StrCat("island ", island_id, ": ",
+                    now.text().empty() ? "no rank and no link is slow any more"
+                                       : now.text())});
 }
 
 }  // namespace causeway

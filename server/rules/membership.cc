@@ -26,7 +26,7 @@ absl::Status Diverged(const Member& member) {
 }  // namespace
 
 void Membership::Restore(Member member, absl::Time now) {
-  if (member.state == MemberState::kLive) member.last_heartbeat = now;
+  if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
   std::string island_id = member.island_id;
   members_.insert_or_assign(std::move(island_id), std::move(member));
 }
@@ -51,7 +51,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         options_.run_id, "; point it at its own coordinator or start it anew"));
   }
   const auto known = members_.find(request.island_id());
-  if (known != members_.end() && known->second.state == MemberState::kLive) {
+  if (known != members_.end() &&
+      known->second.state == v1::IslandStatus::LIVE) {
     Member& member = known->second;
     if (member.instance_id == request.instance_id()) {
       member.last_heartbeat = now;
@@ -70,7 +71,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
   // the diverged one may have done so, too, and its contribution may still be
   // admitted.
   if (known != members_.end() &&
-      known->second.state == MemberState::kDiverged &&
+      known->second.state == v1::IslandStatus::DIVERGED &&
       (known->second.instance_id == request.instance_id() ||
        request.replaces_instance_id() != 0)) {
     return Diverged(known->second);
@@ -100,7 +101,7 @@ Member* Membership::Replaced(const v1::JoinRequest& request) {
     return nullptr;
   }
   Member& member = known->second;
-  return member.state == MemberState::kLive &&
+  return member.state == v1::IslandStatus::LIVE &&
                  member.instance_id == request.replaces_instance_id() &&
                  member.instance_id != request.instance_id()
              ? &member
@@ -125,8 +126,8 @@ absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
         identity.island_id(), "\" is fenced off: the current one is ",
         member.incarnation, "; join again"));
   }
-  if (member.state == MemberState::kDiverged) return Diverged(member);
-  if (member.state != MemberState::kLive) {
+  if (member.state == v1::IslandStatus::DIVERGED) return Diverged(member);
+  if (member.state != v1::IslandStatus::LIVE) {
     return absl::AbortedError(
         absl::StrCat("incarnation ", identity.incarnation(), " of island \"",
                      identity.island_id(), "\" is no longer a member (",
@@ -137,14 +138,15 @@ absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
 
 absl::StatusOr<Member*> Membership::FindLive(const std::string& island_id) {
   const auto found = members_.find(island_id);
-  if (found == members_.end() || found->second.state != MemberState::kLive) {
+  if (found == members_.end() ||
+      found->second.state != v1::IslandStatus::LIVE) {
     return absl::NotFoundError(absl::StrCat(
         "run ", options_.run_id, " has no live island \"", island_id, "\""));
   }
   return &found->second;
 }
 
-void Membership::End(Member& member, MemberState state,
+void Membership::End(Member& member, v1::IslandStatus::State state,
                      absl::string_view reason, absl::Time now) {
   member.state = state;
   member.reason = std::string(reason);
@@ -164,7 +166,7 @@ std::vector<Member*> Membership::Expired(absl::Time now) {
 std::vector<Member*> Membership::Live() {
   std::vector<Member*> live;
   for (auto& [name, member] : members_) {
-    if (member.state == MemberState::kLive) live.push_back(&member);
+    if (member.state == v1::IslandStatus::LIVE) live.push_back(&member);
   }
   return live;
 }
@@ -172,7 +174,7 @@ std::vector<Member*> Membership::Live() {
 uint32_t Membership::live_count() const {
   return static_cast<uint32_t>(
       std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
-        return entry.second.state == MemberState::kLive;
+        return entry.second.state == v1::IslandStatus::LIVE;
       }));
 }
 
@@ -184,7 +186,7 @@ uint32_t Membership::PickShard(const std::string& island_id) const {
   if (known != members_.end()) return known->second.shard % options_.shards;
   std::vector<uint32_t> readers(options_.shards, 0);
   for (const auto& [name, member] : members_) {
-    if (member.state == MemberState::kLive) {
+    if (member.state == v1::IslandStatus::LIVE) {
       ++readers[member.shard % options_.shards];
     }
   }

@@ -30,17 +30,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
 
 namespace causeway {
-
-enum class MemberState { kLive, kLeft, kEvicted, kDiverged };
 
 struct Member {
   std::string island_id;
   uint64_t incarnation = 0;
   // Identifies the island's process, so that a retried Join is recognized.
   uint64_t instance_id = 0;
-  MemberState state = MemberState::kLive;
+  v1::IslandStatus::State state = v1::IslandStatus::LIVE;
   std::string description;
   absl::Time joined_at = absl::InfinitePast();
   absl::Time ended_at = absl::InfiniteFuture();
@@ -96,8 +95,8 @@ class Membership {
 
   // Ends a membership. The member stays known, so that its incarnations keep
   // rising.
-  void End(Member& member, MemberState state, absl::string_view reason,
-           absl::Time now);
+  void End(Member& member, v1::IslandStatus::State state,
+           absl::string_view reason, absl::Time now);
 
   // Returns the live members whose lease has ended by `now`, ordered by name.
   std::vector<Member*> Expired(absl::Time now);

@@ -63,8 +63,9 @@ TEST_F(MembershipTest, IncarnationsOfANameRise) {
     Member& member = Join("oslo", /*instance=*/incarnation + 100);
     EXPECT_EQ(member.incarnation, incarnation);
     EXPECT_EQ(Join("bergen", incarnation + 200).incarnation, incarnation);
-    members_.End(member, MemberState::kEvicted, "test", kStart);
-    members_.End(*members_.Live().front(), MemberState::kLeft, "test", kStart);
+    members_.End(member, v1::IslandStatus::EVICTED, "test", kStart);
+    members_.End(*members_.Live().front(), v1::IslandStatus::LEFT, "test",
+                 kStart);
   }
 }
 
@@ -81,10 +82,11 @@ TEST_F(MembershipTest, ARetriedJoinIsTheSameMembership) {
 }
 
 TEST_F(MembershipTest, TheSameProcessComesBackAsANewIncarnation) {
-  members_.End(Join("oslo", 7), MemberState::kEvicted, "no heartbeat", kStart);
+  members_.End(Join("oslo", 7), v1::IslandStatus::EVICTED, "no heartbeat",
+               kStart);
   const Member& back = Join("oslo", 7, kStart + absl::Seconds(1));
   EXPECT_EQ(back.incarnation, 2);
-  EXPECT_EQ(back.state, MemberState::kLive);
+  EXPECT_EQ(back.state, v1::IslandStatus::LIVE);
   EXPECT_EQ(back.joined_at, kStart + absl::Seconds(1));
   EXPECT_EQ(back.reason, "");
 }
@@ -133,7 +135,7 @@ TEST_F(MembershipTest, OnlyLiveIslandsCountAgainstTheLimit) {
                              HasSubstr("membership.max_islands"))));
   // A retry needs no further place.
   EXPECT_OK(members_.Join(Request("a", 1), kStart));
-  members_.End(first, MemberState::kLeft, "finished", kStart);
+  members_.End(first, v1::IslandStatus::LEFT, "finished", kStart);
   EXPECT_EQ(members_.live_count(), 2);
   EXPECT_OK(members_.Join(Request("d", 4), kStart));
 }
@@ -152,7 +154,8 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
   EXPECT_THAT(members_.Check(Identity("oslo", 2)),
               StatusIs(absl::StatusCode::kAborted));
 
-  for (const MemberState ended : {MemberState::kLeft, MemberState::kEvicted}) {
+  for (const v1::IslandStatus::State ended :
+       {v1::IslandStatus::LEFT, v1::IslandStatus::EVICTED}) {
     Member& live = *members_.Live().front();
     const uint64_t incarnation = live.incarnation;
     members_.End(live, ended, "pre-emption notice", kStart);
@@ -170,7 +173,8 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
 }
 
 TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
-  members_.End(Join("oslo", 7), MemberState::kDiverged, "not finite", kStart);
+  members_.End(Join("oslo", 7), v1::IslandStatus::DIVERGED, "not finite",
+               kStart);
   EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
               StatusIs(absl::StatusCode::kOutOfRange));
   // Its process may have gone on from the checkpoint of process 6, too.
@@ -193,7 +197,7 @@ TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
               ElementsAre("a", "b"));
   // Listing changes nothing; ending does.
   for (Member* member : members_.Expired(kStart + 2 * kLease)) {
-    members_.End(*member, MemberState::kEvicted, "silent", kStart);
+    members_.End(*member, v1::IslandStatus::EVICTED, "silent", kStart);
   }
   EXPECT_THAT(members_.Expired(absl::InfiniteFuture()), IsEmpty());
   EXPECT_THAT(members_.Live(), IsEmpty());
@@ -205,19 +209,19 @@ TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
   EXPECT_EQ(second.shard, 1);
   EXPECT_EQ(Join("c", 3).shard, 0) << "three islands, two shards";
   // The next island takes the shard that nobody reads any more ...
-  members_.End(second, MemberState::kLeft, "finished", kStart);
+  members_.End(second, v1::IslandStatus::LEFT, "finished", kStart);
   Member& replacement = Join("d", 4);
   EXPECT_EQ(replacement.shard, 1);
   // ... and a name that comes back gets its old shard, although "d" read it
   // meanwhile.
-  members_.End(replacement, MemberState::kLeft, "finished", kStart);
+  members_.End(replacement, v1::IslandStatus::LEFT, "finished", kStart);
   EXPECT_EQ(Join("b", 5).shard, 1);
 }
 
 TEST_F(MembershipTest, WhoIsGoneReadsNoShard) {
   Member& first = Join("a", 1);
   ASSERT_EQ(first.shard, 0);
-  members_.End(first, MemberState::kEvicted, "its lease ended", kStart);
+  members_.End(first, v1::IslandStatus::EVICTED, "its lease ended", kStart);
   EXPECT_EQ(Join("b", 2).shard, 0);
 }
 
@@ -225,12 +229,12 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
   members_.Restore({.island_id = "oslo",
                     .incarnation = 5,
                     .instance_id = 7,
-                    .state = MemberState::kLive,
+                    .state = v1::IslandStatus::LIVE,
                     .shard = 1},
                    kStart + absl::Hours(1));
   members_.Restore({.island_id = "bergen",
                     .incarnation = 3,
-                    .state = MemberState::kEvicted,
+                    .state = v1::IslandStatus::EVICTED,
                     .reason = "no heartbeat"},
                    kStart + absl::Hours(1));
   EXPECT_EQ(members_.live_count(), 1);

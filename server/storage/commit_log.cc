@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
@@ -177,14 +178,15 @@ absl::StatusOr<bool> CommitLog::FindDoubtful() {
   if (doubtful_commit_.has_value()) {
     ASSIGN_OR_RETURN(SqliteStatement query,
                      database_.Prepare("SELECT 1 FROM commits"
-                                       " WHERE fragment = ? AND version = ?"));
-    query.Bind(doubtful_commit_->fragment(), doubtful_commit_->version());
+                                       " WHERE fragment = ? AND version = ?",
+                                       doubtful_commit_->fragment(),
+                                       doubtful_commit_->version()));
     return query.Step();
   }
   if (!doubtful_event_.has_value()) return false;
-  ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare("SELECT 1 FROM events WHERE id = ?"));
-  query.Bind(*doubtful_event_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT 1 FROM events WHERE id = ?", *doubtful_event_));
   return query.Step();
 }
 
@@ -192,13 +194,13 @@ absl::Status CommitLog::CreateRun(const RunRecord& run) {
   absl::MutexLock lock(&mutex_);
   return TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
-    ASSIGN_OR_RETURN(
-        SqliteStatement insert,
-        database_.Prepare("INSERT INTO run (id, run_id, config, plan,"
-                          " created_at, started, paused)"
-                          " VALUES (1, ?, ?, ?, ?, 0, NULL)"));
-    insert.Bind(run.run_id, PrintText(run.config), PrintText(run.plan),
-                absl::ToUnixMicros(run.created_at));
+    ASSIGN_OR_RETURN(SqliteStatement insert,
+                     database_.Prepare(
+                         "INSERT INTO run (id, run_id, config, plan,"
+                         " created_at, started, paused)"
+                         " VALUES (1, ?, ?, ?, ?, 0, NULL)",
+                         run.run_id, PrintText(run.config), PrintText(run.plan),
+                         absl::ToUnixMicros(run.created_at)));
     absl::Status inserted = insert.Run();
     if (absl::IsAlreadyExists(inserted)) {
       return absl::AlreadyExistsError(absl::StrCat(path_, " holds a run"));
@@ -248,51 +250,40 @@ absl::Status CommitLog::WriteCommit(const CommitRecord& commit) {
   ASSIGN_OR_RETURN(
       SqliteStatement newest,
       database_.Prepare("SELECT ifnull(max(version) + 1, 0) FROM commits"
-                        " WHERE fragment = ?"));
-  newest.Bind(head.fragment());
+                        " WHERE fragment = ?",
+                        head.fragment()));
   RETURN_IF_ERROR(newest.Step().status());
   if (newest.Int(0) != static_cast<int64_t>(head.version())) {
     return absl::FailedPreconditionError(
         absl::Substitute("fragment $0: version $1 is offered, $2 is the next",
                          head.fragment(), head.version(), newest.Int(0)));
   }
-  ASSIGN_OR_RETURN(SqliteStatement insert,
-                   database_.Prepare(absl::StrCat(
-                       "INSERT INTO commits (", kCommitLogCommitColumns,
-                       ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")));
-  insert.Bind(head.fragment(), head.version(), DigestToHex(head.digest()),
-              commit.file, commit.update_file, commit.merged_norm,
-              absl::ToUnixMicros(commit.committed_at),
-              commit.participation.live(), commit.participation.contributing(),
-              commit.participation.merged());
-  return insert.Run();
+  return database_.Run(
+      absl::StrCat("INSERT INTO commits (", kCommitLogCommitColumns,
+                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+      head.fragment(), head.version(), DigestToHex(head.digest()), commit.file,
+      commit.update_file, commit.merged_norm,
+      absl::ToUnixMicros(commit.committed_at), commit.participation.live(),
+      commit.participation.contributing(), commit.participation.merged());
 }
 
 absl::Status CommitLog::WriteMember(const Member& member) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare(
-          "INSERT INTO members (island_id, incarnation, instance_id, state,"
-          " description, joined_at, ended_at, reason, shard, first_versions,"
-          " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-          " ON CONFLICT DO UPDATE SET state = excluded.state,"
-          " ended_at = excluded.ended_at, reason = excluded.reason,"
-          " first_versions = excluded.first_versions,"
-          " draining = excluded.draining"));
-  const auto bind = [&](const auto& ended_at) {
-    insert.Bind(member.island_id, member.incarnation, member.instance_id,
-                CommitLogStateName(member.state), member.description,
-                absl::ToUnixMicros(member.joined_at), ended_at, member.reason,
-                member.shard,
-                absl::StrJoin(member.first_contribution_version, ","),
-                static_cast<int>(member.draining));
-  };
-  if (member.state == MemberState::kLive) {
-    bind(nullptr);
-  } else {
-    bind(absl::ToUnixMicros(member.ended_at));
-  }
-  return insert.Run();
+  return database_.Run(
+      "INSERT INTO members (island_id, incarnation, instance_id, state,"
+      " description, joined_at, ended_at, reason, shard, first_versions,"
+      " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET state = excluded.state,"
+      " ended_at = excluded.ended_at, reason = excluded.reason,"
+      " first_versions = excluded.first_versions,"
+      " draining = excluded.draining",
+      member.island_id, member.incarnation, member.instance_id,
+      absl::AsciiStrToLower(v1::IslandStatus::State_Name(member.state)),
+      member.description, absl::ToUnixMicros(member.joined_at),
+      member.state == v1::IslandStatus::LIVE
+          ? std::nullopt
+          : std::optional(absl::ToUnixMicros(member.ended_at)),
+      member.reason, member.shard,
+      absl::StrJoin(member.first_contribution_version, ","), member.draining);
 }
 
 absl::Status CommitLog::WriteContribution(
@@ -303,13 +294,15 @@ absl::Status CommitLog::WriteContribution(
       " restored_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
   const bool merged = contribution.fate != ContributionFate::kLate;
   if (!merged) sql += " ON CONFLICT DO NOTHING";
-  ASSIGN_OR_RETURN(SqliteStatement insert, database_.Prepare(sql));
-  insert.Bind(
-      contribution.fragment, contribution.base_version, contribution.island_id,
-      contribution.incarnation, ContributionFateName(contribution.fate),
-      contribution.tokens, contribution.inner_steps, contribution.weight,
-      contribution.norm, DigestToHex(contribution.digest),
-      absl::ToUnixMicros(contribution.at), contribution.restored_tokens);
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare(
+          sql, contribution.fragment, contribution.base_version,
+          contribution.island_id, contribution.incarnation,
+          ContributionFateName(contribution.fate), contribution.tokens,
+          contribution.inner_steps, contribution.weight, contribution.norm,
+          DigestToHex(contribution.digest), absl::ToUnixMicros(contribution.at),
+          contribution.restored_tokens));
   absl::Status status = insert.Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::Substitute(
@@ -322,58 +315,38 @@ absl::Status CommitLog::WriteContribution(
 }
 
 absl::Status CommitLog::WriteAccount(const AccountRecord& account) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare(
-          "INSERT INTO accounts (island_id, incarnation, process_tokens,"
-          " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-          " process_tokens = excluded.process_tokens,"
-          " reported = excluded.reported"));
-  insert.Bind(account.key.island_id, account.key.incarnation,
-              account.process_tokens, absl::StrJoin(account.reported, ","));
-  return insert.Run();
+  return database_.Run(
+      "INSERT INTO accounts (island_id, incarnation, process_tokens,"
+      " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+      " process_tokens = excluded.process_tokens,"
+      " reported = excluded.reported",
+      account.key.island_id, account.key.incarnation, account.process_tokens,
+      absl::StrJoin(account.reported, ","));
 }
 
 absl::Status CommitLog::WriteQuarantine(const QuarantineEntry& entry) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare(
-          "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
-          " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
-          " ON CONFLICT DO UPDATE SET state = excluded.state,"
-          " reason = excluded.reason, admissible = excluded.admissible"));
-  const auto bind = [&](const auto& norm) {
-    insert.Bind(entry.id, CommitLogStateName(entry.state),
-                PrintText(entry.header), norm, entry.reason,
-                static_cast<int>(entry.admissible),
-                absl::ToUnixMicros(entry.quarantined_at));
-  };
-  if (std::isfinite(entry.norm)) {
-    bind(entry.norm);
-  } else {
-    bind(nullptr);
-  }
-  return insert.Run();
+  return database_.Run(
+      "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
+      " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET state = excluded.state,"
+      " reason = excluded.reason, admissible = excluded.admissible",
+      entry.id,
+      absl::AsciiStrToLower(
+          v1::QuarantinedContribution::State_Name(entry.state)),
+      PrintText(entry.header),
+      std::isfinite(entry.norm) ? std::optional(entry.norm) : std::nullopt,
+      entry.reason, entry.admissible, absl::ToUnixMicros(entry.quarantined_at));
 }
 
 absl::Status CommitLog::WriteAdmitted(uint64_t id) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement update,
-      database_.Prepare(
-          "UPDATE quarantine SET state = 'admitted' WHERE id = ?"));
-  update.Bind(id);
-  return update.Run();
+  return database_.Run("UPDATE quarantine SET state = 'admitted' WHERE id = ?",
+                       id);
 }
 
 absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
-  ASSIGN_OR_RETURN(SqliteStatement update,
-                   database_.Prepare("UPDATE run SET started = ?, paused = ?"));
-  if (flags.paused) {
-    update.Bind(static_cast<int>(flags.started), flags.pause_reason);
-  } else {
-    update.Bind(static_cast<int>(flags.started), nullptr);
-  }
-  return update.Run();
+  return database_.Run(
+      "UPDATE run SET started = ?, paused = ?", flags.started,
+      flags.paused ? std::optional(flags.pause_reason) : std::nullopt);
 }
 
 absl::Status CommitLog::WriteEvent(EventRecord& event) {
@@ -381,9 +354,9 @@ absl::Status CommitLog::WriteEvent(EventRecord& event) {
       SqliteStatement insert,
       database_.Prepare("INSERT INTO events (id, time, kind, island_id, text)"
                         " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events),"
-                        " ?, ?, ?, ?) RETURNING id"));
-  insert.Bind(absl::ToUnixMicros(event.time), event.kind, event.island_id,
-              event.text);
+                        " ?, ?, ?, ?) RETURNING id",
+                        absl::ToUnixMicros(event.time), event.kind,
+                        event.island_id, event.text));
   RETURN_IF_ERROR(insert.Step().status());
   event.id = static_cast<uint64_t>(insert.Int(0));
   return insert.Run();

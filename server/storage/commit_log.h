@@ -42,7 +42,6 @@
 #include "proto/run_config.pb.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
-#include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 #include "server/storage/sqlite.h"
 
@@ -103,15 +102,6 @@ struct ContributionRecord {
   std::string digest;
   ContributionFate fate = ContributionFate::kMerged;
   absl::Time at;
-};
-
-// The sum over all contributions to one fragment with one fate.
-struct LedgerSum {
-  uint32_t fragment = 0;
-  ContributionFate fate = ContributionFate::kMerged;
-  uint64_t contributions = 0;
-  uint64_t tokens = 0;
-  uint64_t inner_steps = 0;
 };
 
 struct EventRecord {
@@ -217,10 +207,6 @@ class CommitLog {
   // `base_version`, ordered by island and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
       uint32_t fragment, uint64_t base_version);
-
-  // Returns the sums by fragment and fate, without combinations that never
-  // happened.
-  absl::StatusOr<std::vector<LedgerSum>> LedgerSums();
 
   // Returns events with ids above `after_id`, oldest first: at most `limit`,
   // and none after the event with which their texts reach kEventPageBytes.

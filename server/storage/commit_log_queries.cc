@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -28,27 +29,14 @@ constexpr ContributionFate kFates[] = {ContributionFate::kMerged,
                                        ContributionFate::kPartial,
                                        ContributionFate::kLate};
 
-constexpr MemberState kMemberStates[] = {MemberState::kLive, MemberState::kLeft,
-                                         MemberState::kEvicted,
-                                         MemberState::kDiverged};
-
-constexpr QuarantineState kQuarantineStates[] = {QuarantineState::kHeld,
-                                                 QuarantineState::kAdmitted,
-                                                 QuarantineState::kDropped};
-
-// The schema's CHECKs allow no other names.
-MemberState MemberStateOf(absl::string_view name) {
-  for (const MemberState state : kMemberStates) {
-    if (name == CommitLogStateName(state)) return state;
-  }
-  LOG(FATAL) << "member state " << name;
-}
-
-QuarantineState QuarantineStateOf(absl::string_view name) {
-  for (const QuarantineState state : kQuarantineStates) {
-    if (name == CommitLogStateName(state)) return state;
-  }
-  LOG(FATAL) << "quarantine state " << name;
+// The schema's CHECKs allow no other names than those of `State`, in lower
+// case.
+template <typename State>
+State StateOf(bool (*parse)(const std::string&, State*),
+              absl::string_view name) {
+  State state;
+  CHECK(parse(absl::AsciiStrToUpper(name), &state)) << name;
+  return state;
 }
 
 // Parses numbers separated by commas, as absl::StrJoin writes them.
@@ -78,15 +66,15 @@ int64_t Limit(uint64_t limit) {
 CommitRecord CommitOf(const SqliteStatement& row) {
   CommitRecord commit;
   commit.head.set_fragment(static_cast<uint32_t>(row.Int(0)));
-  commit.head.set_version(static_cast<uint64_t>(row.Int(1)));
+  commit.head.set_version(row.Uint(1));
   commit.head.set_digest(absl::HexStringToBytes(row.Text(2)));
   commit.file = row.Text(3);
   commit.update_file = row.Text(4);
   commit.merged_norm = row.Double(5);
   commit.committed_at = absl::FromUnixMicros(row.Int(6));
-  commit.participation.set_live(static_cast<uint64_t>(row.Int(7)));
-  commit.participation.set_contributing(static_cast<uint64_t>(row.Int(8)));
-  commit.participation.set_merged(static_cast<uint64_t>(row.Int(9)));
+  commit.participation.set_live(row.Uint(7));
+  commit.participation.set_contributing(row.Uint(8));
+  commit.participation.set_merged(row.Uint(9));
   return commit;
 }
 
@@ -145,19 +133,20 @@ absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
       SqliteStatement query,
       database_.Prepare(absl::StrCat("SELECT ", kCommitLogCommitColumns,
                                      " FROM commits WHERE fragment = ?"
-                                     " ORDER BY version DESC LIMIT ?")));
-  query.Bind(fragment, Limit(limit));
+                                     " ORDER BY version DESC LIMIT ?"),
+                        fragment, Limit(limit)));
   return Commits(std::move(query));
 }
 
 absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
                                                    uint64_t version) {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare(absl::StrCat(
-                       "SELECT ", kCommitLogCommitColumns,
-                       " FROM commits WHERE fragment = ? AND version = ?")));
-  query.Bind(fragment, version);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          absl::StrCat("SELECT ", kCommitLogCommitColumns,
+                       " FROM commits WHERE fragment = ? AND version = ?"),
+          fragment, version));
   ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) {
     return absl::NotFoundError(absl::Substitute(
@@ -188,17 +177,17 @@ absl::StatusOr<std::vector<Member>> CommitLog::Members() {
     if (!row) return members;
     Member member;
     member.island_id = query.Text(0);
-    member.incarnation = static_cast<uint64_t>(query.Int(1));
-    member.instance_id = static_cast<uint64_t>(query.Int(2));
-    member.state = MemberStateOf(query.Text(3));
+    member.incarnation = query.Uint(1);
+    member.instance_id = query.Uint(2);
+    member.state = StateOf(v1::IslandStatus::State_Parse, query.Text(3));
     member.description = query.Text(4);
     member.joined_at = absl::FromUnixMicros(query.Int(5));
     if (!query.IsNull(6)) member.ended_at = absl::FromUnixMicros(query.Int(6));
     member.reason = query.Text(7);
     member.shard = static_cast<uint32_t>(query.Int(8));
     member.first_contribution_version = NumbersOf<uint64_t>(query.Text(9));
-    member.contributions_merged = static_cast<uint64_t>(query.Int(10));
-    member.tokens_merged = static_cast<uint64_t>(query.Int(11));
+    member.contributions_merged = query.Uint(10);
+    member.tokens_merged = query.Uint(11);
     member.draining = query.Int(12) != 0;
     members.push_back(std::move(member));
   }
@@ -213,8 +202,8 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
           "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
           "at, fate, norm"
           " FROM contributions WHERE fragment = ? AND base_version = ?"
-          " AND fate <> 'late' ORDER BY island_id, incarnation"));
-  query.Bind(fragment, base_version);
+          " AND fate <> 'late' ORDER BY island_id, incarnation",
+          fragment, base_version));
   std::vector<ContributionRecord> contributions;
   while (true) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
@@ -222,34 +211,14 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
     contributions.push_back({.fragment = fragment,
                              .base_version = base_version,
                              .island_id = query.Text(0),
-                             .incarnation = static_cast<uint64_t>(query.Int(1)),
-                             .tokens = static_cast<uint64_t>(query.Int(2)),
-                             .inner_steps = static_cast<uint64_t>(query.Int(3)),
+                             .incarnation = query.Uint(1),
+                             .tokens = query.Uint(2),
+                             .inner_steps = query.Uint(3),
                              .weight = query.Double(4),
                              .norm = query.Double(8),
                              .digest = absl::HexStringToBytes(query.Text(5)),
                              .fate = FateOf(query.Text(7)),
                              .at = absl::FromUnixMicros(query.Int(6))});
-  }
-}
-
-absl::StatusOr<std::vector<LedgerSum>> CommitLog::LedgerSums() {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT fragment, fate, count(*), sum(tokens),"
-                        " sum(inner_steps)"
-                        " FROM contributions GROUP BY fragment, fate"
-                        " ORDER BY fragment, fate"));
-  std::vector<LedgerSum> sums;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return sums;
-    sums.push_back({.fragment = static_cast<uint32_t>(query.Int(0)),
-                    .fate = FateOf(query.Text(1)),
-                    .contributions = static_cast<uint64_t>(query.Int(2)),
-                    .tokens = static_cast<uint64_t>(query.Int(3)),
-                    .inner_steps = static_cast<uint64_t>(query.Int(4))});
   }
 }
 
@@ -287,9 +256,9 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
     ASSIGN_OR_RETURN(const bool row, accounts.Step());
     if (!row) break;
     history.accounts.push_back(
-        {.key = {accounts.Text(0), static_cast<uint64_t>(accounts.Int(1))},
-         .process = static_cast<uint64_t>(accounts.Int(4)),
-         .process_tokens = static_cast<uint64_t>(accounts.Int(2)),
+        {.key = {accounts.Text(0), accounts.Uint(1)},
+         .process = accounts.Uint(4),
+         .process_tokens = accounts.Uint(2),
          .reported = NumbersOf<int64_t>(accounts.Text(3))});
   }
   ASSIGN_OR_RETURN(
@@ -303,26 +272,27 @@ absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
     ASSIGN_OR_RETURN(const bool row, sums.Step());
     if (!row) break;
     history.settled.push_back(
-        {.key = {sums.Text(0), static_cast<uint64_t>(sums.Int(1))},
+        {.key = {sums.Text(0), sums.Uint(1)},
          .fragment = static_cast<uint32_t>(sums.Int(2)),
          .fate = FateOf(sums.Text(3)) == ContributionFate::kPartial
                      ? TokenLedger::Fate::kPartial
                      : TokenLedger::Fate::kMerged,
-         .tokens = static_cast<uint64_t>(sums.Int(4)),
-         .restored = static_cast<uint64_t>(sums.Int(5)),
-         .base_version = static_cast<uint64_t>(sums.Int(6))});
+         .tokens = sums.Uint(4),
+         .restored = sums.Uint(5),
+         .base_version = sums.Uint(6)});
   }
   // Admitted contributions are among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {
-    if (entry.state == QuarantineState::kAdmitted) continue;
-    history.settled.push_back({.key = {entry.header.identity().island_id(),
-                                       entry.header.identity().incarnation()},
-                               .fragment = entry.header.fragment(),
-                               .fate = entry.state == QuarantineState::kHeld
-                                           ? TokenLedger::Fate::kQuarantined
-                                           : TokenLedger::Fate::kRefused,
-                               .tokens = entry.header.tokens(),
-                               .restored = entry.header.restored_tokens()});
+    if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
+    history.settled.push_back(
+        {.key = {entry.header.identity().island_id(),
+                 entry.header.identity().incarnation()},
+         .fragment = entry.header.fragment(),
+         .fate = entry.state == v1::QuarantinedContribution::HELD
+                     ? TokenLedger::Fate::kQuarantined
+                     : TokenLedger::Fate::kRefused,
+         .tokens = entry.header.tokens(),
+         .restored = entry.header.restored_tokens()});
   }
   return absl::OkStatus();
 }
@@ -336,8 +306,9 @@ absl::Status CommitLog::ReadQuarantine(CoordinatorHistory& history) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) return absl::OkStatus();
     QuarantineEntry& entry = history.quarantine.emplace_back();
-    entry.id = static_cast<uint64_t>(query.Int(0));
-    entry.state = QuarantineStateOf(query.Text(1));
+    entry.id = query.Uint(0);
+    entry.state =
+        StateOf(v1::QuarantinedContribution::State_Parse, query.Text(1));
     RETURN_IF_ERROR(
         ParseText(query.Text(2), "quarantined contribution", entry.header));
     entry.norm = query.IsNull(3) ? std::numeric_limits<double>::quiet_NaN()
@@ -359,9 +330,9 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
     if (!row) break;
     v1::Participation& last =
         history.last_rounds[static_cast<size_t>(rounds.Int(0))];
-    last.set_live(static_cast<uint64_t>(rounds.Int(1)));
-    last.set_contributing(static_cast<uint64_t>(rounds.Int(2)));
-    last.set_merged(static_cast<uint64_t>(rounds.Int(3)));
+    last.set_live(rounds.Uint(1));
+    last.set_contributing(rounds.Uint(2));
+    last.set_merged(rounds.Uint(3));
     AddTo(last, history.participation);
   }
   for (size_t fragment = 0; fragment < history.merged_norms.size();
@@ -373,8 +344,8 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
                                        " FROM contributions"
                                        " WHERE fragment = ?"
                                        " AND fate <> 'late'"
-                                       " ORDER BY base_version DESC"));
-    query.Bind(static_cast<uint64_t>(fragment));
+                                       " ORDER BY base_version DESC",
+                                       static_cast<uint64_t>(fragment)));
     int64_t base_version = -1;
     for (uint64_t read = 0;; ++read) {
       ASSIGN_OR_RETURN(const bool row, query.Step());
@@ -385,8 +356,7 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
         merged.emplace_back();
       }
       merged.back().push_back(
-          {.norm = query.Double(1),
-           .inner_steps = static_cast<uint64_t>(query.Int(2))});
+          {.norm = query.Double(1), .inner_steps = query.Uint(2)});
     }
     std::reverse(merged.begin(), merged.end());
   }
@@ -399,14 +369,14 @@ absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
-                        " WHERE id > ? ORDER BY id LIMIT ?"));
-  query.Bind(Limit(after_id), Limit(limit));
+                        " WHERE id > ? ORDER BY id LIMIT ?",
+                        Limit(after_id), Limit(limit)));
   std::vector<EventRecord> events;
   uint64_t bytes = 0;
   while (bytes < kEventPageBytes) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) break;
-    events.push_back({.id = static_cast<uint64_t>(query.Int(0)),
+    events.push_back({.id = query.Uint(0),
                       .time = absl::FromUnixMicros(query.Int(1)),
                       .kind = query.Text(2),
                       .island_id = query.Text(3),

@@ -9,10 +9,6 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
-#include "server/rules/membership.h"
-#include "server/rules/quarantine.h"
-
 namespace causeway {
 
 // Rises with every change of the schema.
@@ -121,34 +117,6 @@ ALTER TABLE contributions
 inline constexpr char kCommitLogCommitColumns[] =
     "fragment, version, digest, file, update_file, merged_norm, committed_at,"
     " live, contributing, merged";
-
-// Returns a value of members.state.
-inline absl::string_view CommitLogStateName(MemberState state) {
-  switch (state) {
-    case MemberState::kLive:
-      return "live";
-    case MemberState::kLeft:
-      return "left";
-    case MemberState::kEvicted:
-      return "evicted";
-    case MemberState::kDiverged:
-      return "diverged";
-  }
-  return "";
-}
-
-// Returns a value of quarantine.state.
-inline absl::string_view CommitLogStateName(QuarantineState state) {
-  switch (state) {
-    case QuarantineState::kHeld:
-      return "held";
-    case QuarantineState::kAdmitted:
-      return "admitted";
-    case QuarantineState::kDropped:
-      return "dropped";
-  }
-  return "";
-}
 
 }  // namespace causeway
 

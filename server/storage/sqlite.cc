@@ -92,24 +92,20 @@ bool SqliteStatement::IsNull(int column) const {
   return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
 
-void SqliteStatement::BindOne(int index, int64_t value) {
+void SqliteStatement::BindInt(int index, int64_t value) {
   CHECK_EQ(sqlite3_bind_int64(statement_.get(), index, value), SQLITE_OK);
 }
 
-void SqliteStatement::BindOne(int index, double value) {
+void SqliteStatement::Bind(int index, double value) {
   CHECK_EQ(sqlite3_bind_double(statement_.get(), index, value), SQLITE_OK);
 }
 
-void SqliteStatement::BindOne(int index, absl::string_view text) {
+void SqliteStatement::Bind(int index, absl::string_view text) {
   // A null pointer would bind NULL instead of the empty string.
   const char* data = text.data() == nullptr ? "" : text.data();
   CHECK_EQ(sqlite3_bind_text64(statement_.get(), index, data, text.size(),
                                SQLITE_TRANSIENT, SQLITE_UTF8),
            SQLITE_OK);
-}
-
-void SqliteStatement::BindOne(int index, std::nullptr_t) {
-  CHECK_EQ(sqlite3_bind_null(statement_.get(), index), SQLITE_OK);
 }
 
 void SqliteDatabase::Closer::operator()(sqlite3* database) const {
@@ -148,7 +144,8 @@ absl::Status SqliteDatabase::Execute(const std::string& sql) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(absl::string_view sql) {
+absl::StatusOr<SqliteStatement> SqliteDatabase::PrepareUnbound(
+    absl::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   if (sqlite3_prepare_v2(database_.get(), sql.data(),
                          static_cast<int>(sql.size()), &statement,

@@ -6,8 +6,8 @@
 //
 //   ASSIGN_OR_RETURN(SqliteStatement query,
 //                    database.Prepare("SELECT id, text FROM events"
-//                                     " WHERE id > ? LIMIT ?"));
-//   query.Bind(after, limit);
+//                                     " WHERE id > ? LIMIT ?",
+//                                     after, limit));
 //   while (true) {
 //     ASSIGN_OR_RETURN(const bool row, query.Step());
 //     if (!row) break;
@@ -21,13 +21,16 @@
 #ifndef SERVER_STORAGE_SQLITE_H_
 #define SERVER_STORAGE_SQLITE_H_
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/status_macros.h"
 #include "sqlite3.h"
 
 namespace causeway {
@@ -35,13 +38,6 @@ namespace causeway {
 // A prepared statement; must not outlive its database.
 class SqliteStatement {
  public:
-  // Binds the parameters, in order. Call before the first Step.
-  template <typename... Values>
-  void Bind(const Values&... values) {
-    int index = 0;
-    (BindOne(++index, values), ...);
-  }
-
   // Moves to the next row. Returns true if there is one, false at the end.
   absl::StatusOr<bool> Step();
 
@@ -50,6 +46,7 @@ class SqliteStatement {
 
   // The columns of the current row, counted from 0.
   int64_t Int(int column) const;
+  uint64_t Uint(int column) const { return static_cast<uint64_t>(Int(column)); }
   double Double(int column) const;
   // Reads TEXT or BLOB.
   std::string Text(int column) const;
@@ -64,25 +61,18 @@ class SqliteStatement {
   SqliteStatement(sqlite3_stmt* statement, std::string path)
       : statement_(statement), path_(std::move(path)) {}
 
-  void BindOne(int index, int64_t value);
-  void BindOne(int index, uint64_t value) {
-    BindOne(index, static_cast<int64_t>(value));
+  // An empty optional is NULL.
+  void Bind(int index, std::integral auto value) {
+    BindInt(index, static_cast<int64_t>(value));
   }
-  void BindOne(int index, uint32_t value) {
-    BindOne(index, static_cast<int64_t>(value));
+  void Bind(int index, double value);
+  void Bind(int index, absl::string_view text);
+  template <typename Value>
+  void Bind(int index, const std::optional<Value>& value) {
+    // Every parameter is NULL at first.
+    if (value.has_value()) Bind(index, *value);
   }
-  void BindOne(int index, int value) {
-    BindOne(index, static_cast<int64_t>(value));
-  }
-  void BindOne(int index, double value);
-  void BindOne(int index, absl::string_view text);
-  void BindOne(int index, const std::string& text) {
-    BindOne(index, absl::string_view(text));
-  }
-  void BindOne(int index, const char* text) {
-    BindOne(index, absl::string_view(text));
-  }
-  void BindOne(int index, std::nullptr_t);
+  void BindInt(int index, int64_t value);
 
   std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
   std::string path_;
@@ -104,7 +94,22 @@ class SqliteDatabase {
   // Runs one or more statements that have neither parameters nor rows.
   absl::Status Execute(const std::string& sql);
 
-  absl::StatusOr<SqliteStatement> Prepare(absl::string_view sql);
+  // Prepares a statement and binds its parameters, in order.
+  template <typename... Values>
+  absl::StatusOr<SqliteStatement> Prepare(absl::string_view sql,
+                                          const Values&... values) {
+    ASSIGN_OR_RETURN(SqliteStatement statement, PrepareUnbound(sql));
+    [[maybe_unused]] int index = 0;
+    (statement.Bind(++index, values), ...);
+    return statement;
+  }
+
+  // Runs a statement and ignores its rows.
+  template <typename... Values>
+  absl::Status Run(absl::string_view sql, const Values&... values) {
+    ASSIGN_OR_RETURN(SqliteStatement statement, Prepare(sql, values...));
+    return statement.Run();
+  }
 
   // Returns the only value of a query with one row and one column.
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql);
@@ -119,6 +124,8 @@ class SqliteDatabase {
 
   SqliteDatabase(std::string path, Mode mode)
       : path_(std::move(path)), mode_(mode) {}
+
+  absl::StatusOr<SqliteStatement> PrepareUnbound(absl::string_view sql);
 
   std::unique_ptr<sqlite3, Closer> database_;
   std::string path_;

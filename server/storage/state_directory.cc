@@ -235,6 +235,26 @@ absl::Status StateDirectory::RecordMerge(
   return merges_.Write(merge, config, encodings);
 }
 
+std::string StateDirectory::QuarantineFile(uint64_t id) const {
+  return absl::StrCat(path_, "/quarantine/", id);
+}
+
+absl::Status StateDirectory::WriteQuarantined(uint64_t id,
+                                              absl::string_view encoded) const {
+  const std::string file = QuarantineFile(id);
+  RETURN_IF_ERROR(CreateDirectory(ParentDirectory(file)));
+  return WriteFileAtomically(file, {encoded});
+}
+
+absl::StatusOr<std::string> StateDirectory::ReadQuarantined(uint64_t id) const {
+  return ReadFile(QuarantineFile(id));
+}
+
+absl::Status StateDirectory::RemoveQuarantined(uint64_t id) const {
+  const absl::Status removed = RemoveFile(QuarantineFile(id));
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
     absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept) {
   CHECK_GE(versions_kept, 1) << "the committed version must stay";

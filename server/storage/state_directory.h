@@ -83,6 +83,13 @@ class StateDirectory {
       absl::Span<const v1::ContributionHeader> contributions,
       absl::Span<const absl::string_view> encodings) const;
 
+  // The encoded bytes of quarantined contributions, by id. An entry whose bytes
+  // cannot be read cannot be admitted. Not thread-safe for the same id.
+  absl::Status WriteQuarantined(uint64_t id, absl::string_view encoded) const;
+  absl::StatusOr<std::string> ReadQuarantined(uint64_t id) const;
+  // Does nothing if there are none.
+  absl::Status RemoveQuarantined(uint64_t id) const;
+
   // Keeps the files of the newest `versions_kept` versions and the newest
   // `updates_kept` updates of every fragment. Removes the run's other files,
   // including the remains of a crash, and returns their paths. Call it when a
@@ -91,6 +98,8 @@ class StateDirectory {
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
  private:
+  std::string QuarantineFile(uint64_t id) const;
+
   StateDirectory(std::string path, std::optional<FileLock> lock,
                  std::unique_ptr<CommitLog> log, FragmentStore fragments)
       : path_(std::move(path)),

@@ -70,13 +70,17 @@ class CheckpointTest : public ProcessTestFixture {
     const auto state = StateDirectory::OpenReadOnly(Path("state"));
     EXPECT_OK(state.status());
     if (!state.ok()) return 0;
-    const auto sums = (*state)->log().LedgerSums();
-    EXPECT_OK(sums.status());
     uint64_t steps = 0;
-    for (const LedgerSum& sum : *sums) {
-      if (sum.fate == ContributionFate::kMerged) steps += sum.inner_steps;
+    for (uint64_t version = 0;; ++version) {
+      const auto merged = (*state)->log().MergedContributions(0, version);
+      EXPECT_OK(merged.status());
+      if (!merged.ok() || merged->empty()) return steps;
+      for (const ContributionRecord& record : *merged) {
+        if (record.fate == ContributionFate::kMerged) {
+          steps += record.inner_steps;
+        }
+      }
     }
-    return steps;
   }
 
   std::unique_ptr<Process> coordinator_;

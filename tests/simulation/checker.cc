@@ -39,7 +39,7 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
   members_.clear();
   for (const auto& [name, member] : disk.members()) {
     members_[name] = {.incarnation = member.incarnation,
-                      .live = member.state == MemberState::kLive,
+                      .live = member.state == v1::IslandStatus::LIVE,
                       .draining = false,
                       .heard_surely = now,
                       .heard_at_most = now};
@@ -222,7 +222,7 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
            " was ended, but is no member");
     }
     member.live = false;
-    if (ended.state == MemberState::kEvicted &&
+    if (ended.state == v1::IslandStatus::EVICTED &&
         now - member.heard_surely <= lease_) {
       Fail(ended.island_id, ".", ended.incarnation,
            " was evicted within its lease");

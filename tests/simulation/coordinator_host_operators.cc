@@ -37,7 +37,8 @@ void CoordinatorHost::Drain(uint32_t island) {
 
 uint64_t CoordinatorHost::OldestHeld() const {
   for (const auto& [id, entry] : core_->quarantine()) {
-    if (entry.state == QuarantineState::kHeld && !entry.in_round) return id;
+    if (entry.state == v1::QuarantinedContribution::HELD && !entry.in_round)
+      return id;
   }
   return 0;
 }
@@ -84,7 +85,8 @@ void CoordinatorHost::Evict(uint32_t island) {
 
 void CoordinatorHost::KeepQuarantined(const Effects& effects) {
   for (const QuarantineEntry& entry : effects.quarantine) {
-    if (entry.state != QuarantineState::kHeld || !entry.admissible) continue;
+    if (entry.state != v1::QuarantinedContribution::HELD || !entry.admissible)
+      continue;
     const absl::StatusOr<StagedEncoding> staged =
         staging_->Get(KeyOf(entry.header));
     if (staged.ok()) disk_->KeepBytes(entry.id, std::string(staged->bytes));

@@ -118,7 +118,7 @@ void Disk::Apply(const Batch& batch) {
   for (const uint64_t id : batch.admitted) {
     const auto found = quarantine_.find(id);
     if (found != quarantine_.end()) {
-      found->second.state = QuarantineState::kAdmitted;
+      found->second.state = v1::QuarantinedContribution::ADMITTED;
     }
   }
   if (batch.flags.has_value()) flags_ = *batch.flags;
@@ -150,16 +150,17 @@ CoordinatorHistory Disk::History() const {
   for (const auto& [id, entry] : quarantine_) {
     history.quarantine.push_back(entry);
     // The merged contributions include the admitted ones.
-    if (entry.state == QuarantineState::kAdmitted) continue;
+    if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
     const v1::ContributionHeader& header = entry.header;
-    history.settled.push_back({.key = {header.identity().island_id(),
-                                       header.identity().incarnation()},
-                               .fragment = header.fragment(),
-                               .fate = entry.state == QuarantineState::kHeld
-                                           ? TokenLedger::Fate::kQuarantined
-                                           : TokenLedger::Fate::kRefused,
-                               .tokens = header.tokens(),
-                               .restored = header.restored_tokens()});
+    history.settled.push_back(
+        {.key = {header.identity().island_id(),
+                 header.identity().incarnation()},
+         .fragment = header.fragment(),
+         .fate = entry.state == v1::QuarantinedContribution::HELD
+                     ? TokenLedger::Fate::kQuarantined
+                     : TokenLedger::Fate::kRefused,
+         .tokens = header.tokens(),
+         .restored = header.restored_tokens()});
   }
   return history;
 }

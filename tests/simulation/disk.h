@@ -22,7 +22,6 @@
 #include "absl/time/time.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
-#include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scenario.h"

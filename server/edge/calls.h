@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of one stream of a download: sends stored bytes in chunks,
-// from an offset on, paced.
-#ifndef SERVER_EDGE_DOWNLOAD_CALL_H_
-#define SERVER_EDGE_DOWNLOAD_CALL_H_
+// The server's side of each method that streams.
+#ifndef SERVER_EDGE_CALLS_H_
+#define SERVER_EDGE_CALLS_H_
 
 #include <cstdint>
 #include <functional>
@@ -18,10 +17,25 @@
 #include "proto/coordinator.pb.h"
 #include "server/edge/call.h"
 #include "server/edge/island_links.h"
+#include "server/edge/upload_turns.h"
 #include "server/engine.h"
 
 namespace causeway {
 
+// The control stream of an island: heartbeats in, the state of the run out,
+// after each heartbeat and whenever it changes.
+Call* NewSessionCall(CallTicket ticket, Engine* engine);
+
+// WatchEvents: the log's events, then new ones as they are added.
+Call* NewWatchEventsCall(CallTicket ticket, Engine* engine);
+
+// Contribute: an upload, or a further stream of one. `uploads` holds the
+// uploads that several streams share.
+Call* NewContributeCall(CallTicket ticket, Engine* engine,
+                        SharedUploads* uploads);
+
+// What one stream of a download sends: stored bytes in chunks, from an offset
+// on, paced.
 struct Download {
   // The first response, without a chunk. Each later response has the same type
   // and contains only a chunk (v1::Chunk, in `chunk_field`).
@@ -55,4 +69,4 @@ Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open);
 
 }  // namespace causeway
 
-#endif  // SERVER_EDGE_DOWNLOAD_CALL_H_
+#endif  // SERVER_EDGE_CALLS_H_

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk_message.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/edge/calls.h"
+
+namespace causeway {
+namespace {
+
+// The number of events that are read from the log at a time. Each watcher takes
+// the memory of a page.
+constexpr uint64_t kEventPage = 32;
+
+// Writes one message at a time, and looks for the next one when that is sent
+// and when there is news.
+class NewsCall : public Call {
+ public:
+  void OnWritten(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    if (!ok) return FinishOnce(grpc::Status::OK);
+    writing_ = false;
+    Advance();
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mu_);
+    FinishOnce(grpc::Status::CANCELLED);
+  }
+
+  void OnEnd() override { engine_->RemoveListener(listener_); }
+
+ protected:
+  NewsCall(CallTicket ticket, Engine* engine)
+      : Call(std::move(ticket)), engine_(engine) {}
+
+  void Listen() {
+    listener_ = engine_->AddListener([this] { OnNews(); });
+  }
+
+  void OnNews() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    has_news_ = true;
+    Advance();
+  }
+
+  // Returns the next message, or nothing if there is none now. May clear
+  // has_news_, and may end the call.
+  virtual std::optional<grpc::ByteBuffer> Next()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  void FinishOnce(const grpc::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!finished_) Finish(status);
+    finished_ = true;
+  }
+
+  Engine* const engine_;
+  grpc::ByteBuffer received_;
+  absl::Mutex mu_;
+  bool has_news_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+
+ private:
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || finished_) return;
+    std::optional<grpc::ByteBuffer> message = Next();
+    if (!message.has_value()) return;
+    sent_ = *std::move(message);
+    writing_ = true;
+    Write(&sent_);
+  }
+
+  uint64_t listener_ = 0;
+  grpc::ByteBuffer sent_;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// A slow client gets fewer views, never an older one.
+class SessionCall : public NewsCall {
+ public:
+  SessionCall(CallTicket ticket, Engine* engine)
+      : NewsCall(std::move(ticket), engine) {
+    Listen();
+    Read(&received_);
+  }
+
+  void OnRead(bool ok) override {
+    const absl::Status heard = ok ? Hear() : absl::OkStatus();
+    if (ok && heard.ok()) OnNews();
+    absl::MutexLock lock(&mu_);
+    if (!ok || !heard.ok()) return FinishOnce(ToGrpcStatus(heard));
+    if (!finished_) Read(&received_);
+  }
+
+ private:
+  absl::Status Hear() {
+    v1::SessionRequest request;
+    RETURN_IF_ERROR(ParseRequest(received_, request));
+    RETURN_IF_ERROR(engine_->Heartbeat(request));
+    absl::MutexLock lock(&mu_);
+    identity_ = std::move(*request.mutable_identity());
+    return absl::OkStatus();
+  }
+
+  std::optional<grpc::ByteBuffer> Next() override {
+    if (!has_news_ || !identity_.has_value()) return std::nullopt;
+    has_news_ = false;
+    return ToByteBuffer(engine_->View(*identity_));
+  }
+
+  // Nothing before the first heartbeat.
+  std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
+};
+
+class WatchEventsCall : public NewsCall {
+ public:
+  WatchEventsCall(CallTicket ticket, Engine* engine)
+      : NewsCall(std::move(ticket), engine) {
+    Read(&received_);
+  }
+
+  void OnRead(bool ok) override {
+    v1::WatchEventsRequest request;
+    const absl::Status parsed = ok ? ParseRequest(received_, request)
+                                   : absl::CancelledError("no request");
+    {
+      absl::MutexLock lock(&mu_);
+      if (!parsed.ok()) return FinishOnce(ToGrpcStatus(parsed));
+      recorded_only_ = request.recorded_only();
+      last_id_ = request.after_id();
+    }
+    Listen();
+    OnNews();
+  }
+
+ private:
+  std::optional<grpc::ByteBuffer> Next() override {
+    if (page_.empty()) {
+      absl::StatusOr<std::vector<v1::Event>> events =
+          engine_->EventsAfter(last_id_, kEventPage);
+      if (!events.ok()) {
+        FinishOnce(ToGrpcStatus(events.status()));
+        return std::nullopt;
+      }
+      page_.assign(std::make_move_iterator(events->begin()),
+                   std::make_move_iterator(events->end()));
+    }
+    if (page_.empty()) {
+      if (recorded_only_) FinishOnce(grpc::Status::OK);
+      return std::nullopt;
+    }
+    const v1::Event event = std::move(page_.front());
+    page_.pop_front();
+    last_id_ = event.id();
+    return ToByteBuffer(event);
+  }
+
+  bool recorded_only_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<v1::Event> page_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+Call* NewSessionCall(CallTicket ticket, Engine* engine) {
+  return new SessionCall(std::move(ticket), engine);
+}
+
+Call* NewWatchEventsCall(CallTicket ticket, Engine* engine) {
+  return new WatchEventsCall(std::move(ticket), engine);
+}
+
+}  // namespace causeway
