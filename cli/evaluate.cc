@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
-#include "cli/inference.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"

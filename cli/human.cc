@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/human.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
+#include "glog/logging.h"
 
 namespace causeway {
 namespace {
@@ -27,6 +31,14 @@ std::string InUnits(double value, double base,
   const int digits =
       std::abs(value) < 9.995 ? 2 : (std::abs(value) < 99.95 ? 1 : 0);
   return absl::StrFormat("%.*f%s", digits, value, units[unit]);
+}
+
+// Returns the number of characters in UTF-8 text: all bytes but the
+// continuations.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(),
+      [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -54,6 +66,37 @@ std::string HumanDuration(absl::Duration duration) {
   }
   const int64_t hours = std::llround(seconds / 3600);
   return absl::StrCat(hours / 24, " d ", hours % 24, " h");
+}
+
+std::string HumanPercent(double share) {
+  return absl::StrFormat("%.2f %%", std::floor(share * 10000 + 1e-6) / 100);
+}
+
+void Table::AddRow(std::vector<std::string> cells) {
+  CHECK_EQ(cells.size(), columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
+void Table::Print(std::ostream& out) const {
+  std::vector<std::vector<std::string>> lines(1);
+  for (const Column& column : columns_) lines[0].push_back(column.title);
+  lines.insert(lines.end(), rows_.begin(), rows_.end());
+  std::vector<size_t> widths(columns_.size(), 0);
+  for (const std::vector<std::string>& cells : lines) {
+    for (size_t i = 0; i < cells.size(); ++i) {
+      widths[i] = std::max(widths[i], Width(cells[i]));
+    }
+  }
+  for (const std::vector<std::string>& cells : lines) {
+    std::string line;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const std::string padding(widths[i] - Width(cells[i]), ' ');
+      if (i > 0) line += "  ";
+      line += columns_[i].alignment == kRight ? padding + cells[i]
+                                              : cells[i] + padding;
+    }
+    out << absl::StripTrailingAsciiWhitespace(line) << "\n";
+  }
 }
 
 }  // namespace causeway

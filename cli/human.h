@@ -1,11 +1,18 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Formats quantities for people: three significant digits and a unit.
+// Text for people: quantities with three significant digits and a unit, and
+// tables with aligned columns.
+//
+//   Table table({{"ISLAND"}, {"STEP", Table::kRight}});
+//   table.AddRow({"north", HumanCount(1234)});
+//   table.Print(out);
 #ifndef CLI_HUMAN_H_
 #define CLI_HUMAN_H_
 
+#include <ostream>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -21,6 +28,33 @@ std::string HumanBytes(double bytes);
 // Returns "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if
 // infinite.
 std::string HumanDuration(absl::Duration duration);
+
+// Returns a share of 1 as "99.35 %", rounded down, so that 99.999 % never looks
+// like 100 %.
+std::string HumanPercent(double share);
+
+class Table {
+ public:
+  enum Alignment { kLeft, kRight };
+
+  struct Column {
+    std::string title;
+    Alignment alignment = kLeft;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // Adds a row with one cell (UTF-8, one line) for each column.
+  void AddRow(std::vector<std::string> cells);
+
+  // Prints titles and rows, with columns two spaces apart and no trailing
+  // spaces.
+  void Print(std::ostream& out) const;
+
+ private:
+  const std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
 
 }  // namespace causeway
 

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/link_report.h"
-
 #include <sstream>
 
+#include "cli/status_report.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 

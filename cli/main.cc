@@ -16,13 +16,13 @@
 #include "absl/time/time.h"
 #include "cli/command_line.h"
 #include "cli/control_commands.h"
+#include "cli/coordinator_client.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
 #include "cli/plan/plan_command.h"
-#include "cli/prepare_command.h"
+#include "cli/prepare.h"
 #include "cli/replay.h"
 #include "cli/sample.h"
-#include "cli/status_client.h"
 #include "cli/status_commands.h"
 #include "cli/validate.h"
 #include "glog/logging.h"
@@ -46,12 +46,13 @@ std::vector<Command> AllCommands() {
     commands.push_back(std::move(command));
   }
   commands.push_back(ValidateCommand());
-  commands.push_back(PlanCommand(
-      {.fetch =
-           [](std::string address) {
-             return StatusClient(std::move(address)).Fetch(/*departed=*/true);
-           },
-       .now = [] { return absl::Now(); }}));
+  commands.push_back(PlanCommand({.fetch =
+                                      [](std::string address) {
+                                        return CoordinatorClient(
+                                                   std::move(address))
+                                            .Fetch(/*departed=*/true);
+                                      },
+                                  .now = [] { return absl::Now(); }}));
   commands.push_back(
       PrepareCommand([] { return absl::Now(); }, err_is_terminal));
   const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "cli/command_line.h"
 
 namespace causeway {
 
@@ -59,6 +60,9 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress);
 // `max_bytes`, or if there is none, up to the last whole UTF-8 character. Not
 // empty unless `text` is.
 absl::string_view FirstPiece(absl::string_view text, size_t max_bytes);
+
+// Returns the command. `terminal` says whether Invocation::err is a terminal.
+Command PrepareCommand(std::function<absl::Time()> now, bool terminal);
 
 }  // namespace causeway
 

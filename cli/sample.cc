@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/inference.h"
 #include "cli/trained_model.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_tokenizer.h"

@@ -3,6 +3,7 @@
 #include "cli/status_commands.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -11,11 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/coordinator_connection.h"
+#include "cli/coordinator_client.h"
 #include "cli/human.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
-#include "common/transport/credentials.h"
 
 namespace causeway {
 namespace {
@@ -40,21 +40,6 @@ struct StatusFlags {
   double interval = 1;
 };
 
-Command NewCommand(std::string name, std::string summary, StatusFlags& flags) {
-  Command command{.name = std::move(name), .summary = std::move(summary)};
-  AddConnectionFlags(flags.connection, command.flags);
-  return command;
-}
-
-absl::StatusOr<std::unique_ptr<StatusClient>> Connect(
-    const StatusFlags& flags, const StatusEnvironment& environment) {
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<grpc::ChannelCredentials> credentials,
-      MakeChannelCredentials(flags.connection.tls, environment.now()));
-  return std::make_unique<StatusClient>(flags.connection.coordinator,
-                                        credentials);
-}
-
 void AddJson(Command& command, StatusFlags& flags) {
   command.flags.Add("json", "",
                     "Prints JSON in protobuf's mapping (64-bit integers are "
@@ -67,85 +52,99 @@ void AddAll(Command& command, StatusFlags& flags) {
                     &flags.all);
 }
 
-Command StatusCommand(const StatusEnvironment& environment) {
+// Returns a command that gives each call a client and the command's flags.
+Command NewCommand(
+    std::string name, std::string summary, StatusEnvironment environment,
+    std::function<void(Command&, StatusFlags&)> add_flags,
+    std::function<absl::Status(CoordinatorClient&, const StatusFlags&,
+                               const Invocation&)>
+        run) {
   const auto flags = std::make_shared<StatusFlags>();
-  Command command = NewCommand(
-      "status", "Shows the run, its islands and its fragments.", *flags);
-  AddJson(command, *flags);
-  AddAll(command, *flags);
+  Command command{.name = std::move(name), .summary = std::move(summary)};
+  AddConnectionFlags(flags->connection, command.flags);
+  add_flags(command, *flags);
   command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
-                     Connect(*flags, environment));
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(flags->all));
-    if (flags->json) {
-      call.out << StatusJson(snapshot) << "\n";
-    } else {
-      PrintStatus(snapshot, environment.now(), call.out);
-    }
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(
+        const std::unique_ptr<CoordinatorClient> client,
+        CoordinatorClient::Create(flags->connection, environment.now()));
+    return run(*client, *flags, call);
   };
   return command;
 }
 
-Command WatchCommand(const StatusEnvironment& environment) {
-  const auto flags = std::make_shared<StatusFlags>();
-  Command command = NewCommand(
-      "watch", "Shows the status and refreshes it until interrupted.", *flags);
-  AddAll(command, *flags);
-  command.flags.Add("interval", "SECONDS", "Time between two refreshes.",
-                    &flags->interval);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
-                     Connect(*flags, environment));
-    Watch([&] { return client->Fetch(flags->all); },
-          absl::Seconds(flags->interval), environment, call.out);
-    return absl::OkStatus();
-  };
-  return command;
+// Returns a command that fetches the status once and shows a part of it.
+Command ShowCommand(
+    std::string name, std::string summary, const StatusEnvironment& environment,
+    bool has_all, std::function<std::string(const StatusSnapshot&)> json,
+    std::function<void(const StatusSnapshot&, std::ostream&)> print) {
+  return NewCommand(
+      std::move(name), std::move(summary), environment,
+      [=](Command& command, StatusFlags& flags) {
+        AddJson(command, flags);
+        if (has_all) AddAll(command, flags);
+      },
+      [=](CoordinatorClient& client, const StatusFlags& flags,
+          const Invocation& call) -> absl::Status {
+        ASSIGN_OR_RETURN(const StatusSnapshot snapshot,
+                         client.Fetch(flags.all));
+        if (flags.json) {
+          call.out << json(snapshot) << "\n";
+        } else {
+          print(snapshot, call.out);
+        }
+        return absl::OkStatus();
+      });
+}
+
+Command StatusCommand(const StatusEnvironment& environment) {
+  return ShowCommand("status", "Shows the run, its islands and its fragments.",
+                     environment, true, StatusJson,
+                     [=](const StatusSnapshot& status, std::ostream& out) {
+                       PrintStatus(status, environment.now(), out);
+                     });
 }
 
 Command IslandsCommand(const StatusEnvironment& environment) {
-  const auto flags = std::make_shared<StatusFlags>();
-  Command command = NewCommand("islands", "Lists the islands.", *flags);
-  AddJson(command, *flags);
-  AddAll(command, *flags);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
-                     Connect(*flags, environment));
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(flags->all));
-    if (flags->json) {
-      call.out << MessageJson(snapshot.islands) << "\n";
-    } else {
-      PrintIslands(snapshot.islands, call.out);
-    }
-    return absl::OkStatus();
-  };
-  return command;
+  return ShowCommand(
+      "islands", "Lists the islands.", environment, true,
+      [](const StatusSnapshot& status) { return MessageJson(status.islands); },
+      [](const StatusSnapshot& status, std::ostream& out) {
+        PrintIslands(status.islands, out);
+      });
 }
 
 Command FragmentsCommand(const StatusEnvironment& environment) {
-  const auto flags = std::make_shared<StatusFlags>();
-  Command command = NewCommand(
+  return ShowCommand(
       "fragments", "Lists the fragments, their versions and open rounds.",
-      *flags);
-  AddJson(command, *flags);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
-                     Connect(*flags, environment));
-    ASSIGN_OR_RETURN(const StatusSnapshot snapshot, client->Fetch(false));
-    if (flags->json) {
-      call.out << MessageJson(snapshot.fragments) << "\n";
-    } else {
-      PrintFragments(snapshot.fragments, environment.now(), call.out);
-    }
-    return absl::OkStatus();
-  };
-  return command;
+      environment, false,
+      [](const StatusSnapshot& status) {
+        return MessageJson(status.fragments);
+      },
+      [=](const StatusSnapshot& status, std::ostream& out) {
+        PrintFragments(status.fragments, environment.now(), out);
+      });
+}
+
+Command WatchCommand(const StatusEnvironment& environment) {
+  return NewCommand(
+      "watch", "Shows the status and refreshes it until interrupted.",
+      environment,
+      [](Command& command, StatusFlags& flags) {
+        AddAll(command, flags);
+        command.flags.Add("interval", "SECONDS", "Time between two refreshes.",
+                          &flags.interval);
+      },
+      [=](CoordinatorClient& client, const StatusFlags& flags,
+          const Invocation& call) {
+        Watch([&] { return client.Fetch(flags.all); },
+              absl::Seconds(flags.interval), environment, call.out);
+        return absl::OkStatus();
+      });
 }
 
 // Follows the events over restarts of the coordinator until environment.sleep
 // returns false.
-absl::Status FollowEvents(StatusClient& client, uint64_t after,
+absl::Status FollowEvents(CoordinatorClient& client, uint64_t after,
                           const StatusEnvironment& environment,
                           const std::function<bool(const v1::Event&)>& print,
                           std::ostream& err) {
@@ -175,34 +174,36 @@ absl::Status FollowEvents(StatusClient& client, uint64_t after,
 }
 
 Command EventsCommand(const StatusEnvironment& environment) {
-  const auto flags = std::make_shared<StatusFlags>();
-  Command command =
-      NewCommand("events", "Lists the events of the run.", *flags);
-  AddJson(command, *flags);
-  command.flags.Add("after", "ID", "Shows only events with a higher number.",
-                    &flags->after);
-  command.flags.Add("follow", "",
-                    "Then shows new events as they happen, until interrupted. "
-                    "Restarts of the coordinator do not end it.",
-                    &flags->follow);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StatusClient> client,
-                     Connect(*flags, environment));
-    const auto print = [&](const v1::Event& event) {
-      if (flags->json) {
-        call.out << MessageJson(event) << "\n";
-      } else {
-        PrintEvent(event, environment.time_zone, call.out);
-      }
-      call.out.flush();
-      return call.out.good();
-    };
-    if (flags->follow) {
-      return FollowEvents(*client, flags->after, environment, print, call.err);
-    }
-    return client->WatchEvents(flags->after, /*follow=*/false, print);
-  };
-  return command;
+  return NewCommand(
+      "events", "Lists the events of the run.", environment,
+      [](Command& command, StatusFlags& flags) {
+        AddJson(command, flags);
+        command.flags.Add("after", "ID",
+                          "Shows only events with a higher number.",
+                          &flags.after);
+        command.flags.Add(
+            "follow", "",
+            "Then shows new events as they happen, until interrupted. "
+            "Restarts of the coordinator do not end it.",
+            &flags.follow);
+      },
+      [=](CoordinatorClient& client, const StatusFlags& flags,
+          const Invocation& call) {
+        const auto print = [&](const v1::Event& event) {
+          if (flags.json) {
+            call.out << MessageJson(event) << "\n";
+          } else {
+            PrintEvent(event, environment.time_zone, call.out);
+          }
+          call.out.flush();
+          return call.out.good();
+        };
+        if (flags.follow) {
+          return FollowEvents(client, flags.after, environment, print,
+                              call.err);
+        }
+        return client.WatchEvents(flags.after, /*follow=*/false, print);
+      });
 }
 
 }  // namespace

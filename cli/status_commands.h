@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/command_line.h"
-#include "cli/status_client.h"
+#include "cli/coordinator_client.h"
 
 namespace causeway {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "cli/status_client.h"
+#include "cli/coordinator_client.h"
 #include "proto/status.pb.h"
 
 namespace causeway {
@@ -38,6 +38,12 @@ std::string MessageJson(const google::protobuf::Message& message);
 // Returns the time until the last step at the current speed; infinite if
 // nothing moves.
 absl::Duration TimeLeft(const v1::RunStatus& run);
+
+// Prints an empty line, then a line for each live island and direction: the
+// rate that transfers reached, how long transfers were under way, how long
+// pacing held them back, and how much was sent more than once. Prints nothing
+// if no island is live.
+void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out);
 
 }  // namespace causeway
 

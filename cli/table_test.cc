@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/table.h"
-
 #include <sstream>
 
+#include "cli/human.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

@@ -8,12 +8,17 @@
 #define CLI_TRAINED_MODEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/model_layout.h"
 #include "proto/run_config.pb.h"
+#include "worker/model/device_array.h"
+#include "worker/model/ops.h"
+#include "worker/model/transformer.h"
 
 namespace causeway {
 
@@ -36,6 +41,33 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir);
 
 // Returns "run quick-0000002a at version 12", or "at versions 12 to 13".
 std::string DescribeTrainedModel(const TrainedModel& model);
+
+class Inference {
+ public:
+  // Prepares for at most `batch` sequences at once. INVALID_ARGUMENT if
+  // `threads` is not in 1 to 1024; RESOURCE_EXHAUSTED if there is not enough
+  // memory.
+  static absl::StatusOr<std::unique_ptr<Inference>> Create(
+      const TrainedModel& model, int64_t batch, uint64_t threads);
+
+  // Computes Transformer::Loss.
+  absl::StatusOr<double> Loss(absl::Span<const int32_t> tokens,
+                              absl::Span<const int32_t> targets);
+
+  // Computes Transformer::NextTokenLogits. The result is valid until the next
+  // call.
+  absl::StatusOr<absl::Span<const float>> NextTokenLogits(
+      absl::Span<const int32_t> prefix);
+
+ private:
+  Inference() = default;
+
+  // Each member needs those above it.
+  std::unique_ptr<Ops> ops_;
+  DeviceArray<float> parameters_;
+  std::unique_ptr<Transformer> transformer_;
+  std::vector<float> logits_;
+};
 
 }  // namespace causeway
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
-#include "cli/table.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"

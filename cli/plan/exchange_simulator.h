@@ -28,7 +28,7 @@
 //
 // With layers as exchanges, one island, no latency and no downlink this is the
 // bandwidth simulation of Streaming DiLoCo (arXiv 2501.18512, section 3.1):
-// cli/plan/published_table.h.
+// cli/plan/published_table_test.cc.
 #ifndef CLI_PLAN_EXCHANGE_SIMULATOR_H_
 #define CLI_PLAN_EXCHANGE_SIMULATOR_H_
 

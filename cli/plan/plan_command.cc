@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_format.h"
-#include "cli/human.h"
-#include "cli/plan/comparison_report.h"
 #include "cli/plan/plan_report.h"
 #include "cli/plan/plan_settings.h"
-#include "cli/plan/published_table.h"
 #include "cli/plan/run_comparison.h"
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
-#include "cli/plan/utilization_plot.h"
 #include "common/file.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -41,22 +36,13 @@ constexpr char kDetails[] =
 struct PlanFlags {
   PlanSettings settings;
   double want = 0;
-  bool paper_table = false;
   std::string compare;
   std::string json;
-  std::string plot;
 };
 
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   if (path.empty()) return absl::OkStatus();
   return WriteFileAtomically(path, {json.dump(2), "\n"});
-}
-
-absl::Status RunPaperTable(const PlanFlags& flags, std::ostream& out) {
-  ASSIGN_OR_RETURN(const std::vector<PublishedCell> cells,
-                   SimulatePublishedTable());
-  PrintPublishedTable(cells, out);
-  return WriteJson(flags.json, PublishedTableJson(cells));
 }
 
 absl::Status RunCompare(const PlanFlags& flags,
@@ -85,20 +71,6 @@ absl::Status RunCompare(const PlanFlags& flags,
                    ComparisonJson(assumptions, prediction, measured));
 }
 
-absl::Status WritePlot(const std::string& path,
-                       const RunAssumptions& assumptions) {
-  ASSIGN_OR_RETURN(const std::vector<UtilizationCurve> curves,
-                   UtilizationCurves(assumptions));
-  const std::string title = absl::StrFormat(
-      "%s parameters, %d islands, a step every %.3g s, round trip %.3g ms, H "
-      "%u",
-      HumanCount(static_cast<double>(assumptions.layout.size)),
-      assumptions.islands.size(), assumptions.islands[0].step_seconds,
-      1e3 * assumptions.islands[0].round_trip_seconds,
-      assumptions.config.synchronization().inner_steps_per_round());
-  return WriteFileAtomically(path, {UtilizationSvg(title, curves)});
-}
-
 absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   ASSIGN_OR_RETURN(const RunAssumptions assumptions,
                    MakeAssumptions(flags.settings));
@@ -110,7 +82,6 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   }
   ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
   PrintPrediction(assumptions, prediction, out);
-  if (!flags.plot.empty()) RETURN_IF_ERROR(WritePlot(flags.plot, assumptions));
   return WriteJson(flags.json, PredictionJson(assumptions, prediction));
 }
 
@@ -133,22 +104,11 @@ Command PlanCommand(PlanEnvironment environment) {
       "Compares the prediction with a run: the address of its coordinator, or "
       "a file with the output of `causeway status --json --all`.",
       &flags->compare);
-  command.flags.Add(
-      "paper_table", "",
-      "Simulates the bandwidth table of the Streaming DiLoCo paper (arXiv "
-      "2501.18512, table 4) and shows it beside the published one.",
-      &flags->paper_table);
   command.flags.Add("json", "FILE",
                     "Also writes the results to this file, in bits per second, "
                     "bytes and seconds.",
                     &flags->json);
-  command.flags.Add("plot", "FILE",
-                    "Also draws utilization against bandwidth as SVG: of the "
-                    "run, and of the run without its format, its overlap and "
-                    "its fragments, taken away one after the other.",
-                    &flags->plot);
   command.run = [=](const Invocation& call) -> absl::Status {
-    if (flags->paper_table) return RunPaperTable(*flags, call.out);
     if (!flags->compare.empty()) {
       return RunCompare(*flags, environment, call.out);
     }

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/command_line.h"
-#include "cli/status_client.h"
+#include "cli/coordinator_client.h"
 #include "common/clock.h"
 
 namespace causeway {

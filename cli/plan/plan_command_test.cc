@@ -151,16 +151,6 @@ TEST_F(PlanCommandTest, FlagsChangeAConfiguration) {
   EXPECT_EQ(plan["islands"].size(), 3);
 }
 
-TEST_F(PlanCommandTest, DrawsAPicture) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/plan.svg");
-  EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 10 --plot ", path)), kExitOk)
-      << err_.str();
-  const absl::StatusOr<std::string> svg = ReadFile(path);
-  ASSERT_OK(svg);
-  EXPECT_THAT(*svg, HasSubstr("1.20M parameters, 2 islands, a step every 1 s, "
-                              "round trip 0 ms, H 10"));
-}
-
 TEST_F(PlanCommandTest, FindsSettings) {
   const nlohmann::json plan =
       RunToJson(absl::StrCat(kModel, " --up_mbit 19.2 --want 0.9"));
@@ -170,14 +160,6 @@ TEST_F(PlanCommandTest, FindsSettings) {
   }
   EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 1e-6 --want 0.9")), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("Nothing that was tried reaches 90.00 %"));
-}
-
-TEST_F(PlanCommandTest, ReproducesThePublishedTable) {
-  const nlohmann::json table = RunToJson("--paper_table");
-  EXPECT_EQ(table["cells"], 75);
-  EXPECT_GE(table["cells_exact"], 67);
-  EXPECT_EQ(table["cells_within_one"], 75);
-  EXPECT_EQ(table["table"].size(), 75);
 }
 
 // The island trains 20 steps of 4 s and waits for 20 s.

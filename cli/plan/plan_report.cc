@@ -13,8 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cli/human.h"
-#include "cli/plan/percent.h"
-#include "cli/table.h"
 #include "nlohmann/json.hpp"
 
 namespace causeway {
@@ -101,7 +99,7 @@ void PrintTraffic(const RunAssumptions& assumptions,
             ? absl::StrCat("each of ", islands.size(), " islands")
             : "the island";
     const SimulatedRun::Island& result = prediction.simulated.islands[i];
-    AddTrafficRow(name, Percent(result.utilization), islands[i].link,
+    AddTrafficRow(name, HumanPercent(result.utilization), islands[i].link,
                   result.traffic, table);
     if (alike) break;
   }
@@ -159,13 +157,6 @@ json CostJson(const RunPrediction& prediction) {
           {"coordinator_disk_bytes", prediction.coordinator_disk_bytes}};
 }
 
-int64_t CellsWithin(absl::Span<const PublishedCell> cells, int grid_steps) {
-  return std::count_if(cells.begin(), cells.end(),
-                       [&](const PublishedCell& cell) {
-                         return std::abs(cell.grid_steps) <= grid_steps;
-                       });
-}
-
 }  // namespace
 
 void PrintPrediction(const RunAssumptions& assumptions,
@@ -195,7 +186,7 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "traffic      %.4g times less than data parallel in 16 bits\n",
       prediction.data_parallel_ratio);
   out << absl::StrFormat("utilization  %s of the time is spent training\n\n",
-                         Percent(prediction.simulated.utilization));
+                         HumanPercent(prediction.simulated.utilization));
   PrintTraffic(assumptions, prediction, out);
   out << absl::StrFormat(
       "\nmemory       island %s and activations, coordinator %s; disk %s\n",
@@ -229,12 +220,12 @@ void PrintSettings(double utilization, const FoundSettings& found,
   if (found.reaching.empty()) {
     out << absl::StrFormat(
         "Nothing that was tried reaches %s; this comes closest:\n\n",
-        Percent(utilization));
+        HumanPercent(utilization));
   } else {
     out << absl::StrFormat(
         "Settings that reach %s; each has a smaller H, a smaller tau or more "
         "bits\nthan any other:\n\n",
-        Percent(utilization));
+        HumanPercent(utilization));
   }
   Table table({{"H", kRight},
                {"P", kRight},
@@ -257,7 +248,7 @@ void PrintSettings(double utilization, const FoundSettings& found,
                   absl::StrCat(sync.fragments()),
                   absl::StrCat(sync.overlap_steps()),
                   FormatName(sync, sync.uplink_format()),
-                  Percent(simulated.utilization), Megabits(up.mean),
+                  HumanPercent(simulated.utilization), Megabits(up.mean),
                   Megabits(up.peak), Megabits(simulated.coordinator.up.mean),
                   Megabits(simulated.coordinator.up.peak),
                   HumanBytes(option.prediction.island_bytes),
@@ -284,50 +275,6 @@ json SettingsJson(double utilization, const FoundSettings& found) {
   return {{"wanted_utilization", utilization},
           {"settings", reaching},
           {"closest", entry(found.closest)}};
-}
-
-void PrintPublishedTable(absl::Span<const PublishedCell> cells,
-                         std::ostream& out) {
-  out << "Gbit/s to reach a compute utilization, published (arXiv 2501.18512, "
-         "table 4)\nand simulated where that differs:\n\n";
-  std::vector<Table::Column> columns = {{"MODEL"}, {"METHOD"}};
-  size_t width = 0;
-  while (width < cells.size() && cells[width].method == cells[0].method) {
-    columns.push_back({Percent(cells[width++].utilization), kRight});
-  }
-  Table table(columns);
-  for (size_t i = 0; i < cells.size(); i += width) {
-    std::vector<std::string> row = {std::string(cells[i].model->name),
-                                    std::string(cells[i].method->name)};
-    for (const PublishedCell& cell : cells.subspan(i, width)) {
-      row.push_back(
-          cell.grid_steps == 0
-              ? absl::StrFormat("%.1f", cell.published)
-              : absl::StrFormat("%.1f (%.1f)", cell.published, cell.simulated));
-    }
-    table.AddRow(row);
-  }
-  table.Print(out);
-  out << absl::StrFormat(
-      "\n%d of %d cells are equal, %d within one step of the paper's grid "
-      "(20.7 %%)\n",
-      CellsWithin(cells, 0), cells.size(), CellsWithin(cells, 1));
-}
-
-json PublishedTableJson(absl::Span<const PublishedCell> cells) {
-  json table = json::array();
-  for (const PublishedCell& cell : cells) {
-    table.push_back({{"model", std::string(cell.model->name)},
-                     {"method", std::string(cell.method->name)},
-                     {"utilization", cell.utilization},
-                     {"published_gbit_s", cell.published},
-                     {"simulated_gbit_s", cell.simulated},
-                     {"grid_steps", cell.grid_steps}});
-  }
-  return {{"cells", cells.size()},
-          {"cells_exact", CellsWithin(cells, 0)},
-          {"cells_within_one", CellsWithin(cells, 1)},
-          {"table", table}};
 }
 
 }  // namespace causeway

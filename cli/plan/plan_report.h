@@ -12,8 +12,6 @@
 #include <ostream>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "cli/plan/published_table.h"
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
 #include "nlohmann/json_fwd.hpp"
@@ -31,12 +29,6 @@ nlohmann::json PredictionJson(const RunAssumptions& assumptions,
 void PrintSettings(double utilization, const FoundSettings& found,
                    std::ostream& out);
 nlohmann::json SettingsJson(double utilization, const FoundSettings& found);
-
-// Prints published and simulated bandwidths and how many of them agree:
-// `cells`, `cells_exact`, and `cells_within_one` step of the paper's grid.
-void PrintPublishedTable(absl::Span<const PublishedCell> cells,
-                         std::ostream& out);
-nlohmann::json PublishedTableJson(absl::Span<const PublishedCell> cells);
 
 }  // namespace causeway
 

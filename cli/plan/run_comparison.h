@@ -1,20 +1,23 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads from a run's status the quantities that the planner predicts. Pure.
+// Compares a run with its prediction, as text for people and as JSON for
+// programs (units as in cli/plan/plan_report.h). Pure.
 #ifndef CLI_PLAN_RUN_COMPARISON_H_
 #define CLI_PLAN_RUN_COMPARISON_H_
 
 #include <cstdint>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "cli/coordinator_client.h"
 #include "cli/plan/run_plan.h"
-#include "cli/status_client.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace causeway {
 
@@ -62,6 +65,14 @@ absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
 // where transfers are short, the link carries more.
 RunAssumptions AssumptionsOf(const StatusSnapshot& status,
                              const MeasuredRun& measured);
+
+// `prediction` is for the islands of `measured`, in their order.
+void PrintComparison(const RunAssumptions& assumptions,
+                     const RunPrediction& prediction,
+                     const MeasuredRun& measured, std::ostream& out);
+nlohmann::json ComparisonJson(const RunAssumptions& assumptions,
+                              const RunPrediction& prediction,
+                              const MeasuredRun& measured);
 
 }  // namespace causeway
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "cli/table.h"
+#include "cli/human.h"
 
 namespace causeway {
 namespace {

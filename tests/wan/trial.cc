@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/status_client.h"
+#include "cli/coordinator_client.h"
+#include "common/daemon.h"
 #include "common/file.h"
 #include "common/status_macros.h"
-#include "common/termination.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/time_util.h"
 #include "nlohmann/json.hpp"
@@ -287,7 +287,7 @@ class Trial {
   v1::RunConfig run_;
   std::unique_ptr<Process> coordinator_;
   std::string port_;
-  std::optional<StatusClient> status_;
+  std::optional<CoordinatorClient> status_;
   // The islands in the scenario's order.
   std::vector<std::unique_ptr<Process>> islands_;
   absl::Time started_ = absl::InfiniteFuture();

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/coordinator_client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "grpc/support/time.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+
+std::shared_ptr<grpc::Channel> Connect(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+}  // namespace
+
+void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
+  set.Add("coordinator", "ADDRESS", "The coordinator to ask, as HOST:PORT.",
+          &flags.coordinator);
+  set.Add("tls_ca", "FILE",
+          "PEM file with the authorities that sign the coordinator's "
+          "certificate. Turns TLS on.",
+          &flags.tls.tls_ca);
+  set.Add("tls_cert", "FILE",
+          "PEM file with a certificate, if the coordinator demands one.",
+          &flags.tls.tls_cert);
+  set.Add("tls_key", "FILE", "PEM file with the key of --tls_cert.",
+          &flags.tls.tls_key);
+}
+
+absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(
+    const ConnectionFlags& flags, absl::Time now) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   MakeChannelCredentials(flags.tls, now));
+  return std::make_unique<CoordinatorClient>(flags.coordinator, credentials);
+}
+
+CoordinatorClient::CoordinatorClient(
+    std::string address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+    : address_(std::move(address)),
+      channel_(Connect(address_, credentials)),
+      status_(v1::Status::NewStub(channel_)),
+      control_(v1::Control::NewStub(channel_)) {}
+
+absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
+  StatusSnapshot snapshot;
+  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest(),
+                       snapshot.run));
+  v1::ListIslandsRequest islands;
+  islands.set_include_departed(departed);
+  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::ListIslands, islands,
+                       snapshot.islands));
+  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::ListFragments,
+                       v1::ListFragmentsRequest(), snapshot.fragments));
+  return snapshot;
+}
+
+absl::Status CoordinatorClient::WatchEvents(
+    uint64_t after_id, bool follow,
+    const std::function<bool(const v1::Event&)>& consume) {
+  grpc::ClientContext context;
+  if (!follow) LimitTime(context);
+  v1::WatchEventsRequest request;
+  request.set_after_id(after_id);
+  request.set_recorded_only(!follow);
+  const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
+      status_->WatchEvents(&context, request);
+  v1::Event event;
+  while (reader->Read(&event)) {
+    if (consume(event)) continue;
+    context.TryCancel();
+    // The status reports our own cancellation.
+    reader->Finish();
+    return absl::OkStatus();
+  }
+  return Explain(reader->Finish());
+}
+
+void CoordinatorClient::LimitTime(grpc::ClientContext& context) {
+  context.set_deadline(gpr_time_from_millis(
+      absl::ToInt64Milliseconds(kCallTimeout), GPR_TIMESPAN));
+}
+
+absl::Status CoordinatorClient::Explain(const grpc::Status& status) const {
+  const absl::Status explained = FromGrpcStatus(status);
+  if (!absl::IsUnavailable(explained) && !absl::IsDeadlineExceeded(explained)) {
+    return explained;
+  }
+  return absl::Status(
+      explained.code(),
+      absl::StrCat("no coordinator answers at ", address_, " (",
+                   explained.message(),
+                   "); is it running, and is this its address?"));
+}
+
+}  // namespace causeway

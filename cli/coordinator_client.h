@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls a coordinator's Status and Control services. Every call but a following
+// WatchEvents ends within five seconds. Only one thread may use a client at a
+// time.
+//
+// Errors: UNAVAILABLE or DEADLINE_EXCEEDED, with the address, if no coordinator
+// answers; otherwise the service's own (proto/status.proto, control.proto).
+#ifndef CLI_COORDINATOR_CLIENT_H_
+#define CLI_COORDINATOR_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/command_line.h"
+#include "common/transport/credentials.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+
+namespace causeway {
+
+struct ConnectionFlags {
+  std::string coordinator = "127.0.0.1:7070";
+  ClientTlsFiles tls;
+};
+
+// Adds --coordinator, --tls_ca, --tls_cert and --tls_key to `set`. `flags` is
+// not owned.
+void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set);
+
+// A coordinator's answers, given at about the same moment.
+struct StatusSnapshot {
+  v1::RunStatus run;
+  v1::ListIslandsResponse islands;
+  v1::ListFragmentsResponse fragments;
+};
+
+class CoordinatorClient {
+ public:
+  // Connects on the first call, and again within about a second after a
+  // coordinator was restarted. Errors of MakeChannelCredentials at `now`.
+  static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Create(
+      const ConnectionFlags& flags, absl::Time now);
+
+  // The same in plain text. `address` has gRPC's form: "host:port",
+  // "unix:path".
+  explicit CoordinatorClient(
+      std::string address,
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+          grpc::InsecureChannelCredentials());
+
+  // Fetches the status. With `departed`, the list includes islands that left or
+  // were evicted.
+  absl::StatusOr<StatusSnapshot> Fetch(bool departed);
+
+  // Calls `consume` with the recorded events after `after_id`, oldest first,
+  // and with `follow` then with every new event as it happens. OK at the end of
+  // the recorded events, or when `consume` has returned false.
+  absl::Status WatchEvents(
+      uint64_t after_id, bool follow,
+      const std::function<bool(const v1::Event&)>& consume);
+
+  // Calls a method of the Control service.
+  template <typename Request, typename Response>
+  absl::Status Control(grpc::Status (v1::Control::Stub::*method)(
+                           grpc::ClientContext*, const Request&, Response*),
+                       const Request& request, Response& response) {
+    return Call(*control_, method, request, response);
+  }
+
+ private:
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const Request& request, Response& response) {
+    grpc::ClientContext context;
+    LimitTime(context);
+    return Explain((stub.*method)(&context, request, &response));
+  }
+
+  static void LimitTime(grpc::ClientContext& context);
+
+  // Returns the answer's status; the message has the address if nobody
+  // answered.
+  absl::Status Explain(const grpc::Status& status) const;
+
+  const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Status::Stub> status_;
+  const std::unique_ptr<v1::Control::Stub> control_;
+};
+
+}  // namespace causeway
+
+#endif  // CLI_COORDINATOR_CLIENT_H_
