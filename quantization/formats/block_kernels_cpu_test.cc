@@ -16,8 +16,8 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "quantization/encode_options.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 #include "quantization/formats/testing/block_values.h"
 
 namespace causeway {
@@ -78,7 +78,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   std::string scales(ScaleBytes() + 2, 'x');
   std::string codes(CodeBytes() + 2, 'x');
   std::vector<float> decoded(kValues);
-  kernels_->encode(block_size_, kUnits, values.data(), scales.data() + 1,
+  kernels_->encode(block_size_, kUnits, {}, 0, values.data(), scales.data() + 1,
                    codes.data() + 1, decoded.data());
   EXPECT_EQ(scales, "x" + want.substr(0, ScaleBytes()) + "x");
   EXPECT_EQ(codes, "x" + want.substr(ScaleBytes()) + "x");
@@ -86,12 +86,12 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
 
   std::string scales_only(ScaleBytes(), 'x');
   std::string codes_only(CodeBytes(), 'x');
-  kernels_->encode(block_size_, kUnits, values.data(), scales_only.data(),
-                   codes_only.data(), nullptr);
+  kernels_->encode(block_size_, kUnits, {}, 0, values.data(),
+                   scales_only.data(), codes_only.data(), nullptr);
   EXPECT_EQ(scales_only + codes_only, want);
 
   std::vector<float> in_place = values;
-  kernels_->encode(block_size_, kUnits, in_place.data(), scales.data(),
+  kernels_->encode(block_size_, kUnits, {}, 0, in_place.data(), scales.data(),
                    codes.data(), in_place.data());
   EXPECT_EQ(BitsOf(in_place), BitsOf(want_decoded));
 
@@ -112,9 +112,8 @@ void BlockKernelsTest::ExpectStochasticAsReference(
       EncodeBlocks(format_, block_size_, values, options, begin);
   std::string got(ScaleBytes() + CodeBytes(), 'x');
   std::vector<float> decoded = values;
-  kernels_->encode_stochastically(block_size_, kUnits, options.seed, begin,
-                                  decoded.data(), got.data(),
-                                  got.data() + ScaleBytes(), decoded.data());
+  kernels_->encode(block_size_, kUnits, options, begin, decoded.data(),
+                   got.data(), got.data() + ScaleBytes(), decoded.data());
   EXPECT_EQ(got, want);
   EXPECT_EQ(BitsOf(decoded),
             BitsOf(DecodeBlocks(format_, block_size_, want, kValues)));
@@ -290,9 +289,10 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
 }
 
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
-  kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
-  kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,
-                                  nullptr, nullptr);
+  for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+    kernels_->encode(block_size_, 0, {.rounding = rounding}, 0, nullptr,
+                     nullptr, nullptr, nullptr);
+  }
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
   kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
   kernels_->sum(block_size_, 0, nullptr, 0, nullptr);
