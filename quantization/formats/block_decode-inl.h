@@ -186,21 +186,10 @@ inline bool ShiftFits(const char* scales, size_t blocks, float weight) {
   return fits;
 }
 
-// Stores the values of codes, or adds them to the values at `destination`.
-template <bool kAccumulate, class BlockDequantizer>
-HWY_INLINE void Put(const BlockDequantizer& block, IntVec codes,
-                    float* destination) {
-  const Floats floats;
-  const auto values =
-      kAccumulate ? AddValues(block, codes, hn::LoadU(floats, destination))
-                  : block.Values(codes);
-  hn::StoreU(values, floats, destination);
-}
-
 // Decodes a group of 4-bit codes. `low` and `high` belong to the blocks of the
 // lower and upper half of the group, which are the same block unless blocks
 // have 64 values.
-template <bool kAccumulate, class BlockDequantizer>
+template <class BlockDequantizer>
 HWY_INLINE void DecodeNibbles(const char* codes, const BlockDequantizer& low,
                               const BlockDequantizer& high,
                               float* destination) {
@@ -211,68 +200,61 @@ HWY_INLINE void DecodeNibbles(const char* codes, const BlockDequantizer& low,
     const auto packed =
         hn::LoadU(words, reinterpret_cast<const uint32_t*>(codes) + lane);
     for (size_t row = 0; row < kRows; ++row) {
-      Put<kAccumulate>(row < kRows / 2 ? low : high,
-                       UnpackedCodes<BlockDequantizer>(packed, row),
-                       destination + row * kRow + lane);
+      const BlockDequantizer& block = row < kRows / 2 ? low : high;
+      hn::StoreU(block.Values(UnpackedCodes<BlockDequantizer>(packed, row)),
+                 Floats(), destination + row * kRow + lane);
     }
   }
 }
 
-template <bool kAccumulate, class BlockDequantizer>
+template <class BlockDequantizer>
 HWY_INLINE void DecodeBytes(const char* codes, size_t count,
                             const BlockDequantizer& dequantizer,
                             float* destination) {
   for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
     const auto code =
         hn::LoadU(SignedBytes(), reinterpret_cast<const int8_t*>(codes) + i);
-    Put<kAccumulate>(dequantizer, hn::PromoteTo(Ints(), code), destination + i);
+    hn::StoreU(dequantizer.Values(hn::PromoteTo(Ints(), code)), Floats(),
+               destination + i);
   }
 }
 
-template <BlockFormat kFormat, bool kAccumulate, class BlockDequantizer>
+template <BlockFormat kFormat, class BlockDequantizer>
 HWY_INLINE void DecodeUnitsBy(size_t block_size, size_t units,
                               const char* scales, const char* codes,
-                              float weight, float* destination) {
+                              float* destination) {
   constexpr size_t kPiece = CodeBits(kFormat) == 8 ? 64 : kNibbleGroup;
   const size_t count = units * kBlockUnit;
   const int block_bits = std::countr_zero(block_size);
   for (size_t i = 0; i < count; i += kPiece) {
-    // Values beyond the end are not ours: the accumulators of a tile are in the
-    // cache already.
-    if (kAccumulate && i + kPrefetchBytes / sizeof(float) < count) {
-      for (size_t row = 0; row < kPiece; row += kRow) {
-        PrefetchAhead(destination + i + row);
-      }
-    }
     const char* const piece = codes + i * CodeBits(kFormat) / 8;
     PrefetchAhead(piece);
     const auto dequantizer = [&](size_t offset) {
       return BlockDequantizer(
-          LoadScale(scales + ((i + offset) >> block_bits) * 2), weight);
+          LoadScale(scales + ((i + offset) >> block_bits) * 2), 1);
     };
     const BlockDequantizer low = dequantizer(0);
     if constexpr (CodeBits(kFormat) == 8) {
-      DecodeBytes<kAccumulate>(piece, kPiece, low, destination + i);
+      DecodeBytes(piece, kPiece, low, destination + i);
     } else if (block_size == 64) {
-      DecodeNibbles<kAccumulate>(piece, low, dequantizer(64), destination + i);
+      DecodeNibbles(piece, low, dequantizer(64), destination + i);
     } else {
-      DecodeNibbles<kAccumulate>(piece, low, low, destination + i);
+      DecodeNibbles(piece, low, low, destination + i);
     }
   }
 }
 
-template <BlockFormat kFormat, bool kAccumulate>
+template <BlockFormat kFormat>
 void DecodeUnits(size_t block_size, size_t units, const char* scales,
-                 const char* codes, float weight, float* destination) {
+                 const char* codes, float* destination) {
   if constexpr (kHasShiftDequantizer<kFormat>) {
-    if (HWY_LIKELY(
-            ShiftFits(scales, units * kBlockUnit / block_size, weight))) {
-      return DecodeUnitsBy<kFormat, kAccumulate, ShiftDequantizer>(
-          block_size, units, scales, codes, weight, destination);
+    if (HWY_LIKELY(ShiftFits(scales, units * kBlockUnit / block_size, 1))) {
+      return DecodeUnitsBy<kFormat, ShiftDequantizer>(block_size, units, scales,
+                                                      codes, destination);
     }
   }
-  DecodeUnitsBy<kFormat, kAccumulate, Dequantizer<kFormat, kAccumulate>>(
-      block_size, units, scales, codes, weight, destination);
+  DecodeUnitsBy<kFormat, Dequantizer<kFormat, false>>(block_size, units, scales,
+                                                      codes, destination);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -217,8 +217,8 @@ void EncodeUnits(size_t block_size, size_t units, uint64_t seed, uint64_t begin,
           source, random, quarter_scales, unit_codes);
     }
     if (unit_decoded != nullptr) {
-      DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,
-                                  unit_decoded);
+      DecodeUnits<kFormat>(block_size, 1, unit_scales, unit_codes,
+                           unit_decoded);
     }
   }
 }
@@ -235,15 +235,9 @@ void Encode(size_t block_size, size_t units, const EncodeOptions& options,
 }
 
 template <BlockFormat kFormat>
-void Decode(size_t block_size, size_t units, const char* scales,
-            const char* codes, float* values) {
-  DecodeUnits<kFormat, false>(block_size, units, scales, codes, 1, values);
-}
-
-template <BlockFormat kFormat>
-constexpr BlockKernels kKernels = {
-    Encode<kFormat>, Decode<kFormat>, DecodeUnits<kFormat, true>,
-    SumUnits<kFormat>, SumOfSquaresOfUnits<kFormat>};
+constexpr BlockKernels kKernels = {Encode<kFormat>, DecodeUnits<kFormat>,
+                                   SumUnits<kFormat>,
+                                   SumOfSquaresOfUnits<kFormat>};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {

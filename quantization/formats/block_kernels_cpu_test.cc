@@ -177,9 +177,9 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
   for (const float weight : {0.3f, -1.7f, 1.0f, 0.0f}) {
     std::vector<float> got = Gaussian(9, 0.1f);
     std::vector<float> want = got;
-    kernels_->decode_accumulate(block_size_, kUnits, encoded.data(),
-                                encoded.data() + ScaleBytes(), weight,
-                                got.data());
+    const WeightedPart term = {{encoded.data(), encoded.data() + ScaleBytes()},
+                               weight};
+    kernels_->sum(block_size_, kUnits, &term, 1, /*adds=*/true, got.data());
     for (size_t i = 0; i < kValues; ++i) {
       want[i] = Accumulate(want[i], weight, values[i]);
     }
@@ -197,7 +197,8 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
   for (size_t count = 0; count <= std::size(weights); ++count) {
     // The array is unaligned, and has room to show writes beyond the end.
     std::vector<float> got(kValues + 2, 77);
-    kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
+    kernels_->sum(block_size_, kUnits, terms.data(), count, /*adds=*/false,
+                  got.data() + 1);
     EXPECT_EQ(got.front(), 77);
     EXPECT_EQ(got.back(), 77);
     ASSERT_EQ(BitsOf(absl::MakeConstSpan(got).subspan(1, kValues)),
@@ -241,12 +242,12 @@ TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
         std::ldexp(static_cast<float>(128 + random() % 128), exponent - 7);
     std::vector<float> accumulated = Gaussian(13, weight);
     std::vector<float> want = accumulated;
-    kernels_->decode_accumulate(block_size_, kUnits, scales, codes, weight,
-                                accumulated.data());
     std::vector<float> sum(kValues);
     const ConstStripPart part = {.scales = scales, .codes = codes};
     const WeightedPart terms[] = {{part, weight}, {part, 0.3f}};
-    kernels_->sum(block_size_, kUnits, terms, 2, sum.data());
+    kernels_->sum(block_size_, kUnits, terms, 1, /*adds=*/true,
+                  accumulated.data());
+    kernels_->sum(block_size_, kUnits, terms, 2, /*adds=*/false, sum.data());
     std::vector<float> want_sum(kValues);
     for (size_t i = 0; i < kValues; ++i) {
       want[i] = Accumulate(want[i], weight, values[i]);
@@ -294,8 +295,7 @@ TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
                      nullptr, nullptr, nullptr);
   }
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
-  kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
-  kernels_->sum(block_size_, 0, nullptr, 0, nullptr);
+  kernels_->sum(block_size_, 0, nullptr, 0, /*adds=*/false, nullptr);
 }
 
 }  // namespace

@@ -101,6 +101,9 @@ class BlockPlanes final : public StripPlanes {
   void EncodeLast(const EncodeOptions& options, uint64_t begin,
                   absl::Span<const float> values, StripPart part,
                   absl::Span<float> decoded) const;
+  // Writes the sum of the terms, or adds them.
+  void AddTerms(absl::Span<const WeightedPart> terms, bool adds,
+                absl::Span<float> sum) const;
   // Decodes the last `count` values of `part`, which follow `whole` others.
   void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
@@ -109,14 +112,6 @@ class BlockPlanes final : public StripPlanes {
   const uint32_t block_size_;
   const BlockKernels& kernels_;
 };
-
-// Adds accumulator[i] += weight * value i of `last`.
-void AccumulateLast(const LastUnit& last, float weight,
-                    absl::Span<float> accumulator) {
-  for (size_t i = 0; i < accumulator.size(); ++i) {
-    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
-  }
-}
 
 uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
                             absl::Span<const float> values, StripPart part,
@@ -159,29 +154,30 @@ void BlockPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
 
 void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
                                    absl::Span<float> accumulator) const {
-  const uint64_t units = accumulator.size() / kBlockUnit;
-  kernels_.decode_accumulate(block_size_, units, part.scales, part.codes,
-                             weight, accumulator.data());
-  const uint64_t whole = units * kBlockUnit;
-  const absl::Span<float> rest = accumulator.subspan(whole);
-  if (rest.empty()) return;
-  LastUnit last;
-  DecodeLast(part, whole, rest.size(), last);
-  AccumulateLast(last, weight, rest);
+  const WeightedPart term = {.part = part, .weight = weight};
+  AddTerms({&term, 1}, /*adds=*/true, accumulator);
 }
 
 void BlockPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
                             absl::Span<float> sum) const {
+  AddTerms(terms, /*adds=*/false, sum);
+}
+
+void BlockPlanes::AddTerms(absl::Span<const WeightedPart> terms, bool adds,
+                           absl::Span<float> sum) const {
   const uint64_t units = sum.size() / kBlockUnit;
-  kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
+  kernels_.sum(block_size_, units, terms.data(), terms.size(), adds,
+               sum.data());
   const uint64_t whole = units * kBlockUnit;
   const absl::Span<float> rest = sum.subspan(whole);
   if (rest.empty()) return;
-  absl::c_fill(rest, 0.0f);
+  if (!adds) absl::c_fill(rest, 0.0f);
   for (const WeightedPart& term : terms) {
     LastUnit last;
     DecodeLast(term.part, whole, rest.size(), last);
-    AccumulateLast(last, term.weight, rest);
+    for (size_t i = 0; i < rest.size(); ++i) {
+      rest[i] = Accumulate(rest[i], term.weight, last.values[i]);
+    }
   }
 }
 

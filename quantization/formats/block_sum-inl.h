@@ -148,19 +148,20 @@ inline bool ShiftFitsTerms(size_t block_size, size_t units,
 
 template <BlockFormat kFormat>
 void SumUnits(size_t block_size, size_t units, const WeightedPart* terms,
-              size_t count, float* sum) {
+              size_t count, bool adds, float* sum) {
   for (size_t i = 0; i == 0 || i < count; i += kTermsAtOnce) {
     const WeightedPart* const some = terms + i;
     const size_t some_count = std::min(count - i, kTermsAtOnce);
+    const bool is_first = i == 0 && !adds;
     if constexpr (kHasShiftDequantizer<kFormat>) {
       if (HWY_LIKELY(ShiftFitsTerms(block_size, units, some, some_count))) {
         SumTerms<kFormat, ShiftDequantizer>(block_size, units, some, some_count,
-                                            i == 0, sum);
+                                            is_first, sum);
         continue;
       }
     }
     SumTerms<kFormat, Dequantizer<kFormat, true>>(block_size, units, some,
-                                                  some_count, i == 0, sum);
+                                                  some_count, is_first, sum);
   }
 }
 
