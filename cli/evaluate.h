@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "cli/command_line.h"
 #include "cli/trained_model.h"
-#include "worker/data/validation_set.h"
+#include "worker/data/sampler.h"
 
 namespace causeway {
 

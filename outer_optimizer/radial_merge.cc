@@ -99,47 +99,17 @@ class TensorSums {
   const std::vector<Piece> pieces_;
 };
 
-// Returns |v_i| in each tensor: [i][tensor].
-std::vector<std::vector<double>> Norms(const Contributions& contributions,
-                                       const TensorSums& sums, uint64_t values,
-                                       ThreadPool& pool) {
-  std::vector<std::vector<double>> norms(contributions.size());
-  for (size_t i = 0; i < contributions.size(); ++i) {
-    std::vector<double> pieces(sums.pieces());
-    StripQueue strips(values);
-    pool.Run([&](int) {
-      const auto cursor = contributions[i]->NewCursor();
-      while (const std::optional<ValueRange> strip = strips.Take()) {
-        sums.AddStrip(
-            *strip,
-            [&](uint64_t begin, absl::Span<float> tile) {
-              cursor->Decode(begin, tile);
-            },
-            absl::MakeSpan(pieces));
-      }
-    });
-    norms[i] = sums.OfTensors(pieces);
-    for (double& norm : norms[i]) norm = std::sqrt(norm);
-  }
-  return norms;
-}
-
-// Returns the norm in each tensor of the sum with these weights.
-std::vector<double> NormsOfSum(const Contributions& contributions,
-                               const MergeWeights& weights,
-                               const TensorSums& sums, uint64_t values,
-                               ThreadPool& pool) {
+// Returns the norm of a vector of `values` values in each tensor. Each thread
+// reads it by a reader of its own, which is called as ReadTile.
+template <typename NewReader>
+std::vector<double> NormsOf(const TensorSums& sums, uint64_t values,
+                            ThreadPool& pool, const NewReader& new_reader) {
   std::vector<double> pieces(sums.pieces());
   StripQueue strips(values);
   pool.Run([&](int) {
-    WeightedMerge merge(contributions, weights);
+    auto reader = new_reader();
     while (const std::optional<ValueRange> strip = strips.Take()) {
-      sums.AddStrip(
-          *strip,
-          [&](uint64_t begin, absl::Span<float> tile) {
-            merge.Sum(begin, tile);
-          },
-          absl::MakeSpan(pieces));
+      sums.AddStrip(*strip, reader, absl::MakeSpan(pieces));
     }
   });
   std::vector<double> norms = sums.OfTensors(pieces);
@@ -173,8 +143,16 @@ MergeWeights RadialWeights(const Contributions& contributions,
   weights.tensors = std::move(tensors);
   weights.tensor_weights.resize(weights.tensors.size() * count);
   const TensorSums sums(weights.tensors);
-  const std::vector<std::vector<double>> norms =
-      Norms(contributions, sums, values, pool);
+  // |v_i| in each tensor: [i][tensor].
+  std::vector<std::vector<double>> norms;
+  for (const std::unique_ptr<Decoder>& contribution : contributions) {
+    norms.push_back(NormsOf(sums, values, pool, [&] {
+      return [cursor = contribution->NewCursor()](uint64_t begin,
+                                                  absl::Span<float> tile) {
+        cursor->Decode(begin, tile);
+      };
+    }));
+  }
   for (size_t tensor = 0; tensor < weights.tensors.size(); ++tensor) {
     for (size_t i = 0; i < count; ++i) {
       const double norm = norms[i][tensor];
@@ -183,8 +161,12 @@ MergeWeights RadialWeights(const Contributions& contributions,
                             : static_cast<float>(weights.shares[i] / norm);
     }
   }
-  const std::vector<double> directions =
-      NormsOfSum(contributions, weights, sums, values, pool);
+  const std::vector<double> directions = NormsOf(sums, values, pool, [&] {
+    return [merge = std::make_unique<WeightedMerge>(contributions, weights)](
+               uint64_t begin, absl::Span<float> tile) {
+      merge->Sum(begin, tile);
+    };
+  });
   for (size_t tensor = 0; tensor < weights.tensors.size(); ++tensor) {
     double length = 0;
     for (size_t i = 0; i < count; ++i) {

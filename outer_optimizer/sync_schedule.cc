@@ -55,9 +55,9 @@ absl::StatusOr<SyncSchedule> SyncSchedule::Create(
 std::vector<SyncSchedule::Send> SyncSchedule::SendsAt(uint64_t step) const {
   std::vector<Send> sends;
   for (uint32_t fragment = 0; fragment < fragments(); ++fragment) {
-    if (step == 0) break;
-    const std::optional<Send> send = NextSend(fragment, step - 1);
-    if (send.has_value() && send->step == step) sends.push_back(*send);
+    if (IsSentAt(fragment, step)) {
+      sends.push_back(*NextSend(fragment, step - 1));
+    }
   }
   return sends;
 }

@@ -13,9 +13,7 @@
 #include "quantization/formats/block_planes.h"
 #include "quantization/formats/dense_planes.h"
 #include "quantization/formats/ecq/planes.h"
-#include "quantization/strips/entropy_encoder.h"
 #include "quantization/strips/layout.h"
-#include "quantization/strips/plain_encoder.h"
 
 namespace causeway {
 namespace {
@@ -127,13 +125,8 @@ std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     uint64_t first_value) {
   CHECK_EQ(first_value % kStripValues, 0u);
   CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
-  const StripPlanes& planes = PlanesOf(spec);
-  if (spec.entropy_coded) {
-    return std::make_unique<EntropyEncoder>(planes, options, first_value,
-                                            values, buffer);
-  }
-  return std::make_unique<PlainEncoder>(planes, options, first_value, values,
-                                        buffer);
+  return std::make_unique<Encoder>(PlanesOf(spec), spec.entropy_coded, options,
+                                   first_value, values, buffer);
 }
 
 EncodingReader NewEncodingReader(const CodecSpec& spec, uint64_t values,

@@ -38,7 +38,7 @@
 #include "proto/fragment.pb.h"
 #include "quantization/decoder.h"
 #include "quantization/encode_options.h"
-#include "quantization/encoder.h"
+#include "quantization/strips/encoder.h"
 #include "quantization/strips/encoding_reader.h"
 
 namespace causeway {

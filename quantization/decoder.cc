@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/encoder.h"
 #include "quantization/strips/layout.h"
 
 namespace causeway {

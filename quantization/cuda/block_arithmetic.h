@@ -4,8 +4,8 @@
 // The arithmetic of quantization/formats/block_format.h as a GPU does it: one
 // value per call, without branches, for the device and the host. The CUDA
 // kernels consist of these functions, and block_arithmetic_test.cc shows on the
-// CPU that they equal quantization/formats/block_reference.h bit for bit. Pure
-// functions.
+// CPU that they equal quantization/formats/testing/block_reference.h bit for
+// bit. Pure functions.
 //
 // Bit identity needs products and sums that are not fused, division as IEEE 754
 // rounds it, and denormals; //:cuda.bzl and .bazelrc set the compilers' flags
@@ -56,22 +56,6 @@ CAUSEWAY_HOST_DEVICE inline float MaxMagnitude(float a, float b) {
 
 CAUSEWAY_HOST_DEVICE inline float ScaleValue(uint16_t scale) {
   return std::bit_cast<float>(uint32_t{scale} << 16);
-}
-
-// Equals ScaleOfAbsmax() of quantization/formats/block_reference.h.
-template <BlockFormat kFormat, Rounding kRounding>
-CAUSEWAY_HOST_DEVICE inline uint16_t BlockScale(float absmax) {
-  constexpr float kTop = TopLevel(kFormat);
-  constexpr uint16_t kLargest = LargestScale(kFormat);
-  const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
-  if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
-  if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
-  const uint32_t bits = std::bit_cast<uint32_t>(absmax / kTop);
-  const uint32_t round_up =
-      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
-  const uint32_t rounded = (bits + round_up) >> 16;
-  if (rounded < kSmallestScale) return 0;
-  return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
 }
 
 // Returns whether the values of a block with this scale have codes. In other
@@ -137,7 +121,7 @@ class BlockQuantizer<BlockFormat::kE3m0> {
 };
 
 // The functions below round stochastically, as EncodeValueStochastically() of
-// quantization/formats/block_reference.h with random numbers of
+// quantization/formats/testing/block_reference.h with random numbers of
 // quantization/formats/philox.h.
 
 // Returns a number in [0, 1).

@@ -10,8 +10,8 @@
 
 #include "gtest/gtest.h"
 #include "quantization/encode_options.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 
 namespace causeway {
 namespace {

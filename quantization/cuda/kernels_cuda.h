@@ -4,8 +4,8 @@
 // quantization/formats/block_format.h on NVIDIA GPUs: an island encodes its
 // pseudo-gradient where it is computed and decodes updates where they are
 // applied, so that only encoded bytes cross to the host. Bit-identical to
-// quantization/formats/block_reference.h; a NaN stays a NaN, but may have other
-// bits.
+// quantization/formats/testing/block_reference.h; a NaN stays a NaN, but may
+// have other bits.
 //
 //   cudaStream_t stream = ...;
 //   RETURN_IF_ERROR(EncodeDifferenceCuda(spec, anchor, parameters, values,

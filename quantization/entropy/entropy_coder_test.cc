@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "quantization/entropy/rans_reference.h"
+#include "quantization/entropy/testing/whole_planes.h"
 
 namespace causeway {
 namespace {

@@ -43,12 +43,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "quantization/entropy/rans_table.h"
 
 namespace causeway {
@@ -116,14 +114,6 @@ absl::StatusOr<RansStates> ReadRansStates(absl::string_view& bytes);
 // Checks the states and words after the last symbol.
 //   INVALID_ARGUMENT  a word is left, or a state is not the initial one.
 absl::Status CheckRansEnd(const RansStates& states, absl::string_view words);
-
-// Compress and decompress whole planes, which are not empty. Decompression
-// finds the same faults as DecompressCodes
-// (quantization/entropy/entropy_coder.h), which callers use instead.
-std::string RansCompressReference(SymbolWidth width, absl::string_view codes);
-absl::Status RansDecompressReference(SymbolWidth width,
-                                     absl::string_view compressed,
-                                     absl::Span<char> codes);
 
 }  // namespace causeway
 

@@ -43,6 +43,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "quantization/encode_options.h"
+
 namespace causeway {
 
 enum class BlockFormat {
@@ -86,6 +88,26 @@ inline constexpr uint16_t kNanScale = 0x7fc0;
 constexpr uint16_t LargestScale(BlockFormat format) {
   const float scale = std::numeric_limits<float>::max() / LargestLevel(format);
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(scale) >> 16);
+}
+
+// Returns the scale, a bfloat16 code, of a block whose largest magnitude is
+// `absmax` (not negative): absmax / top level, rounded to binary32 and then to
+// the nearest even bfloat16, or up with stochastic rounding; 0 if that is below
+// kSmallestScale; at most LargestScale(format). Infinity and NaN give
+// kInfiniteScale and kNanScale.
+template <BlockFormat kFormat, Rounding kRounding>
+constexpr uint16_t BlockScale(float absmax) {
+  constexpr float kTop = TopLevel(kFormat);
+  constexpr uint16_t kLargest = LargestScale(kFormat);
+  const uint32_t absmax_bits = std::bit_cast<uint32_t>(absmax);
+  if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
+  if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
+  const uint32_t bits = std::bit_cast<uint32_t>(absmax / kTop);
+  const uint32_t round_up =
+      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
+  const uint32_t rounded = (bits + round_up) >> 16;
+  if (rounded < kSmallestScale) return 0;
+  return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);
 }
 
 // 4-bit codes are packed in groups of this many, each of kNibbleGroupBytes.

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "quantization/encode_options.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
 
 // Highway compiles this file once for each instruction set.
@@ -18,11 +17,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "quantization/formats/block_decode-inl.h"
-#include "quantization/formats/block_dequantizers-inl.h"
-#include "quantization/formats/block_measures-inl.h"
 #include "quantization/formats/block_quantizers-inl.h"
-#include "quantization/formats/block_squares-inl.h"
-#include "quantization/formats/block_stochastic-inl.h"
 #include "quantization/formats/block_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,19 +102,6 @@ HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
   }
 }
 
-// Equals the reference's ScaleOfAbsmax(), but calls it only for special values.
-template <BlockFormat kFormat, Rounding kRounding>
-HWY_INLINE uint16_t ScaleOf(float absmax) {
-  const uint32_t bits = std::bit_cast<uint32_t>(absmax / TopLevel(kFormat));
-  const uint32_t round_up =
-      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
-  const uint32_t scale = (bits + round_up) >> 16;
-  if (HWY_LIKELY(scale >= kSmallestScale && scale < LargestScale(kFormat))) {
-    return static_cast<uint16_t>(scale);
-  }
-  return ScaleOfAbsmax(kFormat, absmax, kRounding);
-}
-
 // Returns whether values of a block with this scale can be encoded as they are.
 HWY_INLINE bool UsableScale(BlockFormat format, uint16_t scale) {
   return scale != 0 && scale < LargestScale(format);
@@ -195,9 +177,9 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
 }
 
 template <BlockFormat kFormat, Rounding kRounding>
-HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
-                            uint64_t begin, const float* values, char* scales,
-                            char* codes, float* decoded) {
+void EncodeUnits(size_t block_size, size_t units, uint64_t seed, uint64_t begin,
+                 const float* values, char* scales, char* codes,
+                 float* decoded) {
   using BlockQuantizer =
       std::conditional_t<kRounding == Rounding::kNearest, Quantizer<kFormat>,
                          StochasticQuantizer<kFormat>>;
@@ -211,7 +193,7 @@ HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
     bool all_usable = true;
     for (size_t at = 0; at < kBlockUnit; at += block_size) {
       const uint16_t scale =
-          ScaleOf<kFormat, kRounding>(AbsMax(source + at, block_size));
+          BlockScale<kFormat, kRounding>(AbsMax(source + at, block_size));
       std::memcpy(unit_scales + at / block_size * 2, &scale, sizeof(scale));
       all_usable &= UsableScale(kFormat, scale);
       for (size_t i = at; i < at + block_size; i += 64) {
@@ -235,38 +217,27 @@ HWY_INLINE void EncodeUnits(size_t block_size, size_t units, uint64_t seed,
           source, random, quarter_scales, unit_codes);
     }
     if (unit_decoded != nullptr) {
-      DecodeUnits<kFormat, false>(block_size, 1, unit_scales, unit_codes, 1,
-                                  unit_decoded);
+      DecodeUnits<kFormat>(block_size, 1, unit_scales, unit_codes,
+                           unit_decoded);
     }
   }
 }
 
 template <BlockFormat kFormat>
-void Encode(size_t block_size, size_t units, const float* values, char* scales,
-            char* codes, float* decoded) {
-  EncodeUnits<kFormat, Rounding::kNearest>(block_size, units, 0, 0, values,
-                                           scales, codes, decoded);
+void Encode(size_t block_size, size_t units, const EncodeOptions& options,
+            uint64_t begin, const float* values, char* scales, char* codes,
+            float* decoded) {
+  const auto encode = options.rounding == Rounding::kNearest
+                          ? EncodeUnits<kFormat, Rounding::kNearest>
+                          : EncodeUnits<kFormat, Rounding::kStochastic>;
+  encode(block_size, units, options.seed, begin, values, scales, codes,
+         decoded);
 }
 
 template <BlockFormat kFormat>
-void EncodeStochastically(size_t block_size, size_t units, uint64_t seed,
-                          uint64_t begin, const float* values, char* scales,
-                          char* codes, float* decoded) {
-  EncodeUnits<kFormat, Rounding::kStochastic>(block_size, units, seed, begin,
-                                              values, scales, codes, decoded);
-}
-
-template <BlockFormat kFormat>
-void Decode(size_t block_size, size_t units, const char* scales,
-            const char* codes, float* values) {
-  DecodeUnits<kFormat, false>(block_size, units, scales, codes, 1, values);
-}
-
-template <BlockFormat kFormat>
-constexpr BlockKernels kKernels = {
-    Encode<kFormat>,   EncodeStochastically<kFormat>,
-    Decode<kFormat>,   DecodeUnits<kFormat, true>,
-    SumUnits<kFormat>, SumOfSquaresOfUnits<kFormat>};
+constexpr BlockKernels kKernels = {Encode<kFormat>, DecodeUnits<kFormat>,
+                                   SumUnits<kFormat>,
+                                   SumOfSquaresOfUnits<kFormat>};
 
 const BlockKernels* KernelsOfTarget(BlockFormat format) {
   switch (format) {

@@ -4,11 +4,11 @@
 // The inner loops of quantization/formats/block_format.h for CPUs. One source
 // in Highway is compiled for several instruction sets; the best one that the
 // machine has is chosen at run time. All are bit-identical to
-// quantization/formats/block_reference.h.
+// quantization/formats/testing/block_reference.h.
 //
 // Kernels work on whole units of kBlockUnit values, which are whole blocks and
-// whole groups of codes for every block size. The caller encodes the rest of a
-// vector with the reference, and pads it to a unit for decoding. `scales` and
+// whole groups of codes for every block size. The caller pads the rest of a
+// vector to a unit. `scales` and
 // `codes` are the two planes from the unit on and need no alignment. Source and
 // destination do not overlap. Thread-safe.
 #ifndef QUANTIZATION_FORMATS_BLOCK_KERNELS_CPU_H_
@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/strips/planes.h"
 
@@ -25,26 +26,19 @@ namespace causeway {
 inline constexpr size_t kBlockUnit = 256;
 
 struct BlockKernels {
-  // Encodes. `decoded`, if not null, receives the values that decode() will
-  // return; it may be the same memory as `values`.
-  void (*encode)(size_t block_size, size_t units, const float* values,
-                 char* scales, char* codes, float* decoded);
-  // Encodes with stochastic rounding, by the random numbers of values `begin`,
-  // a multiple of 64, and on.
-  void (*encode_stochastically)(size_t block_size, size_t units, uint64_t seed,
-                                uint64_t begin, const float* values,
-                                char* scales, char* codes, float* decoded);
+  // Encodes. Stochastic rounding takes the random numbers of values `begin`, a
+  // multiple of 64, and on. `decoded`, if not null, receives the values that
+  // decode() will return; it may be the same memory as `values`.
+  void (*encode)(size_t block_size, size_t units, const EncodeOptions& options,
+                 uint64_t begin, const float* values, char* scales, char* codes,
+                 float* decoded);
   void (*decode)(size_t block_size, size_t units, const char* scales,
                  const char* codes, float* values);
-  // Decodes and adds: accumulator[i] += weight * decoded[i], rounded as
-  // Accumulate().
-  void (*decode_accumulate)(size_t block_size, size_t units, const char* scales,
-                            const char* codes, float weight,
-                            float* accumulator);
-  // Computes sum[i] = 0 + weight_0 * decoded_0[i] + ..., `count` terms in
-  // order, rounded as Accumulate().
+  // Computes sum[i] = start + weight_0 * decoded_0[i] + ..., `count` terms in
+  // order, rounded as Accumulate(). `start` is sum[i] if the kernel `adds`, or
+  // else 0.
   void (*sum)(size_t block_size, size_t units, const WeightedPart* terms,
-              size_t count, float* sum);
+              size_t count, bool adds, float* sum);
   // Returns the sum of the values' squares in binary64: each block's sum, which
   // needs no rounding, and then the sum over the blocks in order.
   double (*sum_of_squares)(size_t block_size, size_t units, const char* scales,

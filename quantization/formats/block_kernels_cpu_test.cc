@@ -16,8 +16,8 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "quantization/encode_options.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 #include "quantization/formats/testing/block_values.h"
 
 namespace causeway {
@@ -78,7 +78,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   std::string scales(ScaleBytes() + 2, 'x');
   std::string codes(CodeBytes() + 2, 'x');
   std::vector<float> decoded(kValues);
-  kernels_->encode(block_size_, kUnits, values.data(), scales.data() + 1,
+  kernels_->encode(block_size_, kUnits, {}, 0, values.data(), scales.data() + 1,
                    codes.data() + 1, decoded.data());
   EXPECT_EQ(scales, "x" + want.substr(0, ScaleBytes()) + "x");
   EXPECT_EQ(codes, "x" + want.substr(ScaleBytes()) + "x");
@@ -86,12 +86,12 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
 
   std::string scales_only(ScaleBytes(), 'x');
   std::string codes_only(CodeBytes(), 'x');
-  kernels_->encode(block_size_, kUnits, values.data(), scales_only.data(),
-                   codes_only.data(), nullptr);
+  kernels_->encode(block_size_, kUnits, {}, 0, values.data(),
+                   scales_only.data(), codes_only.data(), nullptr);
   EXPECT_EQ(scales_only + codes_only, want);
 
   std::vector<float> in_place = values;
-  kernels_->encode(block_size_, kUnits, in_place.data(), scales.data(),
+  kernels_->encode(block_size_, kUnits, {}, 0, in_place.data(), scales.data(),
                    codes.data(), in_place.data());
   EXPECT_EQ(BitsOf(in_place), BitsOf(want_decoded));
 
@@ -112,9 +112,8 @@ void BlockKernelsTest::ExpectStochasticAsReference(
       EncodeBlocks(format_, block_size_, values, options, begin);
   std::string got(ScaleBytes() + CodeBytes(), 'x');
   std::vector<float> decoded = values;
-  kernels_->encode_stochastically(block_size_, kUnits, options.seed, begin,
-                                  decoded.data(), got.data(),
-                                  got.data() + ScaleBytes(), decoded.data());
+  kernels_->encode(block_size_, kUnits, options, begin, decoded.data(),
+                   got.data(), got.data() + ScaleBytes(), decoded.data());
   EXPECT_EQ(got, want);
   EXPECT_EQ(BitsOf(decoded),
             BitsOf(DecodeBlocks(format_, block_size_, want, kValues)));
@@ -178,9 +177,9 @@ TEST_P(BlockKernelsTest, AccumulatesAsTheReference) {
   for (const float weight : {0.3f, -1.7f, 1.0f, 0.0f}) {
     std::vector<float> got = Gaussian(9, 0.1f);
     std::vector<float> want = got;
-    kernels_->decode_accumulate(block_size_, kUnits, encoded.data(),
-                                encoded.data() + ScaleBytes(), weight,
-                                got.data());
+    const WeightedPart term = {{encoded.data(), encoded.data() + ScaleBytes()},
+                               weight};
+    kernels_->sum(block_size_, kUnits, &term, 1, /*adds=*/true, got.data());
     for (size_t i = 0; i < kValues; ++i) {
       want[i] = Accumulate(want[i], weight, values[i]);
     }
@@ -198,7 +197,8 @@ TEST_P(BlockKernelsTest, SumsAsTheReference) {
   for (size_t count = 0; count <= std::size(weights); ++count) {
     // The array is unaligned, and has room to show writes beyond the end.
     std::vector<float> got(kValues + 2, 77);
-    kernels_->sum(block_size_, kUnits, terms.data(), count, got.data() + 1);
+    kernels_->sum(block_size_, kUnits, terms.data(), count, /*adds=*/false,
+                  got.data() + 1);
     EXPECT_EQ(got.front(), 77);
     EXPECT_EQ(got.back(), 77);
     ASSERT_EQ(BitsOf(absl::MakeConstSpan(got).subspan(1, kValues)),
@@ -242,12 +242,12 @@ TEST_P(BlockKernelsTest, AccumulatesAndSumsProductsOfAnyMagnitude) {
         std::ldexp(static_cast<float>(128 + random() % 128), exponent - 7);
     std::vector<float> accumulated = Gaussian(13, weight);
     std::vector<float> want = accumulated;
-    kernels_->decode_accumulate(block_size_, kUnits, scales, codes, weight,
-                                accumulated.data());
     std::vector<float> sum(kValues);
     const ConstStripPart part = {.scales = scales, .codes = codes};
     const WeightedPart terms[] = {{part, weight}, {part, 0.3f}};
-    kernels_->sum(block_size_, kUnits, terms, 2, sum.data());
+    kernels_->sum(block_size_, kUnits, terms, 1, /*adds=*/true,
+                  accumulated.data());
+    kernels_->sum(block_size_, kUnits, terms, 2, /*adds=*/false, sum.data());
     std::vector<float> want_sum(kValues);
     for (size_t i = 0; i < kValues; ++i) {
       want[i] = Accumulate(want[i], weight, values[i]);
@@ -290,12 +290,12 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
 }
 
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
-  kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
-  kernels_->encode_stochastically(block_size_, 0, 1, 0, nullptr, nullptr,
-                                  nullptr, nullptr);
+  for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+    kernels_->encode(block_size_, 0, {.rounding = rounding}, 0, nullptr,
+                     nullptr, nullptr, nullptr);
+  }
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
-  kernels_->decode_accumulate(block_size_, 0, nullptr, nullptr, 1, nullptr);
-  kernels_->sum(block_size_, 0, nullptr, 0, nullptr);
+  kernels_->sum(block_size_, 0, nullptr, 0, /*adds=*/false, nullptr);
 }
 
 }  // namespace

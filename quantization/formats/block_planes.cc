@@ -6,16 +6,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "quantization/encode_options.h"
-#include "quantization/encoder.h"
 #include "quantization/formats/block_kernels_cpu.h"
-#include "quantization/formats/block_reference.h"
+#include "quantization/formats/dense_kernels_cpu.h"
 #include "quantization/formats/dense_reference.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 
@@ -59,10 +58,9 @@ absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
       begin, size, last, value));
 }
 
-// The rest of a strip after its whole units, padded to a unit and decoded.
+// The rest of a strip after its whole units, padded with zeros to a unit.
 struct LastUnit {
-  float values[kBlockUnit];
-  // The scales, padded with zeros.
+  float values[kBlockUnit] = {};
   char scales[2 * kBlockUnit / 64] = {};
   char codes[kBlockUnit] = {};
 };
@@ -99,6 +97,13 @@ class BlockPlanes final : public StripPlanes {
   }
 
  private:
+  // Encodes the last values of a strip, fewer than a unit.
+  void EncodeLast(const EncodeOptions& options, uint64_t begin,
+                  absl::Span<const float> values, StripPart part,
+                  absl::Span<float> decoded) const;
+  // Writes the sum of the terms, or adds them.
+  void AddTerms(absl::Span<const WeightedPart> terms, bool adds,
+                absl::Span<float> sum) const;
   // Decodes the last `count` values of `part`, which follow `whole` others.
   void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
@@ -108,43 +113,32 @@ class BlockPlanes final : public StripPlanes {
   const BlockKernels& kernels_;
 };
 
-// Adds accumulator[i] += weight * value i of `last`.
-void AccumulateLast(const LastUnit& last, float weight,
-                    absl::Span<float> accumulator) {
-  for (size_t i = 0; i < accumulator.size(); ++i) {
-    accumulator[i] = Accumulate(accumulator[i], weight, last.values[i]);
-  }
-}
-
 uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
                             absl::Span<const float> values, StripPart part,
                             absl::Span<float> decoded) const {
-  const uint64_t whole = values.size() / kBlockUnit * kBlockUnit;
-  const absl::Span<const float> rest = values.subspan(whole);
-  float* const whole_decoded = decoded.empty() ? nullptr : decoded.data();
-  std::string last;
-  // The last values are encoded before they may be overwritten.
-  if (!rest.empty()) {
-    last = EncodeBlocks(format_, block_size_, rest, options, begin + whole);
-  }
-  if (options.rounding == Rounding::kNearest) {
-    kernels_.encode(block_size_, whole / kBlockUnit, values.data(), part.scales,
-                    part.codes, whole_decoded);
-  } else {
-    kernels_.encode_stochastically(block_size_, whole / kBlockUnit,
-                                   options.seed, begin, values.data(),
-                                   part.scales, part.codes, whole_decoded);
-  }
-  if (rest.empty()) return 0;
-  const uint64_t scale_bytes = ScaleBytes(rest.size());
-  std::memcpy(part.scales + ScaleBytes(whole), last.data(), scale_bytes);
-  std::memcpy(part.codes + CodeBytes(whole), last.data() + scale_bytes,
-              CodeBytes(rest.size()));
-  if (!decoded.empty()) {
-    absl::c_copy(DecodeBlocks(format_, block_size_, last, rest.size()),
-                 decoded.begin() + whole);
-  }
+  const uint64_t units = values.size() / kBlockUnit;
+  kernels_.encode(block_size_, units, options, begin, values.data(),
+                  part.scales, part.codes,
+                  decoded.empty() ? nullptr : decoded.data());
+  const uint64_t whole = units * kBlockUnit;
+  if (whole == values.size()) return 0;
+  EncodeLast(options, begin + whole, values.subspan(whole),
+             {.scales = part.scales + ScaleBytes(whole),
+              .codes = part.codes + CodeBytes(whole)},
+             decoded.empty() ? decoded : decoded.subspan(whole));
   return 0;
+}
+
+void BlockPlanes::EncodeLast(const EncodeOptions& options, uint64_t begin,
+                             absl::Span<const float> values, StripPart part,
+                             absl::Span<float> decoded) const {
+  LastUnit last;
+  absl::c_copy(values, last.values);
+  kernels_.encode(block_size_, 1, options, begin, last.values, last.scales,
+                  last.codes, last.values);
+  std::memcpy(part.scales, last.scales, ScaleBytes(values.size()));
+  std::memcpy(part.codes, last.codes, CodeBytes(values.size()));
+  std::copy_n(last.values, decoded.size(), decoded.begin());
 }
 
 void BlockPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
@@ -160,29 +154,30 @@ void BlockPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
 
 void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
                                    absl::Span<float> accumulator) const {
-  const uint64_t units = accumulator.size() / kBlockUnit;
-  kernels_.decode_accumulate(block_size_, units, part.scales, part.codes,
-                             weight, accumulator.data());
-  const uint64_t whole = units * kBlockUnit;
-  const absl::Span<float> rest = accumulator.subspan(whole);
-  if (rest.empty()) return;
-  LastUnit last;
-  DecodeLast(part, whole, rest.size(), last);
-  AccumulateLast(last, weight, rest);
+  const WeightedPart term = {.part = part, .weight = weight};
+  AddTerms({&term, 1}, /*adds=*/true, accumulator);
 }
 
 void BlockPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
                             absl::Span<float> sum) const {
+  AddTerms(terms, /*adds=*/false, sum);
+}
+
+void BlockPlanes::AddTerms(absl::Span<const WeightedPart> terms, bool adds,
+                           absl::Span<float> sum) const {
   const uint64_t units = sum.size() / kBlockUnit;
-  kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
+  kernels_.sum(block_size_, units, terms.data(), terms.size(), adds,
+               sum.data());
   const uint64_t whole = units * kBlockUnit;
   const absl::Span<float> rest = sum.subspan(whole);
   if (rest.empty()) return;
-  absl::c_fill(rest, 0.0f);
+  if (!adds) absl::c_fill(rest, 0.0f);
   for (const WeightedPart& term : terms) {
     LastUnit last;
     DecodeLast(term.part, whole, rest.size(), last);
-    AccumulateLast(last, term.weight, rest);
+    for (size_t i = 0; i < rest.size(); ++i) {
+      rest[i] = Accumulate(rest[i], term.weight, last.values[i]);
+    }
   }
 }
 
@@ -194,9 +189,9 @@ double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
   if (whole == count) return sum;
   LastUnit last;
   DecodeLast(part, whole, count - whole, last);
-  const absl::Span<const float> rest(last.values, count - whole);
-  for (uint64_t at = 0; at < rest.size(); at += block_size_) {
-    sum += causeway::SumOfSquares(rest.subspan(at, block_size_));
+  // Each block's sum is exact in any order. The padding adds nothing.
+  for (uint64_t at = 0; at < kBlockUnit; at += block_size_) {
+    sum += causeway::SumOfSquares(last.values + at, block_size_);
   }
   return sum;
 }

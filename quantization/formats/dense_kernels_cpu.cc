@@ -36,17 +36,29 @@ T LoadUnaligned(const char* bytes) {
   return value;
 }
 
-// Returns the encoded bytes as 16-bit lanes. LoadU and StoreU compile to x86's
-// loads and stores of unaligned lanes.
-const uint16_t* HalfLanes(const char* encoded) {
-  return reinterpret_cast<const uint16_t*>(encoded);
-}
-
-hn::Vec<Floats> Widen(const char* encoded) {
-  const hn::Vec<Halves> codes = hn::LoadU(Halves(), HalfLanes(encoded));
-  return hn::BitCast(Floats(),
-                     hn::ShiftLeft<16>(hn::PromoteTo(Words(), codes)));
-}
+// Load encoded values of a format: a vector, or one for the rest of an array.
+// LoadU and StoreU compile to x86's loads and stores of unaligned lanes.
+struct Fp32 {
+  static constexpr size_t kBytes = 4;
+  static hn::Vec<Floats> Load(const char* encoded) {
+    return hn::LoadU(Floats(), reinterpret_cast<const float*>(encoded));
+  }
+  static float LoadOne(const char* encoded) {
+    return LoadUnaligned<float>(encoded);
+  }
+};
+struct Bf16 {
+  static constexpr size_t kBytes = 2;
+  static hn::Vec<Floats> Load(const char* encoded) {
+    const hn::Vec<Halves> codes =
+        hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(encoded));
+    return hn::BitCast(Floats(),
+                       hn::ShiftLeft<16>(hn::PromoteTo(Words(), codes)));
+  }
+  static float LoadOne(const char* encoded) {
+    return FloatFromBf16(LoadUnaligned<uint16_t>(encoded));
+  }
+};
 
 void EncodeBf16Kernel(const float* values, size_t count, char* encoded) {
   const Floats floats;
@@ -77,86 +89,63 @@ void DecodeBf16Kernel(const char* encoded, size_t count, float* values) {
   const size_t lanes = hn::Lanes(floats);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(Widen(encoded + 2 * i), floats, values + i);
+    hn::StoreU(Bf16::Load(encoded + 2 * i), floats, values + i);
   }
-  for (; i < count; ++i) {
-    values[i] = FloatFromBf16(LoadUnaligned<uint16_t>(encoded + 2 * i));
-  }
+  for (; i < count; ++i) values[i] = Bf16::LoadOne(encoded + 2 * i);
 }
 
-void DecodeAccumulateBf16Kernel(const char* encoded, size_t count, float weight,
-                                float* accumulator) {
+template <class Format>
+void DecodeAccumulate(const char* encoded, size_t count, float weight,
+                      float* accumulator) {
   const Floats floats;
   const size_t lanes = hn::Lanes(floats);
   const auto weights = hn::Set(floats, weight);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    hwy::Prefetch(encoded + 2 * i + kPrefetchBytes);
-    const auto product = hn::Mul(weights, Widen(encoded + 2 * i));
-    hn::StoreU(hn::Add(hn::LoadU(floats, accumulator + i), product), floats,
-               accumulator + i);
-  }
-  for (; i < count; ++i) {
-    accumulator[i] =
-        Accumulate(accumulator[i], weight,
-                   FloatFromBf16(LoadUnaligned<uint16_t>(encoded + 2 * i)));
-  }
-}
-
-void DecodeAccumulateFp32Kernel(const char* encoded, size_t count, float weight,
-                                float* accumulator) {
-  const Floats floats;
-  const size_t lanes = hn::Lanes(floats);
-  const auto weights = hn::Set(floats, weight);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    hwy::Prefetch(encoded + 4 * i + kPrefetchBytes);
-    const auto value =
-        hn::LoadU(floats, reinterpret_cast<const float*>(encoded + 4 * i));
-    const auto product = hn::Mul(weights, value);
+    const char* const at = encoded + Format::kBytes * i;
+    hwy::Prefetch(at + kPrefetchBytes);
+    const auto product = hn::Mul(weights, Format::Load(at));
     hn::StoreU(hn::Add(hn::LoadU(floats, accumulator + i), product), floats,
                accumulator + i);
   }
   for (; i < count; ++i) {
     accumulator[i] = Accumulate(accumulator[i], weight,
-                                LoadUnaligned<float>(encoded + 4 * i));
+                                Format::LoadOne(encoded + Format::kBytes * i));
   }
 }
 
 // x - x is 0 for finite x and NaN otherwise, and a NaN stays in a sum.
-bool AllFiniteBf16Kernel(const char* encoded, size_t count) {
+template <class Format>
+bool AllFinite(const char* encoded, size_t count) {
   const Floats floats;
   const size_t lanes = hn::Lanes(floats);
   auto sum = hn::Zero(floats);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto value = Widen(encoded + 2 * i);
+    const auto value = Format::Load(encoded + Format::kBytes * i);
     sum = hn::Add(sum, hn::Sub(value, value));
   }
   float tail = hn::GetLane(hn::SumOfLanes(floats, sum));
   for (; i < count; ++i) {
-    const float value = FloatFromBf16(LoadUnaligned<uint16_t>(encoded + 2 * i));
+    const float value = Format::LoadOne(encoded + Format::kBytes * i);
     tail += value - value;
   }
   return tail == 0;
 }
 
+void DecodeAccumulateBf16Kernel(const char* encoded, size_t count, float weight,
+                                float* accumulator) {
+  DecodeAccumulate<Bf16>(encoded, count, weight, accumulator);
+}
+void DecodeAccumulateFp32Kernel(const char* encoded, size_t count, float weight,
+                                float* accumulator) {
+  DecodeAccumulate<Fp32>(encoded, count, weight, accumulator);
+}
+bool AllFiniteBf16Kernel(const char* encoded, size_t count) {
+  return AllFinite<Bf16>(encoded, count);
+}
 bool AllFiniteFp32Kernel(const char* encoded, size_t count) {
-  const Floats floats;
-  const size_t lanes = hn::Lanes(floats);
-  auto sum = hn::Zero(floats);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto value =
-        hn::LoadU(floats, reinterpret_cast<const float*>(encoded + 4 * i));
-    sum = hn::Add(sum, hn::Sub(value, value));
-  }
-  float tail = hn::GetLane(hn::SumOfLanes(floats, sum));
-  for (; i < count; ++i) {
-    const float value = LoadUnaligned<float>(encoded + 4 * i);
-    tail += value - value;
-  }
-  return tail == 0;
+  return AllFinite<Fp32>(encoded, count);
 }
 
 void AddSquaresKernel(const float* values, size_t count, SquareSums& sums) {

@@ -27,6 +27,11 @@ namespace causeway {
 
 inline constexpr uint64_t kStripValues = 65536;
 
+// Pieces of a vector begin at multiples of this number of values, which is
+// whole blocks of every size. Encoders may need a larger one: PieceAlignment()
+// of quantization/codec.h.
+inline constexpr uint64_t kPieceAlignment = 256;
+
 // Returns the number of strips of a vector of `values` values.
 constexpr uint64_t StripCount(uint64_t values) {
   return values / kStripValues + (values % kStripValues != 0);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moves vectors between the devices of ranks: by NCCL (nccl_collectives.h), or
-// by copies if several ranks share a device (shared_gpu_collectives.h). A
+// Moves vectors between the devices of ranks: by NCCL (gpu_collectives.h), or
+// by copies if several ranks share a device (shared_gpu_collectives.cu). A
 // communicator calls it once the ranks have agreed over messages on the
 // operation (message_communicator.h), so that late, stuck or dead ranks are
 // found in the same way as on the CPU.

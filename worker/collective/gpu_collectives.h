@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -35,6 +36,33 @@ struct GpuCollectivesOptions {
 //                        MakeSharedGpuCollectives.
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
     const GpuCollectivesOptions& options, Communicator* communicator,
+    Rendezvous* rendezvous);
+
+// The rest is only there with CUDA.
+
+// Makes the collectives of `rank`, of ranks that are threads of one process and
+// share CUDA device number `device`, where NCCL refuses to run: each rank reads
+// directly from the memory of the other ranks, on a stream of its own. Sums are
+// in order of rank. Errors are those of CudaStatus; operations of more than 64
+// ranks are INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<DeviceCollectives>> MakeSharedGpuCollectives(
+    int rank, int device);
+
+// Loads NCCL, which otherwise happens when it is first needed: the host
+// provides the version that fits its driver and network, and programs also run
+// on hosts without it. FAILED_PRECONDITION: it cannot be loaded; the message
+// says why. Thread-safe.
+absl::Status LoadNccl();
+
+// Blocks until every rank has connected. Rank 0 leaves NCCL's id in
+// `rendezvous`, which must be new and must not be used for anything else.
+//   DEADLINE_EXCEEDED    Some rank did not come.
+//   FAILED_PRECONDITION  NCCL cannot use the devices, as with two ranks on
+//                        one, or there is no driver, or no NCCL.
+//   UNAVAILABLE          A connection or the rendezvous failed.
+//   INTERNAL             Any other error of NCCL or CUDA.
+absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectNccl(
+    const GpuCollectivesOptions& options, int rank, int size,
     Rendezvous* rendezvous);
 
 }  // namespace causeway

@@ -6,6 +6,7 @@
 
 #include "common/as_bytes.h"
 #include "common/status_macros.h"
+#include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
 namespace {
@@ -58,18 +59,39 @@ absl::Span<char> MessageCollectives::StagedBytes(int peer, int64_t piece,
       .subspan(0, values * (rounds_ ? kRoundedBytes : sizeof(float)));
 }
 
+void MessageCollectives::BeginRounded(absl::Span<const float> values) {
+  values_ = values.data();
+  if (rounded_.size() < values.size() * kRoundedBytes) {
+    rounded_.resize(values.size() * kRoundedBytes);
+  }
+}
+
+absl::Span<char> MessageCollectives::Rounded(absl::Span<const float> part) {
+  if (part.empty()) return {};
+  return absl::MakeSpan(rounded_).subspan(
+      static_cast<size_t>(part.data() - values_) * kRoundedBytes,
+      part.size() * kRoundedBytes);
+}
+
+void MessageCollectives::Restore(absl::Span<float> part) {
+  DecodeBf16(Rounded(part).data(), part.size(), part.data());
+}
+
 absl::Span<const char> MessageCollectives::Outgoing(absl::Span<float> part) {
-  return rounds_ ? rounded_.Round(part) : AsBytes(part);
+  if (!rounds_) return AsBytes(part);
+  const absl::Span<char> rounded = Rounded(part);
+  EncodeBf16(part.data(), part.size(), rounded.data());
+  return rounded;
 }
 
 absl::Span<char> MessageCollectives::Incoming(absl::Span<float> part) {
-  return rounds_ ? rounded_.RoomOf(part) : AsBytes(part);
+  return rounds_ ? Rounded(part) : AsBytes(part);
 }
 
 absl::Status MessageCollectives::ReduceScatter(absl::Span<float> values,
                                                absl::Span<const Slice> shards,
                                                OperationMessages& messages) {
-  if (rounds_) rounded_.Begin(values);
+  if (rounds_) BeginRounded(values);
   const absl::Span<float> own = Part(values, shards[messages.rank()]);
   messages.ForPeers([&](int peer) {
     const absl::Span<float> theirs = Part(values, shards[peer]);
@@ -123,7 +145,8 @@ void MessageCollectives::AddRoundedPiece(int64_t piece,
     if (peer == messages.rank()) {
       Add(own, absl::MakeSpan(sum_));
     } else {
-      AddRounded(StagedBytes(peer, piece, own.size()), absl::MakeSpan(sum_));
+      DecodeAccumulateBf16(StagedBytes(peer, piece, own.size()).data(),
+                           own.size(), 1, sum_.data());
     }
   }
   std::copy(sum_.begin(), sum_.end(), own.begin());
@@ -132,7 +155,7 @@ void MessageCollectives::AddRoundedPiece(int64_t piece,
 absl::Status MessageCollectives::AllGather(absl::Span<float> values,
                                            absl::Span<const Slice> shards,
                                            OperationMessages& messages) {
-  if (rounds_) rounded_.Begin(values);
+  if (rounds_) BeginRounded(values);
   std::vector<std::unique_ptr<Transfer>> receives(messages.size());
   messages.ForPeers([&](int peer) {
     receives[peer] =
@@ -141,10 +164,10 @@ absl::Status MessageCollectives::AllGather(absl::Span<float> values,
   const absl::Span<float> own = Part(values, shards[messages.rank()]);
   const absl::Span<const char> sent = Outgoing(own);
   messages.ForPeers([&](int peer) { messages.Send(peer, 1, sent); });
-  if (rounds_) rounded_.Restore(own);
+  if (rounds_) Restore(own);
   return messages.ForEachPeer([&](int peer) -> absl::Status {
     RETURN_IF_ERROR(messages.AwaitData(receives[peer].get(), peer));
-    if (rounds_) rounded_.Restore(Part(values, shards[peer]));
+    if (rounds_) Restore(Part(values, shards[peer]));
     return absl::OkStatus();
   });
 }
@@ -158,15 +181,11 @@ absl::Status MessageCollectives::AllReduce(absl::Span<double> values,
   };
   const absl::Span<double> own = contribution(messages.rank());
   std::copy(values.begin(), values.end(), own.begin());
-  std::vector<std::unique_ptr<Transfer>> receives(messages.size());
-  messages.ForPeers([&](int peer) {
-    receives[peer] =
-        ReceiveData(peer, 1, AsBytes(contribution(peer)), messages);
-    messages.Send(peer, 1, AsBytes(own));
-  });
-  RETURN_IF_ERROR(messages.ForEachPeer([&](int peer) {
-    return messages.AwaitData(receives[peer].get(), peer);
-  }));
+  std::vector<absl::Span<const char>> to(messages.size(), AsBytes(own));
+  std::vector<absl::Span<char>> from(messages.size());
+  messages.ForPeers(
+      [&](int peer) { from[peer] = AsBytes(contribution(peer)); });
+  RETURN_IF_ERROR(AllToAll(to, from, messages));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = 0;
     for (int peer = 0; peer < messages.size(); ++peer) {

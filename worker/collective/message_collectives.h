@@ -7,6 +7,7 @@
 #ifndef WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,9 +16,12 @@
 #include "absl/types/span.h"
 #include "common/thread_pool.h"
 #include "worker/collective/operation_messages.h"
-#include "worker/collective/rounded_values.h"
 
 namespace causeway {
+
+// The bytes of a value that goes between ranks in bf16, rounded to nearest,
+// ties to even.
+inline constexpr size_t kRoundedBytes = 2;
 
 // One rank's operations and the buffers for them. The caller waits for the
 // sends of an operation; until then the buffers are in use. Errors are those of
@@ -47,6 +51,13 @@ class MessageCollectives {
   // Return the memory in which a piece of a peer's contribution is received.
   absl::Span<float> Staging(int peer, int64_t piece, size_t values);
   absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values);
+  // The rounded values of one operation's vector, which must stay valid until
+  // the next call of BeginRounded. The memory grows to the size of the longest.
+  void BeginRounded(absl::Span<const float> values);
+  // Returns the memory for those of a part of the vector.
+  absl::Span<char> Rounded(absl::Span<const float> part);
+  // part <- its rounded values.
+  void Restore(absl::Span<float> part);
   // Return a part of an operation's vector as it is sent, and the memory in
   // which it is received.
   absl::Span<const char> Outgoing(absl::Span<float> part);
@@ -58,7 +69,8 @@ class MessageCollectives {
                        absl::Span<float> own);
 
   const bool rounds_;
-  RoundedValues rounded_;
+  const float* values_ = nullptr;
+  std::vector<char> rounded_;
   std::vector<float> staging_;
   // The sum of a piece.
   std::vector<float> sum_;

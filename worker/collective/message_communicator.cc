@@ -15,7 +15,6 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/message_collectives.h"
 #include "worker/collective/operation_messages.h"
-#include "worker/collective/rounded_values.h"
 
 namespace causeway {
 namespace {

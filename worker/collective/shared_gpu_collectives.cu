@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
-#include "worker/collective/shared_gpu_collectives.h"
+#include "worker/collective/gpu_collectives.h"
 
 namespace causeway {
 namespace {

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/sampler.h"
 
+#include <algorithm>
 #include <cstddef>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
@@ -48,6 +50,25 @@ void Sampler::Fill(int64_t first, absl::Span<int32_t> tokens,
                    absl::Span<int32_t> targets) const {
   dataset_->CopyWindows([&] { return SequenceBegin(first++); }, tokens,
                         targets);
+}
+
+ValidationSet::ValidationSet(const Dataset* dataset, int64_t max_windows)
+    : dataset_(dataset), size_(dataset->split.validation_windows()) {
+  CHECK_GE(max_windows, 0);
+  if (max_windows > 0) size_ = std::min(size_, max_windows);
+}
+
+int64_t ValidationSet::WindowBegin(int64_t index) const {
+  CHECK_GE(index, 0);
+  CHECK_LT(index, size_);
+  const absl::int128 spread =
+      absl::int128(index) * dataset_->split.validation_windows() / size_;
+  return dataset_->split.ValidationWindow(static_cast<int64_t>(spread));
+}
+
+void ValidationSet::Fill(int64_t first, absl::Span<int32_t> tokens,
+                         absl::Span<int32_t> targets) const {
+  dataset_->CopyWindows([&] { return WindowBegin(first++); }, tokens, targets);
 }
 
 }  // namespace causeway

@@ -15,7 +15,6 @@
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
 #include "worker/data/testing/positions_dataset.h"
-#include "worker/data/validation_set.h"
 
 namespace causeway {
 namespace {

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/validation_set.h"
-
 #include <cstdint>
 #include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
 #include "worker/data/testing/positions_dataset.h"
 
 namespace causeway {

@@ -60,16 +60,17 @@ void AttendBlockBackward(const AttentionShape& shape, const HeadOffsets& at,
   float* scores = scratch + kBlock;
   float* d_scores = scores + rows * keys;
 
+  const ModelKernels& kernels = CpuModelKernels();
   for (int64_t r = 0; r < rows; ++r) {
-    mean[r] = kernels::Dot(d_out + r * out_stride, out + r * out_stride, dim);
+    mean[r] = kernels.dot(d_out + r * out_stride, out + r * out_stride, dim);
   }
   Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
        query, stride, key, stride, 0, scores, keys);
   Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, 1, d_out, out_stride,
        qkv + at.value, stride, 0, d_scores, keys);
-  kernels::CausalExpBackwardRows(rows, first, keys,
-                                 log_sum_exp + at.log_sum_exp + first, mean,
-                                 ScoreScale(shape), scores, d_scores);
+  kernels.causal_exp_backward_rows(rows, first, keys,
+                                   log_sum_exp + at.log_sum_exp + first, mean,
+                                   ScoreScale(shape), scores, d_scores);
   Gemm(Transpose::kYes, Transpose::kNo, keys, dim, rows, 1, scores, keys, d_out,
        out_stride, beta, d_qkv + at.value, stride);
   Gemm(Transpose::kYes, Transpose::kNo, keys, dim, rows, 1, d_scores, keys,
@@ -91,6 +92,7 @@ void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
   const int64_t dim = shape.head_dim;
   const int64_t stride = shape.qkv_width();
   const int64_t out_stride = shape.query_width();
+  const ModelKernels& kernels = CpuModelKernels();
   float* inverse_sum = scratch;
   float* scores = scratch + kBlock;
   for (int64_t first = 0; first < shape.length; first += kBlock) {
@@ -100,13 +102,13 @@ void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
     Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
          qkv + at.query + first * stride, stride, qkv + at.key, stride, 0,
          scores, keys);
-    kernels::CausalExpRows(rows, first, keys, scores, inverse_sum,
-                           log_sum_exp + at.log_sum_exp + first);
+    kernels.causal_exp_rows(rows, first, keys, scores, inverse_sum,
+                            log_sum_exp + at.log_sum_exp + first);
     Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, scores, keys,
          qkv + at.value, stride, 0, out, out_stride);
     // Normalizing the output touches fewer values than normalizing the scores.
     for (int64_t r = 0; r < rows; ++r) {
-      kernels::Scale(inverse_sum[r], dim, out + r * out_stride);
+      kernels.scale(inverse_sum[r], dim, out + r * out_stride);
     }
   }
 }

@@ -15,10 +15,50 @@
 // foreach_target.h has to come before the rest of Highway.
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "worker/model/vector_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace causeway::kernels::HWY_NAMESPACE {
+namespace causeway {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Vector = hn::ScalableTag<float>;
+// A vector of one value, for the values left at the end of a row: the same code
+// serves both.
+using Single = hn::CappedTag<float, 1>;
+
+// Calls body(tag, i) for vectors at i = begin, begin + lanes, ..., then for the
+// single values that are left.
+template <typename Body>
+HWY_INLINE void ForEach(int64_t begin, int64_t end, const Body& body) {
+  const Vector tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) body(tag, i);
+  for (; i < end; ++i) body(Single(), i);
+}
+
+// Returns the sum of term(tag, i) over [0, size): one partial sum per lane, in
+// a fixed order.
+template <typename Term>
+HWY_INLINE float SumOf(int64_t size, const Term& term) {
+  const Vector tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  // There are two chains, since an addition takes several cycles.
+  auto sum0 = hn::Zero(tag);
+  auto sum1 = hn::Zero(tag);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= size; i += 2 * lanes) {
+    sum0 = hn::Add(sum0, term(tag, i));
+    sum1 = hn::Add(sum1, term(tag, i + lanes));
+  }
+  if (i + lanes <= size) {
+    sum0 = hn::Add(sum0, term(tag, i));
+    i += lanes;
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(tag, hn::Add(sum0, sum1)));
+  for (; i < size; ++i) sum += hn::GetLane(term(Single(), i));
+  return sum;
+}
 
 HWY_INLINE float MaxOf(const float* values, int64_t size) {
   const Vector tag;
@@ -241,89 +281,117 @@ void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,
   }
 }
 
-}  // namespace causeway::kernels::HWY_NAMESPACE
+// Returns the sum of term(values) in double, for vectors of half as many
+// values.
+template <typename Term>
+HWY_INLINE double DoubleSumOf(const float* values, int64_t size,
+                              const Term& term) {
+  const hn::ScalableTag<double> wide;
+  const hn::Rebind<float, decltype(wide)> narrow;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
+  auto sum0 = hn::Zero(wide);
+  auto sum1 = hn::Zero(wide);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= size; i += 2 * lanes) {
+    sum0 =
+        hn::Add(sum0, term(hn::PromoteTo(wide, hn::LoadU(narrow, values + i))));
+    sum1 = hn::Add(
+        sum1, term(hn::PromoteTo(wide, hn::LoadU(narrow, values + i + lanes))));
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(wide, hn::Add(sum0, sum1)));
+  const hn::CappedTag<double, 1> single;
+  for (; i < size; ++i) {
+    sum += hn::GetLane(term(hn::Set(single, static_cast<double>(values[i]))));
+  }
+  return sum;
+}
+
+double Sum(const float* values, int64_t size) {
+  return DoubleSumOf(values, size, [](auto v) HWY_ATTR { return v; });
+}
+
+double SquaredNorm(const float* values, int64_t size) {
+  return DoubleSumOf(values, size,
+                     [](auto v) HWY_ATTR { return hn::Mul(v, v); });
+}
+
+// The moments and parameters after one update.
+template <class Vec>
+struct AdamWResult {
+  Vec parameter;
+  Vec first_moment;
+  Vec second_moment;
+};
+
+template <class Tag, class Vec = hn::Vec<Tag>>
+HWY_INLINE AdamWResult<Vec> AdamWUpdate(const AdamWCoefficients& c, Tag tag,
+                                        Vec gradient, Vec parameter,
+                                        Vec first_moment, Vec second_moment) {
+  const auto g = hn::Mul(gradient, hn::Set(tag, c.gradient_scale));
+  const auto share1 = hn::Set(tag, 1 - c.beta1);
+  const auto share2 = hn::Set(tag, 1 - c.beta2);
+  const auto m =
+      hn::MulAdd(hn::Set(tag, c.beta1), first_moment, hn::Mul(share1, g));
+  const auto v = hn::MulAdd(hn::Set(tag, c.beta2), second_moment,
+                            hn::Mul(share2, hn::Mul(g, g)));
+  const auto root =
+      hn::MulAdd(hn::Sqrt(v), hn::Set(tag, c.inverse_sqrt_correction2),
+                 hn::Set(tag, c.epsilon));
+  const auto step = hn::Div(hn::Mul(hn::Set(tag, c.step_size), m), root);
+  return {hn::MulSub(hn::Set(tag, c.decay), parameter, step), m, v};
+}
+
+void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
+           int64_t size, float* parameters, float* first_moment,
+           float* second_moment, float* estimate) {
+  const auto update = [=](auto tag, int64_t i) HWY_ATTR {
+    return AdamWUpdate(coefficients, tag, hn::LoadU(tag, gradients + i),
+                       hn::LoadU(tag, parameters + i),
+                       hn::LoadU(tag, first_moment + i),
+                       hn::LoadU(tag, second_moment + i));
+  };
+  if (estimate != nullptr) {
+    return ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
+      hn::StoreU(update(tag, i).parameter, tag, estimate + i);
+    });
+  }
+  ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
+    const auto result = update(tag, i);
+    hn::StoreU(result.parameter, tag, parameters + i);
+    hn::StoreU(result.first_moment, tag, first_moment + i);
+    hn::StoreU(result.second_moment, tag, second_moment + i);
+  });
+}
+
+constexpr ModelKernels kKernels = {RmsNormRows,
+                                   RmsNormBackwardRows,
+                                   RopeHeads,
+                                   SwiGluRows,
+                                   SwiGluBackwardRows,
+                                   CrossEntropyRows,
+                                   CausalExpRows,
+                                   CausalExpBackwardRows,
+                                   Scale,
+                                   Add,
+                                   Dot,
+                                   Sum,
+                                   SquaredNorm,
+                                   AdamW};
+
+const ModelKernels* KernelsOfTarget() { return &kKernels; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace causeway
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace causeway::kernels {
+namespace causeway {
 
-HWY_EXPORT(RmsNormRows);
-HWY_EXPORT(RmsNormBackwardRows);
-HWY_EXPORT(RopeHeads);
-HWY_EXPORT(SwiGluRows);
-HWY_EXPORT(SwiGluBackwardRows);
-HWY_EXPORT(CrossEntropyRows);
-HWY_EXPORT(CausalExpRows);
-HWY_EXPORT(CausalExpBackwardRows);
-HWY_EXPORT(Scale);
-HWY_EXPORT(Add);
-HWY_EXPORT(Dot);
+HWY_EXPORT(KernelsOfTarget);
 
-void RmsNormRows(const float* x, const float* delta, const float* gain,
-                 int64_t rows, int64_t width, float epsilon, float* sum,
-                 float* inverse_rms, float* normalized) {
-  HWY_DYNAMIC_DISPATCH(RmsNormRows)
-  (x, delta, gain, rows, width, epsilon, sum, inverse_rms, normalized);
+const ModelKernels& CpuModelKernels() {
+  return *HWY_DYNAMIC_DISPATCH(KernelsOfTarget)();
 }
 
-void RmsNormBackwardRows(const float* d_normalized, const float* x,
-                         const float* inverse_rms, const float* gain,
-                         int64_t rows, int64_t width, bool accumulate,
-                         float* d_x, float* d_gain, float* normalized) {
-  HWY_DYNAMIC_DISPATCH(RmsNormBackwardRows)
-  (d_normalized, x, inverse_rms, gain, rows, width, accumulate, d_x, d_gain,
-   normalized);
-}
-
-void RopeHeads(const float* cosine, const float* sine, int64_t heads,
-               int64_t head_dim, float sign, float* values) {
-  HWY_DYNAMIC_DISPATCH(RopeHeads)
-  (cosine, sine, heads, head_dim, sign, values);
-}
-
-void SwiGluRows(const float* gate_up, int64_t rows, int64_t width,
-                float* output) {
-  HWY_DYNAMIC_DISPATCH(SwiGluRows)(gate_up, rows, width, output);
-}
-
-void SwiGluBackwardRows(const float* gate_up, const float* d_output,
-                        int64_t rows, int64_t width, float* d_gate_up,
-                        float* output) {
-  HWY_DYNAMIC_DISPATCH(SwiGluBackwardRows)
-  (gate_up, d_output, rows, width, d_gate_up, output);
-}
-
-void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                      bool gradient, float scale, float* logits,
-                      float* losses) {
-  HWY_DYNAMIC_DISPATCH(CrossEntropyRows)
-  (targets, rows, vocab_size, gradient, scale, logits, losses);
-}
-
-void CausalExpRows(int64_t rows, int64_t first, int64_t width, float* scores,
-                   float* inverse_sum, float* log_sum_exp) {
-  HWY_DYNAMIC_DISPATCH(CausalExpRows)
-  (rows, first, width, scores, inverse_sum, log_sum_exp);
-}
-
-void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,
-                           const float* log_sum_exp, const float* mean,
-                           float scale, float* scores, float* d_scores) {
-  HWY_DYNAMIC_DISPATCH(CausalExpBackwardRows)
-  (rows, first, width, log_sum_exp, mean, scale, scores, d_scores);
-}
-
-void Scale(float factor, int64_t size, float* values) {
-  HWY_DYNAMIC_DISPATCH(Scale)(factor, size, values);
-}
-
-void Add(const float* values, int64_t size, float* into) {
-  HWY_DYNAMIC_DISPATCH(Add)(values, size, into);
-}
-
-float Dot(const float* a, const float* b, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(Dot)(a, b, size);
-}
-
-}  // namespace causeway::kernels
+}  // namespace causeway
 #endif  // HWY_ONCE

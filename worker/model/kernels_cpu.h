@@ -11,51 +11,67 @@
 
 #include <cstdint>
 
-namespace causeway::kernels {
+#include "worker/model/ops.h"
 
-void RmsNormRows(const float* x, const float* delta, const float* gain,
-                 int64_t rows, int64_t width, float epsilon, float* sum,
-                 float* inverse_rms, float* normalized);
-void RmsNormBackwardRows(const float* d_normalized, const float* x,
-                         const float* inverse_rms, const float* gain,
-                         int64_t rows, int64_t width, bool accumulate,
-                         float* d_x, float* d_gain, float* normalized);
+namespace causeway {
 
-// Rotates `heads` consecutive vectors of head_dim values by the angles of one
-// position; cosine and sine have head_dim / 2 values. `sign` is 1, or -1 for
-// the backward pass.
-void RopeHeads(const float* cosine, const float* sine, int64_t heads,
-               int64_t head_dim, float sign, float* values);
+struct ModelKernels {
+  void (*rms_norm_rows)(const float* x, const float* delta, const float* gain,
+                        int64_t rows, int64_t width, float epsilon, float* sum,
+                        float* inverse_rms, float* normalized);
+  void (*rms_norm_backward_rows)(const float* d_normalized, const float* x,
+                                 const float* inverse_rms, const float* gain,
+                                 int64_t rows, int64_t width, bool accumulate,
+                                 float* d_x, float* d_gain, float* normalized);
 
-void SwiGluRows(const float* gate_up, int64_t rows, int64_t width,
-                float* output);
-void SwiGluBackwardRows(const float* gate_up, const float* d_output,
-                        int64_t rows, int64_t width, float* d_gate_up,
-                        float* output);
+  // Rotates `heads` consecutive vectors of head_dim values by the angles of one
+  // position; cosine and sine have head_dim / 2 values. `sign` is 1, or -1 for
+  // the backward pass.
+  void (*rope_heads)(const float* cosine, const float* sine, int64_t heads,
+                     int64_t head_dim, float sign, float* values);
 
-// With `gradient`, logits become scale * (softmax - one-hot); otherwise they
-// are overwritten by intermediate values.
-void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                      bool gradient, float scale, float* logits, float* losses);
+  void (*swiglu_rows)(const float* gate_up, int64_t rows, int64_t width,
+                      float* output);
+  void (*swiglu_backward_rows)(const float* gate_up, const float* d_output,
+                               int64_t rows, int64_t width, float* d_gate_up,
+                               float* output);
 
-// Row r of scores ([rows, width], dense) belongs to query first + r and keeps
-// keys 0 .. first + r: they become exp(score - max), the others 0.
-// inverse_sum[r] <- 1 / their sum, log_sum_exp[r] <- max + log(their sum).
-void CausalExpRows(int64_t rows, int64_t first, int64_t width, float* scores,
-                   float* inverse_sum, float* log_sum_exp);
-// Processes the same rows in the backward pass:
-//   scores <- p = exp(score - log_sum_exp[r]),
-//   d_scores <- scale * p * (d_scores - mean[r]), both 0 for later keys.
-void CausalExpBackwardRows(int64_t rows, int64_t first, int64_t width,
-                           const float* log_sum_exp, const float* mean,
-                           float scale, float* scores, float* d_scores);
+  // With `gradient`, logits become scale * (softmax - one-hot); otherwise they
+  // are overwritten by intermediate values.
+  void (*cross_entropy_rows)(const int32_t* targets, int64_t rows,
+                             int64_t vocab_size, bool gradient, float scale,
+                             float* logits, float* losses);
 
-// values[i] <- factor * values[i].
-void Scale(float factor, int64_t size, float* values);
-// into[i] <- into[i] + values[i].
-void Add(const float* values, int64_t size, float* into);
-float Dot(const float* a, const float* b, int64_t size);
+  // Row r of scores ([rows, width], dense) belongs to query first + r and keeps
+  // keys 0 .. first + r: they become exp(score - max), the others 0.
+  // inverse_sum[r] <- 1 / their sum, log_sum_exp[r] <- max + log(their sum).
+  void (*causal_exp_rows)(int64_t rows, int64_t first, int64_t width,
+                          float* scores, float* inverse_sum,
+                          float* log_sum_exp);
+  // Processes the same rows in the backward pass:
+  //   scores <- p = exp(score - log_sum_exp[r]),
+  //   d_scores <- scale * p * (d_scores - mean[r]), both 0 for later keys.
+  void (*causal_exp_backward_rows)(int64_t rows, int64_t first, int64_t width,
+                                   const float* log_sum_exp, const float* mean,
+                                   float scale, float* scores, float* d_scores);
 
-}  // namespace causeway::kernels
+  // values[i] <- factor * values[i].
+  void (*scale)(float factor, int64_t size, float* values);
+  // into[i] <- into[i] + values[i].
+  void (*add)(const float* values, int64_t size, float* into);
+  float (*dot)(const float* a, const float* b, int64_t size);
+
+  // Add in double.
+  double (*sum)(const float* values, int64_t size);
+  double (*squared_norm)(const float* values, int64_t size);
+  void (*adamw)(const AdamWCoefficients& coefficients, const float* gradients,
+                int64_t size, float* parameters, float* first_moment,
+                float* second_moment, float* estimate);
+};
+
+// Returns the kernels of the best instruction set that this machine has.
+const ModelKernels& CpuModelKernels();
+
+}  // namespace causeway
 
 #endif  // WORKER_MODEL_KERNELS_CPU_H_

@@ -18,7 +18,6 @@
 #include "worker/model/attention_cpu.h"
 #include "worker/model/gemm.h"
 #include "worker/model/kernels_cpu.h"
-#include "worker/model/update_kernels_cpu.h"
 
 namespace causeway {
 namespace {
@@ -103,12 +102,12 @@ class CpuOps final : public Ops {
   void AddSum(const float* values, int64_t size, double scale,
               double* total) override {
     *total += scale * SumSlices(size, [&](Slice slice) {
-                return kernels::Sum(values + slice.begin, slice.size());
+                return kernels_.sum(values + slice.begin, slice.size());
               });
   }
   double SquaredNorm(const float* values, int64_t size) override {
     return SumSlices(size, [&](Slice slice) {
-      return kernels::SquaredNorm(values + slice.begin, slice.size());
+      return kernels_.squared_norm(values + slice.begin, slice.size());
     });
   }
 
@@ -131,7 +130,7 @@ class CpuOps final : public Ops {
     float* const d_table = d_table_sum.fp32();
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
-        kernels::Add(d_output + r * width + slice.begin, slice.size(),
+        kernels_.add(d_output + r * width + slice.begin, slice.size(),
                      d_table + tokens[r] * width + slice.begin);
       }
     });
@@ -147,7 +146,7 @@ class CpuOps final : public Ops {
     float* const normalized = Fp32(normalized_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
-      kernels::RmsNormRows(
+      kernels_.rms_norm_rows(
           x + first, delta == nullptr ? nullptr : delta + first, gain,
           slice.size(), width, epsilon, sum == nullptr ? nullptr : sum + first,
           inverse_rms + slice.begin, normalized + first);
@@ -168,13 +167,13 @@ class CpuOps final : public Ops {
       const int64_t first = slice.begin * width;
       float* partial = partial_gains + worker * width;
       std::fill_n(partial, width, 0.0f);
-      kernels::RmsNormBackwardRows(d_normalized + first, x + first,
-                                   inverse_rms + slice.begin, gain,
-                                   slice.size(), width, accumulate, d_x + first,
-                                   partial, normalized + first);
+      kernels_.rms_norm_backward_rows(d_normalized + first, x + first,
+                                      inverse_rms + slice.begin, gain,
+                                      slice.size(), width, accumulate,
+                                      d_x + first, partial, normalized + first);
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
-      kernels::Add(partial_gains + worker * width, width, d_gain.fp32());
+      kernels_.add(partial_gains + worker * width, width, d_gain.fp32());
     }
   }
 
@@ -227,9 +226,9 @@ class CpuOps final : public Ops {
     ForSlices(shape.rows(), 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
         const int64_t angles = r % shape.length * half;
-        kernels::RopeHeads(table.cosine + angles, table.sine + angles,
-                           shape.heads + shape.kv_heads, shape.head_dim, sign,
-                           qkv + r * shape.qkv_width());
+        kernels_.rope_heads(table.cosine + angles, table.sine + angles,
+                            shape.heads + shape.kv_heads, shape.head_dim, sign,
+                            qkv + r * shape.qkv_width());
       }
     });
   }
@@ -272,8 +271,8 @@ class CpuOps final : public Ops {
     const float* const gate_up = Fp32(gate_up_memory);
     float* const output = Fp32(output_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
-      kernels::SwiGluRows(gate_up + 2 * slice.begin * width, slice.size(),
-                          width, output + slice.begin * width);
+      kernels_.swiglu_rows(gate_up + 2 * slice.begin * width, slice.size(),
+                           width, output + slice.begin * width);
     });
   }
 
@@ -286,9 +285,9 @@ class CpuOps final : public Ops {
     float* const output = Fp32(output_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
-      kernels::SwiGluBackwardRows(gate_up + 2 * first, d_output + first,
-                                  slice.size(), width, d_gate_up + 2 * first,
-                                  output + first);
+      kernels_.swiglu_backward_rows(gate_up + 2 * first, d_output + first,
+                                    slice.size(), width, d_gate_up + 2 * first,
+                                    output + first);
     });
   }
 
@@ -297,7 +296,7 @@ class CpuOps final : public Ops {
                     float* losses) override {
     float* const logits = Fp32(logits_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
-      kernels::CrossEntropyRows(
+      kernels_.cross_entropy_rows(
           targets + slice.begin, slice.size(), vocab_size,
           gradient_scale.has_value(), gradient_scale.value_or(0),
           logits + slice.begin * vocab_size, losses + slice.begin);
@@ -308,7 +307,7 @@ class CpuOps final : public Ops {
              int64_t size, float* parameters, float* first_moment,
              float* second_moment, float* estimate) override {
     ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
-      kernels::AdamW(coefficients, gradients + slice.begin, slice.size(),
+      kernels_.adamw(coefficients, gradients + slice.begin, slice.size(),
                      parameters + slice.begin, first_moment + slice.begin,
                      second_moment + slice.begin,
                      estimate == nullptr ? nullptr : estimate + slice.begin);
@@ -356,6 +355,7 @@ class CpuOps final : public Ops {
     return scratch_.data();
   }
 
+  const ModelKernels& kernels_ = CpuModelKernels();
   ThreadPool pool_;
   std::vector<float> scratch_;
 };

@@ -48,32 +48,24 @@ absl::Status PartExchange::ExchangeEdges(FragmentPart& part) const {
 }
 
 absl::StatusOr<uint64_t> PartExchange::GatherEncoded(
-    absl::Span<char> buffer) const {
+    absl::string_view own, absl::Span<char> buffer) const {
   // The sizes are small enough for exact doubles.
   std::vector<double> sizes(ranks());
+  sizes[rank()] = static_cast<double>(own.size());
   RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)));
-  std::vector<absl::Span<char>> from(ranks());
+  std::vector<absl::Span<char>> parts(ranks());
   uint64_t received = 0;
-  for (int other = 1; other < ranks(); ++other) {
+  for (int other = 1; rank() == 0 && other < ranks(); ++other) {
     const auto size = static_cast<uint64_t>(sizes[other]);
     if (size > buffer.size() - received) {
       return absl::InternalError(absl::StrCat("rank ", other, " has encoded ",
                                               size, " bytes, too many"));
     }
-    from[other] = buffer.subspan(received, size);
+    parts[other] = buffer.subspan(received, size);
     received += size;
   }
-  RETURN_IF_ERROR(communicator_->AllToAll({}, std::move(from)));
+  RETURN_IF_ERROR(Gather(own, std::move(parts)));
   return received;
-}
-
-absl::Status PartExchange::SendEncoded(absl::string_view encoded) const {
-  std::vector<double> sizes(ranks());
-  sizes[rank()] = static_cast<double>(encoded.size());
-  RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sizes)));
-  std::vector<absl::Span<const char>> to(ranks());
-  to[0] = absl::MakeConstSpan(encoded.data(), encoded.size());
-  return communicator_->AllToAll(std::move(to), {});
 }
 
 absl::StatusOr<std::string> PartExchange::ScatterStrips(
@@ -83,18 +75,9 @@ absl::StatusOr<std::string> PartExchange::ScatterStrips(
     sizes[other] = strips[other].size();
   }
   RETURN_IF_ERROR(communicator_->Broadcast(0, AsBytes(absl::MakeSpan(sizes))));
-  std::vector<absl::Span<const char>> to(ranks());
-  std::vector<absl::Span<char>> from(ranks());
-  std::string received;
-  if (rank() > 0) {
-    received.resize(sizes[rank()]);
-    from[0] = absl::MakeSpan(&received[0], received.size());
-  } else {
-    for (int other = 1; other < ranks(); ++other) {
-      to[other] = absl::MakeConstSpan(strips[other].data(), sizes[other]);
-    }
-  }
-  RETURN_IF_ERROR(communicator_->AllToAll(std::move(to), std::move(from)));
+  std::vector<absl::Span<const char>> parts(strips.begin(), strips.end());
+  std::string received(rank() > 0 ? sizes[rank()] : 0, '\0');
+  RETURN_IF_ERROR(Scatter(std::move(parts), absl::MakeSpan(received)));
   return received;
 }
 
@@ -115,35 +98,43 @@ absl::StatusOr<std::string> PartExchange::DigestNewAnchor(
 absl::StatusOr<std::vector<float>> PartExchange::ScatterHeld(
     absl::Span<const float> values) const {
   std::vector<float> own(own_share().held.size());
-  std::vector<absl::Span<const char>> to(ranks());
-  std::vector<absl::Span<char>> from(ranks());
-  if (rank() > 0) {
-    from[0] = AsBytes(absl::MakeSpan(own));
-  } else {
-    for (int other = 1; other < ranks(); ++other) {
-      to[other] = AsBytes(Of(values, shares_[other].held));
+  std::vector<absl::Span<const char>> parts;
+  if (rank() == 0) {
+    for (const FragmentShare& share : shares_) {
+      parts.push_back(AsBytes(Of(values, share.held)));
     }
     const absl::Span<const float> kept = Of(values, own_share().held);
     own.assign(kept.begin(), kept.end());
   }
-  RETURN_IF_ERROR(communicator_->AllToAll(std::move(to), std::move(from)));
+  RETURN_IF_ERROR(Scatter(std::move(parts), AsBytes(absl::MakeSpan(own))));
   return own;
 }
 
 absl::Status PartExchange::GatherHeld(absl::Span<const float> own,
                                       absl::Span<float> values) const {
-  std::vector<absl::Span<const char>> to(ranks());
-  std::vector<absl::Span<char>> from(ranks());
-  if (rank() > 0) {
-    to[0] = AsBytes(own);
-  } else {
-    for (int other = 1; other < ranks(); ++other) {
-      const Slice& held = shares_[other].held;
-      from[other] = AsBytes(values.subspan(held.begin, held.size()));
+  std::vector<absl::Span<char>> parts;
+  if (rank() == 0) {
+    for (const FragmentShare& share : shares_) {
+      parts.push_back(AsBytes(values.subspan(
+          share.held.begin, static_cast<size_t>(share.held.size()))));
     }
     std::copy(own.begin(), own.end(), values.begin());
   }
-  return communicator_->AllToAll(std::move(to), std::move(from));
+  const absl::Span<const char> bytes = AsBytes(own);
+  return Gather(absl::string_view(bytes.data(), bytes.size()),
+                std::move(parts));
+}
+
+absl::Status PartExchange::Scatter(std::vector<absl::Span<const char>> parts,
+                                   absl::Span<char> own) const {
+  if (rank() == 0) return communicator_->AllToAll(std::move(parts), {});
+  return communicator_->AllToAll({}, {own});
+}
+
+absl::Status PartExchange::Gather(absl::string_view own,
+                                  std::vector<absl::Span<char>> parts) const {
+  if (rank() == 0) return communicator_->AllToAll({}, std::move(parts));
+  return communicator_->AllToAll({own}, {});
 }
 
 absl::Status PartExchange::AwaitOthers() const {

@@ -34,9 +34,9 @@ class PartExchange {
 
   // Rank 0 gathers the encodings of the other ranks' strips, one after the
   // other, at the beginning of `buffer`, and returns their size. The other
-  // ranks send them. INTERNAL: they do not fit into `buffer`.
-  absl::StatusOr<uint64_t> GatherEncoded(absl::Span<char> buffer) const;
-  absl::Status SendEncoded(absl::string_view encoded) const;
+  // ranks give theirs, `own`. INTERNAL: they do not fit into `buffer`.
+  absl::StatusOr<uint64_t> GatherEncoded(absl::string_view own,
+                                         absl::Span<char> buffer) const;
 
   // Rank 0 gives the `strips` of an update, by rank; each other rank returns
   // its own.
@@ -57,6 +57,12 @@ class PartExchange {
   absl::Status AwaitOthers() const;
 
  private:
+  // Rank 0 sends `parts`, by rank, to the other ranks; each gets its own.
+  absl::Status Scatter(std::vector<absl::Span<const char>> parts,
+                       absl::Span<char> own) const;
+  // The reverse.
+  absl::Status Gather(absl::string_view own,
+                      std::vector<absl::Span<char>> parts) const;
   int rank() const { return communicator_->rank(); }
   int ranks() const { return communicator_->size(); }
   const FragmentShare& own_share() const { return shares_[rank()]; }

@@ -70,7 +70,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
           Lead({.what = What::kCollect}, [&](const Order&) -> absl::Status {
             ASSIGN_OR_RETURN(const uint64_t others,
                              rank_.ExchangeOf(part_).GatherEncoded(
-                                 buffer.subspan(ready.ready)));
+                                 {}, buffer.subspan(ready.ready)));
             collected_ = {.ready = ready.ready + others, .complete = true};
             return absl::OkStatus();
           }));
@@ -185,8 +185,11 @@ absl::Status ReplicaRank::Follow(const Order& order) {
       RETURN_IF_ERROR(BeginContribution(order));
       return EncodeOwn(part);
     case Order::What::kCollect:
-      return ExchangeOf(part).SendEncoded(
-          absl::string_view(part.encoded.get(), part.encoded_bytes.ready));
+      return ExchangeOf(part)
+          .GatherEncoded(
+              absl::string_view(part.encoded.get(), part.encoded_bytes.ready),
+              {})
+          .status();
     case Order::What::kEndContribution:
       part.encoded.reset();
       return part.part->EndContribution(order.merged);

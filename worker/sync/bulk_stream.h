@@ -13,22 +13,24 @@
 #ifndef WORKER_SYNC_BULK_STREAM_H_
 #define WORKER_SYNC_BULK_STREAM_H_
 
-#include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 
 namespace causeway {
 
 // Not thread-safe, but any thread may call context.TryCancel().
-class BulkStream {
+class BulkStream
+    : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Starts the call. `context` outlives the stream.
   BulkStream(grpc::GenericStub& stub, const std::string& method,
              grpc::ClientContext* context);
   // Cancels the call unless Finish was called.
-  ~BulkStream();
+  ~BulkStream() override;
 
   // Returns false if the stream is broken; later writes fail, too.
   bool Write(grpc::ByteBuffer message);
@@ -43,11 +45,28 @@ class BulkStream {
   grpc::Status Finish();
 
  private:
-  class Reactor;
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnWritesDoneDone(bool) override { OnWriteDone(false); }
+  void OnDone(const grpc::Status& status) override;
+  // Waits for the current write; returns whether another one may follow.
+  bool AwaitWritable();
+  grpc::Status AwaitDone();
 
   grpc::ClientContext* const context_;
-  const std::unique_ptr<Reactor> reactor_;
   bool finished_ = false;
+  grpc::ByteBuffer incoming_;
+  grpc::ByteBuffer outgoing_;
+
+  mutable absl::Mutex mu_;
+  // Whether the last operation has ended.
+  bool read_ ABSL_GUARDED_BY(mu_) = false;
+  bool written_ ABSL_GUARDED_BY(mu_) = true;
+  // Whether the last operation succeeded.
+  bool readable_ ABSL_GUARDED_BY(mu_) = false;
+  bool writable_ ABSL_GUARDED_BY(mu_) = true;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

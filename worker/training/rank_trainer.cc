@@ -3,12 +3,316 @@
 #include "worker/training/rank_trainer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/training/ddp_trainer.h"
-#include "worker/training/overlapped_trainer.h"
+#include "absl/time/time.h"
+#include "common/status_macros.h"
+#include "worker/model/device_array.h"
+#include "worker/optimizer/learning_rate.h"
+#include "worker/optimizer/sharded_adamw.h"
+#include "worker/training/accumulated_gradients.h"
 
 namespace causeway {
+namespace {
+
+// Returns the result of a step that has committed `reduced`.
+InnerStepResult MakeInnerStepResult(const ReducedGradient& reduced,
+                                    double learning_rate,
+                                    const GradientSource& gradients) {
+  return {.loss = reduced.loss,
+          .gradient_norm = reduced.gradient_norm,
+          .learning_rate = learning_rate,
+          .tokens =
+              static_cast<uint64_t>(reduced.micro_batches) * gradients.tokens(),
+          .rank_micro_batches = reduced.rank_micro_batches};
+}
+
+// Returns the micro-batches in a rank's share of the batch.
+int64_t MicroBatchesPerRank(const RankTrainerOptions& options) {
+  return int64_t{options.training.batch_size()} /
+         (int64_t{options.training.micro_batch_size()} *
+          options.communicator->size());
+}
+
+class Trainer : public RankTrainer {
+ public:
+  explicit Trainer(const RankTrainerOptions& options)
+      : options_(options), share_(MicroBatchesPerRank(options)) {}
+
+  absl::Status Allocate() {
+    Ops* const ops = options_.ops;
+    const int64_t size = options_.layout->size;
+    ASSIGN_OR_RETURN(gradients_, AccumulatedGradients::Create(
+                                     options_.bf16_gradients, size, ops));
+    ASSIGN_OR_RETURN(compute_, DeviceArray<float>::Create(ops, size));
+    if (!is_ddp() || gradients_.is_bf16()) {
+      ASSIGN_OR_RETURN(exchange_, DeviceArray<float>::Create(ops, size));
+    }
+    if (predicts()) {
+      ASSIGN_OR_RETURN(committed_, DeviceArray<float>::Create(ops, size));
+    }
+    ASSIGN_OR_RETURN(
+        optimizer_,
+        ShardedAdamW::Create(options_.training, *options_.layout,
+                             options_.communicator,
+                             is_ddp() ? ops : options_.communication_ops));
+    if (has_master()) {
+      ASSIGN_OR_RETURN(master_,
+                       DeviceArray<float>::Create(ops, shard().size()));
+    }
+    return absl::OkStatus();
+  }
+
+  // Between steps the compute copy is the committed one, except with WP.
+  absl::Span<float> parameters() override {
+    return All(predicts() ? committed_ : compute_);
+  }
+
+  void ParametersWritten() override {
+    if (has_master()) {
+      options_.ops->Copy(OwnParameters().data(), shard().size(),
+                         master_.data());
+    }
+    CopyCommitted();
+  }
+
+  const Slice& shard() const override { return optimizer_->shard(); }
+  absl::Span<float> master() override {
+    return has_master() ? All(master_) : OwnParameters();
+  }
+  absl::Status MastersChanged() override {
+    if (has_master()) {
+      options_.ops->Copy(master_.data(), shard().size(),
+                         OwnParameters().data());
+    }
+    RETURN_IF_ERROR(options_.ops->Synchronize());
+    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()));
+    // A prediction from the old parameters is obsolete.
+    CopyCommitted();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
+    const double rate = LearningRate(options_.training, run_step - 1);
+    if (is_ddp()) return StepDdp(run_step, rate);
+    if (!started_) {
+      started_ = true;
+      next_micro_batch_ =
+          (static_cast<int64_t>(run_step) - 1) * size() * share_ +
+          options_.communicator->rank();
+    }
+    communication_ = exposed_ = absl::ZeroDuration();
+    const bool acco =
+        options_.training.inner_algorithm() == v1::TrainingConfig::ACCO;
+    // Only the first step has no gradients from the previous one.
+    if (own_.count == 0) {
+      RETURN_IF_ERROR(
+          Accumulate(acco ? second_half() : share_, [] { return false; }));
+    }
+    if (acco) RETURN_IF_ERROR(EstimateHalf(rate));
+    ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                     Commit(rate, acco ? second_half() : share_));
+    InnerStepResult result =
+        MakeInnerStepResult(reduced, rate, *options_.gradients);
+    result.communication = communication_;
+    result.exposed_communication = exposed_;
+    return result;
+  }
+
+  absl::Status Save(TrainerState& state) override {
+    RETURN_IF_ERROR(optimizer_->Save(state.optimizer));
+    if (is_ddp()) return absl::OkStatus();
+    // Accumulated gradients are computed again. Ranks may have got unequally
+    // far; rank 0's position counts.
+    state.next_micro_batch = static_cast<uint64_t>(
+        next_micro_batch_ - options_.communicator->rank() -
+        own_.count * size());
+    return absl::OkStatus();
+  }
+
+  void Restore(const TrainerState& state) override {
+    optimizer_->Restore(state.optimizer);
+    started_ = true;
+    next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
+                        options_.communicator->rank();
+  }
+
+ private:
+  int size() const { return options_.communicator->size(); }
+  bool is_ddp() const {
+    return options_.training.inner_algorithm() == v1::TrainingConfig::DDP;
+  }
+  // Returns whether masters need memory of their own: with DDP only if
+  // parameters are rounded.
+  bool has_master() const {
+    return !is_ddp() || options_.communicator->rounds();
+  }
+  bool predicts() const {
+    return options_.training.inner_algorithm() == v1::TrainingConfig::WP;
+  }
+  // ACCO's parts of this rank's share.
+  int64_t first_half() const { return share_ - share_ / 2; }
+  int64_t second_half() const { return std::max<int64_t>(1, share_ / 2); }
+
+  static absl::Span<float> All(DeviceArray<float>& vector) {
+    return absl::MakeSpan(vector.data(), vector.size());
+  }
+  absl::Span<float> OwnParameters() {
+    return parameters().subspan(shard().begin, shard().size());
+  }
+  // WP's compute copy <- the committed parameters.
+  void CopyCommitted() {
+    if (!predicts()) return;
+    options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
+  }
+  float* ExchangedShard() { return exchange_.data() + shard().begin; }
+
+  absl::StatusOr<InnerStepResult> StepDdp(uint64_t run_step, double rate) {
+    const int64_t steps = static_cast<int64_t>(run_step) - 1;
+    const int64_t first =
+        (steps * size() + options_.communicator->rank()) * share_;
+    gradients_.Clear();
+    MicroBatches own = {.count = share_};
+    for (int64_t i = 0; i < share_; ++i) {
+      RETURN_IF_ERROR(options_.gradients->Accumulate(first + i, compute_.data(),
+                                                     gradients_.sum()));
+    }
+    ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
+    const absl::Span<float> gradients = gradients_.InFp32(exchange_);
+    // The communicated values must be written before.
+    RETURN_IF_ERROR(options_.ops->Synchronize());
+    ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                     optimizer_->Reduce(own, gradients));
+    RETURN_IF_ERROR(
+        optimizer_->Step(rate, reduced, gradients, master().data()));
+    RETURN_IF_ERROR(MastersChanged());
+    return MakeInnerStepResult(reduced, rate, *options_.gradients);
+  }
+
+  // ACCO's first half: communicates an estimate of the next parameters, which
+  // becomes the compute copy, and meanwhile accumulates at the true ones.
+  absl::Status EstimateHalf(double rate) {
+    // The gradients are copied because the real update needs them, too.
+    gradients_.CopyTo(exchange_.data());
+    RETURN_IF_ERROR(
+        Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
+          ASSIGN_OR_RETURN(const ReducedGradient reduced,
+                           optimizer_->Reduce(own, All(exchange_)));
+          RETURN_IF_ERROR(optimizer_->Estimate(
+              rate, reduced, All(exchange_), master_.data(), ExchangedShard()));
+          return Gather(exchange_);
+        }));
+    std::swap(compute_, exchange_);
+    return absl::OkStatus();
+  }
+
+  // Communicates the real update with all accumulated gradients, and meanwhile
+  // begins the next step's gradients.
+  absl::StatusOr<ReducedGradient> Commit(double rate, int64_t share) {
+    gradients_.MoveTo(exchange_);
+    gradients_.Clear();
+    const MicroBatches own = std::exchange(own_, {});
+    ReducedGradient reduced;
+    RETURN_IF_ERROR(Overlap(share, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(reduced, optimizer_->Reduce(own, All(exchange_)));
+      RETURN_IF_ERROR(
+          optimizer_->Step(rate, reduced, All(exchange_), master_.data()));
+      if (predicts()) {
+        CopyMasterTo(committed_);
+        RETURN_IF_ERROR(Gather(committed_));
+        RETURN_IF_ERROR(optimizer_->Estimate(rate, reduced, All(exchange_),
+                                             master_.data(), ExchangedShard()));
+      } else {
+        CopyMasterTo(exchange_);
+      }
+      return Gather(exchange_);
+    }));
+    std::swap(compute_, exchange_);
+    return reduced;
+  }
+
+  // Both are for the thread that communicates.
+  void CopyMasterTo(DeviceArray<float>& vector) {
+    options_.communication_ops->Copy(master_.data(), shard().size(),
+                                     vector.data() + shard().begin);
+  }
+  absl::Status Gather(DeviceArray<float>& vector) {
+    RETURN_IF_ERROR(options_.communication_ops->Synchronize());
+    return options_.communicator->AllGather(All(vector));
+  }
+
+  // Runs `communicate` on a thread of its own and accumulates meanwhile.
+  absl::Status Overlap(int64_t share,
+                       const std::function<absl::Status()>& communicate) {
+    // The communicated values must be written before.
+    RETURN_IF_ERROR(options_.ops->Synchronize());
+    const absl::Time begin = options_.now();
+    absl::Time end;
+    std::future<absl::Status> communicated =
+        std::async(std::launch::async, [&] {
+          absl::Status status = communicate();
+          end = options_.now();
+          return status;
+        });
+    const absl::Status computed = Accumulate(share, [&] {
+      return communicated.wait_for(std::chrono::seconds(0)) !=
+             std::future_status::ready;
+    });
+    // Otherwise the communication would wait for this rank's next operation.
+    if (!computed.ok()) options_.communicator->Abort(computed);
+    const absl::Time stalled = options_.now();
+    const absl::Status status = communicated.get();
+    communication_ += end - begin;
+    exposed_ += std::max(absl::ZeroDuration(), end - stalled);
+    return computed.ok() ? status : computed;
+  }
+
+  // Accumulates micro-batches at the compute copy, as many as the rule says.
+  absl::Status Accumulate(int64_t share,
+                          const std::function<bool()>& communicating) {
+    for (int64_t count = 0; options_.accumulate(count, share, communicating());
+         ++count) {
+      RETURN_IF_ERROR(options_.gradients->Accumulate(
+          next_micro_batch_, compute_.data(), gradients_.sum()));
+      next_micro_batch_ += size();
+      ++own_.count;
+    }
+    ASSIGN_OR_RETURN(const double loss, options_.gradients->TakeLoss());
+    own_.loss += loss;
+    return absl::OkStatus();
+  }
+
+  const RankTrainerOptions options_;
+  // The micro-batches in this rank's share of a step.
+  const int64_t share_;
+  std::unique_ptr<ShardedAdamW> optimizer_;
+
+  // The parameters at which gradients are computed.
+  DeviceArray<float> compute_;
+  AccumulatedGradients gradients_;
+  // The communicated vector: first gradients, then parameters. Empty with DDP
+  // if gradients_ is communicated in place.
+  DeviceArray<float> exchange_;
+  // The shard of the committed parameters, or empty.
+  DeviceArray<float> master_;
+  // WP only: all committed parameters.
+  DeviceArray<float> committed_;
+
+  // The micro-batches in `gradients_`.
+  MicroBatches own_;
+  bool started_ = false;
+  // The next one in the island's series, in which the ranks take turns.
+  int64_t next_micro_batch_ = 0;
+  // Times of the current step.
+  absl::Duration communication_;
+  absl::Duration exposed_;
+};
+
+}  // namespace
 
 bool AccumulateWhileCommunicating(int64_t count, int64_t share,
                                   bool communicating) {
@@ -46,10 +350,9 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(
         options.communicator->size(),
         " ranks needs a multiple of ranks * micro_batch_size = ", unit));
   }
-  if (training.inner_algorithm() == v1::TrainingConfig::DDP) {
-    return MakeDdpTrainer(options);
-  }
-  return MakeOverlappedTrainer(options);
+  auto trainer = std::make_unique<Trainer>(options);
+  RETURN_IF_ERROR(trainer->Allocate());
+  return trainer;
 }
 
 }  // namespace causeway

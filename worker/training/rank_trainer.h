@@ -4,8 +4,43 @@
 // The inner training of one rank of an island. The ranks step together: each
 // calls Step for the same run step and computes gradients on its own
 // micro-batches, and after the step all hold the same parameters. The run's
-// training.inner_algorithm chooses the implementation: ddp_trainer.h or
-// overlapped_trainer.h.
+// training.inner_algorithm chooses how.
+//
+// DDP: data parallel training with a sharded optimizer (ZeRO-1). A step
+// computes the gradients of the rank's part of the batch, then does a
+// reduce-scatter, AdamW on the shard and an all-gather, one after the other.
+//
+// ACCO (Nabli et al. 2024, arXiv 2406.02613) and the methods that it is
+// compared with, DPU and WP, compute gradients while they communicate. A
+// separate thread runs reduce-scatter, AdamW on the shard and all-gather;
+// meanwhile the calling thread accumulates micro-batches.
+//
+// Below, theta are the parameters, Opt is an AdamW update, and sums are over
+// ranks and their micro-batches, of which each rank makes as many as it can.
+//
+// ACCO: a step has two halves. G~, of n~ micro-batches, is the half gradient
+// from the previous step.
+//   1. communicate  theta~ = Opt(theta, G~ / n~)           nothing is committed
+//      compute      G      = sum of gradients at theta, n of them
+//   2. communicate  theta' = Opt(theta, (G~ + G) / (n~ + n))    the real update
+//      compute      G~'    = sum of gradients at theta~
+// The first step computes its G~ at theta, without overlap.
+//
+// DPU: a step has one half; its gradient is that of the previous step.
+//      communicate  theta' = Opt(theta, G / n)
+//      compute      G'     = sum of gradients at theta
+//
+// WP: as DPU, with gradients at the predicted parameters.
+//      communicate  theta' = Opt(theta, G / n);  theta~' = Opt(theta', G / n)
+//      compute      G'     = sum of gradients at theta~
+// ACCO's and WP's estimates leave the moments and the number of updates as they
+// were.
+//
+// Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
+// gradients (2 in bf16), 4 for communication, 12 / N for master and moments,
+// and 4 more with WP. With DDP, 8 / N for moments, as parameters are fp32, so
+// that their shard is its own master, and nothing for communication unless
+// gradients are bf16.
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "quantization/encode_options.h"
-#include "quantization/formats/block_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 #include "quantization/formats/testing/block_values.h"
 #include "quantization/strips/layout.h"
 

@@ -4,8 +4,8 @@
 // The tests of kernels that consist of quantization/cuda/block_lanes.h. They
 // run on the CPU, one lane after the other (block_lanes_test.cc), and on a GPU
 // (kernels_cuda_test.cc), and compare every format and block size with
-// quantization/formats/block_reference.h. A test that links the suite defines
-// NewBlockKernelsUnderTest().
+// quantization/formats/testing/block_reference.h. A test that links the suite
+// defines NewBlockKernelsUnderTest().
 #ifndef QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_
 #define QUANTIZATION_CUDA_TESTING_BLOCK_KERNELS_SUITE_H_
 

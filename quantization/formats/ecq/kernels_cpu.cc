@@ -13,7 +13,6 @@
 #define HWY_TARGET_INCLUDE "quantization/formats/ecq/kernels_cpu.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "quantization/formats/block_measures-inl.h"
 #include "quantization/formats/block_quantizers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,8 +26,8 @@ HWY_INLINE uint16_t LoadScale(const char* scales, size_t block) {
   return scale;
 }
 
-// Equals SumOfSquares() of quantization/formats/block_reference.h; `count` is a
-// multiple of kRow.
+// Equals SumOfSquares() of quantization/formats/testing/block_reference.h;
+// `count` is a multiple of kRow.
 HWY_INLINE double SquaresOf(const float* values, size_t count) {
   using Doubles = hn::CappedTag<double, kRow / 2>;
   const Doubles doubles;

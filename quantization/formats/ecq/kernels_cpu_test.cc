@@ -15,9 +15,9 @@
 #include "common/testing/highway_targets.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/formats/ecq/reference.h"
+#include "quantization/formats/testing/block_reference.h"
 
 namespace causeway {
 namespace {

@@ -7,13 +7,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "glog/logging.h"
 #include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/formats/block_planes.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/formats/ecq/design.h"
 #include "quantization/formats/ecq/kernels_cpu.h"
@@ -52,8 +52,11 @@ Blocks::Blocks(uint32_t block_size, absl::Span<const float> values) {
   count = whole;
   if (const absl::Span<const float> rest = values.subspan(whole * block_size);
       !rest.empty()) {
-    squares[whole] = SumOfSquares(rest);
-    absmax[whole] = LargestMagnitude(rest);
+    // Zeros change none of the two.
+    std::array<float, 256> padded = {};
+    absl::c_copy(rest, padded.begin());
+    MeasureEcqBlocks(block_size, 1, padded.data(), &squares[whole],
+                     &absmax[whole]);
     ++count;
   }
   const auto block_mean_square = [&](uint64_t block) {

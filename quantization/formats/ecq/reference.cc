@@ -8,7 +8,6 @@
 
 #include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
 
 namespace causeway {
@@ -19,7 +18,7 @@ double EcqUnit(double block_mean_square, double strip_mean_square) {
 
 uint16_t EcqScale(double step, double unit, float absmax) {
   const uint16_t least =
-      ScaleOfAbsmax(BlockFormat::kInt8, absmax, Rounding::kStochastic);
+      BlockScale<BlockFormat::kInt8, Rounding::kStochastic>(absmax);
   if (least >= kInfiniteScale) return least;
   const uint16_t scale =
       std::max(least, Bf16FromFloat(static_cast<float>(step * unit)));

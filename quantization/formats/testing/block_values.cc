@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "quantization/formats/block_reference.h"
 #include "quantization/formats/dense_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 
 namespace causeway {
 

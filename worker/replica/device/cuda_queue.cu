@@ -12,7 +12,7 @@
 #include "common/status_macros.h"
 #include "quantization/cuda/kernels_cuda.h"
 #include "worker/model/cuda/device_code.h"
-#include "worker/replica/device/cuda_queue.h"
+#include "worker/replica/device/device_queue.h"
 
 namespace causeway {
 namespace {

@@ -26,8 +26,8 @@
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
 #include "worker/replica/anchor_digest.h"
-#include "worker/replica/device/cuda_queue.h"
 #include "worker/replica/device/device_fragment_part.h"
+#include "worker/replica/device/device_queue.h"
 #include "worker/replica/host_fragment_part.h"
 
 namespace causeway {

@@ -3,7 +3,7 @@
 //
 // The outer loop's operations on a device: copies to and from it, and the
 // arithmetic of outer_optimizer/mixing.h and quantization/codec.h. The
-// implementation is a CUDA stream (cuda_queue.h).
+// implementation is a CUDA stream (cuda_queue.cu).
 //
 //   queue->Copy(anchor, 4 * n, staged_anchor);
 //   queue->EncodeDifference(spec, {}, staged_anchor, values, n, encoded);
@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -80,6 +81,18 @@ class DeviceQueue {
   // on in every call.
   virtual absl::Status Synchronize() = 0;
 };
+
+enum class QueuePriority {
+  // Training waits for it.
+  kHigh,
+  // Its kernels take the time that training leaves.
+  kLow,
+};
+
+// Returns a queue of CUDA device number `device`. FAILED_PRECONDITION: the
+// program was built without CUDA. Other errors are those of CudaStatus.
+absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
+    int device, QueuePriority priority);
 
 }  // namespace causeway
 

@@ -3,7 +3,7 @@
 //
 // Replaces cuda_queue.cu in programs that are built without CUDA.
 #include "absl/status/status.h"
-#include "worker/replica/device/cuda_queue.h"
+#include "worker/replica/device/device_queue.h"
 
 namespace causeway {
 

@@ -9,8 +9,8 @@
 
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
-#include "worker/replica/device/cuda_queue.h"
 #include "worker/replica/device/device_fragment_part.h"
+#include "worker/replica/device/device_queue.h"
 #include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/snapshot_pool.h"

@@ -4,8 +4,8 @@
 // The arithmetic of quantization/formats/block_format.h, one value at a time:
 // the reference that the kernels must equal bit for bit. Pure functions,
 // thread-safe.
-#ifndef QUANTIZATION_FORMATS_BLOCK_REFERENCE_H_
-#define QUANTIZATION_FORMATS_BLOCK_REFERENCE_H_
+#ifndef QUANTIZATION_FORMATS_TESTING_BLOCK_REFERENCE_H_
+#define QUANTIZATION_FORMATS_TESTING_BLOCK_REFERENCE_H_
 
 #include <cstdint>
 #include <string>
@@ -74,4 +74,4 @@ std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,
 
 }  // namespace causeway
 
-#endif  // QUANTIZATION_FORMATS_BLOCK_REFERENCE_H_
+#endif  // QUANTIZATION_FORMATS_TESTING_BLOCK_REFERENCE_H_

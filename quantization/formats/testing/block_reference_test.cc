@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "quantization/formats/block_reference.h"
+#include "quantization/formats/testing/block_reference.h"
 
 #include <algorithm>
 #include <bit>
