@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/backoff.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
@@ -88,6 +89,17 @@ TEST_F(IslandMembershipTest, AStreamThatBreaksIsOpenedAgain) {
   driver_.OpenStream();
   EXPECT_EQ(membership().connection(), 2);
   EXPECT_EQ(membership().identity().incarnation(), 1);
+}
+
+TEST_F(IslandMembershipTest, AStreamThatHasWorkedIsSoonOpenedAgain) {
+  driver_.Connect();
+  for (int i = 0; i < 8; ++i) {
+    membership().StreamBroke();
+    membership().StreamEnded(absl::UnavailableError("reset"), driver_.now());
+    EXPECT_LE(WaitOf(), Backoff::Options().first);
+    driver_.Sleep(WaitOf());
+    driver_.OpenStream();
+  }
 }
 
 TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {

@@ -117,6 +117,24 @@ TEST(OuterLoopTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
   EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
 }
 
+TEST(OuterLoopTest, EveryLateUpdateOfAFragmentIsCounted) {
+  IslandDriver driver;
+  driver.Connect();
+  for (const uint64_t sent_at : {4, 8}) {
+    driver.Train(sent_at);
+    driver.Contribute(0);
+    // The update is to be applied after this step.
+    driver.Train(sent_at + 1);
+    EXPECT_EQ(driver.loop().lateness().updates, sent_at / 4);
+    driver.ReceiveUpdate(0, true);
+    driver.Train(sent_at + 2);
+    driver.Contribute(1);
+    driver.ReceiveUpdate(1, true);
+  }
+  EXPECT_EQ(driver.loop().lateness().updates, 2);
+  EXPECT_EQ(driver.loop().lateness().steps, 0);
+}
+
 TEST(OuterLoopTest, AnUpdateWithoutTheIslandIsARebaseAndItsTrainingStays) {
   IslandDriver driver;
   driver.Connect();
