@@ -517,6 +517,27 @@ TEST_F(CommitLogTest, TheHistoryHasQuarantinedTokensByFate) {
                           settled(TokenLedger::Fate::kRefused, 3000, 3)));
 }
 
+TEST_F(CommitLogTest, WhatChangesOfAQuarantinedContributionIsWrittenAgain) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  QuarantineEntry entry{.id = 1,
+                        .norm = 9,
+                        .reason = "its norm",
+                        .quarantined_at = kStart,
+                        .admissible = true};
+  LogBatch held{.quarantine = {entry}};
+  ASSERT_OK(log->Apply(held));
+  entry.reason = "the outer step fails";
+  entry.admissible = false;
+  LogBatch changed{.quarantine = {entry}};
+  ASSERT_OK(log->Apply(changed));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 1));
+  ASSERT_THAT(history.quarantine, SizeIs(1));
+  EXPECT_EQ(history.quarantine[0].reason, "the outer step fails");
+  EXPECT_FALSE(history.quarantine[0].admissible);
+  EXPECT_EQ(history.quarantine[0].norm, 9);
+}
+
 // The child commits as fast as it can and confirms each commit, until it is
 // killed at an arbitrary moment. Every confirmed commit must be there.
 TEST_F(CommitLogTest, ACommitThatWasConfirmedSurvivesSigkill) {
