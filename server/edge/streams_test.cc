@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the streams that tell islands and operators what is new.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,6 +80,30 @@ TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
   while (stream->Read(&view)) {
   }
   EXPECT_TRUE(stream->Finish().ok());
+}
+
+// A connection that makes no call gives way to one of the same address.
+TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
+  ASSERT_OK_AND_ASSIGN(const auto server, CoordinatorServer::Start(
+                                              &driver_.engine(), "127.0.0.1:0",
+                                              grpc::InsecureServerCredentials(),
+                                              /*max_connections=*/4));
+  sockaddr_in address = {.sin_family = AF_INET,
+                         .sin_port = htons(server->port())};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 2; ++i) {
+    const int file = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(connect(file, reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+  }
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                          grpc::InsecureChannelCredentials()));
+  v1::RunStatus run;
+  ASSERT_TRUE(stub->GetRun(&context_, {}, &run).ok());
+  EXPECT_EQ(run.connections().limit(), 4);
+  EXPECT_EQ(run.connections().displaced(), 1);
 }
 
 TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
