@@ -70,6 +70,7 @@ TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
   const v1::ListIslandsResponse all = run_.engine().ListIslands(true);
   ASSERT_EQ(all.islands_size(), 2);
   EXPECT_EQ(all.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(all.islands(0).reason(), "left");
   EXPECT_EQ(all.islands(1).state(), v1::IslandStatus::LIVE);
 }
 
