@@ -132,8 +132,10 @@ TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
   ASSERT_TRUE(std::holds_alternative<action::Join>(next));
   EXPECT_EQ(std::get<action::Join>(next).request.expected_run_id(), "run");
   driver_.joined().mutable_identity()->set_incarnation(2);
-  driver_.Connect();
+  driver_.joined().mutable_heads(0)->set_version(5);
+  membership().JoinAnswered(driver_.joined(), driver_.now());
   EXPECT_EQ(membership().identity().incarnation(), 2);
+  EXPECT_EQ(membership().newest_version(0), 5) << "before the first view";
 }
 
 TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {

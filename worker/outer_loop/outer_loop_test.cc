@@ -317,6 +317,17 @@ TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
   EXPECT_EQ(saved.fragments(1).tokens(), 60);
 }
 
+TEST(OuterLoopTest, ACheckpointThatCannotBeSavedIsDueAfterTheNextStep) {
+  IslandDriver driver(WithCheckpoints());
+  driver.Connect();
+  driver.Train(2);
+  driver.set_saves(false);
+  EXPECT_THAT(driver.Train(4), ElementsAre("train 3", "save 3", "train 4",
+                                           "snapshot 0", "save 4"));
+  driver.set_saves(true);
+  EXPECT_THAT(driver.Train(5), ElementsAre("train 5", "save 5"));
+}
+
 class ResumeTest : public testing::Test {
  protected:
   // A checkpoint of step 6, at version 1 of fragment 0.
