@@ -100,6 +100,16 @@ TEST_F(TrainingProgressTest, TheRateIsThatOfTheLastSeconds) {
   }
 }
 
+TEST_F(TrainingProgressTest, TroubleIsReportedWhileItLasts) {
+  InnerStepResult slow;
+  slow.trouble.set_kind(v1::RankTrouble::SLOW_RANK);
+  slow.trouble.set_rank(1);
+  progress_.Record(1, slow, absl::Seconds(1));
+  EXPECT_EQ(progress_.Report().rank_trouble().rank(), 1);
+  progress_.Record(2, {}, absl::Seconds(1));
+  EXPECT_FALSE(progress_.Report().has_rank_trouble());
+}
+
 TEST_F(TrainingProgressTest, ReportsWhatTheClientKnows) {
   const v1::IslandProgress report = progress_.Report();
   EXPECT_EQ(report.bytes_up(), 7);
