@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,25 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+namespace {
+
+// The directories and files that were synced.
+std::vector<std::string>& Synced() {
+  static auto& synced = *new std::vector<std::string>;
+  return synced;
+}
+
+}  // namespace
+
+// The program's calls of fsync(2) come here.
+extern "C" int fsync(int descriptor) {
+  char path[4096];
+  const ssize_t size = readlink(
+      absl::StrCat("/proc/self/fd/", descriptor).c_str(), path, sizeof(path));
+  if (size > 0) Synced().emplace_back(path, static_cast<size_t>(size));
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
 
 namespace causeway {
 namespace {
@@ -192,6 +212,13 @@ TEST_F(FileTest, DiskFullIsResourceExhausted) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("No space left on device")));
   EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(FileTest, ANewDirectorySurvivesALossOfPower) {
+  Synced().clear();
+  ASSERT_OK(CreateDirectory(PathOf("d")));
+  EXPECT_THAT(Synced(),
+              ElementsAre(EndsWith("/ANewDirectorySurvivesALossOfPower")));
 }
 
 TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
