@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -37,7 +38,9 @@ class StreamsTest : public testing::Test {
         "fragments: 31 inner_steps_per_round: 50 }")));
     ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
     ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(), "127.0.0.1:0"));
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
     channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
                                    grpc::InsecureChannelCredentials());
     context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
@@ -84,10 +87,11 @@ TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
 
 // A connection that makes no call gives way to one of the same address.
 TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
-  ASSERT_OK_AND_ASSIGN(const auto server, CoordinatorServer::Start(
-                                              &driver_.engine(), "127.0.0.1:0",
-                                              grpc::InsecureServerCredentials(),
-                                              /*max_connections=*/4));
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      CoordinatorServer::Start(&driver_.engine(), {.address = "127.0.0.1:0",
+                                                   .now = SteadyWallClock(),
+                                                   .max_connections = 4}));
   sockaddr_in address = {.sin_family = AF_INET,
                          .sin_port = htons(server->port())};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
