@@ -20,18 +20,12 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
-#include "proto/status.pb.h"
-#include "server/rules/coordinator_history.h"
-#include "server/rules/norm_guard.h"
-#include "server/rules/quarantine.h"
-#include "server/rules/token_ledger.h"
 #include "server/storage/sqlite.h"
 
 namespace causeway {
 namespace {
 
 using testing::AllOf;
-using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
@@ -436,106 +430,6 @@ TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
   ASSERT_THAT(history.settled, SizeIs(2));
   EXPECT_EQ(history.settled[0].restored, 0);
   EXPECT_EQ(history.settled[1].restored, 7);
-}
-
-TEST_F(CommitLogTest, TheHistoryHasTheNormsOfWholeRounds) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  LogBatch batch;
-  for (const uint64_t version : {0, 1, 2}) {
-    for (const char* island : {"a", "b", "c"}) {
-      batch.contributions.push_back(
-          TestContribution(island, version, ContributionFate::kMerged));
-      batch.contributions.back().norm = static_cast<double>(version);
-    }
-  }
-  batch.contributions.push_back(
-      TestContribution("d", 2, ContributionFate::kLate));
-  ASSERT_OK(log->Apply(batch));
-  const auto round_of = [](double norm) {
-    return AllOf(SizeIs(3), Each(Field(&NormGuard::Sample::norm, norm)));
-  };
-  for (const uint64_t norms : {4, 5, 6}) {
-    ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                         log->LoadHistory(2, norms));
-    EXPECT_THAT(history.merged_norms,
-                ElementsAre(IsEmpty(), ElementsAre(round_of(1), round_of(2))));
-  }
-}
-
-TEST_F(CommitLogTest, TheHistoryTellsWhoTookPart) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  for (const uint64_t version : {1, 2}) {
-    CommitRecord commit = TestCommit(1, version);
-    commit.participation.set_live(version + 4);
-    commit.participation.set_contributing(version + 2);
-    commit.participation.set_merged(version);
-    LogBatch batch{.commits = {commit}};
-    ASSERT_OK(log->Apply(batch));
-  }
-  const auto numbers = [](const v1::Participation& participation) {
-    return std::vector<uint64_t>{participation.live(),
-                                 participation.contributing(),
-                                 participation.merged()};
-  };
-  ASSERT_OK_AND_ASSIGN(const CommitRecord commit, log->FindCommit(1, 2));
-  EXPECT_THAT(numbers(commit.participation), ElementsAre(6, 4, 2));
-  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                       log->LoadHistory(2, 1));
-  EXPECT_THAT(numbers(history.last_rounds[1]), ElementsAre(6, 4, 2));
-  EXPECT_THAT(numbers(history.participation), ElementsAre(11, 7, 3));
-}
-
-TEST_F(CommitLogTest, TheHistoryHasQuarantinedTokensByFate) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  LogBatch batch;
-  for (const QuarantineState state :
-       {QuarantineState::kHeld, QuarantineState::kAdmitted,
-        QuarantineState::kDropped}) {
-    QuarantineEntry& entry = batch.quarantine.emplace_back();
-    entry.id = batch.quarantine.size();
-    entry.state = state;
-    entry.header.mutable_identity()->set_island_id("a");
-    entry.header.mutable_identity()->set_incarnation(3);
-    entry.header.set_fragment(1);
-    entry.header.set_tokens(1000 * entry.id);
-    entry.header.set_restored_tokens(entry.id);
-    entry.quarantined_at = kStart;
-  }
-  ASSERT_OK(log->Apply(batch));
-  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                       log->LoadHistory(2, 1));
-  using Settled = CoordinatorHistory::Settled;
-  const auto settled = [](TokenLedger::Fate fate, uint64_t tokens,
-                          uint64_t restored) {
-    return AllOf(Field(&Settled::fragment, 1), Field(&Settled::fate, fate),
-                 Field(&Settled::tokens, tokens),
-                 Field(&Settled::restored, restored));
-  };
-  // The log has admitted ones among the merged contributions.
-  EXPECT_THAT(history.settled,
-              ElementsAre(settled(TokenLedger::Fate::kQuarantined, 1000, 1),
-                          settled(TokenLedger::Fate::kRefused, 3000, 3)));
-}
-
-TEST_F(CommitLogTest, WhatChangesOfAQuarantinedContributionIsWrittenAgain) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  QuarantineEntry entry{.id = 1,
-                        .norm = 9,
-                        .reason = "its norm",
-                        .quarantined_at = kStart,
-                        .admissible = true};
-  LogBatch held{.quarantine = {entry}};
-  ASSERT_OK(log->Apply(held));
-  entry.reason = "the outer step fails";
-  entry.admissible = false;
-  LogBatch changed{.quarantine = {entry}};
-  ASSERT_OK(log->Apply(changed));
-  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                       log->LoadHistory(2, 1));
-  ASSERT_THAT(history.quarantine, SizeIs(1));
-  EXPECT_EQ(history.quarantine[0].reason, "the outer step fails");
-  EXPECT_FALSE(history.quarantine[0].admissible);
-  EXPECT_EQ(history.quarantine[0].norm, 9);
 }
 
 // The child commits as fast as it can and confirms each commit, until it is
