@@ -167,6 +167,8 @@ TEST_F(SampleCommandTest, ContinuesThePromptRepeatably) {
   const std::string text = out_.str();
   EXPECT_THAT(text, testing::StartsWith(prompt));
   EXPECT_GT(text.size(), prompt.size() + 1);
+  // A token is a byte, or has no text.
+  EXPECT_LE(text.size(), prompt.size() + 30 + 1);
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30"}), kExitOk);
   EXPECT_EQ(out_.str(), text);

@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -147,6 +150,25 @@ TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
   EXPECT_THAT(out_.str(),
               testing::MatchesRegex("\x1b\\[H.*run-1.*\x1b\\[J.*"
                                     "\x1b\\[H.*no answer for.*run-1.*"));
+}
+
+TEST(WatchTest, SilenceCountsFromTheLastAnswer) {
+  absl::Time now = absl::UnixEpoch();
+  int fetches = 0;
+  StatusEnvironment environment;
+  environment.now = [&] { return now; };
+  environment.sleep = [&](absl::Duration interval) {
+    now += interval;
+    return fetches < 3;
+  };
+  std::ostringstream out;
+  Watch(
+      [&]() -> absl::StatusOr<StatusSnapshot> {
+        if (++fetches < 3) return StatusSnapshot();
+        return absl::UnavailableError("gone");
+      },
+      absl::Seconds(20), environment, out);
+  EXPECT_THAT(out.str(), HasSubstr("no answer for 20 s: gone"));
 }
 
 TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,10 +21,30 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+namespace {
+
+// The directories and files that were synced.
+std::vector<std::string>& Synced() {
+  static auto& synced = *new std::vector<std::string>;
+  return synced;
+}
+
+}  // namespace
+
+// The program's calls of fsync(2) come here.
+extern "C" int fsync(int descriptor) {
+  char path[4096];
+  const ssize_t size = readlink(
+      absl::StrCat("/proc/self/fd/", descriptor).c_str(), path, sizeof(path));
+  if (size > 0) Synced().emplace_back(path, static_cast<size_t>(size));
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
 namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -193,6 +214,13 @@ TEST_F(FileTest, DiskFullIsResourceExhausted) {
   EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(IsEmpty()));
 }
 
+TEST_F(FileTest, ANewDirectorySurvivesALossOfPower) {
+  Synced().clear();
+  ASSERT_OK(CreateDirectory(PathOf("d")));
+  EXPECT_THAT(Synced(),
+              ElementsAre(EndsWith("/ANewDirectorySurvivesALossOfPower")));
+}
+
 TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
   EXPECT_OK(CreateDirectory(PathOf("d")));
   EXPECT_OK(CreateDirectory(PathOf("d")));
@@ -205,12 +233,14 @@ TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
 }
 
 TEST_F(FileTest, ALockIsExclusiveAndNamesItsHolder) {
+  // Nothing is left of an earlier holder's name.
+  ASSERT_OK(WriteFileAtomically(PathOf("lock"), {"12345678901234567890\n"}));
   {
     ASSERT_OK_AND_ASSIGN(FileLock lock, FileLock::Acquire(PathOf("lock")));
     const FileLock moved = std::move(lock);
     EXPECT_THAT(FileLock::Acquire(PathOf("lock")),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr(absl::StrCat("pid ", getpid()))));
+                         EndsWith(absl::StrCat("pid ", getpid()))));
   }
   EXPECT_OK(FileLock::Acquire(PathOf("lock")));
 }

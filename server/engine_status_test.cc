@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,6 +31,17 @@ class EngineStatusTest : public testing::Test {
     request.mutable_progress()->set_tokens_per_second(tokens_per_second);
     EXPECT_OK(run_.engine().Heartbeat(request));
     return identity;
+  }
+
+  // Contributes to a fragment's open round.
+  absl::Status Contribute(const v1::IslandIdentity& identity, uint32_t fragment,
+                          uint64_t version) {
+    ASSIGN_OR_RETURN(const std::vector<float> anchor,
+                     run_.Fetch(identity, fragment, version));
+    return run_
+        .Contribute(run_.MakeContribution(identity, fragment, version, anchor,
+                                          Shifted(anchor, 0.01f)))
+        .status();
   }
 
   EngineDriver run_;
@@ -57,6 +70,7 @@ TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
   const v1::ListIslandsResponse all = run_.engine().ListIslands(true);
   ASSERT_EQ(all.islands_size(), 2);
   EXPECT_EQ(all.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(all.islands(0).reason(), "left");
   EXPECT_EQ(all.islands(1).state(), v1::IslandStatus::LIVE);
 }
 
@@ -76,6 +90,34 @@ TEST_F(EngineStatusTest, BytesAddUp) {
     received += contribution.bytes.size();
   }
   EXPECT_EQ(run_.engine().GetRun().bytes_received(), received);
+}
+
+TEST_F(EngineStatusTest, ATokenOfAnIslandCountsOnceForAllFragments) {
+  const v1::IslandIdentity a = Join("a", 0, 0);
+  ASSERT_OK(run_.Leave(Join("b", 0, 0)));
+  for (const uint32_t fragment : {0, 1}) {
+    ASSERT_OK(Contribute(a, fragment, 0));
+    ASSERT_TRUE(run_.AwaitVersion(fragment, 1));
+  }
+  const v1::IslandStatus island = run_.engine().ListIslands(false).islands(0);
+  EXPECT_EQ(island.contributions_merged(), 2);
+  EXPECT_EQ(island.tokens_merged(), 1000);
+  EXPECT_EQ(run_.engine().GetRun().tokens_merged(), 1000);
+}
+
+TEST_F(EngineStatusTest, TheTimeOfAnOuterStepIsTheMeanOfAll) {
+  const v1::IslandIdentity a = Join("a", 0, 0);
+  ASSERT_OK(run_.Leave(Join("b", 0, 0)));
+  EXPECT_EQ(run_.engine().GetRun().outer_step_seconds(), 0);
+  // Every outer step looks at the clock equally often.
+  run_.AdvanceAtEachLook();
+  ASSERT_OK(Contribute(a, 0, 0));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  const double first = run_.engine().GetRun().outer_step_seconds();
+  EXPECT_GT(first, 0);
+  ASSERT_OK(Contribute(a, 0, 1));
+  ASSERT_TRUE(run_.AwaitVersion(0, 2));
+  EXPECT_DOUBLE_EQ(run_.engine().GetRun().outer_step_seconds(), first);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -297,6 +298,25 @@ TEST_F(EngineTest, AnUploadGoesOnFromWhereItBrokeOff) {
                        run_.Contribute(from_a));
   EXPECT_EQ(done.verdict(), kAccepted);
   EXPECT_EQ(run_.engine().GetRun().bytes_received(), from_a.bytes.size());
+}
+
+TEST_F(EngineTest, WhoeverClosesARoundTellsListenersBeforeItIsMerged) {
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(a, 0, 0));
+  ASSERT_OK(run_.Contribute(
+      run_.MakeContribution(a, 0, 0, anchor, Shifted(anchor, 0.01f))));
+  std::atomic<int> told = 0;
+  const uint64_t listener =
+      run_.engine().AddListener([&told, self = std::this_thread::get_id()] {
+        if (std::this_thread::get_id() == self) ++told;
+      });
+  // The round has waited for b only.
+  ASSERT_OK(run_.Leave(b));
+  EXPECT_EQ(told, 1);
+  run_.engine().RemoveListener(listener);
+  EXPECT_TRUE(run_.AwaitVersion(0, 1));
 }
 
 TEST_F(EngineTest, IslandsTrainAWholeRunAtTheSameTime) {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checksum.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/record.pb.h"
 #include "server/storage/merge_store.h"
 #include "server/storage/state_directory.h"
 #include "server/testing/engine_driver.h"
@@ -21,6 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 constexpr char kRecording[] = "storage { record_contributions: true } ";
 
@@ -124,6 +127,34 @@ TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
   EXPECT_THAT((*replays)[0].difference,
               testing::Not(HasSubstr("momentum: committed")));
   EXPECT_THAT((*replays)[1].difference, IsEmpty());
+}
+
+TEST_F(ReplayTest, EveryPartOfTheStateIsCompared) {
+  MakeRun(TestRunConfig(kRecording), 1);
+  driver_.Stop();
+  const MergeStore store(driver_.state_dir());
+  const auto stored = store.Open(0, 1);
+  ASSERT_OK(stored.status());
+  const std::string other(kDigestBytes, 'x');
+  v1::RecordedMerge parts[4];
+  parts[0].set_momentum_digest(other);
+  parts[1].set_residual_digest(other);
+  parts[2].set_gradient_sum_digest(other);
+  parts[3].set_update_digest(other);
+  const char* const names[] = {"momentum", "residual", "gradient sum",
+                               "update"};
+  for (int part = 0; part < 4; ++part) {
+    SCOPED_TRACE(names[part]);
+    v1::RecordedMerge merge = stored->merge();
+    merge.MergeFrom(parts[part]);
+    ASSERT_OK(store.Write(merge, stored->config(), stored->encodings()));
+    const auto replays = Replay();
+    ASSERT_OK(replays.status());
+    EXPECT_EQ((*replays)[0].last_version, 0);
+    EXPECT_THAT((*replays)[0].difference,
+                StartsWith(absl::StrCat(names[part], ": committed ",
+                                        DigestToHex(other), ", replayed ")));
+  }
 }
 
 TEST_F(ReplayTest, ARecordThatIsNotOfTheCommitIsADifference) {

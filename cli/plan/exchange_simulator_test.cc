@@ -75,6 +75,13 @@ TEST(ExchangeSimulatorTest, AfterAPauseTcpMayBeginSlowlyAgain) {
   const double cold = 4 + (2e6 - 15 * 115840.0) / 1e6;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + cold + 1),
               kExact);
+  // A pause is longer than a round trip and 0.2 s. Here it is the round trip
+  // and the training.
+  Simulation brief = simulation;
+  brief.islands[0].step_seconds = 0.01;
+  EXPECT_NEAR(Simulated(brief).utilization, 0.1 / (0.1 + 2 + 1), kExact);
+  brief.islands[0].step_seconds = 0.03;
+  EXPECT_NEAR(Simulated(brief).utilization, 0.3 / (0.3 + cold + 1), kExact);
   // A link that always has something to carry has no pauses.
   simulation.exchanges[0].up_bits = 20e6;
   simulation.exchanges[0].needed_at = 1000;

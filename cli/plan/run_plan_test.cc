@@ -145,6 +145,10 @@ TEST(PredictRunTest, AddsUpMemory) {
       v1::TrainingConfig::ACCO);
   EXPECT_NEAR(Predicted(assumptions).island_bytes - prediction.island_bytes,
               1000 * 8, kExact);
+  assumptions = Assumptions();
+  assumptions.config.mutable_synchronization()->set_error_feedback(1);
+  EXPECT_NEAR(Predicted(assumptions).island_bytes - prediction.island_bytes,
+              1000 * 4, kExact);
 }
 
 TEST(PredictRunTest, RefusesWhatARunWouldRefuse) {

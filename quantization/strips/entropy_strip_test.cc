@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -160,6 +162,31 @@ TEST(EntropyCodecTest, DamagedStripsDecodeToNanAndAreNamed) {
     } else {
       ASSERT_EQ(got[i], want[i]);
       ASSERT_EQ(sum[i], 1.0f + 2.0f * want[i]);
+    }
+  }
+}
+
+TEST(EntropyCodecTest, ADamagedStripMakesASumNan) {
+  const CodecSpec spec = Coded(v1::E3M0);
+  const std::string sound = Encoded(spec);
+  std::vector<float> want(kSize);
+  ASSERT_OK(Decode(spec, sound, absl::MakeSpan(want)));
+  std::string damaged = sound;
+  damaged[SecondStrip(sound) + StripHeader::kBytes + 2 * kStripValues / 256] =
+      '\x01';
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  for (const absl::string_view encoded :
+       std::initializer_list<absl::string_view>{sound, damaged}) {
+    ASSERT_OK_AND_ASSIGN(decoders.emplace_back(),
+                         OpenDecoder(spec, encoded, kSize));
+  }
+  std::vector<float> sum(kSize);
+  SumCursor(decoders).Sum(0, {0.5f, 1.0f}, absl::MakeSpan(sum));
+  for (uint64_t i = 0; i < kSize; ++i) {
+    if (i / kStripValues == 1) {
+      ASSERT_TRUE(std::isnan(sum[i])) << i;
+    } else {
+      ASSERT_EQ(sum[i], 0.5f * want[i] + want[i]);
     }
   }
 }

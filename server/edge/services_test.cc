@@ -393,9 +393,10 @@ TEST_F(ServicesTest, AStreamCannotJoinWhatIsNotOpen) {
 }
 
 TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
-  const auto fetch = [&](const char* options) {
+  const auto fetch = [&](const char* options, uint64_t offset = 0) {
     v1::FetchParametersRequest request;
     *request.mutable_identity() = identity_;
+    request.set_offset(offset);
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         options, request.mutable_stream()));
     grpc::ClientContext context;
@@ -414,6 +415,10 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
   EXPECT_EQ(striped.substr(0, 80), all.substr(40, 40) + all.substr(160, 40));
   EXPECT_THAT(fetch("index: 63 count: 64 chunk_bytes: 1048576"),
               IsOkAndHolds(""));
+  // The call may have broken off after the last byte.
+  EXPECT_THAT(fetch("", all.size()), IsOkAndHolds(""));
+  EXPECT_THAT(fetch("", all.size() + 1),
+              StatusIs(StatusCode::kInvalidArgument));
   for (const char* const wrong :
        {"index: 1", "index: 3 count: 3", "count: 65", "chunk_bytes: 1048577",
         "pace_bytes_per_second: 1", "pace_bytes_per_second: -1",

@@ -187,6 +187,18 @@ TEST(CoordinatorFaultsTest, ASuccessorAddsNothingToARoundThatItsIslandIsIn) {
   EXPECT_EQ(run.core().View(b).first_contribution_version(0), 0);
 }
 
+TEST(CoordinatorFaultsTest, AnIslandHearsThatItIsExpectedEarlier) {
+  CoordinatorDriver run({.quorum = 2});
+  run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  EXPECT_EQ(run.core().View(b).first_contribution_version(0), 1);
+  // Without b, the quorum of the open round cannot be reached.
+  run.effects() = {};
+  run.Tick();
+  EXPECT_EQ(run.core().View(b).first_contribution_version(0), 0);
+  EXPECT_TRUE(run.effects().view_changed);
+}
+
 TEST(CoordinatorFaultsTest, FragmentsDoNotWaitForOneAnother) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 3});
   const v1::IslandIdentity a = run.Join("a");

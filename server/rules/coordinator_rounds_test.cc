@@ -96,16 +96,18 @@ TEST(CoordinatorRounds, ParticipationTellsLiveFromContributingFromMerged) {
 }
 
 TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
-  CoordinatorDriver run({.min_islands = 2, .configure = [](auto& config) {
+  CoordinatorDriver run({.min_islands = 3, .configure = [](auto& config) {
                            config.mutable_membership()->set_grace_overlap_share(
                                0.5);
                          }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  // Without a configured overlap, the window is one inner step of the slower
+  const v1::IslandIdentity c = run.Join("c");
+  // Without a configured overlap, the window is one inner step of the slowest
   // island.
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
   ASSERT_OK(run.Heartbeat(b, 0, 0, 3));
+  ASSERT_OK(run.Heartbeat(c, 0, 0, 2));
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
   run.Advance(absl::Seconds(2));
   run.Tick();

@@ -21,15 +21,12 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
-#include "server/rules/coordinator_history.h"
-#include "server/rules/norm_guard.h"
 #include "server/storage/sqlite.h"
 
 namespace causeway {
 namespace {
 
 using testing::AllOf;
-using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
@@ -432,30 +429,6 @@ TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
   ASSERT_THAT(history.settled, SizeIs(2));
   EXPECT_EQ(history.settled[0].restored, 0);
   EXPECT_EQ(history.settled[1].restored, 7);
-}
-
-TEST_F(CommitLogTest, TheHistoryHasTheNormsOfWholeRounds) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  LogBatch batch;
-  for (const uint64_t version : {0, 1, 2}) {
-    for (const char* island : {"a", "b", "c"}) {
-      batch.contributions.push_back(
-          TestContribution(island, version, ContributionFate::kMerged));
-      batch.contributions.back().norm = static_cast<double>(version);
-    }
-  }
-  batch.contributions.push_back(
-      TestContribution("d", 2, ContributionFate::kLate));
-  ASSERT_OK(log->Apply(batch));
-  const auto round_of = [](double norm) {
-    return AllOf(SizeIs(3), Each(Field(&NormGuard::Sample::norm, norm)));
-  };
-  for (const uint64_t norms : {4, 5, 6}) {
-    ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                         log->LoadHistory(2, norms));
-    EXPECT_THAT(history.merged_norms,
-                ElementsAre(IsEmpty(), ElementsAre(round_of(1), round_of(2))));
-  }
 }
 
 // The child commits as fast as it can and confirms each commit, until it is

@@ -98,7 +98,7 @@ class EngineDriver {
       const v1::RunConfig& config) {
     return Engine::Start(
         {.state_dir = state_dir_, .config = config, .random = 7, .now = [this] {
-           return absl::UnixEpoch() + absl::Seconds(seconds_.load());
+           return Now();
          }});
   }
   void Stop() {
@@ -110,6 +110,9 @@ class EngineDriver {
   Engine& engine() { return *engine_; }
   const std::string& state_dir() const { return state_dir_; }
   void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
+  // From now on, a millisecond passes between two looks of a thread at the
+  // clock.
+  void AdvanceAtEachLook() { advances_at_looks_ = true; }
 
   absl::StatusOr<v1::IslandIdentity> Join(const std::string& island,
                                           uint64_t instance = 1) {
@@ -213,9 +216,17 @@ class EngineDriver {
   // Small, so that every upload takes several chunks.
   static constexpr uint64_t kChunkBytes = 1000;
 
+  absl::Time Now() {
+    thread_local int64_t looks = 0;
+    if (advances_at_looks_) ++looks;
+    return absl::UnixEpoch() + absl::Seconds(seconds_.load()) +
+           absl::Milliseconds(looks);
+  }
+
   const std::string state_dir_;
   v1::RunConfig config_;
   std::atomic<int64_t> seconds_ = 1;
+  std::atomic<bool> advances_at_looks_ = false;
   absl::Mutex mu_;
   uint64_t news_ = 0;
   std::unique_ptr<Engine> engine_;

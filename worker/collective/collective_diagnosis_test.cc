@@ -174,6 +174,23 @@ TEST(CollectiveDiagnosisTest, NothingStandsOutAmongEquals) {
   EXPECT_EQ(ToRankTrouble({}).kind(), v1::RankTrouble::KIND_UNSPECIFIED);
 }
 
+TEST(CollectiveDiagnosisTest, ASlowLinkHasLessThanHalfOfTheMedianSpeed) {
+  CollectiveTimes work = {.collective = Collective::kAllGather,
+                          .duration = absl::Seconds(1)};
+  work.peers.resize(4);
+  for (const int peer : {1, 2, 3}) {
+    work.peers[peer].bytes = 3000;
+    work.peers[peer].transfer = absl::Seconds(0.3);
+  }
+  work.peers[1].transfer = absl::Seconds(0.5);
+  EXPECT_EQ(DiagnoseCollectives(0, {work}).kind, Kind::kEven);
+  work.peers[1].transfer = absl::Seconds(0.7);
+  const CollectiveDiagnosis slow = DiagnoseCollectives(0, {work});
+  EXPECT_EQ(slow.kind, Kind::kSlowLink);
+  EXPECT_EQ(slow.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.other_speed, 10'000);
+}
+
 // The broadcast takes an hour in which rank 0 waits for the outer loop.
 TEST(CollectiveDiagnosisTest, WaitingForOrdersDoesNotCount) {
   CollectiveTimes order = {.collective = Collective::kBroadcast,

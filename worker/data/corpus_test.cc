@@ -48,8 +48,9 @@ TEST(CorpusTest, FilesOfIdsAreJoinedDirectly) {
       Corpus::Open(v1::DataConfig::PRETOKENIZED,
                    {WriteTestFile("flat.bin", BytesOf<uint16_t>({1, 2})),
                     WriteTestFile("llmc.bin", LlmcHeader(20240520, 1, 1) +
-                                                  BytesOf<uint16_t>({9}))}));
-  EXPECT_THAT(Tokens(corpus), ElementsAre(1, 2, 9));
+                                                  BytesOf<uint16_t>({9})),
+                    WriteTestFile("small.bin", BytesOf<uint16_t>({3}))}));
+  EXPECT_THAT(Tokens(corpus), ElementsAre(1, 2, 9, 3));
   EXPECT_EQ(corpus.vocabulary(), 10);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,6 +70,18 @@ TEST(SentencePieceTokenizerTest, EndOfTextIsTheModelsAndHasNoText) {
   EXPECT_THAT(tokenizer->Decode({*tokenizer->end_of_text()}), IsOkAndHolds(""));
   EXPECT_THAT(tokenizer->Decode({kTestModelVocabulary}),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(SentencePieceTokenizerTest, EndOfTextIsTheEndMarkerOrElseTheBeginMarker) {
+  const auto end_of_text = [](const char* flags) {
+    const auto tokenizer = LoadSentencePiece(TrainModel("markers", flags),
+                                             TestSentencePieceTool());
+    EXPECT_OK(tokenizer);
+    return (*tokenizer)->end_of_text();
+  };
+  EXPECT_EQ(end_of_text("--eos_id=0 --bos_id=1 --unk_id=2"), 0);
+  EXPECT_EQ(end_of_text("--eos_id=-1 --bos_id=0 --unk_id=1"), 0);
+  EXPECT_EQ(end_of_text("--eos_id=-1 --bos_id=-1"), std::nullopt);
 }
 
 TEST(SentencePieceTokenizerTest, ThreadsShareOneTokenizer) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/backoff.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
@@ -68,6 +69,24 @@ class FragmentExchangeTest : public testing::Test {
   IslandDriver driver_;
   FragmentExchange exchange_{{.fragment = 0, .seed = 1}, 2};
 };
+
+TEST_F(FragmentExchangeTest, AfterAnUpdateTheNextPauseIsShortAgain) {
+  for (uint64_t version = 3; version < 11; ++version) {
+    driver_.Publish({version, 0});
+    ASSERT_TRUE(NextIf<action::ReceiveUpdate>().has_value());
+    exchange_.UpdateAnswered({.status = absl::UnavailableError("reset")},
+                             driver_.now());
+    const auto wait = NextIf<action::Wait>();
+    ASSERT_TRUE(wait.has_value());
+    EXPECT_LE(wait->until - driver_.now(), Backoff::Options().first);
+    Sleep();
+    UpdateAnswer answer = Received();
+    answer.head.set_version(version);
+    exchange_.UpdateAnswered(answer, driver_.now());
+    ASSERT_TRUE(exchange_.ready());
+    exchange_.Advance();
+  }
+}
 
 TEST_F(FragmentExchangeTest, SendsAContributionAndReceivesItsUpdate) {
   ASSERT_TRUE(NextIf<action::Wait>().has_value());

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/backoff.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
@@ -90,6 +91,17 @@ TEST_F(IslandMembershipTest, AStreamThatBreaksIsOpenedAgain) {
   EXPECT_EQ(membership().identity().incarnation(), 1);
 }
 
+TEST_F(IslandMembershipTest, AStreamThatHasWorkedIsSoonOpenedAgain) {
+  driver_.Connect();
+  for (int i = 0; i < 8; ++i) {
+    membership().StreamBroke();
+    membership().StreamEnded(absl::UnavailableError("reset"), driver_.now());
+    EXPECT_LE(WaitOf(), Backoff::Options().first);
+    driver_.Sleep(WaitOf());
+    driver_.OpenStream();
+  }
+}
+
 TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {
   driver_.Connect();
   const absl::Time opened = driver_.now();
@@ -120,8 +132,10 @@ TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
   ASSERT_TRUE(std::holds_alternative<action::Join>(next));
   EXPECT_EQ(std::get<action::Join>(next).request.expected_run_id(), "run");
   driver_.joined().mutable_identity()->set_incarnation(2);
-  driver_.Connect();
+  driver_.joined().mutable_heads(0)->set_version(5);
+  membership().JoinAnswered(driver_.joined(), driver_.now());
   EXPECT_EQ(membership().identity().incarnation(), 2);
+  EXPECT_EQ(membership().newest_version(0), 5) << "before the first view";
 }
 
 TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {

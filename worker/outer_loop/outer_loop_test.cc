@@ -117,6 +117,24 @@ TEST(OuterLoopTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
   EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
 }
 
+TEST(OuterLoopTest, EveryLateUpdateOfAFragmentIsCounted) {
+  IslandDriver driver;
+  driver.Connect();
+  for (const uint64_t sent_at : {4, 8}) {
+    driver.Train(sent_at);
+    driver.Contribute(0);
+    // The update is to be applied after this step.
+    driver.Train(sent_at + 1);
+    EXPECT_EQ(driver.loop().lateness().updates, sent_at / 4);
+    driver.ReceiveUpdate(0, true);
+    driver.Train(sent_at + 2);
+    driver.Contribute(1);
+    driver.ReceiveUpdate(1, true);
+  }
+  EXPECT_EQ(driver.loop().lateness().updates, 2);
+  EXPECT_EQ(driver.loop().lateness().steps, 0);
+}
+
 TEST(OuterLoopTest, AnUpdateWithoutTheIslandIsARebaseAndItsTrainingStays) {
   IslandDriver driver;
   driver.Connect();
@@ -297,6 +315,17 @@ TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
   // What is in flight may be lost.
   EXPECT_EQ(saved.fragments(1).anchor().version(), 0);
   EXPECT_EQ(saved.fragments(1).tokens(), 60);
+}
+
+TEST(OuterLoopTest, ACheckpointThatCannotBeSavedIsDueAfterTheNextStep) {
+  IslandDriver driver(WithCheckpoints());
+  driver.Connect();
+  driver.Train(2);
+  driver.set_saves(false);
+  EXPECT_THAT(driver.Train(4), ElementsAre("train 3", "save 3", "train 4",
+                                           "snapshot 0", "save 4"));
+  driver.set_saves(true);
+  EXPECT_THAT(driver.Train(5), ElementsAre("train 5", "save 5"));
 }
 
 class ResumeTest : public testing::Test {

@@ -99,6 +99,8 @@ class BreakingClient : public CoordinatorClient {
   bool lose_verdict = false;
   bool break_update = false;
   bool damage_head = false;
+  // Describes the update in another format.
+  bool misdescribe = false;
   // Loses every call that waits for an update.
   bool lose_waits = false;
   // Runs before the first FetchUpdate.
@@ -172,8 +174,10 @@ absl::Status BreakingUpdateStream::Receive(
     return absl::DeadlineExceededError("lost by the test");
   }
   const bool breaks = std::exchange(client_->break_update, false);
+  const bool misdescribes = std::exchange(client_->misdescribe, false);
   const absl::Status fetched =
       stream_->Receive(download, [&]() -> absl::Status {
+        if (misdescribes) download.object.set_format(v1::BF16);
         RETURN_IF_ERROR(progress());
         return breaks ? absl::UnavailableError("broken by the test")
                       : absl::OkStatus();
@@ -374,6 +378,28 @@ TEST_F(FragmentActorTest, AnAnchorThatDiffersIsFetched) {
   Send();
   ExpectMixed();
   EXPECT_EQ(client_->parameter_fetches, 1);
+}
+
+TEST_F(FragmentActorTest, ParametersAreFetchedAnewEveryTime) {
+  Begin();
+  for (const int round : {1, 2}) {
+    client_->damage_head = true;
+    Send();
+    ExpectMixed();
+    EXPECT_EQ(client_->parameter_fetches, round);
+    anchor_ = parameters_;
+  }
+}
+
+TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {
+  Begin();
+  Send();
+  ExpectMixed();
+  anchor_ = parameters_;
+  client_->misdescribe = true;
+  Send();
+  EXPECT_THAT(Next<action::End>().status,
+              StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {

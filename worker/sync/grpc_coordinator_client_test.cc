@@ -166,6 +166,18 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateThatNeverComesCanBeGivenUp) {
               StatusIs(StatusCode::kCancelled));
 }
 
+TEST_F(GrpcCoordinatorClientTest, AnUploadDoesNotWaitForTheVerdictBefore) {
+  StreamedEncoding first = Encoding();
+  StreamedEncoding second = Encoding();
+  v1::ContributionHeader fenced = contribution_.header;
+  fenced.mutable_identity()->set_incarnation(77);
+  absl::Status other;
+  ASSERT_OK(client_->Contribute(contribution_.header, first, [&] {
+    other = client_->Contribute(fenced, second, [] {}).status();
+  }));
+  EXPECT_THAT(other, StatusIs(StatusCode::kAborted));
+}
+
 TEST_F(GrpcCoordinatorClientTest, WhatTheCoordinatorDoesNotWantIsNotAllSent) {
   // Another contribution of the island closes the round.
   ASSERT_OK(driver_.Contribute(contribution_));

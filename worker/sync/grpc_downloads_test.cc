@@ -3,11 +3,14 @@
 //
 // Tests downloads from a coordinator that sends other bytes than it announces.
 // Each chunk is sound: only the digest of the whole shows the damage.
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/checksum.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -30,6 +33,8 @@ class FalseCoordinator : public v1::Coordinator::Service {
  public:
   std::string announced = std::string(kBytes, 'a');
   std::string bytes = announced;
+  // Called before an update that is waited for is sent.
+  std::function<void()> before_update = [] {};
 
   grpc::Status FetchParameters(
       grpc::ServerContext*, const v1::FetchParametersRequest* request,
@@ -46,6 +51,7 @@ class FalseCoordinator : public v1::Coordinator::Service {
   grpc::Status FetchUpdate(
       grpc::ServerContext*, const v1::FetchUpdateRequest* request,
       grpc::ServerWriter<v1::FetchUpdateResponse>* writer) override {
+    if (request->wait()) before_update();
     v1::FetchUpdateResponse response;
     response.mutable_head()->set_version(request->from_version() + 1);
     v1::EncodedObject& object = *response.mutable_object();
@@ -78,9 +84,9 @@ class GrpcDownloadsTest : public testing::Test {
                              &port);
     builder.RegisterService(&coordinator_);
     server_ = builder.BuildAndStart();
-    client_ =
-        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
-                                  .now = SteadyWallClock()});
+    address_ = absl::StrCat("127.0.0.1:", port);
+    client_ = NewGrpcCoordinatorClient(
+        {.address = address_, .now = SteadyWallClock()});
     coordinator_.bytes[kBytes - 1] = 'b';
   }
   ~GrpcDownloadsTest() override {
@@ -90,6 +96,7 @@ class GrpcDownloadsTest : public testing::Test {
 
   FalseCoordinator coordinator_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   std::unique_ptr<CoordinatorClient> client_;
 };
 
@@ -116,6 +123,29 @@ TEST_F(GrpcDownloadsTest, AnUpdateMustHaveItsDigest) {
   EXPECT_OK(
       client_->FetchUpdate({}, kBytes, download)->Receive(download, nothing));
   EXPECT_EQ(download.encoded.received(), coordinator_.announced);
+}
+
+TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
+  std::atomic<int64_t> seconds = 0;
+  const auto client = NewGrpcCoordinatorClient(
+      {.address = address_, .now = [&] {
+         return absl::UnixEpoch() + absl::Seconds(seconds.load());
+       }});
+  coordinator_.bytes = coordinator_.announced;
+  coordinator_.before_update = [&] { seconds += 100; };
+  v1::FetchUpdateRequest request;
+  request.set_wait(true);
+  // Several, as the coordinator may be ready before the client waits.
+  for (int i = 0; i < 20; ++i) {
+    UpdateDownload download;
+    EXPECT_OK(
+        client->FetchUpdate(request, kBytes, download)->Receive(download, [] {
+          return absl::OkStatus();
+        }));
+  }
+  v1::IslandProgress progress;
+  client->ReportLinks(progress);
+  EXPECT_EQ(progress.downlink().busy_seconds(), 0);
 }
 
 }  // namespace

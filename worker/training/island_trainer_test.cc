@@ -186,6 +186,41 @@ TEST_F(IslandTrainerTest, EveryAlgorithmLearns) {
   }
 }
 
+TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
+  config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
+  ASSERT_OK_AND_ASSIGN(const auto trainer,
+                       MakeThreadedIsland(config_, options_, 2, Start()));
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
+    EXPECT_GT(result.communication, absl::ZeroDuration());
+    // A rank makes micro-batches until the communication has ended.
+    EXPECT_EQ(result.exposed_communication, absl::ZeroDuration());
+  }
+}
+
+TEST_F(IslandTrainerTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
+  config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::DPU);
+  config_.mutable_training()->set_fixed_micro_batches(true);
+  TrainerState state;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, 2, Start()));
+    for (int step = 1; step <= 3; ++step) ASSERT_OK(trainer->Step(step));
+    ASSERT_OK(trainer->Save(state));
+  }
+  // One rank and two share the same batch.
+  std::vector<double> losses;
+  for (const int ranks : {1, 2}) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto trainer,
+        MakeThreadedIsland(config_, options_, ranks, state.parameters));
+    ASSERT_OK(trainer->Restore(state));
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(4));
+    losses.push_back(result.loss);
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5);
+}
+
 // The outer loop never sees rounded parameters.
 TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
   options_.bf16_between_ranks = true;

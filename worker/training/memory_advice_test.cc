@@ -55,6 +55,9 @@ TEST_F(MemoryAdviceTest, NamesTheLargestMicroBatchThatFits) {
   EXPECT_THAT(Advice(need), HasSubstr("; 8 would fit"));
   EXPECT_THAT(Advice(need), testing::EndsWith("; 8 would fit"));
   EXPECT_THAT(Advice(need - 1), HasSubstr("; 6 would fit"));
+  // This divides the batch, but not a rank's part of it.
+  SetMicroBatch(16);
+  EXPECT_THAT(Advice(Need()), HasSubstr("; 12 would fit"));
 }
 
 TEST_F(MemoryAdviceTest, RecomputesWhereNothingElseFits) {

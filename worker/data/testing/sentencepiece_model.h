@@ -28,21 +28,26 @@ inline std::string TestSentencePieceTool() {
   return TestProgram("causeway-sentencepiece");
 }
 
-// Trains the model and returns the path of its file.
+// Trains the model `name` and returns the path of its file. `flags` are more
+// flags of the trainer.
+inline std::string TrainModel(const std::string& name,
+                              const std::string& flags) {
+  const std::string text =
+      WriteTestFile("sentences.txt",
+                    "the island sends its fragment to the coordinator\n"
+                    "the coordinator sends the update to every island\n"
+                    "an island that comes late takes the update as a rebase\n");
+  const std::string prefix = absl::StrCat(testing::TempDir(), "/", name);
+  const std::string command =
+      absl::StrCat(TestProgram("testing/sentencepiece_trainer"), " ", text, " ",
+                   kTestModelVocabulary, " ", prefix, " '", flags, "'");
+  CHECK_EQ(std::system(command.c_str()), 0) << command;
+  return prefix + ".model";
+}
+
+// Returns the path of a model that is trained once.
 inline std::string TrainTestModel() {
-  static const std::string& path = *new std::string([] {
-    const std::string text = WriteTestFile(
-        "sentences.txt",
-        "the island sends its fragment to the coordinator\n"
-        "the coordinator sends the update to every island\n"
-        "an island that comes late takes the update as a rebase\n");
-    const std::string prefix = absl::StrCat(testing::TempDir(), "/english");
-    const std::string command =
-        absl::StrCat(TestProgram("testing/sentencepiece_trainer"), " ", text,
-                     " ", kTestModelVocabulary, " ", prefix);
-    CHECK_EQ(std::system(command.c_str()), 0) << command;
-    return prefix + ".model";
-  }());
+  static const std::string& path = *new std::string(TrainModel("english", ""));
   return path;
 }
 

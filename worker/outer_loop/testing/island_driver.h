@@ -201,17 +201,20 @@ class IslandDriver {
   void Do(const action::Save& save, std::vector<std::string>& done) {
     done.push_back(absl::StrCat("save ", save.position.run_step()));
     saved_ = save.position;
-    loop_.Saved(true);
+    loop_.Saved(saves_);
   }
 
  public:
   // The last checkpoint.
   const v1::IslandCheckpoint& saved() const { return saved_; }
+  // Whether checkpoints can be saved from now on.
+  void set_saves(bool saves) { saves_ = saves; }
 
  private:
   OuterLoop loop_;
   v1::JoinResponse joined_;
   v1::IslandCheckpoint saved_;
+  bool saves_ = true;
   absl::Time now_ = absl::FromUnixSeconds(1'000);
 };
 

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests the streams that tell islands and operators what is new.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/control.pb.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+
+class StreamsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    // Its views are of about a kilobyte.
+    ASSERT_OK(driver_.Start(TestRunConfig(
+        "model { layers: 30 } training { total_steps: 100 } synchronization { "
+        "fragments: 31 inner_steps_per_round: 50 }")));
+    ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                   grpc::InsecureChannelCredentials());
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  }
+  void TearDown() override { server_.reset(); }
+
+  EngineDriver driver_;
+  v1::IslandIdentity identity_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+};
+
+TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
+  const auto stub = v1::Coordinator::NewStub(channel_);
+  const auto stream = stub->Session(&context_);
+  v1::SessionRequest heartbeat;
+  *heartbeat.mutable_identity() = identity_;
+  // More views than fit into the stream's window, so that one is being written
+  // when the next news comes.
+  constexpr uint64_t kHeartbeats = 10000;
+  for (uint64_t i = 1; i <= kHeartbeats; ++i) {
+    heartbeat.mutable_progress()->set_run_step(i);
+    ASSERT_TRUE(stream->Write(heartbeat));
+  }
+  ASSERT_TRUE(driver_.Await([&] {
+    return driver_.engine()
+               .ListIslands(false)
+               .islands(0)
+               .progress()
+               .run_step() == kHeartbeats;
+  }));
+  ASSERT_OK(driver_.Join("b"));
+  v1::SessionResponse view;
+  uint64_t views = 0;
+  while (view.run_state() != v1::RUNNING && stream->Read(&view)) ++views;
+  EXPECT_EQ(view.run_state(), v1::RUNNING);
+  EXPECT_LT(views, kHeartbeats) << "no view was skipped";
+  stream->WritesDone();
+  while (stream->Read(&view)) {
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+// A connection that makes no call gives way to one of the same address.
+TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      CoordinatorServer::Start(&driver_.engine(), {.address = "127.0.0.1:0",
+                                                   .now = SteadyWallClock(),
+                                                   .max_connections = 4}));
+  sockaddr_in address = {.sin_family = AF_INET,
+                         .sin_port = htons(server->port())};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 2; ++i) {
+    const int file = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(connect(file, reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+  }
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                          grpc::InsecureChannelCredentials()));
+  v1::RunStatus run;
+  ASSERT_TRUE(stub->GetRun(&context_, {}, &run).ok());
+  EXPECT_EQ(run.connections().limit(), 4);
+  EXPECT_EQ(run.connections().displaced(), 1);
+}
+
+TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
+  const auto stub = v1::Status::NewStub(channel_);
+  v1::WatchEventsRequest request;
+  request.set_after_id(1);
+  const auto stream = stub->WatchEvents(&context_, request);
+  v1::Event event;
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.id(), 2);
+  EXPECT_EQ(event.kind(), "island_joined");
+  ASSERT_OK(driver_.Join("b"));
+  std::vector<std::string> kinds;
+  for (int i = 0; i < 2 && stream->Read(&event); ++i) {
+    kinds.push_back(event.kind());
+  }
+  EXPECT_THAT(kinds, ElementsAre("island_joined", "run_started"));
+  context_.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what a restarted coordinator reads of the rounds and the quarantine.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/status.pb.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/norm_guard.h"
+#include "server/rules/quarantine.h"
+#include "server/rules/token_ledger.h"
+#include "server/storage/commit_log.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+
+CommitRecord TestCommit(uint32_t fragment, uint64_t version) {
+  CommitRecord commit{.committed_at = kStart};
+  commit.head.set_fragment(fragment);
+  commit.head.set_version(version);
+  return commit;
+}
+
+ContributionRecord TestContribution(std::string island, uint64_t base_version,
+                                    ContributionFate fate) {
+  return {.fragment = 1,
+          .base_version = base_version,
+          .island_id = std::move(island),
+          .incarnation = 3,
+          .tokens = 1000,
+          .inner_steps = 10,
+          .fate = fate,
+          .at = kStart};
+}
+
+// Returns a log of a run with version 0 of two fragments.
+std::unique_ptr<CommitLog> OpenLog() {
+  const std::string directory = absl::StrCat(
+      testing::TempDir(), "/",
+      testing::UnitTest::GetInstance()->current_test_info()->name());
+  EXPECT_OK(CreateDirectory(directory));
+  auto log = CommitLog::Open(absl::StrCat(directory, "/run.sqlite3"));
+  EXPECT_OK(log);
+  EXPECT_OK((*log)->CreateRun({.run_id = "run-1", .created_at = kStart}));
+  LogBatch batch{.commits = {TestCommit(0, 0), TestCommit(1, 0)}};
+  EXPECT_OK((*log)->Apply(batch));
+  return *std::move(log);
+}
+
+TEST(CommitLogHistory, TheHistoryHasTheNormsOfWholeRounds) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  LogBatch batch;
+  for (const uint64_t version : {0, 1, 2}) {
+    for (const char* island : {"a", "b", "c"}) {
+      batch.contributions.push_back(
+          TestContribution(island, version, ContributionFate::kMerged));
+      batch.contributions.back().norm = static_cast<double>(version);
+    }
+  }
+  batch.contributions.push_back(
+      TestContribution("d", 2, ContributionFate::kLate));
+  ASSERT_OK(log->Apply(batch));
+  const auto round_of = [](double norm) {
+    return AllOf(SizeIs(3), Each(Field(&NormGuard::Sample::norm, norm)));
+  };
+  for (const uint64_t norms : {4, 5, 6}) {
+    ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                         log->LoadHistory(2, norms));
+    EXPECT_THAT(history.merged_norms,
+                ElementsAre(IsEmpty(), ElementsAre(round_of(1), round_of(2))));
+  }
+}
+
+TEST(CommitLogHistory, TheHistoryTellsWhoTookPart) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  for (const uint64_t version : {1, 2}) {
+    CommitRecord commit = TestCommit(1, version);
+    commit.participation.set_live(version + 4);
+    commit.participation.set_contributing(version + 2);
+    commit.participation.set_merged(version);
+    LogBatch batch{.commits = {commit}};
+    ASSERT_OK(log->Apply(batch));
+  }
+  const auto numbers = [](const v1::Participation& participation) {
+    return std::vector<uint64_t>{participation.live(),
+                                 participation.contributing(),
+                                 participation.merged()};
+  };
+  ASSERT_OK_AND_ASSIGN(const CommitRecord commit, log->FindCommit(1, 2));
+  EXPECT_THAT(numbers(commit.participation), ElementsAre(6, 4, 2));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 1));
+  EXPECT_THAT(numbers(history.last_rounds[1]), ElementsAre(6, 4, 2));
+  EXPECT_THAT(numbers(history.participation), ElementsAre(11, 7, 3));
+}
+
+TEST(CommitLogHistory, TheHistoryHasQuarantinedTokensByFate) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  LogBatch batch;
+  for (const QuarantineState state :
+       {QuarantineState::kHeld, QuarantineState::kAdmitted,
+        QuarantineState::kDropped}) {
+    QuarantineEntry& entry = batch.quarantine.emplace_back();
+    entry.id = batch.quarantine.size();
+    entry.state = state;
+    entry.header.mutable_identity()->set_island_id("a");
+    entry.header.mutable_identity()->set_incarnation(3);
+    entry.header.set_fragment(1);
+    entry.header.set_tokens(1000 * entry.id);
+    entry.header.set_restored_tokens(entry.id);
+    entry.quarantined_at = kStart;
+  }
+  ASSERT_OK(log->Apply(batch));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 1));
+  using Settled = CoordinatorHistory::Settled;
+  const auto settled = [](TokenLedger::Fate fate, uint64_t tokens,
+                          uint64_t restored) {
+    return AllOf(Field(&Settled::fragment, 1), Field(&Settled::fate, fate),
+                 Field(&Settled::tokens, tokens),
+                 Field(&Settled::restored, restored));
+  };
+  // The log has admitted ones among the merged contributions.
+  EXPECT_THAT(history.settled,
+              ElementsAre(settled(TokenLedger::Fate::kQuarantined, 1000, 1),
+                          settled(TokenLedger::Fate::kRefused, 3000, 3)));
+}
+
+TEST(CommitLogHistory, WhatChangesOfAQuarantinedContributionIsWrittenAgain) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  QuarantineEntry entry{.id = 1,
+                        .norm = 9,
+                        .reason = "its norm",
+                        .quarantined_at = kStart,
+                        .admissible = true};
+  LogBatch held{.quarantine = {entry}};
+  ASSERT_OK(log->Apply(held));
+  entry.reason = "the outer step fails";
+  entry.admissible = false;
+  LogBatch changed{.quarantine = {entry}};
+  ASSERT_OK(log->Apply(changed));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 1));
+  ASSERT_THAT(history.quarantine, SizeIs(1));
+  EXPECT_EQ(history.quarantine[0].reason, "the outer step fails");
+  EXPECT_FALSE(history.quarantine[0].admissible);
+  EXPECT_EQ(history.quarantine[0].norm, 9);
+}
+
+}  // namespace
+}  // namespace causeway
