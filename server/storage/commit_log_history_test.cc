@@ -17,7 +17,6 @@
 #include "proto/status.pb.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/norm_guard.h"
-#include "server/rules/quarantine.h"
 #include "server/rules/token_ledger.h"
 #include "server/storage/commit_log.h"
 
@@ -116,9 +115,10 @@ TEST(CommitLogHistory, TheHistoryTellsWhoTookPart) {
 TEST(CommitLogHistory, TheHistoryHasQuarantinedTokensByFate) {
   const std::unique_ptr<CommitLog> log = OpenLog();
   LogBatch batch;
-  for (const QuarantineState state :
-       {QuarantineState::kHeld, QuarantineState::kAdmitted,
-        QuarantineState::kDropped}) {
+  for (const v1::QuarantinedContribution::State state :
+       {v1::QuarantinedContribution::HELD,
+        v1::QuarantinedContribution::ADMITTED,
+        v1::QuarantinedContribution::DROPPED}) {
     QuarantineEntry& entry = batch.quarantine.emplace_back();
     entry.id = batch.quarantine.size();
     entry.state = state;
