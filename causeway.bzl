@@ -76,35 +76,39 @@ def causeway_cc_fuzz_test(name, srcs, corpus, deps = [], **kwargs):
         **kwargs
     )
 
-def causeway_proto_library(name, srcs, proto_deps = [], services = False, **kwargs):
-    """C++ messages (and, with services, gRPC stubs) of .proto files by the system's protoc.
+def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs):
+    """C++ messages (and, of services, gRPC stubs) of .proto files by the system's protoc.
 
     Args:
       name: the cc_library.
       srcs: .proto files of this package.
       proto_deps: labels of .proto files that srcs import.
-      services: whether srcs define gRPC services.
+      services: those of srcs that define gRPC services.
       **kwargs: passed to cc_library.
     """
     outs = []
     for source in srcs:
         base = source[:-len(".proto")]
         outs += [base + ".pb.h", base + ".pb.cc"]
-        if services:
+        if source in services:
             outs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
-    grpc = ("--grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " if services else "")
+    locations = ["$(location %s)" % s for s in srcs]
+    commands = ["protoc -I. --cpp_out=$(GENDIR) " + " ".join(locations)]
+    for source in services:
+        commands.append("protoc -I. --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " +
+                        "$(location %s)" % source)
     native.genrule(
         name = name + "_gen",
         srcs = srcs + proto_deps,
         outs = outs,
-        cmd = "protoc -I. --cpp_out=$(GENDIR) " + grpc +
-              " ".join(["$(location %s)" % s for s in srcs]),
+        cmd = " && ".join(commands),
     )
     native.cc_library(
         name = name,
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],
-        copts = ["-w"],
+        # Control messages need no speed, and generated code is a tenth of a build.
+        copts = ["-w", "-O1"],
         linkstatic = True,
         **kwargs
     )
