@@ -49,8 +49,8 @@ class CoordinatorClient {
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Create(
       const ConnectionFlags& flags, absl::Time now);
 
-  // The same in plain text. `address` has gRPC's form: "host:port",
-  // "unix:path".
+  // Connects with `credentials`, by default in plain text. `address` has gRPC's
+  // form: "host:port", "unix:path".
   explicit CoordinatorClient(
       std::string address,
       const std::shared_ptr<grpc::ChannelCredentials>& credentials =

@@ -11,7 +11,7 @@ namespace {
 
 struct Meaning {
   absl::StatusCode code;
-  // What the user can do; empty if there is nothing to say.
+  // The advice to the user; empty if there is none.
   std::string advice;
 };
 

@@ -142,7 +142,7 @@ struct Range {
   const char* path;
   double low;
   double high;
-  // Whether `low` itself is not allowed.
+  // Whether the range excludes `low` itself.
   bool is_open = false;
 };
 

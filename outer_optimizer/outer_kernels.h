@@ -31,7 +31,7 @@ struct StepCoefficients {
   float intake = 0;
   float gradient_share = 0;
   float momentum_share = 0;
-  // Whether the new sum is 0 instead of sum'.
+  // Whether the step sets the sum to 0 instead of sum'.
   bool clears_sum = false;
 };
 

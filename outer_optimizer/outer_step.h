@@ -91,7 +91,7 @@ struct FragmentStateView {
   absl::Span<const float> gradient_sum;
 };
 
-// The same state, owned.
+// A fragment's state that owns its values; see FragmentStateView.
 struct FragmentState {
   std::vector<float> theta;
   std::vector<float> momentum;

@@ -397,8 +397,8 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
                                 HasSubstr("must be finite")));
 }
 
-// The same steps in the words of the paper: a buffer of gradients, and a
-// momentum that moves every N-th step.
+// The paper writes the steps with a buffer of gradients and a momentum that
+// moves every N-th step.
 TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
   const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
                                     .learning_rate = 0.5f,

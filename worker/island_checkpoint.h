@@ -41,7 +41,7 @@ namespace causeway {
 
 struct IslandState {
   v1::IslandCheckpoint position;
-  // In the order of common/model_layout.h.
+  // Vectors in the order of common/model_layout.h.
   std::vector<float> parameters;
   std::vector<float> anchors;
   TrainerState trainer;

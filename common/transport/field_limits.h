@@ -19,7 +19,7 @@ struct FieldLimit {
   absl::string_view field;
   // The most bytes of a text, or elements of a list.
   int most = 0;
-  // Whether the text is for people, and no program depends on it.
+  // Whether only people read the text, so that no program depends on it.
   bool is_prose = false;
 };
 absl::Span<const FieldLimit> FieldLimits();

@@ -34,8 +34,8 @@ Call* NewWatchEventsCall(CallTicket ticket, Engine* engine);
 Call* NewContributeCall(CallTicket ticket, Engine* engine,
                         SharedUploads* uploads);
 
-// What one stream of a download sends: stored bytes in chunks, from an offset
-// on, paced.
+// One stream of a download. It sends stored bytes in chunks, from an offset on,
+// paced.
 struct Download {
   // The first response, without a chunk. Each later response has the same type
   // and contains only a chunk (v1::Chunk, in `chunk_field`).

@@ -51,7 +51,7 @@ struct CoordinatorEvent {
 struct OuterStepOrder {
   uint32_t fragment = 0;
   uint64_t base_version = 0;
-  // In the order in which they are summed.
+  // The contributions' headers, in the order in which they are summed.
   std::vector<v1::ContributionHeader> contributions;
   // The contributions' Euclidean norms, in the same order.
   std::vector<double> norms;

@@ -51,7 +51,8 @@ class StateDirectory {
     FragmentStore::Options fragments;
   };
 
-  // For the coordinator. Also returns the errors of CommitLog::Open.
+  // Opens the directory for a coordinator. Also returns the errors of
+  // CommitLog::Open.
   //   FAILED_PRECONDITION  Another coordinator has it open; or it holds files
   //                        that are not a run's, or files of a run whose log is
   //                        missing or older than they are. All files stay

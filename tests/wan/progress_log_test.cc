@@ -26,7 +26,7 @@ std::string Log() {
   return absl::StrCat(
       "I20261121 11:05:46.900000 15790 island.cc:60] joined, step 0 of 6\n",
       StepLine("47.100000", 1, 0), StepLine("47.200000", 2, 0),
-      "W20261121 11:05:47.300000 15790 fragment_link.cc:99] step back\n",
+      "W20261121 11:05:47.300000 15790 outer_loop.cc:99] step back\n",
       StepLine("47.600000", 3, 0.3), StepLine("47.700000", 4, 0.3),
       StepLine("48.100000", 5, 0.6), StepLine("48.200000", 6, 0.6),
       "I20261121 11:05:48.500000 15790 island.cc:188] the run is finished at "

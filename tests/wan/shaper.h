@@ -9,7 +9,7 @@
 //   Send -> queue (bounded) -> transmitter (rate) -> wire (delay, jitter)
 //        -> Receive
 //
-// What happens to a frame, in this order:
+// A frame meets these in order:
 //   * While the link is partitioned, everything that is in it or comes to it
 //     is dropped.
 //   * A frame that does not fit into the queue is dropped (tail drop). The

@@ -30,7 +30,7 @@ class FragmentReplica {
   // The number of values in the fragment.
   virtual uint64_t size() const = 0;
 
-  // For the training thread, between steps; see FragmentPart.
+  // The training thread calls these between steps; see FragmentPart.
   virtual absl::Status TakeSnapshot(bool eager) = 0;
   virtual absl::Status Apply(const UpdateUse& use) = 0;
 
@@ -38,7 +38,7 @@ class FragmentReplica {
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 
-  // For the link's thread.
+  // The fragment's thread calls all that follow.
 
   // Begins a contribution: the last snapshot against the anchor at `version`.
   virtual absl::Status BeginContribution(uint64_t version) = 0;

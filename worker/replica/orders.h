@@ -42,7 +42,7 @@ namespace causeway {
 
 struct Order {
   enum class What : uint32_t {
-    // For the training thread.
+    // The training thread follows these.
     // The parameters follow in a broadcast.
     kShareParameters,
     // The JoinResponse of rank 0 follows in a broadcast of `bytes`.
@@ -54,7 +54,7 @@ struct Order {
     // The state follows in broadcasts.
     kRestore,
 
-    // For the replica's thread.
+    // The replica's thread follows these.
     kBeginContribution,
     // The encodings go to rank 0.
     kCollect,

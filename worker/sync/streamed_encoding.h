@@ -59,7 +59,7 @@ class StreamedEncoding {
 
   std::shared_ptr<const void> owner() const { return buffer_; }
 
-  // For the sender's own use: the end of the bytes that have been sent once.
+  // The end of the bytes that have been sent once. Only the sender uses it.
   uint64_t sent() const { return sent_; }
   void set_sent(uint64_t end) { sent_ = end; }
 

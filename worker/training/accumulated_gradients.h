@@ -24,7 +24,7 @@ inline bool AccumulatesInBf16(bool wanted, const Ops& ops) {
   return wanted && ops.activation_bytes() == 2;
 }
 
-// For the thread that uses `ops`.
+// Belongs to the thread that uses its Ops.
 class AccumulatedGradients {
  public:
   AccumulatedGradients() = default;

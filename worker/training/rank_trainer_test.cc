@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares the trainers with the equations of overlapped_trainer.h over whole
+// Compares the trainers with the equations of rank_trainer.h over whole
 // vectors: the bits must be the same, for any number of ranks and
 // micro-batches.
 #include "worker/training/rank_trainer.h"

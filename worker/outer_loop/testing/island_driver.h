@@ -157,6 +157,11 @@ class IslandDriver {
     ASSERT_TRUE(exchange.ready());
   }
 
+  // The last checkpoint.
+  const v1::IslandCheckpoint& saved() const { return saved_; }
+  // Whether checkpoints can be saved from now on.
+  void set_saves(bool saves) { saves_ = saves; }
+
  private:
   template <typename Heads>
   static void SetHeads(const Versions& versions, Heads& heads) {
@@ -204,13 +209,6 @@ class IslandDriver {
     loop_.Saved(saves_);
   }
 
- public:
-  // The last checkpoint.
-  const v1::IslandCheckpoint& saved() const { return saved_; }
-  // Whether checkpoints can be saved from now on.
-  void set_saves(bool saves) { saves_ = saves; }
-
- private:
   OuterLoop loop_;
   v1::JoinResponse joined_;
   v1::IslandCheckpoint saved_;

@@ -105,7 +105,7 @@ class PartDevice {
   // All leases must have ended.
   ~PartDevice();
 
-  // For the training thread.
+  // The stage that only the training thread uses.
   const Stage& training() const { return training_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
