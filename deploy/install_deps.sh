@@ -27,7 +27,6 @@ build       libxxhash-dev           XXH3-128: digests of replicas
 build       nlohmann-json3-dev      headers of safetensors files, JSON output
 build       libhwy-dev              Highway: portable SIMD kernels
 build       libdnnl-dev             oneDNN: matrix products on the CPU
-build       libgloo-dev             Gloo: messages between the ranks of an island
 build       libsentencepiece-dev    SentencePiece tokenizer models
 build       libgtest-dev            unit tests
 build       libgmock-dev            unit tests

@@ -36,7 +36,7 @@
 #include "common/transport/field_limits.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
-#include "worker/collective/grpc_rendezvous.h"
+#include "worker/collective/tcp_rendezvous.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
 #include "worker/island_checkpoint.h"

@@ -4,7 +4,7 @@
 #
 # Compares the inner algorithms on an island of two ranks: what they learn from
 # the same tokens, how much communication they hide on a slow link, and how much
-# a slow rank costs them. Real processes, Gloo over TCP, real text.
+# a slow rank costs them. Real processes, TCP, real text.
 
 set -euo pipefail
 

@@ -24,9 +24,9 @@
 #include "worker/collective/collective_diagnosis.h"
 #include "worker/collective/communicator.h"
 #include "worker/collective/culprit.h"
-#include "worker/collective/gloo_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/tcp_transport.h"
 
 namespace causeway {
 namespace {
@@ -58,10 +58,12 @@ class RankLinkTest : public testing::Test {
       threads.emplace_back([&, rank] {
         ASSERT_OK_AND_ASSIGN(const NetworkNamespace::Scope inside,
                              sides_[rank]->Enter());
-        ASSERT_OK_AND_ASSIGN(
-            auto transport,
-            ConnectGloo({.rank = rank, .size = 2, .host = kAddresses[rank]},
-                        &rendezvous_));
+        ASSERT_OK_AND_ASSIGN(auto transport,
+                             ConnectTcp({.rank = rank,
+                                         .size = 2,
+                                         .host = kAddresses[rank],
+                                         .now = SteadyWallClock()},
+                                        &rendezvous_));
         const auto communicator = MakeMessageCommunicator(
             {.timeout = absl::Seconds(5), .now = SteadyWallClock()},
             std::move(transport), &rendezvous_);

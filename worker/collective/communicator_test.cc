@@ -24,10 +24,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/device_collectives.h"
-#include "worker/collective/gloo_transport.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/tcp_transport.h"
 #include "worker/collective/testing/host_collectives.h"
 #include "worker/collective/transport.h"
 
@@ -38,7 +38,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-enum class Kind { kLocal, kGloo, kSharedDevice };
+enum class Kind { kLocal, kTcp, kEncrypted, kSharedDevice };
 
 // Runs `body` once for each rank, each on a thread of its own.
 void ForEachRank(int size, const std::function<void(int rank)>& body) {
@@ -59,14 +59,17 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
       const std::function<Clock(int rank)>& clock = nullptr) {
     auto island = std::make_unique<Island>();
     std::vector<std::unique_ptr<Transport>> transports;
-    if (GetParam() != Kind::kGloo) {
+    if (GetParam() == Kind::kLocal || GetParam() == Kind::kSharedDevice) {
       transports = MakeLocalTransports(size);
     } else {
       transports.resize(size);
       ForEachRank(size, [&](int rank) {
-        auto connected =
-            ConnectGloo({.rank = rank, .size = size, .host = "127.0.0.1"},
-                        &island->rendezvous);
+        auto connected = ConnectTcp({.rank = rank,
+                                     .size = size,
+                                     .host = "127.0.0.1",
+                                     .encrypt = GetParam() == Kind::kEncrypted,
+                                     .now = SteadyWallClock()},
+                                    &island->rendezvous);
         ASSERT_OK(connected);
         transports[rank] = *std::move(connected);
       });
@@ -85,14 +88,16 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, CommunicatorTest,
-                         testing::Values(Kind::kLocal, Kind::kGloo,
-                                         Kind::kSharedDevice),
+                         testing::Values(Kind::kLocal, Kind::kTcp,
+                                         Kind::kEncrypted, Kind::kSharedDevice),
                          [](const auto& info) {
                            switch (info.param) {
                              case Kind::kLocal:
                                return "Local";
-                             case Kind::kGloo:
-                               return "Gloo";
+                             case Kind::kTcp:
+                               return "Tcp";
+                             case Kind::kEncrypted:
+                               return "Encrypted";
                              case Kind::kSharedDevice:
                                return "SharedDevice";
                            }

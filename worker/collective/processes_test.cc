@@ -30,11 +30,11 @@ class CollectiveProcessesTest : public testing::Test {
  protected:
   void SetUp() override {
     Start(0, "127.0.0.1:0");
-    ASSERT_TRUE(ranks_[0]->AwaitOutput("port "));
+    ASSERT_TRUE(ranks_[0]->AwaitOutput("address "));
     const std::vector<std::string> words =
         absl::StrSplit(ranks_[0]->Output(), absl::ByAnyChar(" \n"));
     for (int rank = 1; rank < kRanks; ++rank) {
-      Start(rank, absl::StrCat("127.0.0.1:", words[1]));
+      Start(rank, words[1]);
     }
     for (const auto& rank : ranks_) {
       ASSERT_TRUE(rank->AwaitOutput("running")) << rank->Output();
@@ -46,7 +46,7 @@ class CollectiveProcessesTest : public testing::Test {
         std::vector<std::string>{
             ProgramPath("worker/collective/testing/rank_program"),
             absl::StrCat(rank), absl::StrCat(kRanks), address,
-            absl::StrCat(kTimeoutSeconds)},
+            absl::StrCat(kTimeoutSeconds), "a secret"},
         absl::StrCat(
             testing::TempDir(), "/",
             testing::UnitTest::GetInstance()->current_test_info()->name(), rank,

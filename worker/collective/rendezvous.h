@@ -7,7 +7,6 @@
 #ifndef WORKER_COLLECTIVE_RENDEZVOUS_H_
 #define WORKER_COLLECTIVE_RENDEZVOUS_H_
 
-#include <functional>
 #include <map>
 #include <string>
 
@@ -45,16 +44,13 @@ class LocalRendezvous : public Rendezvous {
   absl::StatusOr<std::string> Get(absl::string_view key,
                                   absl::Duration timeout) override;
 
-  // Calls `found` with the value of `key` once it is written: at once, or later
-  // on the thread that writes it. `found` may call this object.
-  void OnceWritten(absl::string_view key,
-                   std::function<void(const std::string&)> found);
+  // Makes waiting and later calls fail with UNAVAILABLE.
+  void Close();
 
  private:
   absl::Mutex mu_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
-  std::multimap<std::string, std::function<void(const std::string&)>> waiting_
-      ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace causeway

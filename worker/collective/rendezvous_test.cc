@@ -8,24 +8,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/collective/grpc_rendezvous.h"
+#include "worker/collective/tcp_rendezvous.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
 
+RendezvousOptions At(const std::string& address) {
+  return {.address = address, .secret = "secret", .now = SteadyWallClock()};
+}
+
 // Tests a table from the process that keeps it and from one that calls it.
 class RendezvousTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start("127.0.0.1:0"));
+    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(At("127.0.0.1:0")));
     ASSERT_OK_AND_ASSIGN(
-        client_, ConnectRendezvous(absl::StrCat("127.0.0.1:", server_->port()),
-                                   absl::Seconds(30)));
+        client_, ConnectRendezvous(At(server_->address()), absl::Seconds(30)));
     here_ = GetParam() ? client_.get() : server_->table();
     there_ = GetParam() ? server_->table() : client_.get();
   }
@@ -72,31 +76,30 @@ INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),
                                              : "FromTheServer";
                          });
 
-TEST(GrpcRendezvousTest, AClientWaitsForAServerThatStartsLater) {
-  ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start("127.0.0.1:0"));
-  const std::string address = absl::StrCat("127.0.0.1:", first->port());
-  EXPECT_THAT(RendezvousServer::Start(address),
+TEST(TcpRendezvousTest, AClientWaitsForAServerThatStartsLater) {
+  ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start(At("127.0.0.1:0")));
+  const std::string address = first->address();
+  EXPECT_THAT(RendezvousServer::Start(At(address)),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
   first.reset();
-  EXPECT_THAT(ConnectRendezvous(address, absl::Milliseconds(50)),
+  EXPECT_THAT(ConnectRendezvous(At(address), absl::Milliseconds(50)),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
   std::unique_ptr<Rendezvous> client;
   std::thread connecting([&] {
-    auto connected = ConnectRendezvous(address, absl::Seconds(30));
+    auto connected = ConnectRendezvous(At(address), absl::Seconds(30));
     ASSERT_OK(connected);
     client = *std::move(connected);
   });
-  ASSERT_OK_AND_ASSIGN(auto second, RendezvousServer::Start(address));
+  ASSERT_OK_AND_ASSIGN(auto second, RendezvousServer::Start(At(address)));
   connecting.join();
   ASSERT_OK(second->table()->Put("key", "value"));
   EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsOkAndHolds("value"));
 }
 
-TEST(GrpcRendezvousTest, AServerThatIsGoneIsUnavailable) {
-  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start("127.0.0.1:0"));
+TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
   ASSERT_OK_AND_ASSIGN(
-      auto client, ConnectRendezvous(absl::StrCat("127.0.0.1:", server->port()),
-                                     absl::Seconds(30)));
+      auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
   server.reset();
   EXPECT_THAT(client->Put("key", "value"),
               StatusIs(absl::StatusCode::kUnavailable));

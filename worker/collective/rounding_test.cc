@@ -23,10 +23,10 @@
 #include "gtest/gtest.h"
 #include "quantization/formats/dense_reference.h"
 #include "worker/collective/communicator.h"
-#include "worker/collective/gloo_transport.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/tcp_transport.h"
 
 namespace causeway {
 namespace {
@@ -38,7 +38,7 @@ void ForEachRank(int size, const std::function<void(int rank)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-enum class Kind { kLocal, kGloo };
+enum class Kind { kLocal, kTcp };
 
 class RoundingTest : public testing::TestWithParam<Kind> {
  protected:
@@ -54,9 +54,11 @@ class RoundingTest : public testing::TestWithParam<Kind> {
     if (GetParam() == Kind::kLocal) transports = MakeLocalTransports(size);
     ForEachRank(size, [&](int rank) {
       if (GetParam() == Kind::kLocal) return;
-      auto connected =
-          ConnectGloo({.rank = rank, .size = size, .host = "127.0.0.1"},
-                      &island->rendezvous);
+      auto connected = ConnectTcp({.rank = rank,
+                                   .size = size,
+                                   .host = "127.0.0.1",
+                                   .now = SteadyWallClock()},
+                                  &island->rendezvous);
       ASSERT_OK(connected);
       transports[rank] = *std::move(connected);
     });
@@ -96,9 +98,9 @@ class RoundingTest : public testing::TestWithParam<Kind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, RoundingTest,
-                         testing::Values(Kind::kLocal, Kind::kGloo),
+                         testing::Values(Kind::kLocal, Kind::kTcp),
                          [](const auto& info) {
-                           return info.param == Kind::kLocal ? "Local" : "Gloo";
+                           return info.param == Kind::kLocal ? "Local" : "Tcp";
                          });
 
 TEST_P(RoundingTest, SumsAreInFp32OfWhatOthersHaveInBf16) {

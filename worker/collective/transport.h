@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages between two ranks of an island, of which collectives are made
-// (communicator.h). Nothing is buffered between the ranks: a message moves once
-// both sides have named their memory.
+// (communicator.h).
 //
 //   auto sent = transport.Send(peer, tag, bytes);
 //   auto received = transport.Receive(peer, tag, target);
@@ -36,7 +35,8 @@ class Transfer {
   virtual absl::Status Wait(absl::Duration timeout) = 0;
 };
 
-// One thread calls Send and Receive; Close is thread-safe.
+// One thread calls Send and Receive, and waits for the transfers; Close is
+// thread-safe.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -44,8 +44,9 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Start a message and return at once. `peer` is another rank. Both sides use
-  // the same tag, once, and the same number of bytes, at least one.
+  // Start a message and return at once. `peer` is another rank. Both sides
+  // start the messages from one to the other in the same order, each with the
+  // same tag, which is used once, and the same number of bytes, at least one.
   virtual std::unique_ptr<Transfer> Send(int peer, uint64_t tag,
                                          absl::Span<const char> bytes) = 0;
   virtual std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,

@@ -53,7 +53,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The parameter says whether Gloo connects the ranks; they are threads in any
+// The parameter says whether TCP connects the ranks; they are threads in any
 // case.
 class ReplicaRankTest : public testing::TestWithParam<bool> {
  protected:
@@ -62,18 +62,18 @@ class ReplicaRankTest : public testing::TestWithParam<bool> {
     return {.size = size,
             .config = SeveralStrips(fragments),
             .options = options,
-            .gloo = GetParam()};
+            .tcp = GetParam()};
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(, ReplicaRankTest, testing::Bool(),
                          [](const auto& info) {
-                           return info.param ? "Gloo" : "Threads";
+                           return info.param ? "Tcp" : "Threads";
                          });
 
 TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
   ExpectRanksDoWhatOneDoes(GetParam() ? std::vector{3} : std::vector{2, 3},
-                           {.gloo = GetParam()});
+                           {.tcp = GetParam()});
 }
 
 // Compares one rank with direct calls of the codec and of the mixing.

@@ -15,10 +15,10 @@
 #include "glog/logging.h"
 #include "proto/island.pb.h"
 #include "worker/collective/device_collectives.h"
-#include "worker/collective/gloo_transport.h"
 #include "worker/collective/gpu_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
+#include "worker/collective/tcp_transport.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/orders.h"
 #include "worker/training/rank.h"
@@ -144,12 +144,14 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRankOfProcess(
     const ProcessRankOptions& process, int thread) {
   return MakeRank(own, options, thread, /*shared=*/false, process.rendezvous,
                   [&](const char* name) {
-                    return ConnectGloo(
+                    return ConnectTcp(
                         {.rank = process.rank * process.threads + thread,
                          .size = process.size * process.threads,
                          .name = name,
                          .host = process.host,
-                         .connect_timeout = process.connect_timeout},
+                         .encrypt = process.encrypt,
+                         .connect_timeout = process.connect_timeout,
+                         .now = options.now},
                         process.rendezvous);
                   });
 }
@@ -215,6 +217,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   v1::IslandRun run;
   *run.mutable_config() = config;
   run.set_shard(options.shard);
+  run.set_encrypt(process.encrypt);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
   const auto followers = std::make_shared<Followers>();
   StartFollowers(own, options, process, 1, *followers);
@@ -226,7 +229,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
 }
 
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
-                              const ProcessRankOptions& process) {
+                              ProcessRankOptions process) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
   ASSIGN_OR_RETURN(const std::string text,
@@ -235,6 +238,7 @@ absl::Status RunFollowingRank(const IslandTrainerOptions& options,
   if (!run.ParseFromString(text)) {
     return absl::DataLossError("what rank 0 says of the run is damaged");
   }
+  process.encrypt = run.encrypt();
   ASSIGN_OR_RETURN(const Rank::Options own,
                    OptionsFor(run.config(), options, run.shard()));
   Followers followers;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner training of an island on one or several ranks: threads of one
-// process, or processes on one or several hosts, connected by Gloo. The outer
+// process, or processes on one or several hosts, connected by TCP. The outer
 // loop sees only the InnerTrainer of rank 0.
 //
 // The AdamW moments belong to these processes: they start from zero when an
@@ -66,8 +66,10 @@ struct ProcessRankOptions {
   // start at rank * threads.
   int threads = 1;
   // The name by which the other ranks reach this host; see
-  // GlooTransportOptions.
+  // TcpTransportOptions.
   std::string host;
+  // Whether ranks encrypt their messages. Rank 0's process decides.
+  bool encrypt = false;
   // Rank 0's table. It must be new, and outlives the trainer.
   Rendezvous* rendezvous = nullptr;
   // The time that ranks wait for each other at the start.
@@ -75,16 +77,16 @@ struct ProcessRankOptions {
 };
 
 // Makes the trainer of the process with rank 0. See MakeThreadedIsland; errors
-// can also be those of ConnectGloo.
+// can also be those of ConnectTcp.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandTrainerOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
 // Runs one of the other processes until rank 0 ends (OK), or returns the error
 // of the first of its ranks that fails. Run and shard come from rank 0;
-// options.shard is not used.
+// options.shard and process.encrypt are not used.
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
-                              const ProcessRankOptions& process);
+                              ProcessRankOptions process);
 
 }  // namespace causeway
 

@@ -13,8 +13,8 @@
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
-#include "worker/collective/gloo_transport.h"
 #include "worker/collective/message_communicator.h"
+#include "worker/collective/tcp_transport.h"
 #include "worker/replica/host_fragment_part.h"
 #include "worker/replica/testing/local_communicators.h"
 
@@ -103,7 +103,7 @@ ReplicaRanks::~ReplicaRanks() {
 }
 
 std::vector<RankCommunicators> ReplicaRanks::Connect() {
-  if (!options_.gloo) return LocalCommunicators(options_.size, &rendezvous_);
+  if (!options_.tcp) return LocalCommunicators(options_.size, &rendezvous_);
   std::vector<RankCommunicators> ranks(options_.size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options_.size; ++rank) {
@@ -113,11 +113,12 @@ std::vector<RankCommunicators> ReplicaRanks::Connect() {
           {"training", &ranks[rank].training},
           {"replica", &ranks[rank].replica}};
       for (const auto& [name, communicator] : all) {
-        auto connected = ConnectGloo({.rank = rank,
-                                      .size = options_.size,
-                                      .name = name,
-                                      .host = "127.0.0.1"},
-                                     &rendezvous_);
+        auto connected = ConnectTcp({.rank = rank,
+                                     .size = options_.size,
+                                     .name = name,
+                                     .host = "127.0.0.1",
+                                     .now = SteadyWallClock()},
+                                    &rendezvous_);
         ASSERT_OK(connected);
         *communicator = MakeMessageCommunicator(
             {.timeout = kTimeout, .now = SteadyWallClock()},

@@ -42,7 +42,7 @@ class ReplicaRanks {
     v1::RunConfig config;
     ReplicaOptions options;
     // Whether the ranks are connected as processes are, or else as threads.
-    bool gloo = false;
+    bool tcp = false;
     // Makes a rank's parts; if null they are in host memory.
     std::function<FragmentPartFactory(int rank)> parts;
     // Called before and after each rank is made; may be null.

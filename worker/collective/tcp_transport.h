@@ -1,28 +1,28 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transport between processes and hosts: Gloo's TCP pairs, every rank
-// connected to every other. Gloo moves the messages, but we have our own
-// collectives (communicator.h), because Gloo's neither say which rank failed
-// nor add in an order that is the same on every transport.
+// The transport between processes and hosts: a TCP connection between every two
+// ranks (secure_socket.h), on which messages follow one another as they lie in
+// memory. The thread that waits for a transfer moves the bytes of all.
 //
-// Messages are not encrypted: the transport is for the network inside an
-// island. Gloo writes to sockets that the other side may have closed, so
-// connecting makes the process ignore SIGPIPE.
-#ifndef WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
-#define WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
+// A rank accepts only the ranks that have read its random key in the
+// rendezvous, so the connections are as safe as the rendezvous is. After the
+// handshakes they are in the clear, unless `encrypt` is set.
+#ifndef WORKER_COLLECTIVE_TCP_TRANSPORT_H_
+#define WORKER_COLLECTIVE_TCP_TRANSPORT_H_
 
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
 
-struct GlooTransportOptions {
+struct TcpTransportOptions {
   int rank = 0;
   int size = 1;
   // Tells these connections from others among the same ranks.
@@ -30,17 +30,20 @@ struct GlooTransportOptions {
   // The name or address at which the other ranks reach this host. If empty, the
   // host's name.
   std::string host;
+  // Encrypts the messages. The same on all ranks.
+  bool encrypt = false;
   // The time to wait for the other ranks.
   absl::Duration connect_timeout = absl::Minutes(1);
+  Clock now;
 };
 
 // Blocks until every rank has connected. Ranks leave their addresses in
 // `rendezvous` for good, under options.name, which must be new there.
 //   DEADLINE_EXCEEDED  Some rank did not come.
 //   UNAVAILABLE        A connection or the rendezvous failed.
-absl::StatusOr<std::unique_ptr<Transport>> ConnectGloo(
-    const GlooTransportOptions& options, Rendezvous* rendezvous);
+absl::StatusOr<std::unique_ptr<Transport>> ConnectTcp(
+    const TcpTransportOptions& options, Rendezvous* rendezvous);
 
 }  // namespace causeway
 
-#endif  // WORKER_COLLECTIVE_GLOO_TRANSPORT_H_
+#endif  // WORKER_COLLECTIVE_TCP_TRANSPORT_H_

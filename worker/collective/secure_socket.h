@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// TCP connections between the ranks of an island. Each begins with a TLS 1.3
+// handshake by a pre-shared key and an ephemeral Diffie-Hellman exchange (RFC
+// 8446, section 2.2): both sides prove that they have the key, nobody learns
+// it from what goes over the network, and a recorded handshake cannot be
+// replayed.
+//
+// Sockets do not block; PollUntil waits for them. Writing to a socket that the
+// other side has closed raises SIGPIPE, so making one makes the process ignore
+// that signal.
+#ifndef WORKER_COLLECTIVE_SECURE_SOCKET_H_
+#define WORKER_COLLECTIVE_SECURE_SOCKET_H_
+
+#include <openssl/ssl.h>
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+
+struct addrinfo;
+
+namespace causeway {
+
+// Waits until one of `files` is ready. DEADLINE_EXCEEDED: none was.
+absl::Status PollUntil(absl::Span<pollfd> files, absl::Time deadline,
+                       const Clock& now);
+
+// Returns a key of 32 bytes that depends on all bytes of `secret`.
+std::string KeyOfSecret(absl::string_view secret);
+// Returns a key of 32 random bytes.
+std::string RandomKey();
+
+// Not thread-safe, except for Shutdown.
+class SecureSocket {
+ public:
+  // Connects to a SecureListener at `address`, host:port, that has the same
+  // `key`. `name`, 1 to 64 characters that are not secret, tells the listener who
+  // this is. Tries again while nobody listens there.
+  //   PERMISSION_DENIED  The other side has another key, or is no rank.
+  //   UNAVAILABLE        Nobody listened until `deadline`.
+  //   DEADLINE_EXCEEDED  Somebody listened but did not answer.
+  //   INVALID_ARGUMENT   `address` is not host:port.
+  static absl::StatusOr<std::unique_ptr<SecureSocket>> Connect(
+      const std::string& address, const std::string& key,
+      const std::string& name, absl::Time deadline, const Clock& now);
+  // Like Connect, but fails with UNAVAILABLE at once if nobody listens.
+  static absl::StatusOr<std::unique_ptr<SecureSocket>> ConnectOnce(
+      const std::string& address, const std::string& key,
+      const std::string& name, absl::Time deadline, const Clock& now);
+  ~SecureSocket();
+
+  // Returns the connecting side's name.
+  const std::string& name() const { return name_; }
+  int descriptor() const { return descriptor_; }
+
+  // Ends the encryption in both directions. Both sides must call this before
+  // anything is written.
+  void StopEncrypting() { ssl_ = nullptr; }
+
+  // Move as many bytes as they can at once, and return their number; 0 if the
+  // socket must be waited for. `bytes` is not empty. UNAVAILABLE: the other
+  // side has closed the connection.
+  absl::StatusOr<size_t> Read(absl::Span<char> bytes);
+  absl::StatusOr<size_t> Write(absl::Span<const char> bytes);
+  // Move all bytes.
+  absl::Status ReadAll(absl::Span<char> bytes, absl::Time deadline,
+                       const Clock& now);
+  absl::Status WriteAll(absl::Span<const char> bytes, absl::Time deadline,
+                        const Clock& now);
+
+  // Breaks the connection: reads and writes of both sides fail. Thread-safe.
+  void Shutdown();
+
+ private:
+  friend class SecureListener;
+  struct FreeSsl {
+    void operator()(SSL* ssl) const { SSL_free(ssl); }
+  };
+
+  // Takes over the descriptor of a socket that does not block.
+  SecureSocket(int descriptor, std::string key);
+  absl::Status ConnectTo(const addrinfo& address, const std::string& name,
+                         absl::Time deadline, const Clock& now);
+  // Continues the handshake, and returns whether it is complete.
+  absl::StatusOr<bool> ContinueHandshake();
+  // Returns OK if the operation with this result only has to wait.
+  absl::Status TlsStatus(int result) const;
+  // Returns what the handshake or the last operation waits for.
+  int16_t events() const;
+
+  static SSL_CTX* Context();
+  // OpenSSL's callbacks.
+  static unsigned OfferKey(SSL* ssl, const char* hint, char* identity,
+                           unsigned identity_size, unsigned char* key,
+                           unsigned key_size);
+  static unsigned FindKey(SSL* ssl, const char* identity, unsigned char* key,
+                          unsigned key_size);
+
+  const int descriptor_;
+  std::string key_;
+  std::string name_;
+  std::unique_ptr<SSL, FreeSsl> ssl_;
+  // The bytes written since the keys of the encryption changed.
+  size_t written_ = 0;
+};
+
+// Accepts connections from those that have the key. Others are closed and
+// logged, after 10 seconds at the latest, and do not hold anybody up: of 64
+// handshakes under way, the oldest makes room for the next.
+//
+// One thread calls Accept; Stop is thread-safe.
+class SecureListener {
+ public:
+  // Listens on `address`, host:port; port 0 takes a free one. UNAVAILABLE: it
+  // cannot listen there.
+  static absl::StatusOr<std::unique_ptr<SecureListener>> Listen(
+      const std::string& address, std::string key, Clock now);
+  ~SecureListener();
+
+  // Returns the numeric host:port.
+  const std::string& address() const { return address_; }
+
+  // Returns the next connection whose other side has proved the key.
+  //   DEADLINE_EXCEEDED  None came.
+  //   CANCELLED          Stop was called.
+  absl::StatusOr<std::unique_ptr<SecureSocket>> Accept(absl::Time deadline);
+  // Ends this call of Accept and later ones.
+  void Stop();
+
+ private:
+  struct Handshake {
+    std::unique_ptr<SecureSocket> socket;
+    // The other side's address.
+    std::string from;
+    absl::Time deadline;
+  };
+
+  SecureListener(int descriptor, std::string key, Clock now);
+  // Accepts one connection and begins its handshake.
+  void BeginHandshake();
+
+  const int descriptor_;
+  const int stop_;
+  const std::string key_;
+  const Clock now_;
+  std::string address_;
+  // Ordered by deadline.
+  std::vector<Handshake> handshakes_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_SECURE_SOCKET_H_

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/tcp_rendezvous.h"
+
+#include <atomic>
+#include <list>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/as_bytes.h"
+#include "common/status_macros.h"
+#include "google/protobuf/message_lite.h"
+#include "proto/island.pb.h"
+#include "worker/collective/secure_socket.h"
+
+namespace causeway {
+namespace {
+
+// A Put takes longer only if rank 0 is stuck.
+constexpr absl::Duration kPutTimeout = absl::Seconds(3);
+// A caller sends its request and takes the answer at once.
+constexpr absl::Duration kServeTimeout = absl::Seconds(10);
+// The longest message, which has the run's configuration, takes a few KB.
+constexpr uint32_t kMostBytes = 1 << 20;
+
+// Any rank may call; the table does not ask who it is.
+constexpr char kCaller[] = "rank";
+
+// Messages go after their length.
+absl::Status WriteMessage(const google::protobuf::MessageLite& message,
+                          absl::Time deadline, const Clock& now,
+                          SecureSocket& socket) {
+  const std::string text = message.SerializeAsString();
+  const auto size = static_cast<uint32_t>(text.size());
+  RETURN_IF_ERROR(
+      socket.WriteAll(AsBytes(absl::MakeSpan(&size, 1)), deadline, now));
+  return socket.WriteAll(text, deadline, now);
+}
+
+absl::Status ReadMessage(absl::Time deadline, const Clock& now,
+                         SecureSocket& socket,
+                         google::protobuf::MessageLite& message) {
+  uint32_t size = 0;
+  RETURN_IF_ERROR(
+      socket.ReadAll(AsBytes(absl::MakeSpan(&size, 1)), deadline, now));
+  std::string text(size <= kMostBytes ? size : 0, '\0');
+  RETURN_IF_ERROR(
+      socket.ReadAll(absl::MakeSpan(&text[0], text.size()), deadline, now));
+  if (size > kMostBytes || !message.ParseFromString(text)) {
+    return absl::DataLossError("a message of the rendezvous is damaged");
+  }
+  return absl::OkStatus();
+}
+
+class TcpRendezvousServer : public RendezvousServer {
+ public:
+  TcpRendezvousServer(std::unique_ptr<SecureListener> listener, Clock now)
+      : now_(std::move(now)),
+        listener_(std::move(listener)),
+        acceptor_([this] { AcceptCalls(); }) {}
+  ~TcpRendezvousServer() override {
+    listener_->Stop();
+    acceptor_.join();
+    table_.Close();
+    for (Call& call : calls_) {
+      call.socket->Shutdown();
+      call.thread.join();
+    }
+  }
+
+  Rendezvous* table() override { return &table_; }
+  const std::string& address() const override { return listener_->address(); }
+
+ private:
+  struct Call {
+    std::unique_ptr<SecureSocket> socket;
+    std::atomic<bool> done = false;
+    std::thread thread;
+  };
+
+  void AcceptCalls() {
+    for (;;) {
+      auto socket = listener_->Accept(absl::InfiniteFuture());
+      if (!socket.ok()) return;
+      calls_.remove_if([](Call& call) {
+        if (!call.done) return false;
+        call.thread.join();
+        return true;
+      });
+      Call& call = calls_.emplace_back();
+      call.socket = *std::move(socket);
+      call.thread = std::thread([this, &call] {
+        // A caller that is gone needs no answer.
+        Serve(*call.socket).IgnoreError();
+        call.done = true;
+      });
+    }
+  }
+
+  absl::Status Serve(SecureSocket& socket) {
+    v1::RendezvousRequest request;
+    RETURN_IF_ERROR(ReadMessage(now_() + kServeTimeout, now_, socket, request));
+    absl::StatusOr<std::string> value = "";
+    if (request.has_put()) {
+      const absl::Status status = table_.Put(request.key(), request.put());
+      if (!status.ok()) value = status;
+    } else {
+      value = table_.Get(request.key(),
+                         absl::Milliseconds(request.get_milliseconds()));
+    }
+    v1::RendezvousResponse response;
+    response.set_code(static_cast<int>(value.status().code()));
+    response.set_message(std::string(value.status().message()));
+    if (value.ok()) response.set_value(*value);
+    return WriteMessage(response, now_() + kServeTimeout, now_, socket);
+  }
+
+  const Clock now_;
+  const std::unique_ptr<SecureListener> listener_;
+  LocalRendezvous table_;
+  // For the acceptor, and for the destructor once that has ended.
+  std::list<Call> calls_;
+  std::thread acceptor_;
+};
+
+class TcpRendezvous : public Rendezvous {
+ public:
+  explicit TcpRendezvous(RendezvousOptions options)
+      : options_(std::move(options)), key_(KeyOfSecret(options_.secret)) {}
+
+  absl::Status Put(absl::string_view key, absl::string_view value) override {
+    v1::RendezvousRequest request;
+    request.set_key(std::string(key));
+    request.set_put(std::string(value));
+    return Call(request, kPutTimeout).status();
+  }
+
+  absl::StatusOr<std::string> Get(absl::string_view key,
+                                  absl::Duration timeout) override {
+    v1::RendezvousRequest request;
+    request.set_key(std::string(key));
+    request.set_get_milliseconds(absl::ToInt64Milliseconds(timeout));
+    return Call(request, timeout);
+  }
+
+ private:
+  absl::StatusOr<std::string> Call(const v1::RendezvousRequest& request,
+                                   absl::Duration timeout) {
+    const absl::Time deadline = options_.now() + timeout;
+    ASSIGN_OR_RETURN(const std::unique_ptr<SecureSocket> socket,
+                     SecureSocket::ConnectOnce(options_.address, key_, kCaller,
+                                               deadline, options_.now));
+    RETURN_IF_ERROR(WriteMessage(request, deadline, options_.now, *socket));
+    v1::RendezvousResponse response;
+    RETURN_IF_ERROR(ReadMessage(deadline, options_.now, *socket, response));
+    if (response.code() == 0) return std::move(*response.mutable_value());
+    return absl::Status(static_cast<absl::StatusCode>(response.code()),
+                        response.message());
+  }
+
+  const RendezvousOptions options_;
+  const std::string key_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(
+    const RendezvousOptions& options) {
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<SecureListener> listener,
+      SecureListener::Listen(options.address, KeyOfSecret(options.secret),
+                             options.now));
+  return std::make_unique<TcpRendezvousServer>(std::move(listener),
+                                               options.now);
+}
+
+absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
+    const RendezvousOptions& options, absl::Duration timeout) {
+  const absl::Status status =
+      SecureSocket::Connect(options.address, KeyOfSecret(options.secret),
+                            kCaller, options.now() + timeout, options.now)
+          .status();
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat("cannot call rank 0 of the island (waited up to ",
+                     absl::FormatDuration(timeout), "): ", status.message()));
+  }
+  return std::make_unique<TcpRendezvous>(options);
+}
+
+}  // namespace causeway

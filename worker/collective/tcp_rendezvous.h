@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rendezvous of an island of several processes: rank 0 keeps the table and
+// serves it, the other ranks call it (proto/island.proto). Each call takes a
+// connection of its own (secure_socket.h), which is encrypted: only who has the
+// island's secret can call, be called, or read along.
+#ifndef WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
+#define WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "worker/collective/rendezvous.h"
+
+namespace causeway {
+
+struct RendezvousOptions {
+  // Where rank 0 listens, host:port. For rank 0, port 0 takes a free one.
+  std::string address;
+  // The same on all ranks. Anybody can guess a short one; with none, anybody
+  // may call.
+  std::string secret;
+  Clock now;
+};
+
+// Thread-safe.
+class RendezvousServer {
+ public:
+  // UNAVAILABLE: the server cannot listen at the address.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(
+      const RendezvousOptions& options);
+  virtual ~RendezvousServer() = default;
+
+  // Returns the table, for this process.
+  virtual Rendezvous* table() = 0;
+  // Returns the numeric host:port.
+  virtual const std::string& address() const = 0;
+};
+
+// Connects to the server, and waits up to `timeout` for it to be up.
+//   UNAVAILABLE, DEADLINE_EXCEEDED  It was not up, or did not answer.
+//   PERMISSION_DENIED               It has another secret.
+absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
+    const RendezvousOptions& options, absl::Duration timeout);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_

@@ -1,0 +1,312 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/tcp_transport.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/island.pb.h"
+#include "worker/collective/secure_socket.h"
+
+namespace causeway {
+namespace {
+
+// The bytes that one connection moves before the others have their turn.
+constexpr size_t kTurnBytes = 1 << 20;
+
+using Sockets = std::vector<std::unique_ptr<SecureSocket>>;
+
+// The connections of a rank, and the messages on them.
+class Connections {
+ public:
+  // One message in one direction. Byte is const char if it is sent.
+  template <typename Byte>
+  struct Message {
+    absl::Span<Byte> rest;
+  };
+  using Outgoing = Message<const char>;
+  using Incoming = Message<char>;
+
+  // The socket of this rank is null.
+  Connections(Sockets sockets, Clock now)
+      : now_(std::move(now)), peers_(sockets.size()) {
+    for (size_t i = 0; i < sockets.size(); ++i) {
+      peers_[i].socket = std::move(sockets[i]);
+    }
+  }
+
+  int size() const { return static_cast<int>(peers_.size()); }
+
+  void Start(int number, Outgoing* message) {
+    Peer& peer = peers_[number];
+    if (!peer.status.ok()) return;
+    peer.outgoing.push_back(message);
+    if (peer.outgoing.size() == 1) Write(peer);
+  }
+  void Start(int number, Incoming* message) {
+    Peer& peer = peers_[number];
+    if (peer.status.ok()) peer.incoming.push_back(message);
+  }
+
+  // Waits until the message has moved, and moves others meanwhile.
+  template <typename Byte>
+  absl::Status Await(int peer, const Message<Byte>& message,
+                     absl::Duration timeout) {
+    const absl::Time deadline = now_() + timeout;
+    while (!message.rest.empty()) {
+      if (closed_) {
+        return absl::UnavailableError("the connections were closed");
+      }
+      RETURN_IF_ERROR(peers_[peer].status);
+      if (!MoveSome()) RETURN_IF_ERROR(AwaitSockets(deadline));
+    }
+    return absl::OkStatus();
+  }
+
+  // Gives the message up, and with it the connection if bytes are missing: what
+  // follows could not be told from them.
+  template <typename Byte>
+  void Drop(int peer, const Message<Byte>& message) {
+    if (message.rest.empty() || !peers_[peer].status.ok()) return;
+    Fail(peers_[peer], absl::UnavailableError("a message was given up"));
+  }
+
+  // Thread-safe.
+  void Close() {
+    closed_ = true;
+    for (const Peer& peer : peers_) {
+      if (peer.socket != nullptr) peer.socket->Shutdown();
+    }
+  }
+
+ private:
+  struct Peer {
+    std::unique_ptr<SecureSocket> socket;
+    // The messages that have not moved entirely, the oldest first.
+    std::deque<Outgoing*> outgoing;
+    std::deque<Incoming*> incoming;
+    absl::Status status;
+  };
+
+  static void Fail(Peer& peer, const absl::Status& status) {
+    peer.status = status;
+    peer.outgoing.clear();
+    peer.incoming.clear();
+  }
+
+  // Moves bytes of the messages by `move`. Returns whether it could, or the
+  // connection failed.
+  template <typename Byte, typename Move>
+  static bool Advance(Peer& peer, std::deque<Message<Byte>*>& messages,
+                      Move move) {
+    size_t total = 0;
+    while (!messages.empty() && total < kTurnBytes) {
+      absl::Span<Byte>& rest = messages.front()->rest;
+      const absl::StatusOr<size_t> moved = move(rest);
+      if (!moved.ok()) {
+        Fail(peer, moved.status());
+        return true;
+      }
+      if (*moved == 0) break;
+      total += *moved;
+      rest.remove_prefix(*moved);
+      if (rest.empty()) messages.pop_front();
+    }
+    return total > 0;
+  }
+  static bool Write(Peer& peer) {
+    return Advance(peer, peer.outgoing, [&](absl::Span<const char> bytes) {
+      return peer.socket->Write(bytes);
+    });
+  }
+  static bool Read(Peer& peer) {
+    return Advance(peer, peer.incoming, [&](absl::Span<char> bytes) {
+      return peer.socket->Read(bytes);
+    });
+  }
+
+  bool MoveSome() {
+    bool moved = false;
+    for (Peer& peer : peers_) {
+      if (Write(peer)) moved = true;
+      if (Read(peer)) moved = true;
+    }
+    return moved;
+  }
+
+  absl::Status AwaitSockets(absl::Time deadline) {
+    files_.clear();
+    for (const Peer& peer : peers_) {
+      if (peer.outgoing.empty() && peer.incoming.empty()) continue;
+      const int events = (peer.outgoing.empty() ? 0 : POLLOUT) |
+                         (peer.incoming.empty() ? 0 : POLLIN);
+      files_.push_back({.fd = peer.socket->descriptor(),
+                        .events = static_cast<int16_t>(events),
+                        .revents = 0});
+    }
+    return PollUntil(absl::MakeSpan(files_), deadline, now_);
+  }
+
+  const Clock now_;
+  std::atomic<bool> closed_ = false;
+  std::vector<Peer> peers_;
+  std::vector<pollfd> files_;
+};
+
+template <typename Byte>
+class TcpTransfer : public Transfer {
+ public:
+  TcpTransfer(std::shared_ptr<Connections> connections, int peer,
+              absl::Span<Byte> bytes)
+      : connections_(std::move(connections)), peer_(peer), message_{bytes} {
+    connections_->Start(peer_, &message_);
+  }
+  ~TcpTransfer() override { connections_->Drop(peer_, message_); }
+
+  absl::Status Wait(absl::Duration timeout) override {
+    return connections_->Await(peer_, message_, timeout);
+  }
+
+ private:
+  const std::shared_ptr<Connections> connections_;
+  const int peer_;
+  Connections::Message<Byte> message_;
+};
+
+class TcpTransport : public Transport {
+ public:
+  TcpTransport(int rank, Sockets sockets, Clock now)
+      : rank_(rank),
+        connections_(std::make_shared<Connections>(std::move(sockets),
+                                                   std::move(now))) {}
+  ~TcpTransport() override { Close(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return connections_->size(); }
+
+  // The order of the messages stands for their tags.
+  std::unique_ptr<Transfer> Send(int peer, uint64_t /*tag*/,
+                                 absl::Span<const char> bytes) override {
+    return std::make_unique<TcpTransfer<const char>>(connections_, peer, bytes);
+  }
+  std::unique_ptr<Transfer> Receive(int peer, uint64_t /*tag*/,
+                                    absl::Span<char> bytes) override {
+    return std::make_unique<TcpTransfer<char>>(connections_, peer, bytes);
+  }
+  void Close() override { connections_->Close(); }
+
+ private:
+  const int rank_;
+  const std::shared_ptr<Connections> connections_;
+};
+
+std::string RankKey(const TcpTransportOptions& options, int rank) {
+  return absl::StrCat("tcp/", options.name, "/", rank);
+}
+
+// Returns host:0, at which this rank is to listen.
+std::string ListenAddress(std::string host) {
+  if (host.empty()) {
+    char name[256] = "";
+    gethostname(name, sizeof(name) - 1);
+    host = name;
+  }
+  return absl::StrCat(host, ":0");
+}
+
+// Connects to the ranks below this one, which do not wait for it meanwhile.
+absl::Status ConnectToLower(const TcpTransportOptions& options,
+                            absl::Time deadline, Rendezvous* rendezvous,
+                            Sockets& sockets) {
+  for (int peer = 0; peer < options.rank; ++peer) {
+    ASSIGN_OR_RETURN(
+        const std::string text,
+        rendezvous->Get(RankKey(options, peer), deadline - options.now()));
+    v1::RankAddress address;
+    if (!address.ParseFromString(text) || address.key().size() != 32) {
+      return absl::DataLossError(
+          absl::StrCat("the address of rank ", peer, " is damaged"));
+    }
+    ASSIGN_OR_RETURN(sockets[peer],
+                     SecureSocket::Connect(address.address(), address.key(),
+                                           absl::StrCat(options.rank), deadline,
+                                           options.now));
+  }
+  return absl::OkStatus();
+}
+
+// Accepts the ranks above this one. A rank that comes again has given up its
+// first connection.
+absl::Status AcceptHigher(const TcpTransportOptions& options,
+                          absl::Time deadline, SecureListener& listener,
+                          Sockets& sockets) {
+  for (;;) {
+    std::vector<int> missing;
+    for (int peer = options.rank + 1; peer < options.size; ++peer) {
+      if (sockets[peer] == nullptr) missing.push_back(peer);
+    }
+    if (missing.empty()) return absl::OkStatus();
+    auto socket = listener.Accept(deadline);
+    if (absl::IsDeadlineExceeded(socket.status())) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "ranks that did not come: ", absl::StrJoin(missing, ", ")));
+    }
+    RETURN_IF_ERROR(socket.status());
+    int peer = 0;
+    if (!absl::SimpleAtoi((*socket)->name(), &peer) || peer <= options.rank ||
+        peer >= options.size) {
+      return absl::InternalError(
+          absl::StrCat("a rank says that it is \"", (*socket)->name(), "\""));
+    }
+    sockets[peer] = *std::move(socket);
+  }
+}
+
+absl::StatusOr<Sockets> ConnectMesh(const TcpTransportOptions& options,
+                                    Rendezvous* rendezvous) {
+  const absl::Time deadline = options.now() + options.connect_timeout;
+  v1::RankAddress own;
+  own.set_key(RandomKey());
+  ASSIGN_OR_RETURN(const std::unique_ptr<SecureListener> listener,
+                   SecureListener::Listen(ListenAddress(options.host),
+                                          own.key(), options.now));
+  own.set_address(listener->address());
+  RETURN_IF_ERROR(
+      rendezvous->Put(RankKey(options, options.rank), own.SerializeAsString()));
+  Sockets sockets(options.size);
+  RETURN_IF_ERROR(ConnectToLower(options, deadline, rendezvous, sockets));
+  RETURN_IF_ERROR(AcceptHigher(options, deadline, *listener, sockets));
+  if (options.encrypt) return sockets;
+  for (const auto& socket : sockets) {
+    if (socket != nullptr) socket->StopEncrypting();
+  }
+  return sockets;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transport>> ConnectTcp(
+    const TcpTransportOptions& options, Rendezvous* rendezvous) {
+  absl::StatusOr<Sockets> sockets = ConnectMesh(options, rendezvous);
+  if (!sockets.ok()) {
+    return absl::Status(
+        sockets.status().code(),
+        absl::StrCat("rank ", options.rank, " of ", options.size,
+                     " could not connect to the island's other ranks: ",
+                     sockets.status().message()));
+  }
+  return std::make_unique<TcpTransport>(options.rank, *std::move(sockets),
+                                        options.now);
+}
+
+}  // namespace causeway
