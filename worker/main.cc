@@ -36,6 +36,7 @@
 #include "common/transport/field_limits.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
@@ -84,7 +85,17 @@ ABSL_FLAG(std::string, island_leader, "",
           "Address on which the island's process 0 listens, host:port.");
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
-          "takes the host's name.");
+          "takes the host's name, or the leader's if that is on loopback.");
+ABSL_FLAG(std::string, rank_secret_file, "",
+          "File with the island's secret, 32 bytes or more, the same for all "
+          "its processes: only who has it can be one of them. Needed unless "
+          "--island_leader is on loopback.");
+ABSL_FLAG(bool, insecure_ranks, false,
+          "Goes without --rank_secret_file: whoever reaches --island_leader "
+          "can take part in the island, and read and change what it trains.");
+ABSL_FLAG(bool, rank_encryption, false,
+          "Encrypts what processes of the island send to one another. Process "
+          "0 decides for all. NCCL cannot encrypt what it sends.");
 ABSL_FLAG(std::string, rank_format, "fp32",
           "Format of gradients and parameters between ranks on CPUs: fp32, or "
           "bf16, which is half the bytes. Sums, and the parameters that ranks "
@@ -185,12 +196,34 @@ IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
           .now = SteadyWallClock()};
 }
 
+bool LeaderIsOnLoopback() {
+  return IsOnLoopback(absl::GetFlag(FLAGS_island_leader));
+}
+
+absl::StatusOr<RendezvousOptions> MakeRendezvousOptions() {
+  RendezvousOptions options{.address = absl::GetFlag(FLAGS_island_leader),
+                            .now = SteadyWallClock()};
+  const std::string path = absl::GetFlag(FLAGS_rank_secret_file);
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(options.secret, ReadRankSecret(path));
+  } else if (!LeaderIsOnLoopback()) {
+    LOG(WARNING) << "--insecure_ranks: whoever reaches " << options.address
+                 << " can take part in the island";
+  }
+  return options;
+}
+
 ProcessRankOptions RankOptions(const LocalRanks& local,
                                Rendezvous* rendezvous) {
+  std::string host = absl::GetFlag(FLAGS_rank_host);
+  if (host.empty() && LeaderIsOnLoopback()) {
+    host = HostOf(absl::GetFlag(FLAGS_island_leader));
+  }
   return {.rank = absl::GetFlag(FLAGS_island_rank),
           .size = absl::GetFlag(FLAGS_island_size),
           .threads = local.count,
-          .host = absl::GetFlag(FLAGS_rank_host),
+          .host = host,
+          .encrypt = absl::GetFlag(FLAGS_rank_encryption),
           .rendezvous = rendezvous};
 }
 
@@ -254,8 +287,8 @@ absl::Status Lead() {
   // The server starts first, so that the other ranks find it.
   std::unique_ptr<RendezvousServer> rendezvous;
   if (absl::GetFlag(FLAGS_island_size) > 1) {
-    ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(
-                                     absl::GetFlag(FLAGS_island_leader)));
+    ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
+    ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(options));
   }
   // Devices are looked for before the join, so that a missing one is reported
   // at once.
@@ -353,9 +386,9 @@ absl::Status Follow() {
   // needs it until then.
   Terminator terminator([](const std::string&) {}, [] { _exit(0); });
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
+  ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
-                   ConnectRendezvous(absl::GetFlag(FLAGS_island_leader),
-                                     without_table.connect_timeout));
+                   ConnectRendezvous(options, without_table.connect_timeout));
   return RunFollowingRank(TrainerOptions(local),
                           RankOptions(local, rendezvous.get()));
 }
@@ -396,6 +429,13 @@ std::string UsageProblem() {
   }
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
+  }
+  if (size > 1 && !LeaderIsOnLoopback() &&
+      absl::GetFlag(FLAGS_rank_secret_file).empty() &&
+      !absl::GetFlag(FLAGS_insecure_ranks)) {
+    return "--island_leader is not on loopback: give all processes the same "
+           "--rank_secret_file, or say --insecure_ranks, with which whoever "
+           "reaches the leader can take part in the island";
   }
   if (ranks < 0 || ranks > kMostRanks / size) {
     return absl::StrCat("--ranks is ", ranks, " on ", size,

@@ -62,6 +62,8 @@ class RanksTest : public ProcessTestFixture {
     int rank_timeout = 5;
     // A command that starts rank 1, whose own command follows it.
     std::vector<std::string> prefix;
+    // More flags of both ranks.
+    std::vector<std::string> flags;
   };
 
   // Starts a run, and both ranks of its only island.
@@ -78,6 +80,7 @@ class RanksTest : public ProcessTestFixture {
         {"--island_size=2", absl::StrCat("--island_leader=127.0.0.2:", Port()),
          "--rank_host=127.0.0.1",
          absl::StrCat("--rank_timeout=", settings.rank_timeout)});
+    leader.insert(leader.end(), settings.flags.begin(), settings.flags.end());
     std::vector<std::string> follower = settings.prefix;
     follower.insert(follower.end(), leader.begin(), leader.end());
     follower.push_back("--island_rank=1");
@@ -112,6 +115,48 @@ TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
   EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
   EXPECT_THAT(leader_->Output(), HasSubstr("step 60/60"));
   EXPECT_THAT(leader_->Output(), HasSubstr("% hidden"));
+}
+
+TEST_F(RanksTest, OnlyWhoHasTheSecretTakesPart) {
+  const auto secret = [this](char letter) {
+    return absl::StrCat("--rank_secret_file=",
+                        Write(absl::StrCat("secret-", std::string(1, letter)),
+                              std::string(40, letter) + "\n"));
+  };
+  StartRun({.steps = 60, .flags = {secret('a'), "--rank_encryption"}});
+  for (const std::string& own : {secret('b'), std::string("--threads=1")}) {
+    std::vector<std::string> stranger = WorkerCommand("pair", Port());
+    stranger.insert(stranger.end(),
+                    {"--island_size=2", "--island_rank=1",
+                     absl::StrCat("--island_leader=127.0.0.2:", Port()), own});
+    const std::unique_ptr<Process> refused = Start("stranger", stranger);
+    EXPECT_EQ(refused->Wait(), 1);
+    EXPECT_THAT(refused->Output(), HasSubstr("another secret"));
+  }
+  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
+  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
+  EXPECT_THAT(leader_->Output(), HasSubstr("step 60/60"));
+  EXPECT_THAT(leader_->Output(), HasSubstr("not proved the island's secret"));
+}
+
+TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAWordThatItDoesNot) {
+  // The address is for documentation; nobody has it.
+  std::vector<std::string> worker = WorkerCommand("pair", 1);
+  worker.insert(worker.end(),
+                {"--island_size=2", "--island_leader=192.0.2.1:7100"});
+  const std::unique_ptr<Process> refused = Start("refused", worker);
+  EXPECT_EQ(refused->Wait(), 2);
+  EXPECT_THAT(refused->Output(), HasSubstr("--rank_secret_file"));
+  worker.push_back("--insecure_ranks");
+  const std::unique_ptr<Process> warned = Start("warned", worker);
+  EXPECT_EQ(warned->Wait(), 1);
+  EXPECT_THAT(warned->Output(), HasSubstr("can take part in the island"));
+  EXPECT_THAT(warned->Output(), HasSubstr("cannot listen on 192.0.2.1:7100"));
+  worker.back() =
+      absl::StrCat("--rank_secret_file=", Write("short", "password\n"));
+  const std::unique_ptr<Process> short_one = Start("short", worker);
+  EXPECT_EQ(short_one->Wait(), 1);
+  EXPECT_THAT(short_one->Output(), HasSubstr("has 8 bytes; needed: 32"));
 }
 
 TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {

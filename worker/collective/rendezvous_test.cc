@@ -12,11 +12,14 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/secure_socket.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/collective/testing/raw_socket.h"
 
 namespace causeway {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 RendezvousOptions At(const std::string& address) {
@@ -105,6 +108,55 @@ TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {
               StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(client->Get("key", absl::Seconds(30)),
               StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST(TcpRendezvousTest, WhoHasNotTheSecretCanDoNothing) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
+  const RendezvousOptions right = At(server->address());
+  for (const char* const secret : {"", "another"}) {
+    RendezvousOptions wrong = right;
+    wrong.secret = secret;
+    EXPECT_THAT(ConnectRendezvous(wrong, absl::Seconds(30)),
+                StatusIs(absl::StatusCode::kPermissionDenied,
+                         AllOf(HasSubstr(server->address()),
+                               HasSubstr("another secret"))));
+  }
+  RawSocket(server->address()).Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  ASSERT_OK_AND_ASSIGN(auto client,
+                       ConnectRendezvous(right, absl::Seconds(30)));
+  ASSERT_OK(client->Put("key", "value"));
+}
+
+TEST(TcpRendezvousTest, ADamagedRequestIsRefused) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
+  const Clock now = SteadyWallClock();
+  const absl::Time deadline = now() + absl::Seconds(30);
+  // A length of 4 GB, and a message that is none.
+  for (const absl::string_view bytes : {absl::string_view("\xff\xff\xff\xff"),
+                                        absl::string_view("\1\0\0\0\xff", 5)}) {
+    ASSERT_OK_AND_ASSIGN(
+        auto socket,
+        SecureSocket::Connect(server->address(), KeyOfSecret("secret"), "rank",
+                              deadline, now));
+    ASSERT_OK(socket->WriteAll(bytes, deadline, now));
+    char byte = 0;
+    EXPECT_FALSE(socket->ReadAll(absl::MakeSpan(&byte, 1), deadline, now).ok());
+  }
+  ASSERT_OK_AND_ASSIGN(
+      auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
+  ASSERT_OK(client->Put("key", "value"));
+}
+
+TEST(TcpRendezvousTest, TheEndOfTheServerEndsAGet) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
+  ASSERT_OK_AND_ASSIGN(
+      auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
+  std::thread waiting([&] {
+    EXPECT_THAT(client->Get("key", absl::Hours(1)),
+                StatusIs(absl::StatusCode::kUnavailable));
+  });
+  server.reset();
+  waiting.join();
 }
 
 }  // namespace

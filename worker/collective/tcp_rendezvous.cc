@@ -93,6 +93,7 @@ class TcpRendezvousServer : public RendezvousServer {
       call.thread = std::thread([this, &call] {
         // A caller that is gone needs no answer.
         Serve(*call.socket).IgnoreError();
+        call.socket->Shutdown();
         call.done = true;
       });
     }

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/rank_secret.h"
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Write(const std::string& text) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/secret");
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+TEST(RankSecretTest, IsWhatTheFileHas) {
+  const std::string secret = std::string(16, '\0') + std::string(16, 'x');
+  EXPECT_THAT(ReadRankSecret(Write(secret)), IsOkAndHolds(secret));
+  EXPECT_THAT(ReadRankSecret(Write(secret + " \r\n")), IsOkAndHolds(secret));
+}
+
+TEST(RankSecretTest, MustBeLongAndReadable) {
+  EXPECT_THAT(ReadRankSecret(Write(std::string(31, 'x') + "\n")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("has 31 bytes; needed: 32")));
+  EXPECT_THAT(ReadRankSecret("/no/such/file"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
+}
+
+TEST(RankSecretTest, KnowsWhatIsOnLoopback) {
+  for (const char* const address :
+       {"127.0.0.1:7100", "127.3.2.1:0", "localhost:7100", "[::1]:7100"}) {
+    EXPECT_TRUE(IsOnLoopback(address)) << address;
+  }
+  for (const char* const address :
+       {"10.0.0.1:7100", "0.0.0.0:7100", "[::]:7100", "[fe80::1]:7100",
+        "127.0.0.1.example.org:7100", "localhost.example.org:1", "east:7100",
+        ":7100", ""}) {
+    EXPECT_FALSE(IsOnLoopback(address)) << address;
+  }
+  EXPECT_EQ(HostOf("[::1]:7100"), "[::1]");
+  EXPECT_EQ(HostOf("east:7100"), "east");
+}
+
+}  // namespace
+}  // namespace causeway

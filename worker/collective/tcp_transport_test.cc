@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests how ranks connect, with strangers about. communicator_test.cc tests the
+// messages.
+#include "worker/collective/tcp_transport.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/island.pb.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/secure_socket.h"
+#include "worker/collective/testing/raw_socket.h"
+#include "worker/collective/transport.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TcpTransportTest : public testing::Test {
+ protected:
+  using Connected = absl::StatusOr<std::unique_ptr<Transport>>;
+
+  Connected Connect(int rank, int size,
+                    absl::Duration timeout = absl::Seconds(60)) {
+    return ConnectTcp({.rank = rank,
+                       .size = size,
+                       .name = "test",
+                       .host = "127.0.0.1",
+                       .connect_timeout = timeout,
+                       .now = now_},
+                      &rendezvous_);
+  }
+
+  // Returns where a rank listens.
+  v1::RankAddress AddressOf(int rank) {
+    const auto text =
+        rendezvous_.Get(absl::StrCat("tcp/test/", rank), absl::Seconds(60));
+    EXPECT_OK(text);
+    v1::RankAddress address;
+    EXPECT_TRUE(address.ParseFromString(*text));
+    return address;
+  }
+
+  const Clock now_ = SteadyWallClock();
+  LocalRendezvous rendezvous_;
+};
+
+TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
+  Connected rank0 = absl::UnknownError("");
+  std::thread connecting([&] { rank0 = Connect(0, 2); });
+  const v1::RankAddress address = AddressOf(0);
+  RawSocket silent(address.address());
+  RawSocket scanner(address.address());
+  scanner.Send("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(SecureSocket::Connect(address.address(), KeyOfSecret("another"),
+                                    "1", now_() + absl::Seconds(60), now_),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  const Connected rank1 = Connect(1, 2);
+  connecting.join();
+  ASSERT_OK(rank0);
+  ASSERT_OK(rank1);
+  char got = 0;
+  const auto received = (*rank1)->Receive(0, 1, absl::MakeSpan(&got, 1));
+  const auto sent = (*rank0)->Send(1, 1, absl::MakeSpan("!", 1));
+  EXPECT_OK(received->Wait(absl::Seconds(60)));
+  EXPECT_EQ(got, '!');
+  // Once all are there, nobody listens any more.
+  EXPECT_THAT(SecureSocket::ConnectOnce(address.address(), address.key(), "1",
+                                        now_() + absl::Seconds(60), now_),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
+  const Connected rank = Connect(0, 3, absl::Milliseconds(100));
+  EXPECT_THAT(rank, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                             AllOf(HasSubstr("rank 0 of 3"),
+                                   HasSubstr("did not come: 1, 2"))));
+}
+
+TEST_F(TcpTransportTest, ARankWithAnImpossibleNumberIsAnError) {
+  for (const char* const name : {"0", "2", "-1", "one"}) {
+    LocalRendezvous table;
+    Connected rank0 = absl::UnknownError("");
+    std::thread connecting([&] {
+      rank0 = ConnectTcp(
+          {.rank = 0, .size = 2, .host = "127.0.0.1", .now = now_}, &table);
+    });
+    const auto text = table.Get("tcp//0", absl::Seconds(60));
+    ASSERT_OK(text);
+    v1::RankAddress address;
+    ASSERT_TRUE(address.ParseFromString(*text));
+    const auto socket =
+        SecureSocket::Connect(address.address(), address.key(), name,
+                              now_() + absl::Seconds(60), now_);
+    connecting.join();
+    EXPECT_THAT(rank0, StatusIs(absl::StatusCode::kInternal, HasSubstr(name)));
+  }
+}
+
+TEST_F(TcpTransportTest, ADamagedAddressIsAnError) {
+  ASSERT_OK(rendezvous_.Put("tcp/test/0", "nonsense"));
+  EXPECT_THAT(Connect(1, 2), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace causeway
