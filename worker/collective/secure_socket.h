@@ -45,8 +45,8 @@ std::string RandomKey();
 class SecureSocket {
  public:
   // Connects to a SecureListener at `address`, host:port, that has the same
-  // `key`. `name`, 1 to 64 characters that are not secret, tells the listener who
-  // this is. Tries again while nobody listens there.
+  // `key`. `name`, 1 to 64 characters that are not secret, tells it who this
+  // is. Tries again while nobody listens there.
   //   PERMISSION_DENIED  The other side has another key, or is no rank.
   //   UNAVAILABLE        Nobody listened until `deadline`.
   //   DEADLINE_EXCEEDED  Somebody listened but did not answer.
