@@ -104,45 +104,6 @@ class SecureSocketTest : public testing::Test {
   std::vector<Socket> accepted_ ABSL_GUARDED_BY(mu_);
 };
 
-// Passes bytes on between a client and a server, and keeps them.
-class Recorder {
- public:
-  explicit Recorder(const std::string& server)
-      : thread_([this, server] {
-          const auto client = listener_.Accept();
-          RawSocket to_server(server);
-          std::thread back([&] { Pass(to_server, *client, received_); });
-          Pass(*client, to_server, sent_);
-          back.join();
-        }) {}
-  ~Recorder() {
-    if (thread_.joinable()) thread_.join();
-  }
-
-  const std::string& address() const { return listener_.address(); }
-  // Waits until both sides have closed their connections.
-  void Finish() { thread_.join(); }
-  // Returns what the client and the server have sent.
-  const std::string& sent() const { return sent_; }
-  const std::string& received() const { return received_; }
-
- private:
-  static void Pass(RawSocket& from, RawSocket& to, std::string& all) {
-    for (;;) {
-      const std::string bytes = from.Read();
-      if (bytes.empty()) break;
-      all += bytes;
-      to.Send(bytes);
-    }
-    shutdown(to.descriptor(), SHUT_WR);
-  }
-
-  RawListener listener_;
-  std::string sent_;
-  std::string received_;
-  std::thread thread_;
-};
-
 TEST_F(SecureSocketTest, WhoHasTheKeyConnects) {
   for (const bool encrypt : {true, false}) {
     ASSERT_OK_AND_ASSIGN(const Socket client,

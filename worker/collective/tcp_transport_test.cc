@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -79,6 +82,45 @@ TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
   EXPECT_THAT(SecureSocket::ConnectOnce(address.address(), address.key(), "1",
                                         now_() + absl::Seconds(60), now_),
               StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
+  for (const bool encrypt : {true, false}) {
+    // Rank 1 finds the recorder in place of rank 0.
+    LocalRendezvous tables[2];
+    Connected ranks[2] = {absl::UnknownError(""), absl::UnknownError("")};
+    const auto connect = [&](int rank) {
+      ranks[rank] = ConnectTcp({.rank = rank,
+                                .size = 2,
+                                .host = "127.0.0.1",
+                                .encrypt = encrypt,
+                                .now = now_},
+                               &tables[rank]);
+    };
+    std::thread connecting([&] { connect(0); });
+    const auto text = tables[0].Get("tcp//0", absl::Seconds(60));
+    ASSERT_OK(text);
+    v1::RankAddress address;
+    ASSERT_TRUE(address.ParseFromString(*text));
+    Recorder recorder(address.address());
+    address.set_address(recorder.address());
+    ASSERT_OK(tables[1].Put("tcp//0", address.SerializeAsString()));
+    connect(1);
+    connecting.join();
+    ASSERT_OK(ranks[0]);
+    ASSERT_OK(ranks[1]);
+    std::string got(9, '\0');
+    const auto received =
+        (*ranks[1])->Receive(0, 1, absl::MakeSpan(&got[0], got.size()));
+    const auto sent = (*ranks[0])->Send(1, 1, absl::string_view("gradients"));
+    EXPECT_OK(received->Wait(absl::Seconds(60)));
+    EXPECT_OK(sent->Wait(absl::Seconds(60)));
+    EXPECT_EQ(got, "gradients");
+    (*ranks[0])->Close();
+    (*ranks[1])->Close();
+    recorder.Finish();
+    EXPECT_EQ(absl::StrContains(recorder.received(), "gradients"), !encrypt);
+  }
 }
 
 TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {

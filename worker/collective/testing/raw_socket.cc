@@ -29,6 +29,16 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
+void Pass(RawSocket& from, RawSocket& to, std::string& all) {
+  for (;;) {
+    const std::string bytes = from.Read();
+    if (bytes.empty()) break;
+    all += bytes;
+    to.Send(bytes);
+  }
+  shutdown(to.descriptor(), SHUT_WR);
+}
+
 }  // namespace
 
 RawSocket::RawSocket(const std::string& address) : descriptor_(OpenSocket()) {
@@ -74,6 +84,19 @@ RawListener::~RawListener() { close(descriptor_); }
 
 std::unique_ptr<RawSocket> RawListener::Accept() {
   return std::make_unique<RawSocket>(accept(descriptor_, nullptr, nullptr));
+}
+
+Recorder::Recorder(const std::string& server)
+    : thread_([this, server] {
+        const auto client = listener_.Accept();
+        RawSocket to_server(server);
+        std::thread back([&] { Pass(to_server, *client, received_); });
+        Pass(*client, to_server, sent_);
+        back.join();
+      }) {}
+
+Recorder::~Recorder() {
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace causeway

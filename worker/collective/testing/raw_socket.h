@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace causeway {
 
@@ -42,6 +43,27 @@ class RawListener {
  private:
   int descriptor_ = -1;
   std::string address_;
+};
+
+// Passes bytes on between a client and a server, and keeps them.
+class Recorder {
+ public:
+  explicit Recorder(const std::string& server);
+  ~Recorder();
+
+  // Returns where the client is to connect.
+  const std::string& address() const { return listener_.address(); }
+  // Waits until both sides have closed their connections.
+  void Finish() { thread_.join(); }
+  // Return what the client and the server have sent, after Finish.
+  const std::string& sent() const { return sent_; }
+  const std::string& received() const { return received_; }
+
+ private:
+  RawListener listener_;
+  std::string sent_;
+  std::string received_;
+  std::thread thread_;
 };
 
 }  // namespace causeway
