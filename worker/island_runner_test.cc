@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests an island's restarts with a real coordinator over gRPC.
+#include "worker/island_runner.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+#include "worker/sync/grpc_coordinator_client.h"
+#include "worker/testing/drifting_trainer.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+class IslandRunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig("membership { min_islands: 1 }")));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+  }
+  void TearDown() override { server_.reset(); }
+
+  // Islands whose trainer cannot be made for this reason, or can if it is OK.
+  IslandRunner::Options Options(absl::Status reason) {
+    return {.connect =
+                [this] {
+                  return NewGrpcCoordinatorClient(
+                      {.address = absl::StrCat("127.0.0.1:", server_->port()),
+                       .now = SteadyWallClock()});
+                },
+            .island =
+                [this, reason = std::move(reason)] {
+                  Island::Options island{
+                      .make_trainer = [this, reason](const v1::JoinResponse&,
+                                                     std::vector<float> values)
+                          -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+                        ++starts_;
+                        RETURN_IF_ERROR(reason);
+                        return std::make_unique<DriftingTrainer>(
+                            std::move(values), before_step_);
+                      },
+                      .now = SteadyWallClock()};
+                  island.join.set_island_id("east");
+                  island.join.set_instance_id(++instances_);
+                  return island;
+                },
+            .give_up =
+                [this] {
+                  ++given_up_;
+                  return give_up_;
+                },
+            .restarts = 2};
+  }
+
+  EngineDriver driver_;
+  std::unique_ptr<CoordinatorServer> server_;
+  int starts_ = 0;
+  int given_up_ = 0;
+  absl::Status give_up_;
+  DriftingTrainer::BeforeStep before_step_;
+  uint64_t instances_ = 0;
+};
+
+TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
+  IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
+  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(starts_, 3);
+  // The checkpoint of an island that diverged is never gone on from.
+  EXPECT_EQ(given_up_, 3);
+  const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
+  ASSERT_EQ(islands.islands_size(), 1);
+  EXPECT_EQ(islands.islands(0).incarnation(), 3);
+  EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(islands.islands(0).reason(), "diverged");
+}
+
+TEST_F(IslandRunnerTest, AnyOtherFailureIsTheEnd) {
+  IslandRunner runner(Options(absl::DataLossError("bad sector")));
+  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(starts_, 1);
+  EXPECT_EQ(given_up_, 0);
+}
+
+TEST_F(IslandRunnerTest, ACheckpointThatCannotBeRemovedIsTheEnd) {
+  give_up_ = absl::PermissionDeniedError("read-only");
+  IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
+  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(starts_, 1);
+}
+
+TEST_F(IslandRunnerTest, WhoIsToLeaveDoesNotStart) {
+  for (const bool stop : {false, true}) {
+    IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
+    stop ? runner.Stop() : runner.RequestLeave("SIGTERM");
+    EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kCancelled,
+                                       HasSubstr("before the start")));
+    EXPECT_EQ(starts_, 0);
+  }
+}
+
+TEST_F(IslandRunnerTest, AnIslandThatRunsHearsThatItIsToLeave) {
+  for (const bool stop : {false, true}) {
+    std::unique_ptr<IslandRunner> runner;
+    IslandRunner::Options options = Options(absl::OkStatus());
+    before_step_ = [&](uint64_t step) {
+      if (step == 3) stop ? runner->Stop() : runner->RequestLeave("SIGTERM");
+      return absl::OkStatus();
+    };
+    runner = std::make_unique<IslandRunner>(std::move(options));
+    EXPECT_THAT(runner->Run(), StatusIs(absl::StatusCode::kCancelled,
+                                        stop ? "stopped" : "SIGTERM"));
+  }
+  EXPECT_EQ(starts_, 2) << "one for each";
+}
+
+}  // namespace
+}  // namespace causeway
