@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests an island over gRPC: with a real coordinator, and with one that says
+// what the test wants.
+#include "worker/island.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/checksum.h"
+#include "common/clock.h"
+#include "common/model_layout.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+#include "worker/collective/culprit.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/sync/grpc_coordinator_client.h"
+#include "worker/testing/drifting_trainer.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Island::Options Options(DriftingTrainer::BeforeStep before_step) {
+  Island::Options options{
+      .make_trainer = [before_step = std::move(before_step)](
+                          const v1::JoinResponse&, std::vector<float> values)
+          -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+        return std::make_unique<DriftingTrainer>(std::move(values),
+                                                 before_step);
+      },
+      .now = SteadyWallClock()};
+  options.join.set_island_id("east");
+  options.join.set_instance_id(7);
+  return options;
+}
+
+absl::Status GoOn(uint64_t) { return absl::OkStatus(); }
+
+class IslandTest : public testing::Test {
+ protected:
+  // The merged parameters of a single island are its own.
+  void Start(const std::string& more = "") {
+    config_ = TestRunConfig(
+        absl::StrCat("membership { min_islands: 1 outlier_factor: 0 } "
+                     "outer_optimizer { algorithm: SGD learning_rate: 1 } ",
+                     more));
+    ASSERT_OK(driver_.Start(config_));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+  }
+  void TearDown() override { server_.reset(); }
+
+  absl::Status Run(Island::Options options) {
+    const auto client = NewGrpcCoordinatorClient(
+        {.address = absl::StrCat("127.0.0.1:", server_->port()),
+         .now = SteadyWallClock()});
+    return Island(std::move(options), client.get()).Run();
+  }
+  v1::IslandStatus Status() {
+    const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
+    EXPECT_EQ(islands.islands_size(), 1);
+    return islands.islands(0);
+  }
+  std::vector<float> Initial() const {
+    return InitialParameters(MakeModelLayout(config_.model()), config_.seed());
+  }
+
+  v1::RunConfig config_;
+  EngineDriver driver_;
+  std::unique_ptr<CoordinatorServer> server_;
+};
+
+TEST_F(IslandTest, HandsInAllThatItTrainsAndSaysThatItHasFinished) {
+  Start();
+  ASSERT_OK(Run(Options(GoOn)));
+  EXPECT_EQ(Status().state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(Status().reason(), "finished");
+  EXPECT_EQ(Status().ledger().merged(), 2 * 30 * DriftingTrainer::kTokens);
+  EXPECT_EQ(Status().contributions_merged(), 2 * 3);
+}
+
+TEST_F(IslandTest, SpeaksTheFormatsOfTheRun) {
+  Start("synchronization { uplink_format: E3M0 downlink_format: BF16 }");
+  EXPECT_OK(Run(Options(GoOn)));
+}
+
+TEST_F(IslandTest, SaysWhyItHasFailed) {
+  Start();
+  EXPECT_THAT(Run(Options([](uint64_t step) {
+                return step < 5 ? absl::OkStatus()
+                                : absl::DataLossError("bad sector");
+              })),
+              StatusIs(StatusCode::kDataLoss));
+  EXPECT_EQ(Status().reason(), "bad sector");
+}
+
+TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
+  Start();
+  ASSERT_OK_AND_ASSIGN(
+      const auto store,
+      IslandCheckpointStore::Open(testing::TempDir() + "/island-checkpoint"));
+  const auto stop_at_5 = [&](uint64_t step) {
+    // The next checkpoint is not left out.
+    while (store->busy()) std::this_thread::yield();
+    return step < 5 ? absl::OkStatus() : absl::DataLossError("bad sector");
+  };
+  Island::Options options = Options(stop_at_5);
+  options.checkpoints = store.get();
+  options.checkpoint_steps = 2;
+  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state, store->Load());
+  ASSERT_TRUE(state.has_value());
+  EXPECT_EQ(state->position.run_step(), 4);
+  EXPECT_EQ(state->position.instance_id(), 7);
+  EXPECT_EQ(state->trainer.optimizer.updates, 4);
+  ASSERT_EQ(state->position.fragments_size(), 2);
+  for (const int fragment : {0, 1}) {
+    EXPECT_EQ(state->position.fragments(fragment).anchor().digest(),
+              driver_.Head(fragment).digest());
+  }
+  const std::vector<float> anchors = Initial();
+  EXPECT_EQ(state->anchors, anchors);
+  std::vector<float> parameters = anchors;
+  for (int step = 0; step < 4; ++step) {
+    for (float& value : parameters) value += DriftingTrainer::kDrift;
+  }
+  EXPECT_EQ(state->parameters, parameters);
+
+  // The successor begins with a checkpoint of the state that it found. To see
+  // which state is whose, the anchors are not those of the run.
+  for (float& value : state->anchors) value += 1;
+  state->position.set_instance_id(7);
+  options.resume = std::make_shared<IslandState>(*std::move(state));
+  options.join.set_instance_id(8);
+  options.join.set_replaces_instance_id(7);
+  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(state, store->Load());
+  EXPECT_EQ(state->position.run_step(), 4);
+  EXPECT_EQ(state->position.instance_id(), 8);
+  EXPECT_EQ(state->trainer.optimizer.updates, 4);
+  EXPECT_EQ(state->parameters, parameters);
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    ASSERT_EQ(state->anchors[i], anchors[i] + 1);
+  }
+}
+
+// Answers a join with `joined`, and sends as parameters the bytes that the test
+// says.
+class FalseCoordinator : public v1::Coordinator::Service {
+ public:
+  v1::JoinResponse joined;
+  std::string parameters;
+  // Whether parameters never come.
+  bool stalls = false;
+  absl::Notification fetching;
+  v1::LeaveRequest left;
+
+  grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest*,
+                    v1::JoinResponse* response) override {
+    *response = joined;
+    return grpc::Status::OK;
+  }
+  grpc::Status FetchParameters(
+      grpc::ServerContext* context, const v1::FetchParametersRequest* request,
+      grpc::ServerWriter<v1::FetchParametersResponse>* writer) override {
+    if (stalls) {
+      fetching.Notify();
+      while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+      return grpc::Status::CANCELLED;
+    }
+    v1::FetchParametersResponse response;
+    response.mutable_head()->set_version(request->version());
+    response.mutable_head()->set_digest(Digest128(parameters));
+    response.set_total_bytes(parameters.size());
+    response.mutable_chunk()->set_data(parameters);
+    response.mutable_chunk()->set_crc32c(Crc32c(parameters));
+    writer->Write(response);
+    return grpc::Status::OK;
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request,
+                     v1::LeaveResponse*) override {
+    left = *request;
+    return grpc::Status::OK;
+  }
+};
+
+class FalseCoordinatorTest : public testing::Test {
+ protected:
+  FalseCoordinatorTest() {
+    v1::JoinResponse& joined = coordinator_.joined;
+    joined.mutable_identity()->set_run_id("run");
+    joined.mutable_identity()->set_island_id("east");
+    joined.mutable_identity()->set_incarnation(3);
+    joined.set_run_state(v1::RUNNING);
+    *joined.mutable_config() =
+        TestRunConfig("synchronization { fragments: 1 }");
+    const ModelLayout layout = MakeModelLayout(joined.config().model());
+    *joined.mutable_plan() = *MakeFragmentPlan(layout, joined.config());
+    const std::vector<float> initial =
+        InitialParameters(layout, joined.config().seed());
+    v1::FragmentHead& head = *joined.add_heads();
+    head.set_digest(Digest128(absl::MakeConstSpan(initial)));
+    coordinator_.parameters.assign(initial.size() * sizeof(float), 'x');
+    joined.add_first_contribution_version(0);
+
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(&coordinator_);
+    server_ = builder.BuildAndStart();
+    client_ =
+        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
+                                  .now = SteadyWallClock()});
+  }
+  ~FalseCoordinatorTest() override {
+    client_.reset();
+    server_->Shutdown();
+  }
+
+  absl::Status Run(DriftingTrainer::BeforeStep before_step = GoOn) {
+    return Island(Options(std::move(before_step)), client_.get()).Run();
+  }
+  v1::FragmentHead& head() { return *coordinator_.joined.mutable_heads(0); }
+
+  FalseCoordinator coordinator_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<CoordinatorClient> client_;
+};
+
+TEST_F(FalseCoordinatorTest, InitialParametersMustBeTheCoordinators) {
+  head().set_digest(std::string(kDigestBytes, 'x'));
+  EXPECT_THAT(Run(), StatusIs(StatusCode::kInternal,
+                              HasSubstr("initial parameters of fragment 0")));
+}
+
+TEST_F(FalseCoordinatorTest, ParametersMustHaveTheSizeOfTheModel) {
+  head().set_version(2);
+  coordinator_.parameters.pop_back();
+  EXPECT_THAT(Run(), StatusIs(StatusCode::kFailedPrecondition,
+                              HasSubstr("fragment 0 has ")));
+}
+
+TEST_F(FalseCoordinatorTest, BeginsWithTheParametersThatItFetches) {
+  head().set_version(2);
+  Island::Options options = Options(GoOn);
+  std::vector<float> begun_with;
+  options.make_trainer = [&](const v1::JoinResponse& joined,
+                             std::vector<float> values)
+      -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+    begun_with = std::move(values);
+    EXPECT_EQ(joined.config().synchronization().overlap_steps(), 4);
+    return absl::DataLossError("seen enough");
+  };
+  options.overlap_steps = 4;
+  EXPECT_THAT(Island(std::move(options), client_.get()).Run(),
+              StatusIs(StatusCode::kDataLoss));
+  EXPECT_EQ(Digest128(absl::MakeConstSpan(begun_with)),
+            Digest128(coordinator_.parameters));
+}
+
+TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
+  LocalRendezvous rendezvous;
+  const absl::Status dead =
+      FindCulprit(0, 1, absl::UnavailableError("reset"), &rendezvous);
+  EXPECT_EQ(Run([&](uint64_t) { return dead; }), dead);
+  EXPECT_EQ(coordinator_.left.identity().incarnation(), 3);
+  EXPECT_EQ(coordinator_.left.reason(), dead.message());
+  EXPECT_EQ(coordinator_.left.rank_trouble().kind(),
+            v1::RankTrouble::DEAD_RANK);
+  EXPECT_EQ(coordinator_.left.rank_trouble().rank(), 1);
+}
+
+TEST_F(FalseCoordinatorTest, WhoIsToEndDoesNotWaitForParameters) {
+  head().set_version(2);
+  coordinator_.stalls = true;
+  Island island(Options(GoOn), client_.get());
+  std::thread leave([&] {
+    coordinator_.fetching.WaitForNotification();
+    island.RequestLeave("SIGTERM");
+  });
+  EXPECT_THAT(island.Run(), StatusIs(StatusCode::kCancelled, "SIGTERM"));
+  leave.join();
+  EXPECT_EQ(coordinator_.left.reason(), "SIGTERM");
+}
+
+TEST_F(FalseCoordinatorTest, AStopDoesNotWaitForParameters) {
+  head().set_version(2);
+  coordinator_.stalls = true;
+  Island island(Options(GoOn), client_.get());
+  std::thread stop([&] {
+    coordinator_.fetching.WaitForNotification();
+    island.Stop();
+  });
+  EXPECT_THAT(island.Run(), StatusIs(StatusCode::kCancelled, "stopped"));
+  stop.join();
+}
+
+}  // namespace
+}  // namespace causeway
