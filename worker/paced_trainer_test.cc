@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -23,6 +25,13 @@ class TimedTrainer : public InnerTrainer {
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     *now_ += *step_time_;
     return InnerStepResult{.loss = static_cast<double>(run_step)};
+  }
+  absl::Status Save(TrainerState& state) override {
+    state.next_micro_batch = 5;
+    return absl::OkStatus();
+  }
+  absl::Status Restore(const TrainerState& state) override {
+    return absl::DataLossError(absl::StrCat(state.next_micro_batch));
   }
 
  private:
@@ -52,6 +61,19 @@ TEST(PacedTrainerTest, AStepLastsAtLeastTheSimulatedTime) {
   joined.set_run_step(3);
   ASSERT_OK_AND_ASSIGN(const auto replica, trainer.MakeReplica(joined));
   EXPECT_EQ(replica.size(), 3u);
+}
+
+TEST(PacedTrainerTest, TheStateIsThatOfTheTrainerInside) {
+  absl::Time now = absl::UnixEpoch();
+  const absl::Duration real;
+  PacedTrainer trainer(
+      std::make_unique<TimedTrainer>(&now, &real), absl::Milliseconds(10),
+      [&] { return now; }, [](absl::Duration) {});
+  TrainerState state;
+  ASSERT_OK(trainer.Save(state));
+  EXPECT_EQ(state.next_micro_batch, 5);
+  EXPECT_THAT(trainer.Restore(state),
+              StatusIs(absl::StatusCode::kDataLoss, "5"));
 }
 
 }  // namespace

@@ -7,9 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -24,7 +29,9 @@
 namespace causeway {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAreArray;
 
 constexpr uint64_t kBytes = 1000;
 
@@ -35,15 +42,35 @@ class FalseCoordinator : public v1::Coordinator::Service {
   std::string bytes = announced;
   // Called before an update that is waited for is sent.
   std::function<void()> before_update = [] {};
+  // Changes the description of an update.
+  std::function<void(v1::FetchUpdateResponse&)> describe =
+      [](v1::FetchUpdateResponse&) {};
+  // A call ends after so many bytes.
+  uint64_t most_bytes = kBytes;
+
+  std::vector<v1::FetchParametersRequest> parameters_requests() const {
+    absl::MutexLock lock(&mu_);
+    return parameters_requests_;
+  }
+  std::vector<v1::FetchUpdateRequest> update_requests() const {
+    absl::MutexLock lock(&mu_);
+    return update_requests_;
+  }
 
   grpc::Status FetchParameters(
       grpc::ServerContext*, const v1::FetchParametersRequest* request,
       grpc::ServerWriter<v1::FetchParametersResponse>* writer) override {
+    {
+      absl::MutexLock lock(&mu_);
+      parameters_requests_.push_back(*request);
+    }
     v1::FetchParametersResponse response;
     response.mutable_head()->set_version(request->version());
     response.mutable_head()->set_digest(Digest128(announced));
     response.set_total_bytes(bytes.size());
-    *response.mutable_chunk() = ChunkFrom(request->offset());
+    if (request->stream().index() == 0) {
+      *response.mutable_chunk() = ChunkFrom(request->offset());
+    }
     writer->Write(response);
     return grpc::Status::OK;
   }
@@ -51,6 +78,10 @@ class FalseCoordinator : public v1::Coordinator::Service {
   grpc::Status FetchUpdate(
       grpc::ServerContext*, const v1::FetchUpdateRequest* request,
       grpc::ServerWriter<v1::FetchUpdateResponse>* writer) override {
+    {
+      absl::MutexLock lock(&mu_);
+      update_requests_.push_back(*request);
+    }
     if (request->wait()) before_update();
     v1::FetchUpdateResponse response;
     response.mutable_head()->set_version(request->from_version() + 1);
@@ -59,6 +90,7 @@ class FalseCoordinator : public v1::Coordinator::Service {
     object.set_size(kBytes / sizeof(float));
     object.set_encoded_bytes(bytes.size());
     object.set_digest(Digest128(announced));
+    describe(response);
     *response.mutable_chunk() = ChunkFrom(request->offset());
     writer->Write(response);
     return grpc::Status::OK;
@@ -69,10 +101,15 @@ class FalseCoordinator : public v1::Coordinator::Service {
   v1::Chunk ChunkFrom(uint64_t offset) const {
     v1::Chunk chunk;
     chunk.set_offset(offset);
-    chunk.set_data(bytes.substr(offset));
+    chunk.set_data(bytes.substr(offset, most_bytes));
     chunk.set_crc32c(Crc32c(chunk.data()));
     return chunk;
   }
+
+  mutable absl::Mutex mu_;
+  std::vector<v1::FetchParametersRequest> parameters_requests_
+      ABSL_GUARDED_BY(mu_);
+  std::vector<v1::FetchUpdateRequest> update_requests_ ABSL_GUARDED_BY(mu_);
 };
 
 class GrpcDownloadsTest : public testing::Test {
@@ -92,6 +129,12 @@ class GrpcDownloadsTest : public testing::Test {
   ~GrpcDownloadsTest() override {
     client_.reset();
     server_->Shutdown();
+  }
+
+  absl::Status FetchUpdate(UpdateDownload& download) {
+    return client_->FetchUpdate({}, kBytes, download)->Receive(download, [] {
+      return absl::OkStatus();
+    });
   }
 
   FalseCoordinator coordinator_;
@@ -146,6 +189,120 @@ TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
   v1::IslandProgress progress;
   client->ReportLinks(progress);
   EXPECT_EQ(progress.downlink().busy_seconds(), 0);
+}
+
+void DescribeMerge(v1::FetchUpdateResponse& response) {
+  response.set_includes_island(true);
+  response.set_island_share(0.25);
+  response.set_other_tokens(30);
+  response.set_other_inner_steps(3);
+}
+
+TEST_F(GrpcDownloadsTest, AnUpdateSaysWhatIsMergedIntoIt) {
+  coordinator_.bytes = coordinator_.announced;
+  coordinator_.describe = DescribeMerge;
+  UpdateDownload download;
+  EXPECT_OK(FetchUpdate(download));
+  EXPECT_EQ(download.head.version(), 1);
+  EXPECT_TRUE(download.includes_island);
+  EXPECT_EQ(download.island_share, 0.25);
+  EXPECT_EQ(download.other_tokens, 30);
+  EXPECT_EQ(download.other_inner_steps, 3);
+  EXPECT_EQ(download.object.size(), kBytes / sizeof(float));
+}
+
+TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
+  coordinator_.bytes.clear();
+  coordinator_.describe = [](v1::FetchUpdateResponse& response) {
+    DescribeMerge(response);
+    response.clear_object();
+  };
+  UpdateDownload download;
+  EXPECT_THAT(FetchUpdate(download),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("no longer keeps the update to version 1")));
+  EXPECT_EQ(download.head.version(), 1);
+  EXPECT_TRUE(download.includes_island);
+  EXPECT_EQ(download.other_tokens, 30);
+}
+
+TEST_F(GrpcDownloadsTest, AnUpdateThatIsMadeAgainBeginsAnew) {
+  coordinator_.bytes = coordinator_.announced;
+  coordinator_.most_bytes = 400;
+  UpdateDownload download;
+  EXPECT_THAT(FetchUpdate(download),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("early")));
+  EXPECT_EQ(download.encoded.received().size(), 400);
+  coordinator_.announced[0] = 'b';
+  coordinator_.bytes = coordinator_.announced;
+  EXPECT_THAT(FetchUpdate(download), StatusIs(absl::StatusCode::kAborted,
+                                              HasSubstr("update changed")));
+  EXPECT_EQ(download.encoded.received().size(), 0);
+  coordinator_.most_bytes = kBytes;
+  EXPECT_OK(FetchUpdate(download));
+  EXPECT_EQ(download.encoded.received(), coordinator_.announced);
+  std::vector<uint64_t> offsets;
+  for (const auto& request : coordinator_.update_requests()) {
+    offsets.push_back(request.offset());
+  }
+  EXPECT_THAT(offsets, ElementsAre(0, 400, 0));
+}
+
+TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
+  coordinator_.bytes = coordinator_.announced;
+  coordinator_.most_bytes = 600;
+  ParametersDownload download;
+  EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("early")));
+  EXPECT_OK(client_->FetchParameters({}, kBytes, download));
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
+  const auto requests = coordinator_.parameters_requests();
+  ASSERT_EQ(requests.size(), 2);
+  EXPECT_EQ(requests[0].offset(), 0);
+  EXPECT_EQ(requests[1].offset(), 600);
+  EXPECT_EQ(client_->bytes_down(), kBytes);
+}
+
+// Compression is slower than the fastest links.
+TEST_F(GrpcDownloadsTest, ParametersAreCompressedUnlessTheLinkIsFaster) {
+  coordinator_.bytes = coordinator_.announced;
+  for (const double rate : {0.0, 249e6, 250e6, 1e9}) {
+    const auto client =
+        NewGrpcCoordinatorClient({.address = address_,
+                                  .downlink_bytes_per_second = rate,
+                                  .now = SteadyWallClock()});
+    ParametersDownload download;
+    EXPECT_OK(client->FetchParameters({}, kBytes, download));
+    const v1::FetchParametersRequest request =
+        coordinator_.parameters_requests().back();
+    EXPECT_EQ(request.compress(), rate < 250e6) << rate;
+    EXPECT_EQ(request.stream().pace_bytes_per_second(), rate);
+  }
+}
+
+// Each stream asks for its part.
+TEST_F(GrpcDownloadsTest, DownloadsUseAsManyStreamsAsTheyHaveChunks) {
+  coordinator_.bytes = coordinator_.announced;
+  const auto client = NewGrpcCoordinatorClient(
+      {.address = address_, .bulk_connections = 3, .now = SteadyWallClock()});
+  constexpr uint64_t kChunk = 256 << 10;
+  for (const auto& [bytes, streams] :
+       std::vector<std::pair<uint64_t, uint32_t>>{
+           {kChunk, 1}, {kChunk + 1, 2}, {2 * kChunk + 1, 3}, {1 << 30, 3}}) {
+    const size_t before = coordinator_.parameters_requests().size();
+    ParametersDownload download;
+    EXPECT_OK(client->FetchParameters({}, bytes, download));
+    const auto requests = coordinator_.parameters_requests();
+    std::vector<uint32_t> indexes;
+    for (size_t i = before; i < requests.size(); ++i) {
+      EXPECT_EQ(requests[i].stream().count(), streams);
+      EXPECT_EQ(requests[i].stream().chunk_bytes(), kChunk);
+      indexes.push_back(requests[i].stream().index());
+    }
+    std::vector<uint32_t> all(streams);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_THAT(indexes, UnorderedElementsAreArray(all)) << bytes;
+  }
 }
 
 }  // namespace
