@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what the outer loop's orders say, beyond the names of the actions, and
+// its views.
+#include <algorithm>
+#include <optional>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/backoff.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/outer_loop/outer_loop.h"
+#include "worker/outer_loop/testing/island_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+using Activity = OuterLoop::Activity;
+
+// Returns the trainer's next action, which must be of this kind.
+template <typename Action>
+Action Next(IslandDriver& driver) {
+  const TrainerAction next = driver.Trainer();
+  const auto* const action = std::get_if<Action>(&next);
+  if (action != nullptr) return *action;
+  ADD_FAILURE() << "action " << next.index();
+  return {};
+}
+
+TEST(OuterLoopOrdersTest, ParametersAreFetchedAndBegunWith) {
+  IslandDriver driver;
+  EXPECT_EQ(driver.loop().activity(), Activity::kJoining);
+  driver.joined().mutable_identity()->set_incarnation(4);
+  driver.joined().mutable_heads(1)->set_version(2);
+  driver.Connect();
+  const auto fetch = Next<action::FetchParameters>(driver);
+  EXPECT_EQ(driver.loop().activity(), Activity::kLoading);
+  EXPECT_EQ(fetch.request.identity().incarnation(), 4);
+  EXPECT_EQ(fetch.request.fragment(), 1);
+  EXPECT_EQ(fetch.request.version(), 2);
+  v1::FragmentHead head;
+  head.set_version(2);
+  head.set_digest("fetched");
+  driver.loop().ParametersAnswered(head, driver.now());
+  const auto begin = Next<action::Begin>(driver);
+  ASSERT_EQ(begin.heads.size(), 2);
+  EXPECT_EQ(begin.heads[0].version(), 0);
+  EXPECT_EQ(begin.heads[1].digest(), "fetched");
+  driver.loop().Begun();
+  EXPECT_EQ(driver.loop().exchange(0).version(), 0);
+  EXPECT_EQ(driver.loop().exchange(1).version(), 2);
+}
+
+TEST(OuterLoopOrdersTest, AFetchThatFailsForNowIsTriedAgainLaterAndLater) {
+  IslandDriver driver;
+  driver.joined().mutable_heads(0)->set_version(2);
+  driver.joined().mutable_heads(1)->set_version(2);
+  driver.Connect();
+  const auto pause = [&] {
+    Next<action::FetchParameters>(driver);
+    driver.loop().ParametersAnswered(absl::UnavailableError("reset"),
+                                     driver.now());
+    const absl::Duration wait = Next<action::Wait>(driver).until - driver.now();
+    driver.Sleep(wait);
+    return wait;
+  };
+  absl::Duration longest;
+  for (int i = 0; i < 8; ++i) longest = std::max(longest, pause());
+  EXPECT_GT(longest, absl::Seconds(2));
+  Next<action::FetchParameters>(driver);
+  driver.loop().ParametersAnswered(v1::FragmentHead(), driver.now());
+  EXPECT_LE(pause(), Backoff::Options().first) << "after a success";
+}
+
+TEST(OuterLoopOrdersTest, AFetchThatIsRefusedEndsTheIsland) {
+  IslandDriver driver;
+  driver.joined().mutable_heads(0)->set_version(2);
+  driver.Connect();
+  Next<action::FetchParameters>(driver);
+  driver.loop().ParametersAnswered(absl::PermissionDeniedError("who?"),
+                                   driver.now());
+  EXPECT_THAT(driver.Train(), ElementsAre("end PERMISSION_DENIED: who?"));
+}
+
+// Only after a send that training goes on from may the parameters move on by
+// themselves.
+TEST(OuterLoopOrdersTest, WhatIsHandedInAtTheEndIsNotEager) {
+  for (const bool leaves : {false, true}) {
+    IslandDriver driver;
+    driver.Connect();
+    driver.Train(3);
+    Next<action::Train>(driver);
+    driver.loop().Stepped(IslandDriver::kTokens);
+    EXPECT_TRUE(Next<action::TakeSnapshot>(driver).eager);
+    driver.loop().SnapshotTaken();
+    for (const uint64_t step : {6, 8, 10}) {
+      if (leaves) break;
+      const uint32_t sent = step % 4 == 2 ? 0 : 1;
+      driver.Contribute(sent);
+      driver.ReceiveUpdate(sent, true);
+      driver.Train(step);
+    }
+    if (leaves) {
+      driver.loop().RequestLeave("signal 15");
+    } else {
+      driver.Contribute(1);
+      driver.ReceiveUpdate(1, true);
+      driver.Train(11);
+      Next<action::Train>(driver);
+      driver.loop().Stepped(IslandDriver::kTokens);
+    }
+    EXPECT_FALSE(Next<action::TakeSnapshot>(driver).eager);
+  }
+}
+
+TEST(OuterLoopOrdersTest, AnUpdateIsUsedWithTheShareOfTheIsland) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, /*includes_island=*/true);
+  Next<action::Train>(driver);
+  driver.loop().Stepped(IslandDriver::kTokens);
+  const auto apply = Next<action::Apply>(driver);
+  EXPECT_EQ(apply.fragment, 0);
+  EXPECT_TRUE(apply.use.includes_island);
+  EXPECT_TRUE(apply.use.is_next);
+  EXPECT_EQ(apply.use.island_share, 0.5);
+}
+
+TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnOverlap) {
+  OuterLoop::Options options = IslandDriver::Options();
+  options.overlap_steps = 2;
+  IslandDriver driver(options);
+  EXPECT_EQ(driver.loop().overlap_steps(), 0) << "before the join";
+  driver.Connect();
+  EXPECT_EQ(driver.loop().overlap_steps(), 2);
+  driver.Train(4);
+  EXPECT_EQ(driver.loop().config().synchronization().overlap_steps(), 2);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("train 5", "train 6", "mix 0", "snapshot 1"));
+}
+
+TEST(OuterLoopOrdersTest, ARunWithEagerUpdatesHasNoCheckpoints) {
+  for (const uint64_t checkpoint_steps : {0, 3}) {
+    OuterLoop::Options options = IslandDriver::Options();
+    options.checkpoint_steps = checkpoint_steps;
+    IslandDriver driver(options);
+    driver.joined()
+        .mutable_config()
+        ->mutable_synchronization()
+        ->set_eager_updates(true);
+    driver.Connect();
+    EXPECT_THAT(driver.Train(0),
+                ElementsAre(StartsWith(checkpoint_steps == 0
+                                           ? "begin"
+                                           : "end FAILED_PRECONDITION: the run "
+                                             "has eager updates")));
+  }
+}
+
+TEST(OuterLoopOrdersTest, ACheckpointSaysWhoseItIs) {
+  OuterLoop::Options options = IslandDriver::Options();
+  options.checkpoint_steps = 3;
+  options.join.set_instance_id(77);
+  IslandDriver driver(options);
+  driver.joined().set_shard(5);
+  driver.Connect();
+  driver.Train(1);
+  EXPECT_EQ(driver.saved().run_id(), "run");
+  EXPECT_EQ(driver.saved().island_id(), "north");
+  EXPECT_EQ(driver.saved().instance_id(), 77);
+  EXPECT_EQ(driver.saved().shard(), 5);
+  ASSERT_EQ(driver.saved().fragments_size(), 2);
+  EXPECT_EQ(driver.saved().fragments(1).anchor().fragment(), 1);
+}
+
+TEST(OuterLoopOrdersTest, EveryActorEndsWhenTheMembershipFails) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(1);
+  driver.loop().membership().StreamBroke();
+  driver.loop().membership().StreamEnded(absl::PermissionDeniedError("who?"),
+                                         driver.now());
+  EXPECT_TRUE(std::holds_alternative<action::End>(driver.OfFragment(1)));
+  EXPECT_THAT(driver.Train(),
+              ElementsAre("train 2", "end PERMISSION_DENIED: who?"));
+}
+
+TEST(OuterLoopOrdersTest, WhoLeavesARunThatIsOverDoesNotWait) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver.Train(),
+              ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
+  EXPECT_EQ(driver.loop().activity(), Activity::kLeaving);
+  driver.Publish({0, 0}, v1::FINISHED);
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopOrdersTest, TheActivityIsWhatTrainingDoes) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(3);
+  EXPECT_EQ(driver.loop().activity(), Activity::kTraining);
+  driver.Train(6);
+  EXPECT_EQ(driver.loop().activity(), Activity::kSynchronizing);
+}
+
+}  // namespace
+}  // namespace causeway
