@@ -266,6 +266,23 @@ TEST_F(FileTest, ALockEndsWithItsProcess) {
   EXPECT_OK(FileLock::Acquire(PathOf("lock")));
 }
 
+TEST(ErrnoStatusTest, CodesTellCausesApart) {
+  const auto code = [](int error_number) {
+    return ErrnoStatus(error_number, "open", "a").code();
+  };
+  EXPECT_EQ(code(ENOENT), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(EACCES), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(code(EROFS), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(code(EDQUOT), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EMFILE), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EEXIST), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(code(ENOTDIR), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(EIO), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(EBADF), absl::StatusCode::kInternal);
+  EXPECT_EQ(ErrnoStatus(EIO, "open", "a").message(),
+            "cannot open a: Input/output error");
+}
+
 TEST(ParentDirectoryTest, SplitsAtTheLastSlash) {
   EXPECT_EQ(ParentDirectory("a"), ".");
   EXPECT_EQ(ParentDirectory("/a"), "/");

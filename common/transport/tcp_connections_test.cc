@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -72,6 +74,46 @@ TEST_F(TcpConnectionsTest, MeasuresTheRoundTrip) {
     EXPECT_LT(connection.round_trip, absl::Seconds(5));
     EXPECT_EQ(connection.bytes_retransmitted, 0u);
   }
+}
+
+TEST_F(TcpConnectionsTest, CountsTheBytesOfBothDirections) {
+  char bytes[300] = {};
+  ASSERT_EQ(send(far_, bytes, 300, 0), 300);
+  ASSERT_EQ(recv(near_, bytes, 300, MSG_WAITALL), 300);
+  ASSERT_EQ(send(near_, bytes, 70, 0), 70);
+  ASSERT_EQ(recv(far_, bytes, 70, MSG_WAITALL), 70);
+  // The confirmation comes with the next data.
+  ASSERT_EQ(send(far_, bytes, 1, 0), 1);
+  ASSERT_EQ(recv(near_, bytes, 1, 0), 1);
+  const std::optional<TcpConnection> near = AskTcpConnection(near_);
+  ASSERT_TRUE(near.has_value());
+  EXPECT_EQ(near->peer, peer_);
+  EXPECT_EQ(near->bytes_received, 301);
+  // TCP counts the byte of the handshake, too.
+  EXPECT_EQ(near->bytes_acknowledged, 71);
+}
+
+TEST_F(TcpConnectionsTest, OnlySocketsOfTheInternetAreConnections) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  EXPECT_FALSE(AskTcpConnection(pair[0]).has_value());
+  close(pair[0]);
+  close(pair[1]);
+  EXPECT_FALSE(AskTcpConnection(STDIN_FILENO).has_value());
+}
+
+TEST(AddressTextTest, IsWrittenAsInAUrl) {
+  sockaddr_storage storage = {};
+  sockaddr_in6 in6 = {};
+  in6.sin6_family = AF_INET6;
+  in6.sin6_port = htons(7070);
+  in6.sin6_addr = in6addr_loopback;
+  std::memcpy(&storage, &in6, sizeof(in6));
+  EXPECT_EQ(AddressText(storage), "[::1]:7070");
+  // An address of IPv4 that a socket of IPv6 sees.
+  ASSERT_EQ(inet_pton(AF_INET6, "::ffff:10.77.0.2", &in6.sin6_addr), 1);
+  std::memcpy(&storage, &in6, sizeof(in6));
+  EXPECT_EQ(AddressText(storage), "10.77.0.2:7070");
 }
 
 TEST(PeerAddressTest, ReadsWhatGrpcWrites) {
