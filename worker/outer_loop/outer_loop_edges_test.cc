@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests the outer loop where rules meet: at the end of a run, when the island
+// leaves, and when it passes over steps.
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/outer_loop/outer_loop.h"
+#include "worker/outer_loop/testing/island_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::StartsWith;
+
+void SetStepsPerRound(IslandDriver& driver, uint64_t steps) {
+  v1::SessionResponse view = driver.loop().membership().state();
+  view.set_inner_steps_per_round(steps);
+  driver.loop().membership().ViewArrived(view, driver.now());
+}
+
+// A round has four steps, of which the island trains the last.
+TEST(OuterLoopEdgesTest, FragmentsAreSentAtStepsThatAreNotTrained) {
+  IslandDriver driver;
+  driver.Connect();
+  SetStepsPerRound(driver, 1);
+  EXPECT_THAT(driver.Train(4), ElementsAre("begin", "train 4", "snapshot 0",
+                                           "snapshot 1", "wait"));
+  EXPECT_EQ(driver.loop().step(), 6);
+  EXPECT_EQ(driver.Contribute(1).inner_steps(), 1);
+}
+
+TEST(OuterLoopEdgesTest, AStepIsTrainedIfAFragmentWouldElseHaveNothingToSend) {
+  IslandDriver driver;
+  driver.joined().set_run_step(4);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  SetStepsPerRound(driver, 1);
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("fetch 0 at 1", "begin", "train 6", "snapshot 1"));
+}
+
+TEST(OuterLoopEdgesTest, NothingIsSentWhileTheLastContributionIsInFlight) {
+  IslandDriver driver;
+  driver.joined()
+      .mutable_config()
+      ->mutable_synchronization()
+      ->set_max_overlap_steps(9);
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  EXPECT_THAT(driver.Train(), ElementsAre("train 5", "train 6", "snapshot 1",
+                                          "train 7", "train 8", "wait"));
+  EXPECT_EQ(driver.loop().lateness().steps, 2);
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(8), ElementsAre("mix 0", "snapshot 0"));
+}
+
+TEST(OuterLoopEdgesTest, AStepIsCountedAsLateOnce) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.Train();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(driver.Train(), ElementsAre("wait"));
+  EXPECT_EQ(driver.loop().lateness().updates, 1);
+  EXPECT_EQ(driver.loop().lateness().steps, 1);
+}
+
+// Only waiting counts: what the trainer does meanwhile does not.
+TEST(OuterLoopEdgesTest, ApplyingAnUpdateIsNoWait) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  driver.Trainer();
+  driver.loop().Stepped(IslandDriver::kTokens);
+  ASSERT_TRUE(std::holds_alternative<action::Apply>(driver.Trainer()));
+  driver.Sleep(absl::Seconds(2));
+  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
+  driver.loop().Applied();
+  driver.Train(6);
+  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
+}
+
+TEST(OuterLoopEdgesTest, ARunThatIsFinishedKeepsNobodyWaiting) {
+  for (const bool last : {false, true}) {
+    IslandDriver driver;
+    driver.Connect();
+    driver.Train(4);
+    driver.Contribute(0);
+    if (last) {
+      driver.ReceiveUpdate(0, true);
+      driver.Train(6);
+      driver.Contribute(1);
+      driver.ReceiveUpdate(1, true);
+      driver.Train(8);
+      driver.Contribute(0);
+      driver.ReceiveUpdate(0, true);
+      driver.Train(10);
+      driver.Contribute(1);
+      driver.ReceiveUpdate(1, true);
+    }
+    EXPECT_THAT(driver.Train(), Contains("wait"));
+    const uint64_t version = last ? 2 : 0;
+    driver.Publish({version, version}, v1::FINISHED);
+    EXPECT_THAT(driver.Train(), ElementsAre("end OK"));
+    // The end stays what it was.
+    driver.loop().RequestStop();
+    EXPECT_THAT(driver.Train(), ElementsAre("end OK"));
+  }
+}
+
+TEST(OuterLoopEdgesTest, WhoLeavesHandsInNothingWithoutTraining) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(0);
+  driver.loop().RequestLeave("signal 15");
+  driver.Trainer();
+  driver.loop().Stepped(0);
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopEdgesTest, WhoLeavesHandsNothingInToRoundsThatAreOver) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.Publish({3, 1});
+  driver.loop().RequestLeave("signal 15");
+  // A contribution builds on the newest version.
+  EXPECT_THAT(driver.Train(), ElementsAre("train 3", "wait 30s"));
+  driver.ReceiveUpdate(1, false);
+  EXPECT_THAT(driver.Train(),
+              ElementsAre("rebase 1", "snapshot 1", "wait 30s"));
+  EXPECT_EQ(driver.Contribute(1).base_version(), 1);
+  // Fragment 0 has had its last round.
+  for (int version = 1; version <= 3; ++version) {
+    driver.ReceiveUpdate(0, false);
+    EXPECT_THAT(
+        driver.Train(),
+        ElementsAre("rebase 0",
+                    version < 3 ? "wait 30s" : "end CANCELLED: signal 15"));
+  }
+}
+
+TEST(OuterLoopEdgesTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver.Train(), ElementsAre("train 5", "snapshot 1", "wait 30s"));
+  driver.Contribute(1);
+  // Fragment 0's contribution is accepted, but it lacks step 5.
+  EXPECT_THAT(driver.Train(), ElementsAre("wait 30s"));
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
+  EXPECT_EQ(driver.Contribute(0).tokens(), 10);
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+TEST(OuterLoopEdgesTest, IslandsSpreadTheirRetries) {
+  std::vector<absl::Duration> pauses[2];
+  for (const uint64_t seed : {0, 1}) {
+    OuterLoop::Options options = IslandDriver::Options();
+    options.seed = seed + 1;
+    IslandDriver driver(options);
+    driver.joined().mutable_heads(0)->set_version(1);
+    driver.loop().membership().JoinAnswered(absl::UnavailableError("reset"),
+                                            driver.now());
+    const auto note = [&](const auto& action) {
+      ASSERT_TRUE(std::holds_alternative<action::Wait>(action));
+      const absl::Time until = std::get<action::Wait>(action).until;
+      pauses[seed].push_back(until - driver.now());
+      driver.Sleep(until - driver.now());
+    };
+    note(driver.Session());
+    driver.Connect();
+    driver.Trainer();
+    driver.loop().ParametersAnswered(absl::UnavailableError("reset"),
+                                     driver.now());
+    note(driver.Trainer());
+    driver.Train(0);
+    driver.loop().exchange(0).UpdateAnswered(
+        {.status = absl::UnavailableError("reset")}, driver.now());
+    note(driver.OfFragment(0));
+    driver.loop().membership().StreamBroke();
+    driver.loop().membership().StreamEnded(absl::UnavailableError("reset"),
+                                           driver.now());
+    note(driver.Session());
+  }
+  ASSERT_EQ(pauses[0].size(), 4);
+  for (int i = 0; i < 4; ++i) EXPECT_NE(pauses[0][i], pauses[1][i]) << i;
+}
+
+class ResumeEdgesTest : public testing::Test {
+ protected:
+  // A checkpoint of step 9. Fragment 0 was sent after step 8, fragment 1 after
+  // step 6, and nobody has accepted either.
+  ResumeEdgesTest() {
+    options_.checkpoint_steps = 3;
+    IslandDriver first(options_);
+    first.joined()
+        .mutable_config()
+        ->mutable_synchronization()
+        ->set_max_overlap_steps(9);
+    first.Connect();
+    first.Train(4);
+    first.Contribute(0);
+    first.ReceiveUpdate(0, true);
+    first.Train(9);
+    options_.resume = first.saved();
+  }
+
+  OuterLoop::Options options_ = IslandDriver::Options();
+};
+
+TEST_F(ResumeEdgesTest, GoesBackToTheFirstSendThatIsLost) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(6), ElementsAre("begin from checkpoint", "save 5",
+                                           "train 6", "snapshot 1"));
+  EXPECT_EQ(driver.Contribute(1).tokens(), 100);
+}
+
+TEST_F(ResumeEdgesTest, ACheckpointOfAnotherPlanIsRefused) {
+  options_.resume->mutable_fragments()->RemoveLast();
+  IslandDriver driver(options_);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(),
+              ElementsAre(StartsWith("end FAILED_PRECONDITION")));
+}
+
+// The update to version 2 may contain what the earlier process handed in.
+TEST_F(ResumeEdgesTest, AsksWhatIsMergedIntoUpdatesThatAreSkipped) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(3);
+  driver.Connect();
+  driver.Train();
+  UpdateAnswer gone{.status = absl::NotFoundError("dropped")};
+  gone.head.set_version(2);
+  driver.loop().exchange(0).UpdateAnswered(gone, driver.now());
+  v1::FragmentHead head;
+  head.set_version(3);
+  driver.loop().exchange(0).ParametersAnswered(head, driver.now());
+  EXPECT_TRUE(
+      std::holds_alternative<action::AskWhatIsMerged>(driver.OfFragment(0)));
+}
+
+}  // namespace
+}  // namespace causeway
