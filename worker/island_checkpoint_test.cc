@@ -92,8 +92,10 @@ TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
   const auto store = IslandCheckpointStore::Open(Directory("removed"));
   ASSERT_OK(store.status());
   EXPECT_OK((*store)->Remove()) << "nothing to remove";
+  EXPECT_FALSE((*store)->busy());
   (*store)->SaveLater(SomeState(10));
   EXPECT_OK((*store)->Remove());
+  EXPECT_FALSE((*store)->busy()) << "the write has ended";
   const auto none = (*store)->Load();
   ASSERT_OK(none.status());
   EXPECT_FALSE(none->has_value());

@@ -92,6 +92,9 @@ TEST_F(BadChunkTest, OfAnImpossibleSizeIsRefused) {
     chunk_.raw_bytes = bytes;
     EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument)) << bytes;
   }
+  chunk_.raw_bytes = static_cast<uint32_t>(chunk_.size());
+  EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("want fewer bytes")));
   chunk_.raw_bytes = 100'004;
   EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument));
 }

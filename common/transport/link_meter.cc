@@ -28,9 +28,7 @@ void LinkMeter::Add(uint64_t bytes, bool again) {
   if (point.busy - points_.back().busy < kWindow / 100) return;
   points_.push_back(point);
   // The window begins at the first point, so that may be older.
-  while (points_.size() > 2 && point.busy - points_[1].busy >= kWindow) {
-    points_.pop_front();
-  }
+  while (point.busy - points_[1].busy >= kWindow) points_.pop_front();
 }
 
 void LinkMeter::AddPaced(absl::Duration wait) {

@@ -37,9 +37,11 @@ absl::StatusOr<Corpus> Corpus::Open(v1::DataConfig::Tokenizer tokenizer,
   Corpus corpus;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, tokenizer));
+    for (const Part& part : corpus.parts_) {
+      RETURN_IF_ERROR(CheckSameTokenizer(part.file, file));
+    }
     if (!corpus.parts_.empty()) {
       const TokenFile& previous = corpus.parts_.back().file;
-      RETURN_IF_ERROR(CheckSameTokenizer(previous, file));
       const bool both_text =
           previous.token_bytes() == 1 && file.token_bytes() == 1;
       if (both_text) ++corpus.size_;

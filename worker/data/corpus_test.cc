@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/checksum.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/testing/files.h"
+#include "worker/data/token_file_format.h"
 
 namespace causeway {
 namespace {
@@ -108,6 +110,32 @@ TEST(CorpusTest, TextNeedsTheWholeByteVocabulary) {
       corpus.CheckFits(Model(256, 2)),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("258 ids"), HasSubstr("vocab_size is 256"))));
+}
+
+std::string PreparedFile(char tokenizer) {
+  const std::string ids = BytesOf<uint16_t>({1, 2, 3});
+  return SerializeTokenFileHeader(
+             {.tokens = 3,
+              .token_bytes = 2,
+              .prepared =
+                  PreparedInfo{.vocabulary = 8,
+                               .tokenizer = v1::DataConfig::SENTENCEPIECE,
+                               .tokenizer_digest = std::string(16, tokenizer),
+                               .tokens_digest = Digest128(ids)}}) +
+         ids;
+}
+
+TEST(CorpusTest, AllPreparedFilesMustHaveTheSameTokenizer) {
+  const std::string a = WriteTestFile("a.bin", PreparedFile('a'));
+  const std::string flat = WriteTestFile("flat.bin", BytesOf<uint16_t>({4}));
+  const std::string b = WriteTestFile("b.bin", PreparedFile('b'));
+  EXPECT_OK(Corpus::Open(v1::DataConfig::PRETOKENIZED, {a, flat, a}));
+  for (const std::vector<std::string>& paths :
+       {std::vector<std::string>{a, b}, {a, flat, b}}) {
+    EXPECT_THAT(Corpus::Open(v1::DataConfig::PRETOKENIZED, paths),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("different SentencePiece models")));
+  }
 }
 
 TEST(CorpusTest, ReportsTheFileThatCannotBeRead) {

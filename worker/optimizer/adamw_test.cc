@@ -177,6 +177,13 @@ TEST_F(AdamWTest, AGradientThatIsNotFiniteIsRefusedAndNothingChanges) {
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("both must be finite")));
   }
+  const std::vector<float> gradients = GoldenGradients(layout_, 1);
+  EXPECT_THAT(
+      optimizer->Step({.learning_rate = std::numeric_limits<double>::infinity(),
+                       .gradient_scale = 1},
+                      gradients.data(), parameters_.data()),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("update 1 has learning rate inf")));
   EXPECT_EQ(parameters_, before);
   EXPECT_EQ(optimizer->updates(), 0);
 }

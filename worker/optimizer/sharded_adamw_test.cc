@@ -172,6 +172,9 @@ TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
       EXPECT_NE(master, old_master);
       EXPECT_EQ(copy(estimate.data() + optimizer.shard().begin), master);
     }
+    AdamWState state;
+    ASSERT_OK(optimizer.Save(state));
+    EXPECT_EQ(state.updates, 3);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,8 @@
 namespace causeway {
 namespace {
 
-FragmentMap MakeMap(int layers, int hidden, int fragments) {
+std::pair<ModelLayout, v1::FragmentPlan> LayoutAndPlan(int layers, int hidden,
+                                                       int fragments) {
   v1::RunConfig config;
   v1::ModelConfig& model = *config.mutable_model();
   model.set_layers(layers);
@@ -31,7 +33,12 @@ FragmentMap MakeMap(int layers, int hidden, int fragments) {
   config.mutable_synchronization()->set_fragments(fragments);
   config.mutable_synchronization()->set_inner_steps_per_round(10);
   const ModelLayout layout = MakeModelLayout(model);
-  return *FragmentMap::Create(layout, *MakeFragmentPlan(layout, config));
+  return {layout, *MakeFragmentPlan(layout, config)};
+}
+
+FragmentMap MakeMap(int layers, int hidden, int fragments) {
+  const auto [layout, plan] = LayoutAndPlan(layers, hidden, fragments);
+  return *FragmentMap::Create(layout, plan);
 }
 
 std::vector<Slice> Shards(const FragmentMap& map, int ranks) {
@@ -125,6 +132,28 @@ TEST(FragmentShareTest, OneRankHasAllAndNoEdges) {
   EXPECT_EQ(shares[0].encoded.size(), shares[0].fragment_size);
   EXPECT_EQ(shares[0].edge_out(), 0);
   EXPECT_EQ(shares[0].edge_in(), 0);
+}
+
+// A rank holds one piece of a fragment, which it could not if tensors came in
+// another order than in the model.
+TEST(FragmentShareTest, TensorsMustHaveTheModelsOrder) {
+  const auto [layout, plan] = LayoutAndPlan(3, 64, 1);
+  v1::FragmentPlan mixed = plan;
+  auto& tensors = *mixed.mutable_fragments(0)->mutable_tensors();
+  std::reverse(tensors.begin(), tensors.end());
+  uint64_t offset = 0;
+  for (v1::TensorPlacement& tensor : tensors) {
+    tensor.set_offset(offset);
+    uint64_t size = 1;
+    for (const uint64_t extent : tensor.shape()) size *= extent;
+    offset += size;
+  }
+  const absl::StatusOr<FragmentMap> map = FragmentMap::Create(layout, mixed);
+  ASSERT_OK(map);
+  EXPECT_THAT(
+      ShareFragment(*map, 0, Shards(*map, 2)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               testing::HasSubstr("fragment 0 are not in the model's order")));
 }
 
 }  // namespace

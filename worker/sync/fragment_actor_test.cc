@@ -101,6 +101,9 @@ class BreakingClient : public CoordinatorClient {
   bool damage_head = false;
   // Describes the update in another format.
   bool misdescribe = false;
+  // The next fetch of parameters fails, or brings none.
+  bool break_parameters = false;
+  bool omit_parameters = false;
   // Loses every call that waits for an update.
   bool lose_waits = false;
   // Runs before the first FetchUpdate.
@@ -144,6 +147,10 @@ class BreakingClient : public CoordinatorClient {
                                uint64_t max_bytes,
                                ParametersDownload& download) override {
     ++parameter_fetches;
+    if (std::exchange(break_parameters, false)) {
+      return absl::UnavailableError("broken by the test");
+    }
+    if (std::exchange(omit_parameters, false)) return absl::OkStatus();
     return client_->FetchParameters(request, max_bytes, download);
   }
   absl::StatusOr<v1::JoinResponse> Join(
@@ -389,6 +396,25 @@ TEST_F(FragmentActorTest, ParametersAreFetchedAnewEveryTime) {
     EXPECT_EQ(client_->parameter_fetches, round);
     anchor_ = parameters_;
   }
+}
+
+TEST_F(FragmentActorTest, ParametersThatBreakOffAreFetchedAgain) {
+  client_->damage_head = true;
+  client_->break_parameters = true;
+  Begin();
+  Send();
+  ExpectMixed();
+  EXPECT_EQ(client_->parameter_fetches, 2);
+}
+
+TEST_F(FragmentActorTest, ParametersMustHaveTheSizeOfTheFragment) {
+  client_->damage_head = true;
+  client_->omit_parameters = true;
+  Begin();
+  Send();
+  EXPECT_THAT(Next<action::End>().status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::HasSubstr("but the coordinator sent 0 bytes")));
 }
 
 TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {

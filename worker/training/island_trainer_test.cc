@@ -118,8 +118,10 @@ class IslandTrainerTest : public testing::Test {
                                 .host = "127.0.0.1",
                                 .rendezvous = &rendezvous};
     };
+    IslandTrainerOptions of_follower = options_;
+    of_follower.shard = 0;
     std::thread follower(
-        [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
+        [&] { EXPECT_OK(RunFollowingRank(of_follower, process(1))); });
     {
       ASSERT_OK_AND_ASSIGN(
           const auto leader,
@@ -184,6 +186,25 @@ TEST_F(IslandTrainerTest, EveryAlgorithmLearns) {
       EXPECT_LT(last, first - 0.5);
     }
   }
+}
+
+TEST_F(IslandTrainerTest, TheLossIsThatOfTheShardsText) {
+  config_.mutable_data()->set_shards(2);
+  std::vector<double> losses;
+  const auto train = [&] {
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, 2, Start()));
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(1));
+    losses.push_back(result.loss);
+  };
+  train();
+  options_.shard = 1;
+  train();
+  options_.data = {WriteTestFile("other.txt", std::string(50'000, 'x'))};
+  train();
+  ASSERT_EQ(losses.size(), 3);
+  EXPECT_NE(losses[0], losses[1]);
+  EXPECT_NE(losses[1], losses[2]);
 }
 
 TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
@@ -279,7 +300,10 @@ TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
   EXPECT_OK(trainer->Step(2));
 }
 
+// The other processes hear of the shard from rank 0.
 TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
+  config_.mutable_data()->set_shards(2);
+  options_.shard = 1;
   ExpectProcessesAreThreads();
 }
 
