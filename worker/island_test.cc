@@ -235,6 +235,8 @@ class FalseCoordinatorTest : public testing::Test {
     server_ = builder.BuildAndStart();
     client_ =
         NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
+                                  // No test can wait for this.
+                                  .call_deadline = absl::Hours(1),
                                   .now = SteadyWallClock()});
   }
   ~FalseCoordinatorTest() override {
