@@ -279,6 +279,13 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
                     model.vocab_size() >= kByteVocabulary,
                 "model.vocab_size", "for the byte tokenizer at least ",
                 kByteVocabulary, " (256 bytes, begin and end of text)");
+  if (model.has_rope_scaling()) {
+    check.InRange({"model.rope_scaling.factor", 1, 1e6});
+    check.InRange({"model.rope_scaling.low_frequency_factor", 0, 1e6, true});
+    check.InRange({"model.rope_scaling.high_frequency_factor",
+                   model.rope_scaling().low_frequency_factor(), 1e7, true});
+    check.InRange({"model.rope_scaling.original_length", 1, 1 << 24});
+  }
   if (model.heads() == 0) return;
   check.Require(model.hidden_size() % (2 * model.heads()) == 0,
                 "model.hidden_size",

@@ -37,7 +37,15 @@ CASES = {
                              intermediate_size=31, heads=2, kv_heads=1,
                              vocab_size=11, sequence_length=150,
                              tie_embeddings=False, batch=1, rope_theta=500.0),
+    # One of its six frequencies is kept, two lie in between, three are divided.
+    "llama3_rope": dict(COMMON, hidden_size=24, intermediate_size=20, heads=2,
+                        kv_heads=2, vocab_size=23, sequence_length=60,
+                        tie_embeddings=True, batch=1, rope_theta=100.0,
+                        rope_factor=8.0, rope_original_length=40),
 }
+
+# Llama 3's values, which the cases do not change.
+LOW_FREQUENCY_FACTOR, HIGH_FREQUENCY_FACTOR = 1, 4
 
 
 def token(index, vocab_size):
@@ -48,9 +56,25 @@ def rms_norm(x, gain, epsilon):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + epsilon) * gain
 
 
-def rotate(x, theta):
+def stretched(frequency, config):
+    """The frequencies as Llama 3.1 and later stretch them."""
+    factor, length = config["rope_factor"], config["rope_original_length"]
+    wave = 2 * math.pi / frequency
+    longest_kept = length / HIGH_FREQUENCY_FACTOR
+    shortest_divided = length / LOW_FREQUENCY_FACTOR
+    smooth = ((length / wave - LOW_FREQUENCY_FACTOR)
+              / (HIGH_FREQUENCY_FACTOR - LOW_FREQUENCY_FACTOR))
+    between = (1 - smooth) * frequency / factor + smooth * frequency
+    result = torch.where(wave < longest_kept, frequency, between)
+    return torch.where(wave > shortest_divided, frequency / factor, result)
+
+
+def rotate(x, config):
     length, dim = x.shape[-2:]
-    frequency = theta ** (-torch.arange(0, dim, 2, dtype=x.dtype) / dim)
+    frequency = config["rope_theta"] ** (
+        -torch.arange(0, dim, 2, dtype=x.dtype) / dim)
+    if "rope_factor" in config:
+        frequency = stretched(frequency, config)
     angle = torch.outer(torch.arange(length, dtype=x.dtype), frequency)
     angle = torch.cat([angle, angle], dim=-1)
     low, high = x.chunk(2, dim=-1)
@@ -67,8 +91,8 @@ def attention(x, weights, prefix, config):
         y = x @ weights[prefix + name + ".weight"].T
         return y.view(batch, length, count, dim).transpose(1, 2)
 
-    query = rotate(project("self_attn.q_proj", heads), config["rope_theta"])
-    key = rotate(project("self_attn.k_proj", kv_heads), config["rope_theta"])
+    query = rotate(project("self_attn.q_proj", heads), config)
+    key = rotate(project("self_attn.k_proj", kv_heads), config)
     value = project("self_attn.v_proj", kv_heads)
     key = key.repeat_interleave(heads // kv_heads, dim=1)
     value = value.repeat_interleave(heads // kv_heads, dim=1)

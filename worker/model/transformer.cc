@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 
@@ -49,6 +50,23 @@ int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
   return begin;
 }
 
+// Returns the angle per token, in radians, of pair `pair` of `pairs`.
+double RopeFrequency(const v1::ModelConfig& config, int64_t pair,
+                     int64_t pairs) {
+  const double frequency =
+      std::pow(config.rope_theta(),
+               -static_cast<double>(pair) / static_cast<double>(pairs));
+  if (!config.has_rope_scaling()) return frequency;
+  const v1::RopeScaling& scaling = config.rope_scaling();
+  const double waves =
+      scaling.original_length() * frequency / (2 * std::numbers::pi);
+  const double kept = std::clamp(
+      (waves - scaling.low_frequency_factor()) /
+          (scaling.high_frequency_factor() - scaling.low_frequency_factor()),
+      0.0, 1.0);
+  return kept * frequency + (1 - kept) * frequency / scaling.factor();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
@@ -59,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   }
   auto model = absl::WrapUnique(new Transformer(config, options, ops));
   RETURN_IF_ERROR(model->AllocateMemory());
-  model->UploadRopeTable(config.rope_theta());
+  model->UploadRopeTable(config);
   return model;
 }
 
@@ -179,16 +197,14 @@ absl::Status Transformer::AllocateMemory() {
   return absl::OkStatus();
 }
 
-void Transformer::UploadRopeTable(double theta) {
-  const int64_t head_dim = hidden_ / heads_;
-  const int64_t half = head_dim / 2;
+void Transformer::UploadRopeTable(const v1::ModelConfig& config) {
+  const int64_t half = hidden_ / heads_ / 2;
   std::vector<float> cosine;
   std::vector<float> sine;
   for (int64_t position = 0; position < length_; ++position) {
     for (int64_t i = 0; i < half; ++i) {
-      const double frequency = std::pow(
-          theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-      const double angle = static_cast<double>(position) * frequency;
+      const double angle =
+          static_cast<double>(position) * RopeFrequency(config, i, half);
       cosine.push_back(static_cast<float>(std::cos(angle)));
       sine.push_back(static_cast<float>(std::sin(angle)));
     }

@@ -163,7 +163,7 @@ class Transformer {
     const bool all = options_.training && !options_.recompute_activations;
     return all ? activations_.size() : 1;
   }
-  void UploadRopeTable(double theta);
+  void UploadRopeTable(const v1::ModelConfig& config);
 
   absl::Status CheckTokens(absl::Span<const int32_t> tokens,
                            const char* name) const;

@@ -122,6 +122,10 @@ void SetConfig(const std::string& key, double value, GoldenCase& golden) {
   if (key == "vocab_size") config.set_vocab_size(number);
   if (key == "sequence_length") config.set_sequence_length(number);
   if (key == "rope_theta") config.set_rope_theta(value);
+  if (key == "rope_factor") config.mutable_rope_scaling()->set_factor(value);
+  if (key == "rope_original_length") {
+    config.mutable_rope_scaling()->set_original_length(number);
+  }
   if (key == "norm_epsilon") config.set_norm_epsilon(value);
   if (key == "init_stddev") config.set_init_stddev(value);
   if (key == "tie_embeddings") config.set_tie_embeddings(number != 0);
@@ -215,7 +219,7 @@ void ExpectGolden(const GoldenCase& golden, int threads) {
 
 TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
   const std::vector<GoldenCase> cases = ReadGolden();
-  ASSERT_EQ(cases.size(), 3u);
+  ASSERT_EQ(cases.size(), 4u);
   for (const GoldenCase& golden : cases) {
     for (const int threads : {1, 2}) ExpectGolden(golden, threads);
   }
