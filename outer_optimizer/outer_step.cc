@@ -24,18 +24,6 @@ namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-bool HasMomentum(const OuterStepOptions& options) {
-  return options.algorithm != Outer::SGD;
-}
-
-bool HasResidual(const OuterStepOptions& options) {
-  return !IsLossless(options.downlink.format);
-}
-
-bool HasGradientSum(const OuterStepOptions& options) {
-  return options.algorithm == Outer::DELAYED_NESTEROV;
-}
-
 absl::Status CheckOptions(const OuterStepOptions& options) {
   switch (options.algorithm) {
     case Outer::NESTEROV:
@@ -322,6 +310,18 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
     options.radial_tensors = RadialTensors(fragment);
   }
   return options;
+}
+
+bool HasMomentum(const OuterStepOptions& options) {
+  return options.algorithm != Outer::SGD;
+}
+
+bool HasResidual(const OuterStepOptions& options) {
+  return !IsLossless(options.downlink.format);
+}
+
+bool HasGradientSum(const OuterStepOptions& options) {
+  return options.algorithm == Outer::DELAYED_NESTEROV;
 }
 
 FragmentState InitialFragmentState(const OuterStepOptions& options,

@@ -105,6 +105,11 @@ struct FragmentState {
   }
 };
 
+// Return whether a fragment's state has these parts besides theta.
+bool HasMomentum(const OuterStepOptions& options);
+bool HasResidual(const OuterStepOptions& options);
+bool HasGradientSum(const OuterStepOptions& options);
+
 // Returns the state at version 0: zeros except theta, with the parts that the
 // options need.
 FragmentState InitialFragmentState(const OuterStepOptions& options,

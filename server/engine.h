@@ -79,10 +79,16 @@ class Engine {
     Clock now;
     // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
+    // The checkpoint that a new run begins with
+    // (common/checkpoint/tensor_files.h). Empty: the run's seed makes version
+    // 0. A run that has begun does not read it again.
+    std::string initial_parameters;
   };
 
   // Opens the state directory, or creates it with version 0 of every fragment,
   // and starts the threads.
+  //   INVALID_ARGUMENT     The checkpoint cannot be read, or does not fit the
+  //                        model. Nothing was written.
   //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
   //                        belongs to another run or model.
   //   DATA_LOSS            A committed file is damaged.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -23,6 +24,17 @@
 namespace causeway {
 namespace {
 
+// Returns the source of version 0.
+absl::StatusOr<InitialValues> OpenInitialValues(
+    const Engine::Options& options) {
+  ModelLayout layout = MakeModelLayout(options.config.model());
+  if (options.initial_parameters.empty()) {
+    return InitialValues::FromSeed(std::move(layout), options.config.seed());
+  }
+  return InitialValues::FromCheckpoint(options.initial_parameters,
+                                       std::move(layout));
+}
+
 // Names a new run in the log. Its files are written afterwards, so that the
 // remains of a crash are known to belong to this run.
 absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
@@ -33,37 +45,34 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
                 .created_at = options.now()};
   ASSIGN_OR_RETURN(run.plan,
                    MakeFragmentPlan(MakeModelLayout(config.model()), config));
+  run.plan.set_from_checkpoint(!options.initial_parameters.empty());
   return state.log().CreateRun(run);
 }
 
 // Writes and commits version 0 of every fragment.
-absl::Status CommitInitialVersions(StateDirectory& state,
-                                   const RunRecord& run) {
-  const v1::RunConfig& config = run.config;
-  const ModelLayout layout = MakeModelLayout(config.model());
-  ASSIGN_OR_RETURN(const FragmentMap map,
-                   FragmentMap::Create(layout, run.plan));
-  const std::vector<float> parameters =
-      InitialParameters(layout, config.seed());
+absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
+                                   const InitialValues& values) {
   LogBatch batch;
-  for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
-    std::vector<float> theta(map.size(fragment));
-    map.Gather(fragment, parameters, absl::MakeSpan(theta));
-    const FragmentState initial = InitialFragmentState(
-        MakeOuterStepOptions(config,
-                             run.plan.fragments(static_cast<int>(fragment))),
-        std::move(theta));
+  for (const v1::Fragment& fragment : run.plan.fragments()) {
+    const OuterStepOptions step = MakeOuterStepOptions(run.config, fragment);
+    // Only the sizes of these tensors matter; the file is full of zeros.
+    const auto tensor = [&](bool is_there) {
+      return absl::MakeConstSpan(static_cast<const float*>(nullptr),
+                                 is_there ? fragment.size() : 0);
+    };
     FragmentContents contents{.run_id = run.run_id,
-                              .theta = initial.theta,
-                              .momentum = initial.momentum,
-                              .residual = initial.residual,
-                              .gradient_sum = initial.gradient_sum};
-    contents.head.set_fragment(fragment);
-    ASSIGN_OR_RETURN(std::string file,
-                     state.fragments().WriteFragment(contents));
-    batch.commits.push_back({.head = contents.head,
-                             .file = std::move(file),
-                             .committed_at = run.created_at});
+                              .theta = tensor(true),
+                              .momentum = tensor(HasMomentum(step)),
+                              .residual = tensor(HasResidual(step)),
+                              .gradient_sum = tensor(HasGradientSum(step))};
+    contents.head.set_fragment(fragment.id());
+    ASSIGN_OR_RETURN(NewFragment file,
+                     state.fragments().BeginFragment(contents));
+    RETURN_IF_ERROR(values.Read(fragment, file.theta));
+    CommitRecord commit{.head = contents.head, .committed_at = run.created_at};
+    ASSIGN_OR_RETURN(commit.file, state.fragments().CommitFragment(
+                                      std::move(file), commit.head));
+    batch.commits.push_back(std::move(commit));
   }
   return state.log().Apply(batch);
 }
@@ -91,20 +100,34 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
                    StateDirectory::Open(options.state_dir, {.create = true}));
   absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
   const bool is_new = absl::IsNotFound(run.status());
-  if (is_new) {
-    RETURN_IF_ERROR(CreateRun(*state, options));
-    run = ContinueRun(*state, options);
+  if (!is_new) RETURN_IF_ERROR(run.status());
+  std::vector<CommitRecord> commits;
+  if (!is_new) {
+    ASSIGN_OR_RETURN(commits, state->log().Heads());
   }
-  RETURN_IF_ERROR(run.status());
-  ASSIGN_OR_RETURN(std::vector<CommitRecord> commits, state->log().Heads());
   if (commits.empty()) {
-    RETURN_IF_ERROR(CommitInitialVersions(*state, *run));
+    ASSIGN_OR_RETURN(const InitialValues values, OpenInitialValues(options));
+    if (is_new) RETURN_IF_ERROR(CreateRun(*state, options));
+    ASSIGN_OR_RETURN(run, ContinueRun(*state, options));
+    if (run->plan.from_checkpoint() == options.initial_parameters.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "run ", run->run_id, " was named but got no parameters, and it ",
+          run->plan.from_checkpoint() ? "begins" : "does not begin",
+          " with a checkpoint: start ",
+          run->plan.from_checkpoint() ? "with" : "without",
+          " --initial_parameters, or remove the state directory"));
+    }
+    RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());
   }
   Effects effects;
   effects.events.push_back(
       {"coordinator_started", "",
-       absl::StrCat(is_new ? "new run " : "continuing run ", run->run_id)});
+       absl::StrCat(
+           is_new ? "new run " : "continuing run ", run->run_id,
+           is_new && run->plan.from_checkpoint()
+               ? absl::StrCat(" from checkpoint ", options.initial_parameters)
+               : "")});
   const std::string changes = ConfigDifference(run->config, options.config);
   if (!changes.empty()) {
     effects.events.push_back(

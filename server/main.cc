@@ -31,6 +31,11 @@ ABSL_FLAG(std::string, config, "",
 ABSL_FLAG(std::string, state_dir, "",
           "Directory that holds the run's state; made if missing. A "
           "coordinator that is started again on it continues the run.");
+ABSL_FLAG(std::string, initial_parameters, "",
+          "Checkpoint that a new run begins with, instead of parameters made "
+          "from its seed: a safetensors file, or a directory of the Hugging "
+          "Face libraries (fp32, fp16 or bf16). A run that has begun does not "
+          "read it again.");
 ABSL_FLAG(std::string, listen, "0.0.0.0:7070",
           "Address to listen on, host:port. Port 0 takes a free one.");
 ABSL_FLAG(std::string, port_file, "",
@@ -85,7 +90,9 @@ absl::Status Run() {
                                   .config = config,
                                   .random = std::random_device{}(),
                                   .now = now,
-                                  .merge_threads = MergeThreads()}));
+                                  .merge_threads = MergeThreads(),
+                                  .initial_parameters = absl::GetFlag(
+                                      FLAGS_initial_parameters)}));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(

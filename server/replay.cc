@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/checksum.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/merge.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec_config.h"
@@ -67,9 +67,9 @@ class Replayer {
       RETURN_IF_ERROR(recorded);
       --first;
     }
-    // Version 0 can be made anew; other versions need their file.
+    // Version 0 can be made anew from the seed; other versions need their file.
     for (uint64_t version = first; version < head || version == 0; ++version) {
-      if (version == 0) return 0;
+      if (version == 0 && !run_.plan.from_checkpoint()) return 0;
       const absl::Status kept = OpenKept(fragment, version).status();
       if (kept.ok()) return version;
       if (!absl::IsNotFound(kept)) return kept;
@@ -89,7 +89,7 @@ class Replayer {
   }
 
   absl::StatusOr<FragmentState> StateAt(uint32_t fragment, uint64_t version) {
-    if (version > 0) {
+    if (version > 0 || run_.plan.from_checkpoint()) {
       ASSIGN_OR_RETURN(const StoredFragment stored,
                        OpenKept(fragment, version));
       const FragmentContents& contents = stored.contents();
@@ -101,12 +101,13 @@ class Replayer {
                            contents.gradient_sum.end()},
           .version = version};
     }
-    const ModelLayout layout = MakeModelLayout(run_.config.model());
-    ASSIGN_OR_RETURN(const FragmentMap map,
-                     FragmentMap::Create(layout, run_.plan));
-    std::vector<float> theta(map.size(fragment));
-    map.Gather(fragment, InitialParameters(layout, run_.config.seed()),
-               absl::MakeSpan(theta));
+    const v1::Fragment& placed =
+        run_.plan.fragments(static_cast<int>(fragment));
+    std::vector<float> theta(placed.size());
+    RETURN_IF_ERROR(
+        InitialValues::FromSeed(MakeModelLayout(run_.config.model()),
+                                run_.config.seed())
+            .Read(placed, absl::MakeSpan(theta)));
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      state_.log().FindCommit(fragment, 0));
     if (Digest128(absl::MakeConstSpan(theta)) != commit.head.digest()) {

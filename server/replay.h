@@ -22,8 +22,8 @@ namespace causeway {
 // The result for one fragment.
 struct FragmentReplay {
   uint32_t fragment = 0;
-  // The version that the replay began with: 0, or the oldest one whose file is
-  // kept and after which every merge was recorded.
+  // The version that the replay began with: 0 if it comes from the seed, or
+  // the oldest one whose file is kept and after which every merge was recorded.
   uint64_t first_version = 0;
   // The newest version that came out the same.
   uint64_t last_version = 0;

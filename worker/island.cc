@@ -112,54 +112,81 @@ absl::Status Island::TakeUpRun() {
       map_, FragmentMap::Create(MakeModelLayout(joined_->config().model()),
                                 joined_->plan()));
   parameters_.resize(map_->model_size());
+  return OpenInitialValues();
+}
+
+absl::Status Island::OpenInitialValues() {
+  const v1::RunConfig& config = joined_->config();
+  if (!joined_->plan().from_checkpoint()) {
+    initial_ =
+        InitialValues::FromSeed(MakeModelLayout(config.model()), config.seed());
+  } else if (!options_.initial_parameters.empty()) {
+    ASSIGN_OR_RETURN(initial_, InitialValues::FromCheckpoint(
+                                   options_.initial_parameters,
+                                   MakeModelLayout(config.model())));
+  }
   return absl::OkStatus();
 }
 
 absl::Status Island::Do(const action::FetchParameters& fetch) {
-  const v1::FetchParametersRequest& request = fetch.request;
-  const uint64_t bytes = map_->size(request.fragment()) * sizeof(float);
-  absl::Status fetched = client_->FetchParameters(request, bytes, download_);
-  if (fetched.ok() && download_.bytes.size() != bytes) {
-    fetched = absl::FailedPreconditionError(absl::StrCat(
-        "fragment ", request.fragment(), " has ", bytes / sizeof(float),
-        " values here, but the coordinator sent ", download_.bytes.size(),
-        " bytes"));
+  const uint32_t fragment = fetch.request.fragment();
+  std::vector<float> values(map_->size(fragment));
+  std::optional<v1::FragmentHead> made;
+  if (fetch.request.version() == 0) {
+    ASSIGN_OR_RETURN(made, MakeInitialValues(fragment, absl::MakeSpan(values)));
   }
-  absl::StatusOr<v1::FragmentHead> head = download_.head;
-  if (!fetched.ok()) {
-    head = fetched;
-  } else {
-    std::vector<float> values(map_->size(request.fragment()));
-    std::memcpy(values.data(), download_.bytes.received().data(), bytes);
-    map_->Scatter(request.fragment(), values, absl::MakeSpan(parameters_));
-    LOG(INFO) << "fetched fragment " << request.fragment() << " at version "
-              << head->version() << " (" << bytes << " bytes)";
+  const absl::StatusOr<v1::FragmentHead> head =
+      made.has_value() ? *std::move(made)
+                       : Fetch(fetch.request, absl::MakeSpan(values));
+  if (head.ok()) {
+    map_->Scatter(fragment, values, absl::MakeSpan(parameters_));
   }
-  // A download that broke off is continued by the next attempt.
-  if (fetched.ok() || absl::IsNotFound(fetched)) download_ = {};
   loop_.Tell([&](OuterLoop& core, absl::Time now) {
     core.ParametersAnswered(head, now);
   });
   return absl::OkStatus();
 }
 
-absl::Status Island::MakeInitialParameters(
-    const std::vector<v1::FragmentHead>& heads) {
-  const std::vector<float> initial = InitialParameters(
-      MakeModelLayout(joined_->config().model()), joined_->config().seed());
-  for (const v1::FragmentHead& head : heads) {
-    if (head.version() != 0) continue;
-    std::vector<float> values(map_->size(head.fragment()));
-    map_->Gather(head.fragment(), initial, absl::MakeSpan(values));
-    if (Digest128(absl::MakeConstSpan(values)) != head.digest()) {
-      return absl::InternalError(absl::StrCat(
-          "the initial parameters of fragment ", head.fragment(),
-          " differ from the coordinator's: worker and coordinator are of "
-          "versions that do not go together"));
-    }
-    map_->Scatter(head.fragment(), values, absl::MakeSpan(parameters_));
+absl::StatusOr<v1::FragmentHead> Island::Fetch(
+    const v1::FetchParametersRequest& request, absl::Span<float> values) {
+  const uint64_t bytes = values.size() * sizeof(float);
+  const absl::Status fetched =
+      client_->FetchParameters(request, bytes, download_);
+  // A download that broke off is continued by the next attempt.
+  if (!fetched.ok() && !absl::IsNotFound(fetched)) return fetched;
+  const ParametersDownload download = std::exchange(download_, {});
+  RETURN_IF_ERROR(fetched);
+  if (download.bytes.size() != bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("fragment ", request.fragment(), " has ", values.size(),
+                     " values here, but the coordinator sent ",
+                     download.bytes.size(), " bytes"));
   }
-  return absl::OkStatus();
+  std::memcpy(values.data(), download.bytes.received().data(), bytes);
+  LOG(INFO) << "fetched fragment " << request.fragment() << " at version "
+            << download.head.version() << " (" << bytes << " bytes)";
+  return download.head;
+}
+
+absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(
+    uint32_t fragment, absl::Span<float> values) {
+  if (!initial_.has_value()) return std::nullopt;
+  const v1::FragmentHead& head = joined_->heads(static_cast<int>(fragment));
+  RETURN_IF_ERROR(initial_->Read(
+      joined_->plan().fragments(static_cast<int>(fragment)), values));
+  if (Digest128(absl::Span<const float>(values)) == head.digest()) {
+    return head;
+  }
+  if (!joined_->plan().from_checkpoint()) {
+    return absl::InternalError(absl::StrCat(
+        "the initial parameters of fragment ", fragment,
+        " differ from the coordinator's: worker and coordinator are of "
+        "versions that do not go together"));
+  }
+  LOG(WARNING) << "fragment " << fragment << " of checkpoint "
+               << options_.initial_parameters
+               << " is not the one that the run began with; fetching it";
+  return std::nullopt;
 }
 
 absl::Status Island::Do(const action::Begin& begin) {
@@ -171,9 +198,8 @@ absl::Status Island::Do(const action::Begin& begin) {
   if (options_.resume != nullptr) resumed = std::move(*options_.resume);
   if (begin.from_checkpoint) {
     parameters_ = std::move(resumed.parameters);
-  } else {
-    RETURN_IF_ERROR(MakeInitialParameters(begin.heads));
   }
+  initial_.reset();
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(
                                  *joined_, std::exchange(parameters_, {})));
   ASSIGN_OR_RETURN(replica_, trainer_->MakeReplica(*joined_));

@@ -23,6 +23,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/clock.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
@@ -57,6 +59,10 @@ class Island {
     // The state that `checkpoints` holds, if any. The island continues from it
     // unless the run is too far ahead. Its values are moved from.
     std::shared_ptr<IslandState> resume;
+    // A copy of the checkpoint that the run began with
+    // (common/checkpoint/tensor_files.h), so that version 0 need not be
+    // fetched. Empty: there is none.
+    std::string initial_parameters;
     // The seed of the back-off's jitter.
     uint64_t seed = 0;
     Clock now;
@@ -100,9 +106,15 @@ class Island {
 
   // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
-  // Writes version 0 of those fragments that start at it into parameters_.
-  absl::Status MakeInitialParameters(
-      const std::vector<v1::FragmentHead>& heads);
+  // Sets initial_.
+  absl::Status OpenInitialValues();
+  // Fetches a fragment's parameters; returns their head.
+  absl::StatusOr<v1::FragmentHead> Fetch(
+      const v1::FetchParametersRequest& request, absl::Span<float> values);
+  // Makes version 0 of a fragment, or reads it from the island's checkpoint,
+  // into `values`. Returns its head, or none if it must be fetched.
+  absl::StatusOr<std::optional<v1::FragmentHead>> MakeInitialValues(
+      uint32_t fragment, absl::Span<float> values);
   void Leave(const absl::Status& status);
 
   const Options options_;
@@ -115,6 +127,8 @@ class Island {
   // The coordinator's answer to the join, with the island's own overlap_steps.
   std::optional<v1::JoinResponse> joined_;
   std::optional<FragmentMap> map_;
+  // The source of version 0, if this island has one, until training begins.
+  std::optional<InitialValues> initial_;
   // The parameters of the whole model, until the trainer takes them.
   std::vector<float> parameters_;
   ParametersDownload download_;

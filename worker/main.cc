@@ -136,6 +136,9 @@ ABSL_FLAG(std::string, checkpoint_dir, "",
           "Directory for checkpoints of this island, made if missing. An "
           "island started again with it continues where it was. Empty keeps "
           "none.");
+ABSL_FLAG(std::string, initial_parameters, "",
+          "A copy of the checkpoint that the run began with, so that the "
+          "island need not download it. What differs is downloaded.");
 ABSL_FLAG(uint64_t, checkpoint_steps, 100,
           "Inner steps between two checkpoints.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
@@ -272,6 +275,7 @@ Island::Options IslandOptions(const std::string& description,
   Island::Options options{
       .make_trainer = std::move(make_trainer),
       .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
+      .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .seed = instance,
       .now = std::move(now),
       .leave_timeout = absl::Seconds(absl::GetFlag(FLAGS_leave_timeout)),

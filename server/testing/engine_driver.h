@@ -83,9 +83,10 @@ class EngineDriver {
   ~EngineDriver() { Stop(); }
 
   // Starts the engine, or restarts it.
-  absl::Status Start(const v1::RunConfig& config) {
+  absl::Status Start(const v1::RunConfig& config,
+                     const std::string& initial_parameters = "") {
     Stop();
-    ASSIGN_OR_RETURN(engine_, TryStart(config));
+    ASSIGN_OR_RETURN(engine_, TryStart(config, initial_parameters));
     config_ = config;
     listener_ = engine_->AddListener([this] {
       absl::MutexLock lock(&mu_);
@@ -95,11 +96,12 @@ class EngineDriver {
   }
   // Starts another engine on the same directory.
   absl::StatusOr<std::unique_ptr<Engine>> TryStart(
-      const v1::RunConfig& config) {
-    return Engine::Start(
-        {.state_dir = state_dir_, .config = config, .random = 7, .now = [this] {
-           return Now();
-         }});
+      const v1::RunConfig& config, const std::string& initial_parameters = "") {
+    return Engine::Start({.state_dir = state_dir_,
+                          .config = config,
+                          .random = 7,
+                          .now = [this] { return Now(); },
+                          .initial_parameters = initial_parameters});
   }
   void Stop() {
     if (engine_ == nullptr) return;

@@ -84,7 +84,8 @@ struct ReceiveUpdate {
 };
 // Fetch a fragment's parameters. A fragment's actor makes them the new anchor;
 // its answer is FragmentExchange::ParametersAnswered. The trainer keeps them to
-// begin with; its answer is OuterLoop::ParametersAnswered.
+// begin with, and may make version 0 by itself if it comes from the run's seed;
+// its answer is OuterLoop::ParametersAnswered.
 struct FetchParameters {
   v1::FetchParametersRequest request;
 };
@@ -102,8 +103,7 @@ struct EndContribution {
 // --- For the trainer. ---
 
 // Make the replica, from the checkpoint or from the parameters that were
-// fetched. Fragments at version 0 were not fetched: their parameters are made
-// from the run's seed. Answer: OuterLoop::Begun.
+// fetched. Answer: OuterLoop::Begun.
 struct Begin {
   bool from_checkpoint = false;
   // The heads of the anchors, by fragment.

@@ -108,8 +108,6 @@ absl::Status OuterLoop::StartLoading() {
 
 TrainerAction OuterLoop::Load(absl::Time now) {
   activity_ = Activity::kLoading;
-  // Version 0 is made from the run's seed.
-  while (loaded_ < heads_.size() && heads_[loaded_].version() == 0) ++loaded_;
   if (loaded_ == heads_.size()) {
     return action::Begin{.from_checkpoint = resumes_, .heads = heads_};
   }

@@ -25,7 +25,6 @@ TEST(OuterLoopTest, BeginsWithTheRunsParameters) {
   driver.joined().mutable_heads(1)->set_version(2);
   driver.joined().set_run_step(9);
   driver.Connect();
-  // Version 0 is made from the seed.
   EXPECT_THAT(driver.Train(9), ElementsAre("fetch 1 at 2", "begin"));
   EXPECT_EQ(driver.loop().step(), 9);
 }

@@ -177,8 +177,11 @@ class IslandDriver {
   void Do(const action::End&, std::vector<std::string>&) {}
   void Do(const action::FetchParameters& fetch,
           std::vector<std::string>& done) {
-    done.push_back(absl::StrCat("fetch ", fetch.request.fragment(), " at ",
-                                fetch.request.version()));
+    // An island makes version 0 by itself.
+    if (fetch.request.version() > 0) {
+      done.push_back(absl::StrCat("fetch ", fetch.request.fragment(), " at ",
+                                  fetch.request.version()));
+    }
     v1::FragmentHead head;
     head.set_fragment(fetch.request.fragment());
     head.set_version(fetch.request.version());

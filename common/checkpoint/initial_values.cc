@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/checkpoint/initial_values.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::string_view kEmbedding = "model.embed_tokens.weight";
+constexpr absl::string_view kHead = "lm_head.weight";
+
+// The problems that a message lists.
+constexpr size_t kMostProblems = 8;
+
+// How many values are converted at once to be checked.
+constexpr uint64_t kPiece = 4096;
+
+// Some old checkpoints hold the rotary frequencies, which follow from the
+// configuration.
+bool IsDerived(absl::string_view name) {
+  return absl::EndsWith(name, ".rotary_emb.inv_freq");
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status CheckFinite(const SafetensorsTensor& tensor) {
+  const uint64_t size = CountValues(tensor);
+  float piece[kPiece];
+  for (uint64_t begin = 0; begin < size; begin += kPiece) {
+    const uint64_t count = std::min(kPiece, size - begin);
+    RETURN_IF_ERROR(
+        ReadValues(tensor, begin, {piece, static_cast<size_t>(count)}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout) {
+  std::vector<std::string> problems;
+  std::set<absl::string_view> known;
+  const auto& tensors = files.tensors();
+  for (const TensorSpec& spec : layout.tensors) {
+    known.insert(spec.name);
+    const auto found = tensors.find(spec.name);
+    if (found == tensors.end()) {
+      problems.push_back(absl::StrCat(spec.name, " is missing"));
+    } else if (found->second.shape != spec.shape) {
+      problems.push_back(absl::StrCat(spec.name, " has the shape ",
+                                      ShapeText(found->second.shape),
+                                      ", the model ", ShapeText(spec.shape)));
+    } else if (!IsReadable(found->second.dtype)) {
+      problems.push_back(absl::StrCat(spec.name, " is ", found->second.dtype,
+                                      "; can be read: F32, F16, BF16"));
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (known.contains(name) || IsDerived(name)) continue;
+    if (name == kHead) {
+      // With tied embeddings the head may be stored as well.
+      const auto embedding = tensors.find(std::string(kEmbedding));
+      if (embedding != tensors.end() &&
+          embedding->second.bytes == tensor.bytes) {
+        continue;
+      }
+    }
+    problems.push_back(absl::StrCat("the model has no ", name));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  const size_t all = problems.size();
+  problems.resize(std::min(all, kMostProblems));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the checkpoint does not fit the run's model: ",
+                   absl::StrJoin(problems, "; "),
+                   all > kMostProblems
+                       ? absl::Substitute("; and $0 more", all - kMostProblems)
+                       : ""));
+}
+
+InitialValues InitialValues::FromSeed(ModelLayout layout, uint64_t seed) {
+  InitialValues values(std::move(layout));
+  values.seed_ = seed;
+  return values;
+}
+
+absl::StatusOr<InitialValues> InitialValues::FromCheckpoint(
+    const std::string& path, ModelLayout layout) {
+  InitialValues values(std::move(layout));
+  ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::Open(path));
+  absl::Status sound = CheckTensors(files, values.layout_);
+  for (const TensorSpec& spec : values.layout_.tensors) {
+    if (sound.ok()) sound = CheckFinite(files.tensors().at(spec.name));
+  }
+  if (!sound.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", sound.message()));
+  }
+  values.files_ = std::make_shared<const TensorFiles>(std::move(files));
+  return values;
+}
+
+absl::Status InitialValues::Read(const v1::Fragment& fragment,
+                                 absl::Span<float> values) const {
+  std::map<absl::string_view, const TensorSpec*> specs;
+  for (const TensorSpec& spec : layout_.tensors) specs[spec.name] = &spec;
+  for (const v1::TensorPlacement& placement : fragment.tensors()) {
+    const auto spec = specs.find(placement.name());
+    if (spec == specs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has no tensor \"", placement.name(), "\""));
+    }
+    const absl::Span<float> part =
+        values.subspan(static_cast<size_t>(placement.offset()),
+                       static_cast<size_t>(spec->second->size));
+    if (files_ == nullptr) {
+      InitializeTensor(*spec->second, seed_, part);
+    } else {
+      RETURN_IF_ERROR(
+          ReadValues(files_->tensors().at(placement.name()), 0, part));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace causeway

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Version 0 of a run's parameters: made from the run's seed, or read from a
+// checkpoint of the Hugging Face libraries.
+#ifndef COMMON_CHECKPOINT_INITIAL_VALUES_H_
+#define COMMON_CHECKPOINT_INITIAL_VALUES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/tensor_files.h"
+#include "common/model_layout.h"
+#include "proto/fragment.pb.h"
+
+namespace causeway {
+
+// Checks that the files have the tensors of the layout, and no others. Rotary
+// frequencies, and a head that equals the embedding it is tied to, may be
+// there. Reads no values but these.
+//   INVALID_ARGUMENT  Lists the tensors that are missing, that the model does
+//                     not have, or that have another shape or an unknown type.
+absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout);
+
+// Immutable, thread-safe. Copies share the mapped files.
+class InitialValues {
+ public:
+  static InitialValues FromSeed(ModelLayout layout, uint64_t seed);
+
+  // Opens a checkpoint (common/checkpoint/tensor_files.h) and reads all of it
+  // once, so that Read will not fail. A few KiB of memory are needed beyond the
+  // mapped files.
+  //   INVALID_ARGUMENT  A value is not finite.
+  //   Errors of TensorFiles::Open and CheckTensors, with the path.
+  static absl::StatusOr<InitialValues> FromCheckpoint(const std::string& path,
+                                                      ModelLayout layout);
+
+  // Writes the values of a fragment, whose tensors must be tensors of the
+  // layout, to `values` (fragment.size of them).
+  absl::Status Read(const v1::Fragment& fragment,
+                    absl::Span<float> values) const;
+
+ private:
+  explicit InitialValues(ModelLayout layout) : layout_(std::move(layout)) {}
+
+  ModelLayout layout_;
+  uint64_t seed_ = 0;
+  // Null if the values are made from the seed.
+  std::shared_ptr<const TensorFiles> files_;
+};
+
+}  // namespace causeway
+
+#endif  // COMMON_CHECKPOINT_INITIAL_VALUES_H_

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/checkpoint/initial_values.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/testing/checkpoint_writer.h"
+#include "common/model_layout.h"
+#include "common/safetensors.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "outer_optimizer/fragment_plan.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class InitialValuesTest : public testing::Test {
+ protected:
+  InitialValuesTest() {
+    v1::ModelConfig& model = *config_.mutable_model();
+    model.set_layers(2);
+    model.set_hidden_size(8);
+    model.set_intermediate_size(12);
+    model.set_heads(2);
+    model.set_kv_heads(1);
+    model.set_vocab_size(20);
+    config_.mutable_synchronization()->set_fragments(3);
+    config_.mutable_synchronization()->set_inner_steps_per_round(6);
+  }
+
+  ModelLayout Layout() const { return MakeModelLayout(config_.model()); }
+  // Returns the model's values, read fragment by fragment.
+  std::vector<float> ReadAll(const InitialValues& initial) const {
+    const v1::FragmentPlan plan = *MakeFragmentPlan(Layout(), config_);
+    const FragmentMap map = *FragmentMap::Create(Layout(), plan);
+    std::vector<float> model(map.model_size());
+    for (const v1::Fragment& fragment : plan.fragments()) {
+      std::vector<float> values(fragment.size());
+      EXPECT_OK(initial.Read(fragment, absl::MakeSpan(values)));
+      map.Scatter(fragment.id(), values, absl::MakeSpan(model));
+    }
+    return model;
+  }
+  absl::Status Open(Safetensors contents) const {
+    RETURN_IF_ERROR(WriteSafetensors(path_, std::move(contents)));
+    return InitialValues::FromCheckpoint(path_, Layout()).status();
+  }
+
+  v1::RunConfig config_;
+  TemporaryDirectory directory_ = *TemporaryDirectory::Make("initial_values");
+  const std::string path_ =
+      absl::StrCat(directory_.path(), "/model.safetensors");
+};
+
+TEST_F(InitialValuesTest, FragmentsOfTheSeedAreThoseOfTheModel) {
+  EXPECT_EQ(ReadAll(InitialValues::FromSeed(Layout(), 5)),
+            InitialParameters(Layout(), 5));
+}
+
+TEST_F(InitialValuesTest, ReadsACheckpoint) {
+  const std::vector<float> parameters = InitialParameters(Layout(), 7);
+  Safetensors contents = ModelTensors(Layout(), parameters);
+  // Rotary frequencies are derived; old checkpoints have them all the same.
+  const std::vector<float> frequencies = {1, 0.5};
+  contents.tensors.push_back(FloatTensor(
+      "model.layers.0.self_attn.rotary_emb.inv_freq", {2}, frequencies));
+  ASSERT_OK(WriteSafetensors(path_, std::move(contents)));
+  ASSERT_OK_AND_ASSIGN(const InitialValues initial,
+                       InitialValues::FromCheckpoint(path_, Layout()));
+  EXPECT_EQ(ReadAll(initial), parameters);
+}
+
+TEST_F(InitialValuesTest, AHeadThatIsTiedMayBeStored) {
+  config_.mutable_model()->set_tie_embeddings(true);
+  const std::vector<float> parameters = InitialParameters(Layout(), 7);
+  Safetensors contents = ModelTensors(Layout(), parameters);
+  std::vector<float> head(parameters.begin(), parameters.begin() + 20 * 8);
+  contents.tensors.push_back(FloatTensor("lm_head.weight", {20, 8}, head));
+  EXPECT_OK(Open(contents));
+  head[3] += 1;
+  EXPECT_THAT(Open(contents), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("has no lm_head.weight")));
+}
+
+TEST_F(InitialValuesTest, NamesWhatDoesNotFit) {
+  const std::vector<float> parameters = InitialParameters(Layout(), 7);
+  Safetensors contents = ModelTensors(Layout(), parameters);
+  contents.tensors[0].name = "transformer.wte.weight";
+  contents.tensors[2].shape = {4, 16};
+  contents.tensors[3].dtype = "I32";
+  EXPECT_THAT(
+      Open(std::move(contents)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(path_),
+                     HasSubstr("model.embed_tokens.weight is missing"),
+                     HasSubstr("q_proj.weight has the shape [4, 16], the model "
+                               "[8, 8]"),
+                     HasSubstr("k_proj.weight is I32"),
+                     HasSubstr("the model has no transformer.wte.weight"),
+                     Not(HasSubstr("more")))));
+  EXPECT_THAT(Open({}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("; and 13 more")));
+}
+
+TEST_F(InitialValuesTest, RefusesValuesThatAreNotFinite) {
+  std::vector<float> parameters = InitialParameters(Layout(), 7);
+  parameters.back() = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(Open(ModelTensors(Layout(), parameters)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(path_), HasSubstr("lm_head.weight"),
+                             HasSubstr("at index 159"))));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/checkpoint/tensor_files_writer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
+#include "common/file.h"
+#include "common/safetensors.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+// How many values are converted at once.
+constexpr size_t kPiece = 1 << 18;
+
+// Every value from here on is nearer to 2^16, which F16 does not have, than to
+// its largest value, 65504; the tie goes to the even one, which is 2^16.
+constexpr float kTooLargeForF16 = 65520;
+
+uint16_t ToBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+uint16_t ToF16(float value) {
+  const uint32_t sign = std::bit_cast<uint32_t>(value) >> 16 & 0x8000;
+  const float magnitude = std::fabs(value);
+  uint32_t bits = 0;
+  if (magnitude < 0x1p-14f) {
+    // Subnormal: the sum has F16's smallest step, so the addition rounds.
+    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) -
+           std::bit_cast<uint32_t>(0.5f);
+  } else {
+    bits = std::bit_cast<uint32_t>(magnitude);
+    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | bits);
+}
+
+uint64_t ElementBytes(absl::string_view dtype) {
+  return dtype == "F32" ? 4 : 2;
+}
+
+absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
+                          absl::string_view dtype) {
+  if (dtype != "F32" && dtype != "BF16" && dtype != "F16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the type is ", dtype, "; allowed: F32, BF16, F16"));
+  }
+  if (dtype != "F16") return absl::OkStatus();
+  for (const NamedTensor& tensor : tensors) {
+    for (const float value : tensor.values) {
+      if (std::fabs(value) < kTooLargeForF16) continue;
+      return absl::InvalidArgumentError(absl::Substitute(
+          "tensor \"$0\" has the value $1, which is too large for F16; BF16 "
+          "has room for it",
+          tensor.name, value));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Returns the tensors of each file.
+std::vector<absl::Span<const NamedTensor>> CutIntoFiles(
+    absl::Span<const NamedTensor> tensors, uint64_t most_values) {
+  std::vector<absl::Span<const NamedTensor>> files;
+  size_t begin = 0;
+  uint64_t values = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    values += tensors[i].values.size();
+    if (values > most_values && i > begin) {
+      files.push_back(tensors.subspan(begin, i - begin));
+      begin = i;
+      values = tensors[i].values.size();
+    }
+  }
+  files.push_back(tensors.subspan(begin));
+  return files;
+}
+
+absl::string_view View(absl::Span<const char> bytes) {
+  return {bytes.data(), bytes.size()};
+}
+
+absl::Status AppendValues(absl::Span<const float> values,
+                          absl::string_view dtype, AtomicFileWriter& writer) {
+  if (dtype == "F32") return writer.Append(View(AsBytes(values)));
+  const auto convert = dtype == "BF16" ? ToBf16 : ToF16;
+  std::vector<uint16_t> piece;
+  for (size_t begin = 0; begin < values.size(); begin += kPiece) {
+    piece.clear();
+    for (const float value : values.subspan(begin, kPiece)) {
+      piece.push_back(convert(value));
+    }
+    RETURN_IF_ERROR(writer.Append(View(AsBytes(absl::MakeConstSpan(piece)))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteOne(const std::string& path,
+                      absl::Span<const NamedTensor> tensors,
+                      const TensorFilesOptions& options) {
+  // Only the sizes of the views matter to the header.
+  Safetensors contents{.metadata = options.metadata};
+  for (const NamedTensor& tensor : tensors) {
+    contents.tensors.push_back(
+        {.name = tensor.name,
+         .dtype = options.dtype,
+         .shape = tensor.shape,
+         .bytes = absl::string_view(
+             nullptr, tensor.values.size() * ElementBytes(options.dtype))});
+  }
+  ASSIGN_OR_RETURN(const std::string header, EncodeSafetensorsHeader(contents));
+  ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Create(path));
+  RETURN_IF_ERROR(writer.Append(header));
+  for (const NamedTensor& tensor : tensors) {
+    RETURN_IF_ERROR(AppendValues(tensor.values, options.dtype, writer));
+  }
+  return writer.Commit();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
+    const std::string& directory, absl::Span<const NamedTensor> tensors,
+    const TensorFilesOptions& options) {
+  RETURN_IF_ERROR(CheckTensors(tensors, options.dtype));
+  const auto files =
+      CutIntoFiles(tensors, options.most_bytes / ElementBytes(options.dtype));
+  std::vector<std::string> names;
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    names.push_back(files.size() == 1
+                        ? "model.safetensors"
+                        : absl::StrFormat("model-%05d-of-%05d.safetensors",
+                                          i + 1, files.size()));
+    RETURN_IF_ERROR(WriteOne(absl::StrCat(directory, "/", names.back()),
+                             files[i], options));
+    for (const NamedTensor& tensor : files[i]) {
+      map[tensor.name] = names.back();
+      bytes += tensor.values.size() * ElementBytes(options.dtype);
+    }
+  }
+  if (files.size() == 1) return names;
+  names.push_back("model.safetensors.index.json");
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
+                                        {"weight_map", map}};
+  RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(directory, "/", names.back()),
+                          {absl::StrCat(index.dump(2), "\n")}));
+  return names;
+}
+
+}  // namespace causeway
