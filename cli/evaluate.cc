@@ -100,7 +100,7 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
   }
   if (!std::isfinite(evaluation.loss)) {
     return absl::DataLossError(absl::StrCat(
-        DescribeTrainedModel(model),
+        DescribeVersions(model.run_id, model.versions),
         " has a loss that is not finite: the training has diverged"));
   }
   if (flags.json) {
@@ -136,7 +136,7 @@ absl::StatusOr<Evaluation> EvaluateLoss(
 
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,
                      std::ostream& out) {
-  out << DescribeTrainedModel(model) << "\n"
+  out << DescribeVersions(model.run_id, model.versions) << "\n"
       << absl::StrFormat("validation     %d sequences, %s tokens\n",
                          evaluation.sequences,
                          HumanCount(static_cast<double>(evaluation.tokens)))

@@ -2,125 +2,238 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/export.h"
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/types/span.h"
+#include "absl/strings/string_view.h"
+#include "cli/hugging_face.h"
 #include "cli/human.h"
+#include "cli/trained_model.h"
+#include "common/checkpoint/tensor_files_writer.h"
 #include "common/file.h"
-#include "common/safetensors.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "nlohmann/json.hpp"
-#include "worker/data/tokenizer.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/state_directory.h"
 
 namespace causeway {
 namespace {
 
-std::string ConfigPath(const std::string& model_path) {
-  return absl::StrCat(ParentDirectory(model_path), "/config.json");
+constexpr char kConfigFile[] = "config.json";
+
+// The files that tokenizers of the Hugging Face libraries consist of.
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",      "tokenizer_config.json",
+    "tokenizer.model",     "special_tokens_map.json",
+    "added_tokens.json",   "vocab.json",
+    "merges.txt",          "generation_config.json",
+    "chat_template.jinja",
+};
+
+// A value of --dtype in the terms of safetensors and of config.json.
+struct Dtype {
+  const char* flag;
+  const char* safetensors;
+  const char* torch;
+};
+constexpr Dtype kDtypes[] = {{"fp32", "F32", "float32"},
+                             {"bf16", "BF16", "bfloat16"},
+                             {"fp16", "F16", "float16"}};
+
+struct ExportFlags {
+  std::string out;
+  std::string dtype = kDtypes[0].flag;
+  std::string like;
+  uint64_t shard_bytes = TensorFilesOptions().most_bytes;
+  bool force = false;
+};
+
+absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
+  for (const Dtype& dtype : kDtypes) {
+    if (flag == dtype.flag) return dtype;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype is ", flag, "; allowed: fp32, bf16, fp16"));
 }
 
-absl::Status CheckAbsent(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      path, " exists; --force replaces it, --out names another place"));
+// Makes the directory, or checks that it is free. Removes an earlier export if
+// `force` is set.
+absl::Status PrepareDirectory(const std::string& path, bool force) {
+  if (absl::EndsWith(path, ".safetensors")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out is ", path,
+        "; give a directory: Hugging Face's libraries load one that has "
+        "model.safetensors and config.json"));
+  }
+  RETURN_IF_ERROR(CreateDirectory(path));
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename();
+    const bool is_export = name == kConfigFile ||
+                           (absl::StartsWith(name, "model") &&
+                            (absl::EndsWith(name, ".safetensors") ||
+                             absl::EndsWith(name, ".safetensors.index.json")));
+    if (!is_export) continue;
+    if (!force) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(entry.path().string(),
+                       " exists; --force replaces the model that is there, "
+                       "--out names another place"));
+    }
+    RETURN_IF_ERROR(RemoveFile(entry.path()));
+  }
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot list ", path, ": ", error.message()));
+}
+
+// A run's committed parameters, in the files of its state directory.
+class StoredModel {
+ public:
+  // Errors of LoadTrainedModel.
+  static absl::StatusOr<StoredModel> Open(const std::string& state_dir) {
+    StoredModel model;
+    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                     StateDirectory::OpenReadOnly(state_dir));
+    ASSIGN_OR_RETURN(model.run_, state->log().LoadRun());
+    for (const v1::Fragment& fragment : model.run_.plan.fragments()) {
+      ASSIGN_OR_RETURN(StoredFragment stored,
+                       state->ReadHead(model.run_.run_id, fragment.id()));
+      if (stored.contents().theta.size() != fragment.size()) {
+        return absl::DataLossError(
+            absl::StrCat(state_dir, ": fragment ", fragment.id(), " has ",
+                         stored.contents().theta.size(), " values, its plan ",
+                         fragment.size()));
+      }
+      model.versions_.push_back(stored.contents().head.version());
+      model.fragments_.push_back(std::move(stored));
+    }
+    return model;
+  }
+
+  const RunRecord& run() const { return run_; }
+  const std::vector<uint64_t>& versions() const { return versions_; }
+
+  // Returns the tensors in the order of the model's layout.
+  std::vector<NamedTensor> Tensors() const {
+    std::map<absl::string_view, absl::Span<const float>> values;
+    for (const v1::Fragment& fragment : run_.plan.fragments()) {
+      for (const v1::TensorPlacement& tensor : fragment.tensors()) {
+        values[tensor.name()] =
+            fragments_[fragment.id()].contents().theta.subspan(tensor.offset());
+      }
+    }
+    std::vector<NamedTensor> tensors;
+    for (TensorSpec& spec : MakeModelLayout(run_.config.model()).tensors) {
+      const absl::Span<const float> from = values[spec.name];
+      tensors.push_back({.name = std::move(spec.name),
+                         .shape = std::move(spec.shape),
+                         .values = from.first(static_cast<size_t>(spec.size))});
+    }
+    return tensors;
+  }
+
+ private:
+  RunRecord run_;
+  std::vector<StoredFragment> fragments_;
+  std::vector<uint64_t> versions_;
+};
+
+// Copies the tokenizer's files. Returns how many there were.
+absl::StatusOr<int> CopyTokenizer(const std::string& from,
+                                  const std::string& to) {
+  int copied = 0;
+  for (const char* name : kTokenizerFiles) {
+    const absl::StatusOr<std::string> file =
+        ReadFile(absl::StrCat(from, "/", name));
+    if (absl::IsNotFound(file.status())) continue;
+    RETURN_IF_ERROR(file.status());
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(to, "/", name), {*file}));
+    ++copied;
+  }
+  return copied;
+}
+
+absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
+  ASSIGN_OR_RETURN(const Dtype dtype, FindDtype(flags.dtype));
+  ASSIGN_OR_RETURN(const StoredModel model,
+                   StoredModel::Open(call.arguments[0]));
+  std::string original;
+  if (!flags.like.empty()) {
+    ASSIGN_OR_RETURN(original,
+                     ReadFile(absl::StrCat(flags.like, "/", kConfigFile)));
+  }
+  const RunRecord& run = model.run();
+  ASSIGN_OR_RETURN(const std::string config,
+                   WriteHuggingFaceConfig(run.config, dtype.torch, original));
+  RETURN_IF_ERROR(PrepareDirectory(flags.out, flags.force));
+  // "format" tells the Hugging Face libraries which framework named the
+  // tensors.
+  const std::vector<NamedTensor> tensors = model.Tensors();
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> files,
+      WriteTensorFiles(flags.out, tensors,
+                       {.dtype = dtype.safetensors,
+                        .most_bytes = flags.shard_bytes,
+                        .metadata = {{"format", "pt"},
+                                     {"causeway.run_id", run.run_id},
+                                     {"causeway.versions",
+                                      absl::StrJoin(model.versions(), ",")}}}));
+  RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(flags.out, "/", kConfigFile), {config}));
+  uint64_t size = 0;
+  for (const NamedTensor& tensor : tensors) size += tensor.values.size();
+  call.out << DescribeVersions(run.run_id, model.versions()) << ": "
+           << HumanCount(static_cast<double>(size)) << " parameters in "
+           << tensors.size() << " tensors written to " << flags.out << ": "
+           << absl::StrJoin(files, ", ") << ", " << kConfigFile << "\n";
+  if (flags.like.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int copied, CopyTokenizer(flags.like, flags.out));
+  call.out << copied << " files of the tokenizer copied from " << flags.like
+           << "\n";
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::string LlamaConfigJson(const TrainedModel& model) {
-  const v1::ModelConfig& config = model.config.model();
-  nlohmann::ordered_json json = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", "llama"},
-      {"vocab_size", config.vocab_size()},
-      {"hidden_size", config.hidden_size()},
-      {"intermediate_size", config.intermediate_size()},
-      {"num_hidden_layers", config.layers()},
-      {"num_attention_heads", config.heads()},
-      {"num_key_value_heads", config.kv_heads()},
-      {"head_dim", config.hidden_size() / config.heads()},
-      {"hidden_act", "silu"},
-      {"attention_bias", false},
-      {"mlp_bias", false},
-      {"max_position_embeddings", config.sequence_length()},
-      {"rope_theta", config.rope_theta()},
-      {"rope_scaling", nullptr},
-      {"rms_norm_eps", config.norm_epsilon()},
-      {"initializer_range", config.init_stddev()},
-      {"tie_word_embeddings", config.tie_embeddings()},
-      {"torch_dtype", "float32"},
-  };
-  // The library's defaults belong to another vocabulary.
-  const bool bytes = model.config.data().tokenizer() == v1::DataConfig::BYTES;
-  json["bos_token_id"] = nullptr;
-  json["eos_token_id"] = nullptr;
-  if (bytes) {
-    json["bos_token_id"] = kBeginOfText;
-    json["eos_token_id"] = kEndOfText;
-  }
-  return json.dump(2) + "\n";
-}
-
-absl::Status ExportModel(const TrainedModel& model, const std::string& path,
-                         bool force) {
-  const std::string config_path = ConfigPath(path);
-  if (!force) {
-    RETURN_IF_ERROR(CheckAbsent(path));
-    RETURN_IF_ERROR(CheckAbsent(config_path));
-  }
-  // "format" tells the Hugging Face libraries which framework named the
-  // tensors.
-  Safetensors file{
-      .metadata = {{"format", "pt"},
-                   {"causeway.run_id", model.run_id},
-                   {"causeway.versions", absl::StrJoin(model.versions, ",")}}};
-  const absl::Span<const float> parameters = model.parameters;
-  for (const TensorSpec& tensor : model.layout.tensors) {
-    file.tensors.push_back(
-        FloatTensor(tensor.name, tensor.shape,
-                    parameters.subspan(static_cast<size_t>(tensor.offset),
-                                       static_cast<size_t>(tensor.size))));
-  }
-  RETURN_IF_ERROR(WriteSafetensors(path, std::move(file)));
-  return WriteFileAtomically(config_path, {LlamaConfigJson(model)});
-}
-
 Command ExportCommand() {
-  struct Flags {
-    std::string out;
-    bool force = false;
-  };
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ExportFlags>();
   Command command{
       .name = "export",
       .arguments = "STATE_DIR",
       .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
           "STATE_DIR is the coordinator's state directory; the coordinator may "
-          "be running. The command writes the merged model as fp32 tensors "
-          "with Llama names, and a config.json for LlamaForCausalLM in the "
-          "same directory."};
-  command.flags.AddRequired("out", "FILE", "The safetensors file to write.",
-                            &flags->out);
-  command.flags.Add("force", "", "Replaces existing files.", &flags->force);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const TrainedModel model,
-                     LoadTrainedModel(call.arguments[0]));
-    RETURN_IF_ERROR(ExportModel(model, flags->out, flags->force));
-    call.out << DescribeTrainedModel(model) << ": "
-             << HumanCount(static_cast<double>(model.layout.size))
-             << " parameters in " << model.layout.tensors.size()
-             << " tensors written to " << flags->out << " and "
-             << ConfigPath(flags->out) << "\n";
-    return absl::OkStatus();
-  };
+          "be running. The command writes the merged model with Llama names, "
+          "and a config.json for LlamaForCausalLM."};
+  FlagSet& set = command.flags;
+  set.AddRequired("out", "DIR", "The directory to write; made if missing.",
+                  &flags->out);
+  set.Add("dtype", "TYPE",
+          "The type of the tensors: fp32, bf16 or fp16. A model that was "
+          "imported in bf16 or fp16, and not trained, comes out the same in "
+          "that type.",
+          &flags->dtype);
+  set.Add("like", "HF_DIR",
+          "The directory that the run was imported from: copies its "
+          "tokenizer, and takes special tokens from its config.json.",
+          &flags->like);
+  set.Add("shard_bytes", "N",
+          "A model of more bytes is written as several files with an index.",
+          &flags->shard_bytes);
+  set.Add("force", "", "Replaces a model that is there.", &flags->force);
+  command.run = [=](const Invocation& call) { return RunExport(*flags, call); };
   return command;
 }
 

@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/export.h"
 
+#include <cmath>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/testing/state.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/file.h"
-#include "common/safetensors.h"
+#include "common/model_layout.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -22,13 +26,7 @@ using testing::HasSubstr;
 
 class ExportTest : public testing::Test {
  protected:
-  ExportTest()
-      : directory_(absl::StrCat(
-            testing::TempDir(), "/",
-            testing::UnitTest::GetInstance()->current_test_info()->name())),
-        state_(directory_ + "/state"),
-        out_path_(directory_ + "/model.safetensors") {
-    EXPECT_OK(CreateDirectory(directory_));
+  ExportTest() {
     const absl::StatusOr<v1::RunConfig> config =
         ParseRunConfig(kTestConfig, "test");
     EXPECT_OK(config);
@@ -37,16 +35,40 @@ class ExportTest : public testing::Test {
     EXPECT_OK(WriteTestState(state_, *config, parameters_));
   }
 
+  std::string PathOf(absl::string_view name) const {
+    return absl::StrCat(directory_.path(), "/", name);
+  }
   int Run(std::vector<std::string> words) {
     words.insert(words.begin(), "export");
     out_.str("");
     err_.str("");
     return RunCommandLine("causeway", "", {ExportCommand()}, words, out_, err_);
   }
+  nlohmann::json Config() const {
+    return nlohmann::json::parse(ReadFile(out_path_ + "/config.json").value());
+  }
+  // Checks that the export has exactly the run's parameters.
+  void ExpectParameters(absl::string_view dtype) {
+    ASSERT_OK_AND_ASSIGN(const TensorFiles files, TensorFiles::Open(out_path_));
+    ASSERT_EQ(files.tensors().size(), layout_.tensors.size());
+    for (const TensorSpec& tensor : layout_.tensors) {
+      const SafetensorsTensor& written = files.tensors().at(tensor.name);
+      EXPECT_EQ(written.shape, tensor.shape) << tensor.name;
+      EXPECT_EQ(written.dtype, dtype);
+      std::vector<float> values(static_cast<size_t>(tensor.size));
+      ASSERT_OK(ReadValues(written, 0, absl::MakeSpan(values)));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float want = parameters_[tensor.offset + i];
+        // bf16 and fp16 have at least eight significant bits.
+        EXPECT_NEAR(values[i], want,
+                    dtype == "F32" ? 0 : std::abs(want) * 0x1p-8 + 1e-7);
+      }
+    }
+  }
 
-  const std::string directory_;
-  const std::string state_;
-  const std::string out_path_;
+  TemporaryDirectory directory_ = *TemporaryDirectory::Make("export");
+  const std::string state_ = PathOf("state");
+  const std::string out_path_ = PathOf("model");
   ModelLayout layout_;
   std::vector<float> parameters_;
   std::ostringstream out_;
@@ -56,31 +78,48 @@ class ExportTest : public testing::Test {
 TEST_F(ExportTest, WritesEveryTensorUnderItsLlamaName) {
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
   EXPECT_THAT(out_.str(), HasSubstr("run test-1 at versions 0 to 1"));
+  EXPECT_THAT(out_.str(), HasSubstr("model.safetensors, config.json"));
+  ExpectParameters("F32");
   ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
-                       SafetensorsFile::Open(out_path_));
+                       SafetensorsFile::Open(out_path_ + "/model.safetensors"));
   EXPECT_THAT(file.contents().Metadata("format"), IsOkAndHolds("pt"));
-  ASSERT_EQ(file.contents().tensors.size(), 1 + 2 * 9 + 2);
-  for (const TensorSpec& tensor : layout_.tensors) {
-    ASSERT_OK_AND_ASSIGN(const SafetensorsTensor* written,
-                         file.contents().Find(tensor.name));
-    EXPECT_EQ(written->shape, tensor.shape) << tensor.name;
-    EXPECT_THAT(file.contents().Floats(tensor.name),
-                IsOkAndHolds(testing::ElementsAreArray(
-                    parameters_.data() + tensor.offset, tensor.size)));
-  }
-  ASSERT_OK_AND_ASSIGN(
-      const SafetensorsTensor* key,
-      file.contents().Find("model.layers.1.self_attn.k_proj.weight"));
   // The shape is [out, in]: two key heads of four values, from a width of
   // sixteen.
-  EXPECT_THAT(key->shape, testing::ElementsAre(8, 16));
+  EXPECT_THAT(
+      (*file.contents().Find("model.layers.1.self_attn.k_proj.weight"))->shape,
+      testing::ElementsAre(8, 16));
+}
+
+TEST_F(ExportTest, WritesOtherTypes) {
+  for (const auto& [flag, dtype, torch] :
+       {std::tuple("bf16", "BF16", "bfloat16"),
+        std::tuple("fp16", "F16", "float16")}) {
+    EXPECT_EQ(Run({state_, "--out", out_path_, "--force", "--dtype", flag}),
+              kExitOk)
+        << err_.str();
+    ExpectParameters(dtype);
+    EXPECT_EQ(Config()["torch_dtype"], torch);
+  }
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--dtype", "int8"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("--dtype is int8; allowed: fp32"));
+}
+
+TEST_F(ExportTest, AnotherCutReplacesAllOfAnEarlierExport) {
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--shard_bytes", "8000"}), kExitOk)
+      << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("model.safetensors.index.json"));
+  ExpectParameters("F32");
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitOk);
+  EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors.index.json"),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(out_path_ + "/model-00001-of-00003.safetensors"),
+              StatusIs(absl::StatusCode::kNotFound));
+  ExpectParameters("F32");
 }
 
 TEST_F(ExportTest, TheConfigurationIsThatOfTheModel) {
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
-  ASSERT_OK_AND_ASSIGN(const std::string text,
-                       ReadFile(directory_ + "/config.json"));
-  const nlohmann::json config = nlohmann::json::parse(text);
+  const nlohmann::json config = Config();
   EXPECT_EQ(config["architectures"][0], "LlamaForCausalLM");
   EXPECT_EQ(config["num_hidden_layers"], 2);
   EXPECT_EQ(config["num_attention_heads"], 4);
@@ -91,23 +130,47 @@ TEST_F(ExportTest, TheConfigurationIsThatOfTheModel) {
   EXPECT_EQ(config["rope_theta"], 5000);
   EXPECT_EQ(config["rms_norm_eps"], 1e-5);
   EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["torch_dtype"], "float32");
   EXPECT_EQ(config["eos_token_id"], 257);
 }
 
+TEST_F(ExportTest, TakesTheTokenizerOfTheOriginal) {
+  const std::string original = PathOf("original");
+  ASSERT_OK(CreateDirectory(original));
+  ASSERT_OK(WriteFileAtomically(original + "/config.json",
+                                {R"({"eos_token_id": [7, 9]})"}));
+  ASSERT_OK(WriteFileAtomically(original + "/tokenizer.json", {"{}"}));
+  ASSERT_OK(WriteFileAtomically(original + "/merges.txt", {"a b"}));
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--like", original}), kExitOk)
+      << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("2 files of the tokenizer copied"));
+  EXPECT_THAT(ReadFile(out_path_ + "/merges.txt"), IsOkAndHolds("a b"));
+  EXPECT_EQ(Config()["eos_token_id"], nlohmann::json({7, 9}));
+  EXPECT_EQ(Run({state_, "--out", PathOf("other"), "--like", PathOf("none")}),
+            kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("none/config.json"));
+}
+
 TEST_F(ExportTest, OverwritesOnlyWhenTold) {
-  ASSERT_OK(WriteFileAtomically(directory_ + "/config.json", {"mine"}));
+  ASSERT_OK(CreateDirectory(out_path_));
+  ASSERT_OK(WriteFileAtomically(out_path_ + "/config.json", {"mine"}));
+  ASSERT_OK(WriteFileAtomically(out_path_ + "/notes.txt", {"mine"}));
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("config.json exists"));
-  EXPECT_THAT(ReadFile(directory_ + "/config.json"), IsOkAndHolds("mine"));
-  EXPECT_THAT(ReadFile(out_path_), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsOkAndHolds("mine"));
+  EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors"),
+              StatusIs(absl::StatusCode::kNotFound));
   EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitOk);
+  EXPECT_THAT(ReadFile(out_path_ + "/notes.txt"), IsOkAndHolds("mine"));
 }
 
 TEST_F(ExportTest, SaysWhatIsMissing) {
   EXPECT_EQ(Run({state_}), kExitUsage);
-  EXPECT_THAT(err_.str(), HasSubstr("--out FILE is missing"));
-  EXPECT_EQ(Run({directory_, "--out", out_path_}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("--out DIR is missing"));
+  EXPECT_EQ(Run({directory_.path(), "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("not a state directory"));
+  EXPECT_EQ(Run({state_, "--out", PathOf("model.safetensors")}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("give a directory"));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "cli/coordinator_client.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
+#include "cli/import.h"
 #include "cli/plan/plan_command.h"
 #include "cli/prepare.h"
 #include "cli/replay.h"
@@ -60,6 +61,7 @@ std::vector<Command> AllCommands() {
                                       .terminal = err_is_terminal,
                                       .threads = threads}));
   commands.push_back(SampleCommand(threads));
+  commands.push_back(ImportCommand());
   commands.push_back(ExportCommand());
   commands.push_back(ReplayCommand());
   return commands;

@@ -10,8 +10,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/trained_model.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_tokenizer.h"
 #include "worker/data/tokenizer.h"
@@ -26,12 +31,52 @@ struct SampleFlags {
   SampleOptions options;
 };
 
+// Stands for a tokenizer that is not known: texts are ids with spaces between
+// them.
+class IdTokenizer : public Tokenizer {
+ public:
+  explicit IdTokenizer(int64_t vocabulary) : vocabulary_(vocabulary) {}
+
+  v1::DataConfig::Tokenizer kind() const override {
+    return v1::DataConfig::PRETOKENIZED;
+  }
+  int64_t vocabulary() const override { return vocabulary_; }
+  std::optional<int32_t> end_of_text() const override { return std::nullopt; }
+  const std::string& digest() const override { return digest_; }
+
+  absl::Status Encode(absl::string_view text,
+                      std::vector<int32_t>& ids) const override {
+    for (const absl::string_view word :
+         absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+      if (!absl::SimpleAtoi(word, &ids.emplace_back())) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the run's tokenizer is not known, so a prompt is token ids with "
+            "spaces between them; \"",
+            word, "\" is none"));
+      }
+    }
+    return CheckIds(ids, vocabulary_);
+  }
+
+  absl::StatusOr<std::string> Decode(
+      absl::Span<const int32_t> ids) const override {
+    return absl::StrJoin(ids, " ");
+  }
+
+ private:
+  const int64_t vocabulary_;
+  const std::string digest_ = std::string(kDigestBytes, '\0');
+};
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
     const TrainedModel& model, const std::string& sentencepiece) {
   if (model.config.data().tokenizer() == v1::DataConfig::BYTES) {
     return MakeByteTokenizer();
   }
   if (sentencepiece.empty()) {
+    if (model.config.data().tokenizer() == v1::DataConfig::PRETOKENIZED) {
+      return std::make_unique<IdTokenizer>(model.config.model().vocab_size());
+    }
     return absl::FailedPreconditionError(
         "the run's tokens are not bytes: name the SentencePiece model they "
         "were made with by --sentencepiece MODEL");
@@ -49,6 +94,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
 }
 
 absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
+  if (!std::isfinite(flags.options.temperature) ||
+      flags.options.temperature < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--temperature is ",
+                                                   flags.options.temperature,
+                                                   "; allowed: 0 and more"));
+  }
   ASSIGN_OR_RETURN(const TrainedModel model,
                    LoadTrainedModel(call.arguments[0]));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
@@ -64,8 +115,8 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
                    Inference::Create(model, /*batch=*/1, flags.threads));
 
-  std::vector<int32_t> drawn;
-  size_t printed = 0;
+  ASSIGN_OR_RETURN(ContinuedText continued,
+                   ContinuedText::After(tokenizer.get(), tokens));
   call.out << flags.prompt << std::flush;
   absl::Status decoded;
   RETURN_IF_ERROR(Continue(
@@ -74,14 +125,10 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
         return inference->NextTokenLogits(prefix);
       },
       [&](int32_t token) {
-        // Decode all tokens again: a token's text can depend on the tokens
-        // before it.
-        drawn.push_back(token);
-        const absl::StatusOr<std::string> text = tokenizer->Decode(drawn);
+        const absl::StatusOr<std::string> text = continued.Add(token);
         decoded = text.status();
         if (!decoded.ok()) return false;
-        call.out << text->substr(std::min(printed, text->size())) << std::flush;
-        printed = text->size();
+        call.out << *text << std::flush;
         return call.out.good();
       }));
   call.out << "\n";
@@ -143,6 +190,22 @@ absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
   return absl::OkStatus();
 }
 
+absl::StatusOr<ContinuedText> ContinuedText::After(
+    const Tokenizer* tokenizer, std::vector<int32_t> prompt) {
+  ContinuedText text(tokenizer, std::move(prompt));
+  ASSIGN_OR_RETURN(const std::string before, tokenizer->Decode(text.tokens_));
+  text.returned_ = before.size();
+  return text;
+}
+
+absl::StatusOr<std::string> ContinuedText::Add(int32_t token) {
+  tokens_.push_back(token);
+  ASSIGN_OR_RETURN(const std::string text, tokenizer_->Decode(tokens_));
+  const size_t begin = std::min(returned_, text.size());
+  returned_ = text.size();
+  return text.substr(begin);
+}
+
 Command SampleCommand(uint64_t threads) {
   const auto flags = std::make_shared<SampleFlags>();
   flags->threads = threads;
@@ -166,9 +229,11 @@ Command SampleCommand(uint64_t threads) {
   set.Add("top_k", "K", "Considers only the K most likely tokens; 0 for all.",
           &options.top_k);
   set.Add("seed", "N", "Seed of the random choices.", &options.seed);
-  set.Add("sentencepiece", "MODEL",
-          "The SentencePiece model of a run whose tokens are not bytes.",
-          &flags->sentencepiece);
+  set.Add(
+      "sentencepiece", "MODEL",
+      "The SentencePiece model of a run whose tokens are not bytes. Without "
+      "it, a PRETOKENIZED run's text is token ids.",
+      &flags->sentencepiece);
   set.Add("threads", "N", "Threads to compute with.", &flags->threads);
   command.run = [=](const Invocation& call) { return RunSample(*flags, call); };
   return command;

@@ -10,12 +10,15 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cli/command_line.h"
+#include "worker/data/tokenizer.h"
 
 namespace causeway {
 
@@ -54,6 +57,27 @@ absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
                       const SampleOptions& options,
                       const NextTokenFunction& next_token,
                       const std::function<bool(int32_t)>& consume);
+
+// The text that tokens add to that of a prompt. A token's text can depend on
+// the tokens before it: SentencePiece drops a space at the beginning only.
+class ContinuedText {
+ public:
+  // `tokenizer` must outlive the object. Errors of Tokenizer::Decode.
+  static absl::StatusOr<ContinuedText> After(const Tokenizer* tokenizer,
+                                             std::vector<int32_t> prompt);
+
+  // Returns the text that the next token adds. Errors of Tokenizer::Decode.
+  absl::StatusOr<std::string> Add(int32_t token);
+
+ private:
+  ContinuedText(const Tokenizer* tokenizer, std::vector<int32_t> tokens)
+      : tokenizer_(tokenizer), tokens_(std::move(tokens)) {}
+
+  const Tokenizer* tokenizer_;
+  std::vector<int32_t> tokens_;
+  // The bytes of text that were returned, with those of the prompt.
+  size_t returned_ = 0;
+};
 
 }  // namespace causeway
 

@@ -4,20 +4,25 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cli/testing/state.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/data/sentencepiece_tokenizer.h"
+#include "worker/data/testing/sentencepiece_model.h"
 
 namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(DrawTokenTest, FollowsTheSoftmax) {
   const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f};
@@ -133,6 +138,25 @@ TEST(ContinueTest, ADivergedModelIsAnError) {
               StatusIs(absl::StatusCode::kDataLoss));
 }
 
+TEST(ContinuedTextTest, KeepsTheSpaceAfterThePrompt) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  std::vector<int32_t> prompt;
+  ASSERT_OK(tokenizer->Encode("the license", prompt));
+  std::vector<int32_t> whole;
+  ASSERT_OK(tokenizer->Encode("the license of the work", whole));
+  ASSERT_GT(whole.size(), prompt.size());
+  ASSERT_OK_AND_ASSIGN(ContinuedText text,
+                       ContinuedText::After(tokenizer.get(), prompt));
+  std::string added;
+  for (size_t i = prompt.size(); i < whole.size(); ++i) {
+    ASSERT_OK_AND_ASSIGN(const std::string more, text.Add(whole[i]));
+    added += more;
+  }
+  EXPECT_EQ(added, " of the work");
+}
+
 class SampleCommandTest : public testing::Test {
  protected:
   SampleCommandTest()
@@ -175,6 +199,32 @@ TEST_F(SampleCommandTest, ContinuesThePromptRepeatably) {
   EXPECT_EQ(Run({state_, "--prompt", prompt, "--tokens=30", "--seed=2"}),
             kExitOk);
   EXPECT_NE(out_.str(), text);
+}
+
+TEST_F(SampleCommandTest, RefusesTemperaturesThatMeanNothing) {
+  for (const char* temperature : {"nan", "inf", "-inf", "-1"}) {
+    EXPECT_EQ(Run({state_, absl::StrCat("--temperature=", temperature)}),
+              kExitFailure);
+    EXPECT_THAT(err_.str(), HasSubstr("--temperature is "));
+    EXPECT_EQ(out_.str(), "");
+  }
+  EXPECT_EQ(Run({state_, "--temperature=0", "--tokens=1"}), kExitOk);
+}
+
+TEST_F(SampleCommandTest, WithoutATokenizerTextsAreIds) {
+  v1::RunConfig config = ParseRunConfig(kTestConfig, "test").value();
+  config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
+  const std::string state = state_ + "-ids";
+  ASSERT_OK(WriteTestState(
+      state, config, InitialParameters(MakeModelLayout(config.model()), 5)));
+  EXPECT_EQ(Run({state, "--prompt", "5 257  9", "--tokens=3"}), kExitOk)
+      << err_.str();
+  EXPECT_THAT(out_.str(),
+              testing::MatchesRegex("5 257  9 [0-9]+ [0-9]+ [0-9]+\n"));
+  EXPECT_EQ(Run({state, "--prompt", "5 258"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("token 1 is 258; allowed: 0 to 257"));
+  EXPECT_EQ(Run({state, "--prompt", "5 five"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("\"five\" is none"));
 }
 
 TEST_F(SampleCommandTest, BeginsWithoutAPrompt) {

@@ -48,13 +48,14 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir) {
   return model;
 }
 
-std::string DescribeTrainedModel(const TrainedModel& model) {
+std::string DescribeVersions(absl::string_view run_id,
+                             absl::Span<const uint64_t> versions) {
   const auto [oldest, newest] =
-      std::minmax_element(model.versions.begin(), model.versions.end());
+      std::minmax_element(versions.begin(), versions.end());
   return *oldest == *newest
-             ? absl::StrCat("run ", model.run_id, " at version ", *oldest)
-             : absl::StrCat("run ", model.run_id, " at versions ", *oldest,
-                            " to ", *newest);
+             ? absl::StrCat("run ", run_id, " at version ", *oldest)
+             : absl::StrCat("run ", run_id, " at versions ", *oldest, " to ",
+                            *newest);
 }
 
 absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/model_layout.h"
 #include "proto/run_config.pb.h"
@@ -40,7 +41,8 @@ struct TrainedModel {
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir);
 
 // Returns "run quick-0000002a at version 12", or "at versions 12 to 13".
-std::string DescribeTrainedModel(const TrainedModel& model);
+std::string DescribeVersions(absl::string_view run_id,
+                             absl::Span<const uint64_t> versions);
 
 class Inference {
  public:

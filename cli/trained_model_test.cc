@@ -29,7 +29,8 @@ TEST(TrainedModelTest, PutsTheFragmentsTogether) {
   EXPECT_EQ(model.config.name(), "test");
   EXPECT_EQ(model.layout.size, layout.size);
   EXPECT_THAT(model.versions, testing::ElementsAre(0, 1));
-  EXPECT_EQ(DescribeTrainedModel(model), "run test-1 at versions 0 to 1");
+  EXPECT_EQ(DescribeVersions(model.run_id, model.versions),
+            "run test-1 at versions 0 to 1");
 }
 
 TEST(TrainedModelTest, SaysWhatIsNotThere) {

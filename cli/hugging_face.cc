@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/hugging_face.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+#include "common/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "worker/data/tokenizer.h"
+
+namespace causeway {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::StatusOr<Json> ParseObject(absl::string_view text) {
+  Json json = Json::parse(text.begin(), text.end(), nullptr,
+                          /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError("config.json is not a JSON object");
+}
+
+absl::Status Refuse(absl::string_view key, const Json& value,
+                    absl::string_view why) {
+  return absl::InvalidArgumentError(absl::Substitute(
+      "config.json: \"$0\" is $1; $2", key,
+      value.dump(-1, ' ', false, Json::error_handler_t::replace), why));
+}
+
+// Returns the value at `key`; null if there is none.
+const Json& At(const Json& json, const char* key) {
+  static const Json* const kNull = new Json();
+  const auto found = json.find(key);
+  return found == json.end() ? *kNull : *found;
+}
+
+// Reads a number at `key`, if there is one.
+absl::Status ReadNumber(const Json& json, const char* key, double& number) {
+  const Json& value = At(json, key);
+  if (value.is_null()) return absl::OkStatus();
+  if (!value.is_number()) return Refuse(key, value, "want a number");
+  number = value.get<double>();
+  return absl::OkStatus();
+}
+
+// Reads a whole number from 1 on at `key`. If there is none, `number` stays,
+// unless it is 0.
+absl::Status ReadCount(const Json& json, const char* key, uint32_t& number) {
+  const Json& value = At(json, key);
+  if (value.is_null() && number != 0) return absl::OkStatus();
+  if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 ||
+      value.get<uint64_t>() > std::numeric_limits<uint32_t>::max()) {
+    return Refuse(key, value, "want a whole number from 1 on");
+  }
+  number = value.get<uint32_t>();
+  return absl::OkStatus();
+}
+
+// Refuses a key that is there and is neither null nor `allowed`.
+absl::Status RequireOrAbsent(const Json& json, const char* key,
+                             const Json& allowed, absl::string_view why) {
+  const Json& value = At(json, key);
+  if (value.is_null() || value == allowed) return absl::OkStatus();
+  return Refuse(key, value, why);
+}
+
+absl::Status CheckArchitecture(const Json& json) {
+  const Json& type = At(json, "model_type");
+  if (type != "llama" && type != "mistral") {
+    return Refuse("model_type", type,
+                  "Causeway's islands train \"llama\" and \"mistral\"");
+  }
+  RETURN_IF_ERROR(RequireOrAbsent(json, "hidden_act", "silu",
+                                  "islands compute \"silu\" only"));
+  for (const char* bias : {"attention_bias", "mlp_bias"}) {
+    RETURN_IF_ERROR(RequireOrAbsent(json, bias, false,
+                                    "islands' projections have no bias"));
+  }
+  return RequireOrAbsent(json, "quantization_config", Json(),
+                         "training needs weights that are not quantized");
+}
+
+absl::Status ReadLlama3Scaling(const Json& rope, v1::RopeScaling& scaling) {
+  double factor = 0;
+  double low = scaling.low_frequency_factor();
+  double high = scaling.high_frequency_factor();
+  uint32_t length = 0;
+  RETURN_IF_ERROR(ReadNumber(rope, "factor", factor));
+  RETURN_IF_ERROR(ReadNumber(rope, "low_freq_factor", low));
+  RETURN_IF_ERROR(ReadNumber(rope, "high_freq_factor", high));
+  RETURN_IF_ERROR(ReadCount(rope, "original_max_position_embeddings", length));
+  scaling.set_factor(factor);
+  scaling.set_low_frequency_factor(low);
+  scaling.set_high_frequency_factor(high);
+  scaling.set_original_length(length);
+  return absl::OkStatus();
+}
+
+// Reads the rotary embedding: `rope_parameters`, as new libraries write it, or
+// `rope_theta` and `rope_scaling`.
+absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
+  double theta = model.rope_theta();
+  RETURN_IF_ERROR(ReadNumber(json, "rope_theta", theta));
+  const char* const key = At(json, "rope_parameters").is_object()
+                              ? "rope_parameters"
+                              : "rope_scaling";
+  const Json& rope = At(json, key);
+  if (!rope.is_null() && !rope.is_object()) {
+    return Refuse(key, rope, "want an object or null");
+  }
+  if (rope.is_object()) {
+    RETURN_IF_ERROR(ReadNumber(rope, "rope_theta", theta));
+    const Json& type =
+        At(rope, rope.contains("rope_type") ? "rope_type" : "type");
+    if (type == "llama3") {
+      RETURN_IF_ERROR(ReadLlama3Scaling(rope, *model.mutable_rope_scaling()));
+    } else if (!type.is_null() && type != "default") {
+      return Refuse(key, rope, "islands compute \"default\" and \"llama3\"");
+    }
+  }
+  model.set_rope_theta(theta);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLengths(const Json& json, uint32_t sequence_length,
+                         v1::ModelConfig& model) {
+  uint32_t longest = 0;
+  RETURN_IF_ERROR(ReadCount(json, "max_position_embeddings", longest));
+  if (sequence_length > longest) {
+    return Refuse(
+        "max_position_embeddings", longest,
+        absl::StrCat("sequences of ", sequence_length, " tokens are longer"));
+  }
+  model.set_sequence_length(sequence_length == 0 ? longest : sequence_length);
+  uint32_t window = std::numeric_limits<uint32_t>::max();
+  RETURN_IF_ERROR(ReadCount(json, "sliding_window", window));
+  if (window < model.sequence_length()) {
+    return Refuse("sliding_window", window,
+                  absl::StrCat("islands attend to all of a sequence, and "
+                               "sequences have ",
+                               model.sequence_length(), " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
+    absl::string_view json_text, uint32_t sequence_length) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(json_text));
+  RETURN_IF_ERROR(CheckArchitecture(json));
+  const struct {
+    const char* key;
+    void (v1::ModelConfig::*set)(uint32_t);
+  } counts[] = {
+      {"vocab_size", &v1::ModelConfig::set_vocab_size},
+      {"hidden_size", &v1::ModelConfig::set_hidden_size},
+      {"intermediate_size", &v1::ModelConfig::set_intermediate_size},
+      {"num_hidden_layers", &v1::ModelConfig::set_layers},
+      {"num_attention_heads", &v1::ModelConfig::set_heads},
+  };
+  v1::ModelConfig model;
+  for (const auto& [key, set] : counts) {
+    uint32_t number = 0;
+    RETURN_IF_ERROR(ReadCount(json, key, number));
+    (model.*set)(number);
+  }
+  uint32_t kv_heads = model.heads();
+  RETURN_IF_ERROR(ReadCount(json, "num_key_value_heads", kv_heads));
+  model.set_kv_heads(kv_heads);
+  uint32_t head_width = model.hidden_size() / model.heads();
+  const uint32_t usual_width = head_width;
+  RETURN_IF_ERROR(ReadCount(json, "head_dim", head_width));
+  if (head_width != usual_width) {
+    return Refuse("head_dim", head_width,
+                  absl::StrCat("islands' heads have hidden_size / "
+                               "num_attention_heads = ",
+                               usual_width, " values"));
+  }
+  RETURN_IF_ERROR(ReadRope(json, model));
+  RETURN_IF_ERROR(ReadLengths(json, sequence_length, model));
+  // The libraries' own default, which is not ours.
+  double epsilon = 1e-6;
+  RETURN_IF_ERROR(ReadNumber(json, "rms_norm_eps", epsilon));
+  model.set_norm_epsilon(epsilon);
+  const Json& tied = At(json, "tie_word_embeddings");
+  if (!tied.is_null() && !tied.is_boolean()) {
+    return Refuse("tie_word_embeddings", tied, "want true or false");
+  }
+  model.set_tie_embeddings(tied == true);
+  return model;
+}
+
+absl::StatusOr<std::string> WriteHuggingFaceConfig(
+    const v1::RunConfig& config, absl::string_view torch_dtype,
+    absl::string_view original) {
+  const v1::ModelConfig& model = config.model();
+  nlohmann::ordered_json json = {
+      {"architectures", {"LlamaForCausalLM"}},
+      {"model_type", "llama"},
+      {"vocab_size", model.vocab_size()},
+      {"hidden_size", model.hidden_size()},
+      {"intermediate_size", model.intermediate_size()},
+      {"num_hidden_layers", model.layers()},
+      {"num_attention_heads", model.heads()},
+      {"num_key_value_heads", model.kv_heads()},
+      {"head_dim", model.hidden_size() / model.heads()},
+      {"hidden_act", "silu"},
+      {"attention_bias", false},
+      {"mlp_bias", false},
+      {"max_position_embeddings", model.sequence_length()},
+      {"rope_theta", model.rope_theta()},
+      {"rope_scaling", nullptr},
+      {"rms_norm_eps", model.norm_epsilon()},
+      {"initializer_range", model.init_stddev()},
+      {"tie_word_embeddings", model.tie_embeddings()},
+      {"torch_dtype", std::string(torch_dtype)},
+      // The library's defaults belong to another vocabulary.
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+  };
+  if (model.has_rope_scaling()) {
+    const v1::RopeScaling& scaling = model.rope_scaling();
+    json["rope_scaling"] = {
+        {"rope_type", "llama3"},
+        {"factor", scaling.factor()},
+        {"low_freq_factor", scaling.low_frequency_factor()},
+        {"high_freq_factor", scaling.high_frequency_factor()},
+        {"original_max_position_embeddings", scaling.original_length()}};
+  }
+  if (config.data().tokenizer() == v1::DataConfig::BYTES) {
+    json["bos_token_id"] = kBeginOfText;
+    json["eos_token_id"] = kEndOfText;
+  }
+  if (!original.empty()) {
+    ASSIGN_OR_RETURN(const Json before, ParseObject(original));
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id",
+                            "max_position_embeddings"}) {
+      if (before.contains(key)) json[key] = before[key];
+    }
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace causeway

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/hugging_face.h"
+
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace causeway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// The values of TinyLlama-1.1B and Llama-3.2-1B as their makers publish them.
+constexpr char kTinyLlama[] = R"({
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false,
+  "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+  "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5632,
+  "max_position_embeddings": 2048, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 22,
+  "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+  "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 32000})";
+constexpr char kLlama32[] = R"({
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false,
+  "bos_token_id": 128000, "eos_token_id": 128001, "head_dim": 64,
+  "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 8192,
+  "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+  "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0,
+  "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+  "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+  "rope_theta": 500000.0, "tie_word_embeddings": true, "vocab_size": 128256})";
+
+MATCHER_P(IsModel, text, "") {
+  v1::ModelConfig model;
+  *result_listener << arg.ShortDebugString();
+  return google::protobuf::TextFormat::ParseFromString(text, &model) &&
+         google::protobuf::util::MessageDifferencer::Equals(arg, model);
+}
+
+std::string With(const char* base, const char* key, const json& value) {
+  json config = json::parse(base);
+  config[key] = value;
+  return config.dump();
+}
+std::string Without(const char* base, const char* key) {
+  json config = json::parse(base);
+  config.erase(key);
+  return config.dump();
+}
+
+TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
+  EXPECT_THAT(ReadHuggingFaceConfig(kTinyLlama, 0), IsOkAndHolds(IsModel(R"pb(
+                layers: 22
+                hidden_size: 2048
+                intermediate_size: 5632
+                heads: 32
+                kv_heads: 4
+                vocab_size: 32000
+                sequence_length: 2048
+                rope_theta: 10000
+                norm_epsilon: 1e-5
+                tie_embeddings: false
+              )pb")));
+  EXPECT_THAT(ReadHuggingFaceConfig(kLlama32, 4096), IsOkAndHolds(IsModel(R"pb(
+                layers: 16
+                hidden_size: 2048
+                intermediate_size: 8192
+                heads: 32
+                kv_heads: 8
+                vocab_size: 128256
+                sequence_length: 4096
+                rope_theta: 500000
+                norm_epsilon: 1e-5
+                tie_embeddings: true
+                rope_scaling {
+                  factor: 32
+                  low_frequency_factor: 1
+                  high_frequency_factor: 4
+                  original_length: 8192
+                }
+              )pb")));
+}
+
+TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
+  json config = json::parse(kLlama32);
+  ASSERT_OK_AND_ASSIGN(const v1::ModelConfig model,
+                       ReadHuggingFaceConfig(config.dump(), 64));
+  json parameters = config["rope_scaling"];
+  parameters["rope_theta"] = config["rope_theta"];
+  config.erase("rope_theta");
+  config.erase("rope_scaling");
+  config["rope_parameters"] = parameters;
+  EXPECT_THAT(ReadHuggingFaceConfig(config.dump(), 64),
+              IsOkAndHolds(IsModel(model.DebugString())));
+  config["rope_parameters"].erase("rope_type");
+  config["rope_parameters"]["type"] = "llama3";
+  EXPECT_THAT(ReadHuggingFaceConfig(config.dump(), 64),
+              IsOkAndHolds(IsModel(model.DebugString())));
+  // A type by name that stretches nothing.
+  EXPECT_FALSE(ReadHuggingFaceConfig(
+                   With(kTinyLlama, "rope_scaling", {{"type", "default"}}), 0)
+                   ->has_rope_scaling());
+}
+
+TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
+  EXPECT_EQ(ReadHuggingFaceConfig(Without(kTinyLlama, "num_key_value_heads"), 0)
+                ->kv_heads(),
+            32);
+  EXPECT_EQ(ReadHuggingFaceConfig(Without(kTinyLlama, "rms_norm_eps"), 0)
+                ->norm_epsilon(),
+            1e-6);
+  EXPECT_EQ(
+      ReadHuggingFaceConfig(Without(kTinyLlama, "rope_theta"), 0)->rope_theta(),
+      10000);
+  EXPECT_FALSE(
+      ReadHuggingFaceConfig(Without(kTinyLlama, "tie_word_embeddings"), 0)
+          ->tie_embeddings());
+}
+
+TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
+  const struct {
+    std::string config;
+    const char* problem;
+  } cases[] = {
+      {With(kTinyLlama, "model_type", "qwen2"), "\"model_type\" is \"qwen2\""},
+      {Without(kTinyLlama, "model_type"), "\"model_type\" is null"},
+      {With(kTinyLlama, "hidden_act", "gelu"), "\"hidden_act\" is \"gelu\""},
+      {With(kTinyLlama, "attention_bias", true), "\"attention_bias\" is true"},
+      {With(kTinyLlama, "mlp_bias", true), "\"mlp_bias\" is true"},
+      {With(kTinyLlama, "quantization_config", {{"bits", 4}}),
+       "\"quantization_config\" is {\"bits\":4}"},
+      {With(kTinyLlama, "head_dim", 128), "\"head_dim\" is 128"},
+      {With(kTinyLlama, "rope_scaling", {{"type", "yarn"}}), "yarn"},
+      {With(kTinyLlama, "rope_scaling", "yarn"), "want an object or null"},
+      {With(kTinyLlama, "rope_scaling", {{"rope_type", "llama3"}}),
+       "\"original_max_position_embeddings\" is null"},
+      {With(kTinyLlama, "sliding_window", 1024), "\"sliding_window\" is 1024"},
+      {With(kTinyLlama, "hidden_size", -1), "\"hidden_size\" is -1"},
+      {With(kTinyLlama, "num_attention_heads", 0),
+       "\"num_attention_heads\" is 0"},
+      {With(kTinyLlama, "vocab_size", 4294967296),
+       "\"vocab_size\" is 4294967296"},
+      {With(kTinyLlama, "rope_theta", "big"), "\"rope_theta\" is \"big\""},
+      {With(kTinyLlama, "tie_word_embeddings", 1),
+       "\"tie_word_embeddings\" is 1"},
+      {Without(kTinyLlama, "intermediate_size"),
+       "\"intermediate_size\" is null"},
+      {"{", "not a JSON object"},
+      {"[]", "not a JSON object"},
+  };
+  for (const auto& [config, problem] : cases) {
+    EXPECT_THAT(
+        ReadHuggingFaceConfig(config, 0).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(problem)));
+  }
+  EXPECT_THAT(ReadHuggingFaceConfig(kTinyLlama, 2049).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("\"max_position_embeddings\" is 2048")));
+  EXPECT_OK(
+      ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
+}
+
+TEST(HuggingFaceTest, WritesWhatItReads) {
+  for (const char* original : {kTinyLlama, kLlama32}) {
+    v1::RunConfig config;
+    config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
+    ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
+                         ReadHuggingFaceConfig(original, 512));
+    ASSERT_OK_AND_ASSIGN(const std::string text,
+                         WriteHuggingFaceConfig(config, "bfloat16", original));
+    EXPECT_THAT(ReadHuggingFaceConfig(text, 512),
+                IsOkAndHolds(IsModel(config.model().DebugString())));
+    const json written = json::parse(text);
+    const json before = json::parse(original);
+    EXPECT_EQ(written["torch_dtype"], "bfloat16");
+    for (const char* key :
+         {"bos_token_id", "eos_token_id", "max_position_embeddings",
+          "rope_scaling", "rope_theta", "head_dim"}) {
+      if (!before.contains(key)) continue;
+      EXPECT_EQ(written[key], before[key]) << key;
+    }
+  }
+}
+
+TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
+  v1::RunConfig config;
+  ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
+                       ReadHuggingFaceConfig(kTinyLlama, 512));
+  ASSERT_OK_AND_ASSIGN(std::string text,
+                       WriteHuggingFaceConfig(config, "float32", ""));
+  EXPECT_EQ(json::parse(text)["bos_token_id"], 256);
+  EXPECT_EQ(json::parse(text)["eos_token_id"], 257);
+  EXPECT_EQ(json::parse(text)["max_position_embeddings"], 512);
+  config.mutable_data()->set_tokenizer(v1::DataConfig::SENTENCEPIECE);
+  ASSERT_OK_AND_ASSIGN(text, WriteHuggingFaceConfig(config, "float32", ""));
+  EXPECT_EQ(json::parse(text)["eos_token_id"], nullptr);
+  EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "{").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace causeway
