@@ -169,7 +169,6 @@ void Coordinator::Quarantine(const v1::ContributionHeader& header, double norm,
   ledger_.Settle(key, header.fragment(), TokenLedger::Fate::kQuarantined,
                  header.tokens(), header.restored_tokens());
   effects.quarantine.push_back(entry);
-  effects.discarded.push_back(KeyOf(header));
   effects.events.push_back(
       {"contribution_quarantined", key.island_id,
        absl::StrCat(Describe(header), ", is in quarantine as number ", id, ": ",

@@ -36,7 +36,7 @@ size_t Coordinator::Reachable(uint32_t fragment) {
 
 void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
   const Round& round = rounds_[fragment];
-  if (!flags_.started || round.merging()) return;
+  if (!flags_.started) return;
   if (Reachable(fragment) >= options_.config.membership().quorum()) return;
   for (Member* member : membership_.Live()) {
     uint64_t& first = member->first_contribution_version[fragment];

@@ -73,5 +73,23 @@ TEST(InnerStepsTest, WhatIsNotMeasuredIsNotCompared) {
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {unknown, 2 * kOne}), 0);
 }
 
+TEST(InnerStepsTest, TheLimitsThemselves) {
+  InnerStepsOptions options{.steps = 100,
+                            .shares = v1::SynchronizationConfig::ALWAYS_LATE,
+                            .quorum = 1,
+                            .grace = absl::Seconds(25)};
+  const absl::Duration pace = absl::Seconds(1);
+  const auto steps = [&](absl::Duration own) {
+    return InnerSteps(options, own, {pace, own});
+  };
+  // Who comes at the very end of the window comes in time.
+  EXPECT_EQ(steps(1.25 * pace), 0);
+  options.grace = absl::Seconds(24);
+  EXPECT_EQ(steps(1.25 * pace), 80);
+  EXPECT_EQ(steps(1.24 * pace), 0) << "equals, however short the window is";
+  options.grace = absl::Seconds(1);
+  EXPECT_EQ(steps(1.24 * pace), 0);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -250,5 +250,39 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
   EXPECT_EQ(again.member->incarnation, 5);
 }
 
+TEST_F(MembershipTest, TheEndOfAMembershipIsNoted) {
+  Member& member = Join("oslo", 7);
+  members_.End(member, v1::IslandStatus::LEFT, "test",
+               kStart + absl::Seconds(3));
+  EXPECT_EQ(member.ended_at, kStart + absl::Seconds(3));
+  EXPECT_EQ(member.reason, "test");
+  EXPECT_THAT(members_.FindLive("oslo"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(MembershipTest, AnIslandIsHeardOfSinceItsLastHeartbeat) {
+  Join("oslo", 7).last_heartbeat = kStart + absl::Seconds(5);
+  EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(7)),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("heard of 2 s ago"),
+                             HasSubstr("retry in 8 s"))));
+}
+
+TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {
+  Member& member = Join("oslo", 7);
+  v1::JoinRequest request = Request("oslo", 8);
+  const auto replaced = [&](uint64_t instance) {
+    request.set_replaces_instance_id(instance);
+    return members_.Replaced(request);
+  };
+  EXPECT_EQ(replaced(7), &member);
+  EXPECT_EQ(replaced(6), nullptr);
+  EXPECT_EQ(replaced(0), nullptr);
+  request.set_instance_id(7);
+  EXPECT_EQ(replaced(7), nullptr) << "a process does not replace itself";
+  request.set_instance_id(8);
+  members_.End(member, v1::IslandStatus::LEFT, "test", kStart);
+  EXPECT_EQ(replaced(7), nullptr);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -87,7 +87,7 @@ void Round::Remove(const ContributionKey& key) {
 }
 
 bool Round::MayClose(size_t awaited, absl::Time now) const {
-  if (merging_ || contributions_.empty() || now < not_before_) return false;
+  if (merging_ || now < not_before_) return false;
   if (contributions_.size() < options_.quorum) return false;
   return awaited == 0 || now >= quorum_at_ + options_.grace;
 }

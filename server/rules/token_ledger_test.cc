@@ -365,5 +365,27 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
   }
 }
 
+// An earlier incarnation may be taken over from when the later one has already
+// reported more.
+TEST(TokenLedger, TakingOverDoesNotForgetWhatWasReported) {
+  TokenLedger ledger(1);
+  ledger.Open({"a", 1}, 5);
+  ledger.Report({"a", 1}, 1000);
+  ledger.Open({"a", 2}, 5);
+  ledger.TakeOver({"a", 1}, {"a", 2}, {{}});
+  ledger.Report({"a", 2}, 1500);
+  ledger.TakeOver({"a", 1}, {"a", 2}, {{}});
+  ledger.Report({"a", 2}, 1500);
+  EXPECT_EQ(ledger.Record({"a", 2}).process_tokens, 1500);
+  EXPECT_EQ(ledger.Account({"a", 2}, 0, true, {}).reported(), 1500);
+}
+
+TEST(TokenLedger, UnknownProcessesAreNotTheSame) {
+  TokenLedger ledger(1);
+  ledger.Restore({.key = {"a", 1}, .reported = {100}});
+  ledger.Restore({.key = {"a", 2}, .reported = {100}});
+  EXPECT_TRUE(ledger.OfSameProcess({"a", 2}).empty());
+}
+
 }  // namespace
 }  // namespace causeway

@@ -44,6 +44,7 @@ class CoordinatorDriver {
     uint32_t fragments = 1;
     // The number of versions of every fragment.
     uint64_t rounds = 3;
+    uint64_t overlap_steps = 0;
     // The norm at version 0. The default lets all first contributions pass.
     double parameter_norm = std::numeric_limits<double>::max();
     // Changes the configuration after the other options.
@@ -218,6 +219,7 @@ class CoordinatorDriver {
             .schedule = *SyncSchedule::Create(
                 {.round_steps = kRoundSteps,
                  .send_offsets = send_offsets,
+                 .overlap_steps = options.overlap_steps,
                  .total_steps = options.rounds * kRoundSteps})};
   }
 
