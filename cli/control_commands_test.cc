@@ -54,7 +54,7 @@ class FakeControl : public v1::Control::Service {
   grpc::Status ListQuarantine(grpc::ServerContext*,
                               const v1::ListQuarantineRequest* request,
                               v1::ListQuarantineResponse* response) override {
-    response->add_contributions()->set_island_id("held-island");
+    *response->add_contributions() = held;
     if (request->include_decided()) {
       response->add_contributions()->set_island_id("decided-island");
     }
@@ -76,6 +76,11 @@ class FakeControl : public v1::Control::Service {
   v1::PauseRunRequest pause;
   v1::DrainIslandRequest drain;
   v1::EvictIslandRequest evict;
+  v1::QuarantinedContribution held = [] {
+    v1::QuarantinedContribution held;
+    held.set_island_id("held-island");
+    return held;
+  }();
   int resumed = 0;
   uint64_t admitted = 0;
   uint64_t dropped = 0;
@@ -153,6 +158,39 @@ TEST_F(ControlCommandsTest, AContributionIsNamedByItsNumber) {
   }
   EXPECT_EQ(service_.admitted, 7);
   EXPECT_EQ(service_.dropped, 8);
+}
+
+TEST_F(ControlCommandsTest, EachAnswerSaysWhatWasDone) {
+  const auto run = [&](std::vector<std::string> words) {
+    EXPECT_EQ(Run(std::move(words)), 0);
+    return out_.str();
+  };
+  EXPECT_EQ(run({"pause"}), "the run is paused\n");
+  EXPECT_EQ(run({"resume"}), "the run goes on\n");
+  EXPECT_EQ(run({"drain", "east"}), "island east is asked to leave\n");
+  EXPECT_EQ(run({"evict", "west"}), "island west is evicted\n");
+  EXPECT_EQ(run({"quarantine", "admit", "7"}),
+            "contribution 7 goes into the open round\n");
+  EXPECT_EQ(run({"quarantine", "drop", "8"}), "contribution 8 is dropped\n");
+}
+
+TEST_F(ControlCommandsTest, TheTableOfTheQuarantineHasEveryField) {
+  v1::QuarantinedContribution& held = service_.held;
+  held.set_id(12);
+  held.set_state(v1::QuarantinedContribution::DROPPED);
+  held.set_incarnation(3);
+  held.set_fragment(4);
+  held.set_base_version(5);
+  held.set_tokens(6000);
+  held.set_norm(1234.5678);
+  held.mutable_quarantined_at()->set_seconds(1700000000 - 80);
+  held.set_reason("its norm");
+  ASSERT_EQ(Run({"quarantine", "list"}), 0);
+  EXPECT_EQ(out_.str(),
+            "ID  STATE    ISLAND       INC  FRAGMENT  VERSION  TOKENS  NORM    "
+            "    AGE  REASON\n"
+            "12  dropped  held-island    3         4        5   6.00k  1235  1 "
+            "min 20 s  its norm\n");
 }
 
 }  // namespace

@@ -206,5 +206,73 @@ TEST(StatusReportTest, EventsAreOneLine) {
             "fragment 0 is at version 1\n");
 }
 
+// The lines and cells that most runs do not have.
+TEST(StatusReportTest, ShowsWhatIsRareToo) {
+  StatusSnapshot snapshot = TestSnapshot();
+  ASSERT_TRUE(TextFormat::MergeFromString(
+      R"pb(
+        state: WAITING_FOR_ISLANDS
+        live_islands: 1
+        loss: 0
+        ledger { expired: 10000 quarantined: 20000 refused: 30000 }
+        connections {
+          open: 3
+          limit: 280
+          refused: 4
+          displaced: 5
+          cut: 6
+          unused: 7
+        }
+      )pb",
+      &snapshot.run));
+  snapshot.islands.mutable_islands(0)->set_draining(true);
+  snapshot.islands.mutable_islands(1)->set_draining(true);
+  v1::FragmentStatus& fragment = *snapshot.fragments.mutable_fragments(0);
+  fragment.mutable_head()->set_version(0);
+  fragment.set_send_offset_steps(25);
+  fragment.clear_contributed();
+  fragment.clear_awaited();
+  std::ostringstream out;
+  PrintStatus(snapshot, kNow, out);
+  for (const char* const part :
+       {"quick-0000002a, waiting for islands\n", "round 12 of 20\n",
+        "training    1 island, 4.10k tokens/s, loss -, 1.23M",
+        "pending 9.75 %, expired 1.00 %, quarantined 2.00 %, refused 3.00 %\n",
+        "connections 3 of 280; 4 refused, 5 displaced, 6 cut off, 7 without a "
+        "call\n",
+        "north     1  draining", "south     3  evicted",
+        "       0        0  20   1.84M       39      +25     -   40 s ago  "
+        "deadbeef  -          -            -\n"}) {
+    EXPECT_THAT(out.str(), testing::HasSubstr(part));
+  }
+}
+
+// Each count alone is worth the line.
+TEST(StatusReportTest, AConnectionThatWasNotServedIsShown) {
+  for (const char* const use :
+       {"refused: 1", "displaced: 1", "cut: 1", "unused: 1"}) {
+    StatusSnapshot snapshot = TestSnapshot();
+    ASSERT_TRUE(
+        TextFormat::ParseFromString(use, snapshot.run.mutable_connections()));
+    std::ostringstream out;
+    PrintStatus(snapshot, kNow, out);
+    EXPECT_THAT(out.str(), testing::HasSubstr("\nconnections 0 of 0; ")) << use;
+  }
+}
+
+TEST(StatusReportTest, AnEventNamesItsIsland) {
+  v1::Event event;
+  event.set_id(12345);
+  event.mutable_time()->set_seconds(1700000000);
+  event.set_kind("island_left");
+  event.set_island_id("north");
+  event.set_text("it left");
+  std::ostringstream out;
+  PrintEvent(event, absl::FixedTimeZone(3600), out);
+  EXPECT_EQ(out.str(),
+            "12345  2023-11-14 23:13:20  island_left          north         it "
+            "left\n");
+}
+
 }  // namespace
 }  // namespace causeway

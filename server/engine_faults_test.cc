@@ -261,5 +261,25 @@ TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
   EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kAborted));
 }
 
+// The commit of a version also admits what was merged from the quarantine, even
+// if the process ends before it writes anything else.
+TEST_F(EngineFaultsTest, WhatWasMergedIsAdmittedWithItsCommit) {
+  StartRun(TestRunConfig());
+  ASSERT_FALSE(run_.Contribute(run_.MakeContribution(b_, 0, 0, anchor_,
+                                                     Shifted(anchor_, 1000)))
+                   .ok());
+  ASSERT_OK(run_.engine().Admit(1));
+  RefuseInserts("events");
+  ASSERT_OK(Contribute(a_));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  run_.Stop();
+  AllowInserts();
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  EXPECT_EQ(run_.engine().ListQuarantine(false).contributions_size(), 0);
+  const v1::TokenLedger ledger = run_.engine().GetRun().ledger();
+  EXPECT_EQ(ledger.merged(), 2000);
+  EXPECT_EQ(ledger.quarantined(), 0);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -206,5 +206,51 @@ TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
   EXPECT_EQ(theta, fetched);
 }
 
+TEST_F(EngineFetchTest, TheFirstMessageOfADownloadDescribesIt) {
+  StartRun();
+  Contribute(a_, 0);
+  Contribute(b_, 0);
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = a_;
+  request.set_version(1);
+  ASSERT_OK_AND_ASSIGN(const OpenedParameters parameters,
+                       run_.engine().OpenParameters(request));
+  v1::FetchParametersResponse expected;
+  *expected.mutable_head() = run_.Head(0);
+  expected.set_total_bytes(parameters.bytes.size());
+  EXPECT_EQ(parameters.response.DebugString(), expected.DebugString());
+}
+
+// Who has a part of an update can do nothing with the news that the rest of it
+// is not kept.
+TEST_F(EngineFetchTest, AnUpdateThatIsNoLongerKeptCannotBeResumed) {
+  StartRun("storage { update_history: 1 }");
+  for (const uint64_t version : {0, 1}) {
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+  }
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = a_;
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
+                       run_.engine().OpenUpdate(request));
+  EXPECT_FALSE(update.response.has_object());
+  request.set_offset(1);
+  EXPECT_THAT(run_.engine().OpenUpdate(request).status(),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(EngineFetchTest, NoUpdateOfAFragmentThatIsNotThereIsAwaited) {
+  StartRun();
+  v1::FetchUpdateRequest request;
+  *request.mutable_identity() = a_;
+  request.set_wait(true);
+  request.set_fragment(UINT32_MAX);
+  EXPECT_THAT(run_.engine().IsAwaited(request), IsOkAndHolds(false));
+  EXPECT_THAT(run_.engine().OpenUpdate(request).status(),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
 }  // namespace
 }  // namespace causeway

@@ -3,6 +3,7 @@
 //
 // Tests an engine that does not know whether a write to its commit log
 // succeeded.
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -178,6 +179,24 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
                        run_.engine().EventsAfter(0, 1000));
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].id(), i + 1);
   ExpectMerged(2);
+}
+
+// Islands hear of the doubt from the engine's news, not from a clock.
+TEST_F(EngineOutcomeTest, ListenersHearOfADoubt) {
+  std::atomic<bool> heard = false;
+  const uint64_t listener = run_.engine().AddListener([&] {
+    if (run_.engine().run_state() == v1::SUSPENDED) heard = true;
+  });
+  ASSERT_OK(Contribute(a_, 0));
+  disk_.sync_error = EIO;
+  ASSERT_OK(Contribute(b_, 0));
+  EXPECT_TRUE(run_.Await([&] { return heard.load(); }));
+  run_.engine().RemoveListener(listener);
+  // A coordinator that is told to stop does not wait for the disk.
+  run_.Stop();
+  disk_.Repair();
+  ASSERT_OK(run_.Start(config_));
+  EXPECT_LE(run_.Head(0).version(), 1);
 }
 
 }  // namespace

@@ -2,16 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests what an engine checks and remembers when it takes up a run.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine.h"
+#include "server/storage/sqlite.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -93,6 +98,12 @@ TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
   EXPECT_GT(merged, 0);
   ASSERT_OK(run_.Start(config));
   EXPECT_EQ(run_.engine().GetRun().tokens_merged(), merged);
+  ASSERT_OK_AND_ASSIGN(SqliteDatabase log,
+                       SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
+                                            SqliteDatabase::Mode::kReadOnly));
+  EXPECT_THAT(log.QueryInt("SELECT sum(tokens) FROM contributions"
+                           " WHERE fate = 'late'"),
+              IsOkAndHolds(1000));
 }
 
 TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
@@ -123,6 +134,7 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
   EXPECT_EQ(run_.engine().GetRun().config().membership().lease_seconds(), 2);
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
                        run_.engine().EventsAfter(0, 1000));
+  EXPECT_EQ(events.back().kind(), "config_changed");
   EXPECT_THAT(events.back().text(), HasSubstr("lease_seconds: 10 -> 2"));
   EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
   run_.AdvanceSeconds(3);
@@ -137,6 +149,55 @@ TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   EXPECT_THAT(Contribute("a", 2, 1),
               StatusIs(absl::StatusCode::kOutOfRange,
                        HasSubstr("median of the last 4 merged")));
+}
+
+TEST_F(EngineStartTest, AStartRemovesWhatItsConfigurationDoesNotKeep) {
+  RunRounds(3);
+  ASSERT_OK(ReadFile(HeadFile(0, 2)));
+  v1::RunConfig changed = config_;
+  changed.mutable_storage()->set_versions_kept(1);
+  ASSERT_OK(run_.Start(changed));
+  EXPECT_THAT(ReadFile(HeadFile(0, 2)), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(ReadFile(HeadFile(0, 3)));
+}
+
+TEST_F(EngineStartTest, MemoryForUploadsIsEnoughToTheByte) {
+  const auto try_with = [&](uint64_t bytes) {
+    return run_
+        .TryStart(TestRunConfig(
+            absl::StrCat("storage { max_staging_bytes: ", bytes, " }")))
+        .status();
+  };
+  // The refusal tells how much is needed.
+  const std::string refusal(try_with(1).message());
+  uint64_t needed = 0;
+  for (const absl::string_view word : absl::StrSplit(refusal, ' ')) {
+    uint64_t number = 0;
+    if (absl::SimpleAtoi(absl::StripSuffix(word, ";"), &number)) {
+      needed = std::max(needed, number);
+    }
+  }
+  EXPECT_THAT(try_with(needed - 1),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_OK(try_with(needed));
+}
+
+// An island is gone while its upload is under way.
+TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
+  ASSERT_OK(run_.Start(config_));
+  ASSERT_OK(run_.Join("a"));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor, run_.Fetch(b, 0, 0));
+  const TestContribution upload =
+      run_.MakeContribution(b, 0, 0, anchor, Shifted(anchor, 0.01f));
+  ASSERT_OK(run_.engine().Offer(upload.header));
+  ASSERT_OK(run_.engine().Append(KeyOf(upload.header),
+                                 CutChunk(upload.bytes, 0, 100)));
+  ASSERT_OK(run_.Leave(b));
+  EXPECT_THAT(run_.engine().Append(KeyOf(upload.header),
+                                   CutChunk(upload.bytes, 100, 100)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("no upload of island b")));
 }
 
 }  // namespace

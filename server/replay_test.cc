@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "proto/record.pb.h"
 #include "server/storage/merge_store.h"
+#include "server/storage/sqlite.h"
 #include "server/storage/state_directory.h"
 #include "server/testing/engine_driver.h"
 
@@ -53,11 +54,12 @@ class ReplayTest : public testing::Test {
     const auto anchor = driver_.Fetch(east, fragment, version);
     ASSERT_OK(anchor.status());
     const float amount = 0.01f * static_cast<float>(version + 1);
-    ASSERT_OK(driver_
-                  .Contribute(driver_.MakeContribution(
-                      west, fragment, version, *anchor,
-                      Shifted(*anchor, -2 * amount), /*tokens=*/700))
-                  .status());
+    TestContribution of_west = driver_.MakeContribution(
+        west, fragment, version, *anchor, Shifted(*anchor, -2 * amount),
+        /*tokens=*/700);
+    // Some weightings depend on the steps.
+    of_west.header.set_inner_steps(25);
+    ASSERT_OK(driver_.Contribute(of_west).status());
     ASSERT_OK(driver_
                   .Contribute(driver_.MakeContribution(
                       east, fragment, version, *anchor,
@@ -89,6 +91,7 @@ TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
   // Lossy formats, so that there is a residual.
   for (const char* algorithm :
        {"algorithm: NESTEROV", "algorithm: SGD",
+        "algorithm: SGD weighting: TOKENS_SQUARED_PER_STEP",
         "algorithm: DELAYED_NESTEROV momentum_delay: 2"}) {
     SCOPED_TRACE(algorithm);
     MakeRun(TestRunConfig(absl::StrCat(
@@ -216,8 +219,11 @@ TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
 }
 
 TEST_F(ReplayTest, ARunThatWasRecordedLateIsReplayedFromAKeptVersion) {
-  MakeRun(TestRunConfig(), 1);
-  ASSERT_OK(driver_.Start(TestRunConfig(kRecording)));
+  // The steps of this algorithm depend on the version.
+  const std::string delayed =
+      "outer_optimizer { algorithm: DELAYED_NESTEROV momentum_delay: 2 } ";
+  MakeRun(TestRunConfig(delayed), 1);
+  ASSERT_OK(driver_.Start(TestRunConfig(kRecording + delayed)));
   const auto east = driver_.Join("east", 1);
   const auto west = driver_.Join("west", 2);
   ASSERT_OK(east.status());
@@ -236,6 +242,62 @@ TEST_F(ReplayTest, ARunWithoutRecordsSaysSo) {
   MakeRun(TestRunConfig(), 1);
   EXPECT_THAT(Replay().status().message(),
               HasSubstr("storage.record_contributions"));
+}
+
+// A record of another merge is noticed before the merge is made again.
+TEST_F(ReplayTest, EveryPartOfARecordIsComparedWithTheLog) {
+  MakeRun(TestRunConfig(kRecording), 1);
+  driver_.Stop();
+  const MergeStore store(driver_.state_dir());
+  const auto stored = store.Open(0, 1);
+  ASSERT_OK(stored.status());
+  const auto difference = [&](const auto& change) {
+    v1::RecordedMerge merge = stored->merge();
+    std::vector<absl::string_view> encodings(stored->encodings().begin(),
+                                             stored->encodings().end());
+    change(merge, encodings);
+    EXPECT_OK(store.Write(merge, stored->config(), encodings));
+    const auto replays = Replay();
+    EXPECT_OK(replays.status());
+    return replays.ok() ? (*replays)[0].difference : "";
+  };
+  const std::string another = "another contribution of ";
+  EXPECT_THAT(
+      difference([](auto& merge, auto&) {
+        merge.mutable_contributions(1)->mutable_identity()->set_island_id(
+            "north");
+      }),
+      HasSubstr(another + "north than that of west"));
+  EXPECT_THAT(difference([](auto& merge, auto& encodings) {
+                encodings[1] = encodings[0];
+                merge.mutable_contributions(1)->mutable_object()->set_digest(
+                    merge.contributions(0).object().digest());
+              }),
+              HasSubstr(another + "west than that of west"));
+  EXPECT_THAT(difference([](auto& merge, auto&) {
+                merge.mutable_head()->set_digest(std::string(16, 'x'));
+              }),
+              HasSubstr("the record is of parameters 7878"));
+  EXPECT_THAT(difference([](auto& merge, auto& encodings) {
+                encodings.pop_back();
+                merge.mutable_contributions()->RemoveLast();
+              }),
+              HasSubstr("has 1 contributions, but 2 were merged"));
+}
+
+TEST_F(ReplayTest, OtherInitialParametersAreNamed) {
+  MakeRun(TestRunConfig(std::string(kRecording) + "seed: 5"), 1);
+  driver_.Stop();
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase log,
+      SqliteDatabase::Open(driver_.state_dir() + "/run.sqlite3",
+                           SqliteDatabase::Mode::kReadWriteCreate));
+  ASSERT_OK(
+      log.Execute("UPDATE run SET config = replace(config, 'seed: 5', "
+                  "'seed: 6')"));
+  EXPECT_THAT(Replay().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("another version of Causeway")));
 }
 
 }  // namespace

@@ -438,5 +438,33 @@ TEST(StagingTest, IslandsUploadAtTheSameTime) {
   EXPECT_EQ(staging.used_bytes(), 0);
 }
 
+// An upload that began open takes less memory once its size is known.
+TEST(StagingTest, AFullDescriptionGivesMemoryBack) {
+  Staging staging(2 * kBytes);
+  const Encoded encoded(1.5f);
+  const v1::EncodedObject open = DescribeOpen({}, kValues);
+  ASSERT_OK(staging.Begin(Key("a"), open, kBytes + 40));
+  EXPECT_EQ(staging.used_bytes(), kBytes + 40);
+  ASSERT_OK(staging.Append(Key("a"), CutChunk(encoded.bytes, 0, 100)));
+  // A description of fewer bytes than have come is of another upload.
+  v1::EncodedObject shorter = encoded.object;
+  shorter.set_encoded_bytes(100);
+  EXPECT_THAT(staging.Begin(Key("a"), shorter, kBytes + 40), IsOkAndHolds(100));
+  EXPECT_EQ(staging.used_bytes(), 100);
+  EXPECT_THAT(staging.Begin(Key("a"), encoded.object, kBytes + 40),
+              IsOkAndHolds(0));
+  EXPECT_EQ(staging.used_bytes(), kBytes);
+}
+
+TEST(StagingTest, TheSizeIsAPartOfTheDescription) {
+  Staging staging(2 * kBytes);
+  const Encoded encoded(1.5f);
+  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
+  v1::EncodedObject other = encoded.object;
+  other.set_encoded_bytes(kBytes - 1);
+  EXPECT_THAT(Begin(staging, Key("a"), other), IsOkAndHolds(0));
+}
+
 }  // namespace
 }  // namespace causeway

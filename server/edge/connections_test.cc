@@ -54,6 +54,17 @@ class ConnectionsTest : public testing::Test {
       }
     }
 
+    // Sends the client's end this many bytes, which it reads.
+    void Answer(uint64_t bytes) const {
+      const std::string piece(1 << 16, 'x');
+      std::string received(1 << 16, '\0');
+      for (uint64_t sent = 0; sent < bytes; sent += piece.size()) {
+        ASSERT_EQ(send(server, piece.data(), piece.size(), 0), piece.size());
+        ASSERT_EQ(recv(client, received.data(), received.size(), MSG_WAITALL),
+                  received.size());
+      }
+    }
+
     int client = -1;
     int server = -1;
   };
@@ -71,17 +82,22 @@ class ConnectionsTest : public testing::Test {
   }
   void TearDown() override { close(listener_); }
 
-  std::unique_ptr<Pair> Connect() const {
+  // `host` is the last byte of the client's address, 127.0.0.host.
+  std::unique_ptr<Pair> Connect(uint32_t host = 1) const {
     auto pair = std::make_unique<Pair>();
     pair->client = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in from = {.sin_family = AF_INET};
+    from.sin_addr.s_addr = htonl((127u << 24) + host);
+    PCHECK(bind(pair->client, reinterpret_cast<const sockaddr*>(&from),
+                sizeof(from)) == 0);
     PCHECK(connect(pair->client, reinterpret_cast<const sockaddr*>(&address_),
                    sizeof(address_)) == 0);
     pair->server = accept(listener_, nullptr, nullptr);
     return pair;
   }
   // Makes a connection that must be admitted.
-  std::unique_ptr<Pair> Admit() {
-    auto pair = Connect();
+  std::unique_ptr<Pair> Admit(uint32_t host = 1) {
+    auto pair = Connect(host);
     EXPECT_TRUE(connections_.Admit(pair->server));
     return pair;
   }
@@ -218,6 +234,148 @@ TEST_F(ConnectionsTest, AMessageThatIsBeingSentIsHeld) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
   call.connection().SendBegan(6 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(pair->open());
+}
+
+TEST_F(ConnectionsTest, WhomALimitConcernsMakesRoom) {
+  const auto other = Admit(2);
+  now_ += absl::Seconds(1);
+  const auto oldest = Admit();
+  now_ += absl::Seconds(1);
+  const auto second = Admit();
+  const auto third = Admit();
+  // One address has as many as it may have.
+  const auto fourth = Admit();
+  EXPECT_TRUE(other->open());
+  EXPECT_FALSE(oldest->open());
+  connections_.Audit();
+  // All addresses have as many as they may have together.
+  now_ += absl::Seconds(1);
+  const auto fifth = Admit(3);
+  EXPECT_FALSE(other->open());
+  now_ += absl::Seconds(1);
+  const auto sixth = Admit(3);
+  EXPECT_FALSE(second->open() && third->open());
+  EXPECT_TRUE(fifth->open());
+  EXPECT_EQ(connections_.Use().displaced(), 3);
+}
+
+TEST_F(ConnectionsTest, WhoHasNeverCalledMakesRoomFirst) {
+  const auto called = Admit();
+  { const CallTicket over = connections_.BeginCall(called->peer()); }
+  now_ += absl::Minutes(2);
+  const auto silent = Admit();
+  const auto busy = Admit();
+  const CallTicket call = connections_.BeginCall(busy->peer());
+  const auto fourth = Admit();
+  EXPECT_TRUE(called->open());
+  EXPECT_FALSE(silent->open());
+  const CallTicket other_call = connections_.BeginCall(fourth->peer());
+  const auto fifth = Admit();
+  EXPECT_FALSE(called->open());
+  // Nobody gives way in the middle of a call, however long it takes.
+  const CallTicket last_call = connections_.BeginCall(fifth->peer());
+  now_ += absl::Minutes(2);
+  EXPECT_FALSE(connections_.Admit(Connect()->server));
+}
+
+TEST_F(ConnectionsTest, TheMinuteOfDisuseBeginsAtTheEndOfACall) {
+  const auto pair = Admit();
+  std::vector<std::unique_ptr<Pair>> others;
+  std::vector<CallTicket> calls;
+  for (int i = 0; i < 2; ++i) {
+    others.push_back(Admit());
+    calls.push_back(connections_.BeginCall(others.back()->peer()));
+  }
+  {
+    const CallTicket call = connections_.BeginCall(pair->peer());
+    now_ += absl::Seconds(50);
+    connections_.Audit();
+  }
+  now_ += absl::Seconds(59);
+  EXPECT_FALSE(connections_.Admit(Connect()->server));
+  EXPECT_EQ(connections_.Use().open(), 3);
+  now_ += absl::Seconds(1);
+  Admit();
+  EXPECT_FALSE(pair->open());
+}
+
+TEST_F(ConnectionsTest, WhoIsCutIsCountedOnce) {
+  const auto first = Admit();
+  const auto second = Admit();
+  const CallTicket first_call = connections_.BeginCall(first->peer());
+  const CallTicket second_call = connections_.BeginCall(second->peer());
+  const CallTicket third_call = connections_.BeginCall(second->peer());
+  first_call.connection().Took(8 * kMiB);
+  first->Deliver(15 * kMiB);
+  second->Deliver(6 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    connections_.Audit();
+    EXPECT_EQ(connections_.Use().cut(), 1);
+  }
+}
+
+TEST_F(ConnectionsTest, OnlyWhoHasNeverCalledIsCountedAsUnused) {
+  {
+    const auto pair = Admit();
+    const CallTicket call = connections_.BeginCall(pair->peer());
+  }
+  Admit();
+  connections_.Audit();
+  EXPECT_EQ(connections_.Use().unused(), 1);
+}
+
+TEST_F(ConnectionsTest, HeadersAndAnswersAccountForBytes) {
+  const auto calling = Admit();
+  for (int i = 0; i < 2048; ++i) connections_.BeginCall(calling->peer());
+  calling->Deliver(2 * kMiB);
+  const auto served = Admit();
+  served->Answer(2 * kMiB);
+  served->Deliver(4 * kMiB);
+  connections_.Audit();
+  EXPECT_TRUE(calling->open()) << "a kilobyte for each of its calls";
+  EXPECT_TRUE(served->open()) << "twice what it was sent";
+}
+
+// A peer may still send to a call that has just broken off.
+TEST_F(ConnectionsTest, ACallThatBrokeOffMayHoldMemoryForAWhile) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  connections_.BeginCall(pair->peer()).connection().CallBrokeOff();
+  pair->Deliver(8 * kMiB);
+  connections_.Audit();
+  now_ += absl::Seconds(9);
+  connections_.Audit();
+  EXPECT_TRUE(pair->open());
+  now_ += absl::Seconds(1);
+  connections_.Audit();
+  EXPECT_FALSE(pair->open());
+}
+
+TEST_F(ConnectionsTest, WhoReadsALittleIsNotCut) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  // There was nothing to read for long.
+  now_ += absl::Minutes(1);
+  connections_.Audit();
+  call.connection().SendBegan(100);
+  for (int i = 0; i < 3; ++i) {
+    now_ += absl::Seconds(30);
+    connections_.Audit();
+    ASSERT_TRUE(pair->open()) << i;
+    pair->Answer(64 << 10);
+    connections_.Audit();
+  }
+  // A message that was sent counts, too, once.
+  now_ += absl::Seconds(20);
+  call.connection().SendEnded(100);
+  call.connection().SendBegan(100);
+  connections_.Audit();
+  now_ += absl::Seconds(30);
+  connections_.Audit();
+  EXPECT_TRUE(pair->open());
+  now_ += absl::Seconds(1);
   connections_.Audit();
   EXPECT_FALSE(pair->open());
 }

@@ -55,5 +55,16 @@ TEST_F(IslandLinksTest, SaysNothingOfAnIslandItDoesNotKnow) {
   EXPECT_EQ(Downlink("west").busy_seconds(), 7);
 }
 
+TEST_F(IslandLinksTest, TheTimesOfAllPausesAddUp) {
+  const std::shared_ptr<IslandLink> north = links_.Get("north");
+  north->BeginDownload(1e6, "10.0.0.1:1");
+  north->Take(1'000'000);
+  const absl::Duration first = north->Take(1'000'000);
+  const absl::Duration second = north->Take(1'000'000);
+  EXPECT_GT(first, absl::ZeroDuration());
+  EXPECT_DOUBLE_EQ(Downlink("north").paced_seconds(),
+                   absl::ToDoubleSeconds(first + second));
+}
+
 }  // namespace
 }  // namespace causeway

@@ -326,6 +326,9 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   ASSERT_OK(run.Contribute(Contribution(a, 1)));
   ASSERT_OK(run.Contribute(Contribution(b, 1)));
   EXPECT_THAT(Take(run), IsEmpty());
+  // Whoever has left by then is merged all the same.
+  ASSERT_OK(run.Leave(b));
+  Take(run);
   run.Fail(absl::ResourceExhaustedError("disk full"));
   EXPECT_THAT(Take(run),
               ElementsAre("run_suspended [] fragment 0 stays at version 1: "
@@ -348,6 +351,9 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   Take(run);
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::FINISHED);
+  const Member& gone = run.core().membership().members().at("b");
+  EXPECT_EQ(gone.contributions_merged, 2);
+  EXPECT_EQ(gone.tokens_merged, 2000);
   EXPECT_EQ(run.effects().events.back().text,
             "every fragment has reached its last version");
 }

@@ -275,11 +275,10 @@ void Coordinator::Settle(const v1::ContributionHeader& header,
                  header.tokens(), header.restored_tokens());
   effects.accounts.push_back(ledger_.Record(key));
   merged_until_[{key.island_id, header.fragment()}] = header.base_version() + 1;
-  const auto member =
-      membership_.Check(header.identity());  // May have left since.
-  if (!member.ok()) return;
-  ++(*member)->contributions_merged;
-  (*member)->tokens_merged += header.tokens();
+  Member* const member = membership_.FindNewest(header.identity());
+  if (member == nullptr) return;
+  ++member->contributions_merged;
+  member->tokens_merged += header.tokens();
 }
 
 }  // namespace causeway

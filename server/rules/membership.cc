@@ -136,6 +136,14 @@ absl::StatusOr<Member*> Membership::Check(const v1::IslandIdentity& identity) {
   return &member;
 }
 
+Member* Membership::FindNewest(const v1::IslandIdentity& identity) {
+  const auto found = members_.find(identity.island_id());
+  return found != members_.end() &&
+                 found->second.incarnation == identity.incarnation()
+             ? &found->second
+             : nullptr;
+}
+
 absl::StatusOr<Member*> Membership::FindLive(const std::string& island_id) {
   const auto found = members_.find(island_id);
   if (found == members_.end() ||

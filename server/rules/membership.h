@@ -90,6 +90,10 @@ class Membership {
   // OUT_OF_RANGE: it has diverged).
   absl::StatusOr<Member*> Check(const v1::IslandIdentity& identity);
 
+  // Returns the member that `identity` names, even if it has ended; null if it
+  // is not the island's newest incarnation.
+  Member* FindNewest(const v1::IslandIdentity& identity);
+
   // Returns the live member of that name, or NOT_FOUND.
   absl::StatusOr<Member*> FindLive(const std::string& island_id);
 

@@ -166,5 +166,61 @@ TEST(CommitLogHistory, WhatChangesOfAQuarantinedContributionIsWrittenAgain) {
   EXPECT_EQ(history.quarantine[0].norm, 9);
 }
 
+TEST(CommitLogHistory, AccountsFlagsAndTheQuarantineComeBack) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  LogBatch batch;
+  batch.members.push_back({.island_id = "a",
+                           .incarnation = 3,
+                           .instance_id = 77,
+                           .first_contribution_version = {0, 0}});
+  batch.accounts.push_back(
+      {.key = {"a", 3}, .process_tokens = 500, .reported = {400, -20}});
+  QuarantineEntry& entry = batch.quarantine.emplace_back();
+  entry.id = 4;
+  entry.header.set_tokens(1000);
+  entry.norm = 2.5;
+  entry.reason = "its norm";
+  entry.quarantined_at = kStart;
+  entry.admissible = true;
+  batch.flags = RunFlags{.paused = true, .pause_reason = "maintenance"};
+  batch.contributions.push_back(
+      TestContribution("a", 0, ContributionFate::kPartial));
+  batch.contributions.back().norm = 7;
+  batch.contributions.back().weight = 0.5;
+  ASSERT_OK(log->Apply(batch));
+
+  ASSERT_OK_AND_ASSIGN(CoordinatorHistory history, log->LoadHistory(2, 16));
+  ASSERT_THAT(history.accounts, SizeIs(1));
+  EXPECT_EQ(history.accounts[0].process, 77);
+  EXPECT_EQ(history.accounts[0].process_tokens, 500);
+  EXPECT_THAT(history.accounts[0].reported, ElementsAre(400, -20));
+  ASSERT_THAT(history.quarantine, SizeIs(1));
+  EXPECT_EQ(history.quarantine[0].id, 4);
+  EXPECT_EQ(history.quarantine[0].header.tokens(), 1000);
+  EXPECT_EQ(history.quarantine[0].norm, 2.5);
+  EXPECT_EQ(history.quarantine[0].reason, "its norm");
+  EXPECT_EQ(history.quarantine[0].quarantined_at, kStart);
+  EXPECT_TRUE(history.quarantine[0].admissible);
+  EXPECT_FALSE(history.flags.started);
+  EXPECT_TRUE(history.flags.paused);
+  EXPECT_EQ(history.flags.pause_reason, "maintenance");
+  ASSERT_THAT(history.merged_norms[1], SizeIs(1));
+  EXPECT_EQ(history.merged_norms[1][0][0].inner_steps, 10);
+
+  ASSERT_OK_AND_ASSIGN(const auto merged, log->MergedContributions(1, 0));
+  ASSERT_THAT(merged, SizeIs(1));
+  EXPECT_EQ(merged[0].incarnation, 3);
+  EXPECT_EQ(merged[0].fate, ContributionFate::kPartial);
+  EXPECT_EQ(merged[0].norm, 7);
+  EXPECT_EQ(merged[0].weight, 0.5);
+  EXPECT_EQ(merged[0].at, kStart);
+
+  LogBatch resumed{.flags = RunFlags{.started = true}};
+  ASSERT_OK(log->Apply(resumed));
+  ASSERT_OK_AND_ASSIGN(history, log->LoadHistory(2, 16));
+  EXPECT_TRUE(history.flags.started);
+  EXPECT_FALSE(history.flags.paused);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -338,5 +338,33 @@ INSTANTIATE_TEST_SUITE_P(
                                      WriteStage::kRenamed,
                                      WriteStage::kDirectorySynced)));
 
+TEST_F(StateDirectoryTest, AMountedFileSystemIsUsable) {
+  ASSERT_OK(CreateDirectory(path_));
+  ASSERT_OK(CreateDirectory(path_ + "/lost+found"));
+  ASSERT_OK(Open().status());
+  // Once there is a log, other files may lie beside it.
+  ASSERT_OK(WriteFileAtomically(path_ + "/notes.txt", {"of a person"}));
+  EXPECT_OK(Open().status());
+}
+
+TEST_F(StateDirectoryTest, TemporaryFilesAreRemovedAtTheStart) {
+  ASSERT_OK(Open().status());
+  const std::string file =
+      absl::StrCat(path_, "/updates/update-0000-v00000001.safetensors",
+                   AtomicFileWriter::kTemporaryMarker, "abc");
+  ASSERT_OK(WriteFileAtomically(file, {"a part"}));
+  ASSERT_OK(Open().status());
+  EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(StateDirectoryTest, WhatIsNotInQuarantineNeedNotBeRemoved) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(state->WriteQuarantined(3, "bytes"));
+  EXPECT_THAT(state->ReadQuarantined(3), IsOkAndHolds("bytes"));
+  ASSERT_OK(state->RemoveQuarantined(3));
+  EXPECT_THAT(state->ReadQuarantined(3), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(state->RemoveQuarantined(3));
+}
+
 }  // namespace
 }  // namespace causeway

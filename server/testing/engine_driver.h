@@ -99,7 +99,7 @@ class EngineDriver {
       const v1::RunConfig& config, const std::string& initial_parameters = "") {
     return Engine::Start({.state_dir = state_dir_,
                           .config = config,
-                          .random = 7,
+                          .random = kRandom,
                           .now = [this] { return Now(); },
                           .initial_parameters = initial_parameters});
   }
@@ -215,6 +215,8 @@ class EngineDriver {
   }
 
  private:
+  // A run's id shows the lower half.
+  static constexpr uint64_t kRandom = (uint64_t{5} << 32) + 7;
   // Small, so that every upload takes several chunks.
   static constexpr uint64_t kChunkBytes = 1000;
 

@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests that each call asks the engine for what its request says, and that what
+// the edge itself counts is reported.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/checksum.h"
+#include "common/clock.h"
+#include "common/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+#include "worker/sync/bulk_stream.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+class WiringTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig()));
+    ASSERT_OK_AND_ASSIGN(a_, driver_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(b_, driver_.Join("b"));
+    ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(a_, 0, 0));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                   grpc::InsecureChannelCredentials());
+    coordinator_ = v1::Coordinator::NewStub(channel_);
+    status_ = v1::Status::NewStub(channel_);
+    control_ = v1::Control::NewStub(channel_);
+  }
+  void TearDown() override { server_.reset(); }
+
+  // Calls a method that answers with one message, and returns that.
+  template <typename Stub, typename Request, typename Response>
+  Response Call(Stub& stub,
+                grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                             const Request&, Response*),
+                const Request& request) {
+    grpc::ClientContext context;
+    Response response;
+    EXPECT_OK(FromGrpcStatus((stub.*method)(&context, request, &response)));
+    return response;
+  }
+  v1::ListIslandsResponse Islands(bool include_departed) {
+    v1::ListIslandsRequest request;
+    request.set_include_departed(include_departed);
+    return Call(*status_, &v1::Status::Stub::ListIslands, request);
+  }
+  v1::ListQuarantineResponse Quarantine(bool include_decided) {
+    v1::ListQuarantineRequest request;
+    request.set_include_decided(include_decided);
+    return Call(*control_, &v1::Control::Stub::ListQuarantine, request);
+  }
+  // Fetches fragment 0 and returns its bytes.
+  std::string Fetch(const v1::StreamOptions& options) {
+    v1::FetchParametersRequest request;
+    *request.mutable_identity() = a_;
+    *request.mutable_stream() = options;
+    grpc::ClientContext context;
+    const auto stream = coordinator_->FetchParameters(&context, request);
+    v1::FetchParametersResponse message;
+    std::string bytes;
+    for (bool first = true; stream->Read(&message); first = false) {
+      EXPECT_EQ(message.has_head(), first) << "it is described once";
+      bytes += message.chunk().data();
+    }
+    EXPECT_OK(FromGrpcStatus(stream->Finish()));
+    return bytes;
+  }
+  // Sends these messages to a method, and returns how the call ends.
+  absl::Status Send(const std::string& method,
+                    const std::vector<std::string>& messages) {
+    grpc::GenericStub raw(channel_);
+    grpc::ClientContext context;
+    BulkStream stream(raw, "/causeway.v1." + method, &context);
+    for (const std::string& message : messages) {
+      const grpc::Slice slice(message);
+      stream.Write(grpc::ByteBuffer(&slice, 1));
+    }
+    stream.WritesDone();
+    return FromGrpcStatus(stream.Finish());
+  }
+
+  EngineDriver driver_;
+  v1::IslandIdentity a_;
+  v1::IslandIdentity b_;
+  std::vector<float> anchor_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Coordinator::Stub> coordinator_;
+  std::unique_ptr<v1::Status::Stub> status_;
+  std::unique_ptr<v1::Control::Stub> control_;
+};
+
+TEST_F(WiringTest, BytesConnectionsAndPausesAreReported) {
+  v1::StreamOptions options;
+  options.set_chunk_bytes(1000);
+  const std::string bytes = Fetch(options);
+  EXPECT_EQ(bytes.size(), anchor_.size() * sizeof(float));
+  EXPECT_EQ(Islands(false).islands(0).progress().downlink().paced_seconds(), 0);
+  // A part of it goes at once, as a burst.
+  options.set_pace_bytes_per_second(10'000);
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(Fetch(options), bytes);
+  const absl::Duration taken = absl::Now() - begin;
+  EXPECT_GT(taken,
+            0.5 * absl::Seconds(static_cast<double>(bytes.size()) / 10'000));
+  const v1::ListIslandsResponse islands = Islands(false);
+  const v1::LinkUse& downlink = islands.islands(0).progress().downlink();
+  EXPECT_EQ(downlink.pace_bytes_per_second(), 10'000);
+  EXPECT_GT(downlink.paced_seconds(), 0);
+  EXPECT_EQ(islands.islands(1).progress().downlink().pace_bytes_per_second(),
+            0);
+
+  v1::RunStatus run;
+  EXPECT_TRUE(driver_.Await([&] {
+    run = Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest());
+    // The last ones may not have ended at once.
+    return run.connections().calls() == 1;
+  })) << "this one";
+  EXPECT_EQ(run.bytes_sent(), 2 * bytes.size());
+  EXPECT_EQ(run.connections().open(), 1);
+  EXPECT_EQ(run.connections().limit(), 256 + 8 * 3);
+}
+
+TEST_F(WiringTest, ListsHaveWhatIsAskedFor) {
+  ASSERT_FALSE(driver_
+                   .Contribute(driver_.MakeContribution(b_, 0, 0, anchor_,
+                                                        Shifted(anchor_, 1000)))
+                   .ok());
+  EXPECT_EQ(Islands(false).islands_size(), 1);
+  EXPECT_EQ(Islands(true).islands_size(), 2);
+  EXPECT_EQ(Quarantine(false).contributions_size(), 1);
+  v1::DropContributionRequest drop;
+  drop.set_id(1);
+  Call(*control_, &v1::Control::Stub::DropContribution, drop);
+  EXPECT_EQ(Quarantine(false).contributions_size(), 0);
+  ASSERT_EQ(Quarantine(true).contributions_size(), 1);
+  EXPECT_EQ(Quarantine(true).contributions(0).state(),
+            v1::QuarantinedContribution::DROPPED);
+}
+
+TEST_F(WiringTest, RecordedEventsEnd) {
+  v1::WatchEventsRequest request;
+  request.set_recorded_only(true);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  const auto stream = status_->WatchEvents(&context, request);
+  v1::Event event;
+  uint64_t events = 0;
+  while (stream->Read(&event)) EXPECT_EQ(event.id(), ++events);
+  EXPECT_OK(FromGrpcStatus(stream->Finish()));
+  EXPECT_EQ(events, 4);
+}
+
+TEST_F(WiringTest, AHeartbeatIsAnsweredByOneView) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  const auto stream = coordinator_->Session(&context);
+  v1::SessionRequest heartbeat;
+  *heartbeat.mutable_identity() = a_;
+  v1::SessionResponse view;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(stream->Write(heartbeat));
+    ASSERT_TRUE(stream->Read(&view));
+    EXPECT_EQ(view.run_state(), v1::RUNNING);
+  }
+  // The next view is that of the next news.
+  ASSERT_OK(driver_.engine().Pause({}));
+  ASSERT_TRUE(stream->Read(&view));
+  EXPECT_EQ(view.run_state(), v1::PAUSED);
+  heartbeat.mutable_identity()->set_incarnation(9);
+  ASSERT_TRUE(stream->Write(heartbeat));
+  EXPECT_FALSE(stream->Read(&view));
+  EXPECT_THAT(FromGrpcStatus(stream->Finish()), StatusIs(StatusCode::kAborted));
+}
+
+TEST_F(WiringTest, CallsWithoutARequestAreRefused) {
+  EXPECT_THAT(Send("Coordinator/Join", {}),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("the call has no request")));
+  EXPECT_THAT(Send("Coordinator/FetchUpdate", {}),
+              StatusIs(StatusCode::kCancelled, HasSubstr("no request")));
+  EXPECT_THAT(Send("Status/WatchEvents", {}),
+              StatusIs(StatusCode::kCancelled, HasSubstr("no request")));
+}
+
+// What calls have read is held by nobody.
+TEST_F(WiringTest, AConnectionMayMakeManyLargeRequests) {
+  const std::string junk(60'000, '\xff');
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_THAT(Send("Coordinator/Join", {junk}),
+                StatusIs(StatusCode::kInvalidArgument))
+        << i;
+  }
+}
+
+// Uploads of several streams.
+class LanesTest : public WiringTest {
+ protected:
+  struct Stream {
+    explicit Stream(v1::Coordinator::Stub& stub)
+        : stream(stub.Contribute(&context)) {
+      context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    }
+    absl::Status End() {
+      stream->WritesDone();
+      return FromGrpcStatus(stream->Finish());
+    }
+
+    grpc::ClientContext context;
+    std::unique_ptr<
+        grpc::ClientReaderWriter<v1::ContributeRequest, v1::ContributeResponse>>
+        stream;
+  };
+
+  void SetUp() override {
+    WiringTest::SetUp();
+    contribution_ =
+        driver_.MakeContribution(a_, 0, 0, anchor_, Shifted(anchor_, 0.05f));
+    contribution_.header.set_streams(2);
+  }
+  v1::ContributeRequest Header() const {
+    v1::ContributeRequest request;
+    *request.mutable_header() = contribution_.header;
+    return request;
+  }
+  v1::ContributeRequest Lane() const {
+    v1::ContributeRequest request;
+    *request.mutable_lane()->mutable_identity() = a_;
+    return request;
+  }
+  v1::ContributeRequest Trailer() const {
+    v1::ContributeRequest request;
+    *request.mutable_trailer() = contribution_.header.object();
+    return request;
+  }
+  // The bytes from `offset` on, at most `bytes` of them.
+  v1::ContributeRequest Chunk(uint64_t offset, uint64_t bytes) const {
+    v1::ContributeRequest request;
+    v1::Chunk& chunk = *request.mutable_chunk();
+    chunk.set_offset(offset);
+    chunk.set_data(contribution_.bytes.substr(offset, bytes));
+    chunk.set_crc32c(Crc32c(chunk.data()));
+    return request;
+  }
+  bool AwaitReceived(uint64_t bytes) {
+    return driver_.Await(
+        [&] { return driver_.engine().GetRun().bytes_received() == bytes; });
+  }
+
+  TestContribution contribution_;
+};
+
+TEST_F(LanesTest, AnUploadIsResumedWithMoreStreams) {
+  const uint64_t size = contribution_.bytes.size();
+  ASSERT_OK(driver_.engine().Offer(contribution_.header));
+  ASSERT_OK(driver_.engine().Append(KeyOf(contribution_.header),
+                                    CutChunk(contribution_.bytes, 0, 100)));
+  Stream main(*coordinator_);
+  main.stream->Write(Header());
+  v1::ContributeResponse response;
+  ASSERT_TRUE(main.stream->Read(&response));
+  EXPECT_EQ(response.next_offset(), 100);
+  main.stream->Write(Chunk(100, 200));
+  // The trailer waits for the bytes of the other stream.
+  main.stream->Write(Trailer());
+  ASSERT_TRUE(AwaitReceived(300));
+  Stream lane(*coordinator_);
+  lane.stream->Write(Lane());
+  lane.stream->Write(Chunk(300, size));
+  ASSERT_TRUE(main.stream->Read(&response));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_OK(lane.End());
+  EXPECT_OK(main.End());
+  // The upload is closed: nobody can join it.
+  EXPECT_TRUE(driver_.Await([&] {
+    Stream late(*coordinator_);
+    late.stream->Write(Lane());
+    return absl::IsUnavailable(late.End());
+  }));
+}
+
+TEST_F(LanesTest, OnlyChunksFollowALane) {
+  for (const v1::ContributeRequest& wrong : {Trailer(), Lane(), Header()}) {
+    Stream main(*coordinator_);
+    main.stream->Write(Header());
+    v1::ContributeResponse response;
+    ASSERT_TRUE(main.stream->Read(&response));
+    main.stream->Write(Chunk(200, 100));
+    Stream lane(*coordinator_);
+    lane.stream->Write(Lane());
+    lane.stream->Write(wrong);
+    EXPECT_THAT(lane.End(), StatusIs(StatusCode::kInvalidArgument));
+    EXPECT_THAT(main.End(), StatusIs(StatusCode::kInvalidArgument))
+        << "an error ends all streams";
+  }
+  // A message has a chunk or something else.
+  const std::string both =
+      Lane().SerializeAsString() + Chunk(0, 100).SerializeAsString();
+  EXPECT_THAT(
+      Send("Coordinator/Contribute", {Header().SerializeAsString(), both}),
+      StatusIs(StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace causeway

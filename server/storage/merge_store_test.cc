@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/storage/merge_store.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checksum.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class MergeStoreTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(CreateDirectory(root_)); }
+
+  // Adds the contribution of an island with these bytes.
+  void Add(const std::string& island, v1::Format format, bool entropy_coded,
+           const std::string& bytes) {
+    v1::ContributionHeader& header = *merge_.add_contributions();
+    header.mutable_identity()->set_island_id(island);
+    header.mutable_object()->set_format(format);
+    header.mutable_object()->set_entropy_coded(entropy_coded);
+    header.mutable_object()->set_encoded_bytes(bytes.size());
+    header.mutable_object()->set_digest(Digest128(bytes));
+    bytes_.push_back(bytes);
+  }
+  absl::Status Write() {
+    return store_.Write(merge_, config_, {bytes_.begin(), bytes_.end()});
+  }
+  std::string File() const {
+    return absl::StrCat(root_, "/merges/merge-0003-v00000012.safetensors");
+  }
+
+  const std::string root_ = absl::StrCat(
+      testing::TempDir(), "/",
+      testing::UnitTest::GetInstance()->current_test_info()->name());
+  const MergeStore store_{root_};
+  v1::RecordedMerge merge_;
+  v1::RunConfig config_;
+  std::vector<std::string> bytes_;
+};
+
+// The values of each format have one byte that repeats.
+TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
+  merge_.mutable_head()->set_fragment(3);
+  merge_.mutable_head()->set_version(12);
+  config_.set_name("test");
+  std::string wide;
+  std::string narrow;
+  uint32_t random = 1;
+  for (int i = 0; i < 10000; ++i) {
+    random = random * 1664525 + 1013904223;
+    const char byte = static_cast<char>(random >> 24);
+    wide += {byte, 'b', 'c', 'd'};
+    narrow += {byte, 'x'};
+  }
+  Add("a", v1::FP32, false, wide);
+  Add("b", v1::BF16, false, narrow);
+  Add("c", v1::INT4, true, narrow);
+  ASSERT_OK(Write());
+  ASSERT_OK_AND_ASSIGN(const StoredMerge stored, store_.Open(3, 12));
+  EXPECT_EQ(stored.merge().DebugString(), merge_.DebugString());
+  EXPECT_EQ(stored.config().name(), "test");
+  ASSERT_EQ(stored.encodings().size(), 3);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(stored.encodings()[i] == bytes_[i]) << i;
+  }
+  // Three of four bytes, and one of two, take almost nothing.
+  ASSERT_OK_AND_ASSIGN(const std::string file, ReadFile(File()));
+  EXPECT_LT(file.size(), 10000 + 10000 + 20000 + 4000);
+  EXPECT_THAT(store_.Open(3, 13).status(),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {
+  merge_.mutable_head()->set_fragment(3);
+  merge_.mutable_head()->set_version(12);
+  Add("north", v1::INT4, true, "the bytes of an encoding");
+  ASSERT_OK(Write());
+  ASSERT_OK_AND_ASSIGN(std::string file, ReadFile(File()));
+  file[file.find("of an encoding")] ^= 1;
+  ASSERT_OK(WriteFileAtomically(File(), {absl::string_view(file)}));
+  EXPECT_THAT(store_.Open(3, 12).status(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr(File()),
+                             HasSubstr("the contribution of north"))));
+}
+
+}  // namespace
+}  // namespace causeway
