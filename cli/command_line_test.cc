@@ -184,5 +184,38 @@ TEST_F(CommandLineTest, LongHelpIsWrapped) {
                                               std::string(30, 'b') + "\n"));
 }
 
+TEST_F(FlagSetTest, AListEndsWhereTheArgumentsBegin) {
+  EXPECT_THAT(flags_.Parse({"--text", "x", "--", "y"}),
+              IsOkAndHolds(ElementsAre("y")));
+  EXPECT_THAT(text_, ElementsAre("x"));
+}
+
+TEST_F(FlagSetTest, HelpTellsDefaultsAndWhatIsRequired) {
+  std::string out;
+  FlagSet flags;
+  bool on = true;
+  flags.Add("json", "", "Prints JSON.", &json_);
+  flags.Add("on", "", "Is on.", &on);
+  flags.AddRequired("out", "FILE", "Where to.", &out);
+  std::ostringstream help;
+  flags.PrintHelp(help);
+  EXPECT_EQ(help.str(),
+            "  --json\n      Prints JSON.\n"
+            "  --on\n      Is on. Default: true.\n"
+            "  --out FILE\n      Where to. Required.\n"
+            "  --help\n      Shows this text.\n");
+}
+
+TEST_F(CommandLineTest, ALineOfHelpMayBeFull) {
+  commands_[0].summary = std::string(60, 'a') + " " + std::string(17, 'b');
+  EXPECT_EQ(Run({"greet", "--help"}), kExitOk);
+  EXPECT_THAT(out_.str(), testing::StartsWith(commands_[0].summary + "\n"));
+  commands_[0].summary += "b";
+  EXPECT_EQ(Run({"greet", "--help"}), kExitOk);
+  EXPECT_THAT(out_.str(), testing::StartsWith(std::string(60, 'a') + "\n"));
+  EXPECT_EQ(Run({"-h"}), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("Usage: tool COMMAND"));
+}
+
 }  // namespace
 }  // namespace causeway

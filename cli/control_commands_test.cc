@@ -187,10 +187,11 @@ TEST_F(ControlCommandsTest, TheTableOfTheQuarantineHasEveryField) {
   held.set_reason("its norm");
   ASSERT_EQ(Run({"quarantine", "list"}), 0);
   EXPECT_EQ(out_.str(),
-            "ID  STATE    ISLAND       INC  FRAGMENT  VERSION  TOKENS  NORM    "
-            "    AGE  REASON\n"
-            "12  dropped  held-island    3         4        5   6.00k  1235  1 "
-            "min 20 s  its norm\n");
+            "ID  STATE    ISLAND       INC  FRAGMENT  VERSION  TOKENS  NORM  "
+            "       AGE  REASON\n"
+            "12  dropped  held-island    3         4        5   6.00k  1235  "
+            "1 min 20 s  its norm\n");
+  EXPECT_EQ(Run({"quarantine", "list", "7"}), 1);
 }
 
 }  // namespace

@@ -117,10 +117,8 @@ class EvaluateCommandTest : public EvaluateTest {
     words.insert(words.begin(), "evaluate");
     out_.str("");
     err_.str("");
-    return RunCommandLine(
-        "causeway", "",
-        {EvaluateCommand({.now = [] { return absl::UnixEpoch(); }})}, words,
-        out_, err_);
+    return RunCommandLine("causeway", "", {EvaluateCommand(environment_)},
+                          words, out_, err_);
   }
 
   std::string WriteState(absl::Span<const float> parameters) {
@@ -131,6 +129,7 @@ class EvaluateCommandTest : public EvaluateTest {
     return directory;
   }
 
+  EvaluateEnvironment environment_{.now = [] { return absl::UnixEpoch(); }};
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -178,6 +177,38 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   EXPECT_THAT(err_.str(), HasSubstr("threads"));
   EXPECT_EQ(Run({state + "x", "--text", text_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr(state + "x"));
+}
+
+// 19 sequences are two batches of 8, and 3. Each look at the clock takes half a
+// second, and a line is not drawn more often than once a second.
+TEST_F(EvaluateCommandTest, ATerminalShowsTheTimeLeft) {
+  const std::string state =
+      WriteState(std::vector<float>(static_cast<size_t>(model_.layout.size)));
+  const std::vector<std::string> words = {state, "--text", text_,
+                                          "--max_sequences", "19"};
+  absl::Time now = absl::UnixEpoch();
+  environment_.terminal = true;
+  EXPECT_EQ(Run(words), kExitOk);
+  EXPECT_EQ(err_.str(), "") << "nothing was drawn, and nothing is erased";
+  environment_.now = [&] { return now += absl::Milliseconds(500); };
+  EXPECT_EQ(Run(words), kExitOk);
+  EXPECT_EQ(err_.str(),
+            "\r16 of 19 sequences, 0.19 s left\x1b[K"
+            "\r\x1b[K");
+  environment_.terminal = false;
+  EXPECT_EQ(Run(words), kExitOk);
+  EXPECT_EQ(err_.str(), "");
+  // The number of threads is that of the machine unless it is given.
+  environment_.threads = 0;
+  EXPECT_EQ(Run(words), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("threads is 0"));
+}
+
+TEST_F(EvaluateCommandTest, ARunWithoutValidationDataSaysSo) {
+  model_.config.mutable_data()->set_validation_fraction(0);
+  const std::string state = WriteState(InitialParameters(model_.layout, 5));
+  EXPECT_EQ(Run({state, "--text", text_}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("holds no data out"));
 }
 
 }  // namespace

@@ -39,5 +39,23 @@ TEST(HumanTest, DurationsUseTwoUnits) {
   EXPECT_EQ(HumanDuration(absl::InfiniteDuration()), "-");
 }
 
+// A value is rounded before its digits are counted.
+TEST(HumanTest, WhatRoundsUpToTheNextUnitIsShownInIt) {
+  EXPECT_EQ(HumanCount(9994), "9.99k");
+  EXPECT_EQ(HumanCount(9996), "10.0k");
+  EXPECT_EQ(HumanCount(99940), "99.9k");
+  EXPECT_EQ(HumanCount(99960), "100k");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(9940)), "9.9 s");
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(9960)), "10 s");
+  EXPECT_EQ(HumanDuration(absl::Seconds(3599)), "59 min 59 s");
+  EXPECT_EQ(HumanDuration(absl::Seconds(3600)), "1 h 0 min");
+  EXPECT_EQ(HumanDuration(absl::Minutes(24 * 60 - 1)), "23 h 59 min");
+  EXPECT_EQ(HumanDuration(absl::Hours(24)), "1 d 0 h");
+  // Nothing is shown as whole before it is.
+  EXPECT_EQ(HumanPercent(0.99999), "99.99 %");
+  EXPECT_EQ(HumanPercent(1), "100.00 %");
+  EXPECT_EQ(HumanPercent(0.29), "29.00 %");
+}
+
 }  // namespace
 }  // namespace causeway

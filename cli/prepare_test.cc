@@ -211,5 +211,10 @@ TEST(FirstPieceTest, EndsWithALineOrAWholeCharacter) {
   EXPECT_FALSE(FirstPiece("\x80\x80\x80\x80\x80\x80", 2).empty());
 }
 
+TEST(FirstPieceTest, KeepsACharacterOfFourBytesWhole) {
+  EXPECT_EQ(FirstPiece("a\xf0\x9f\x98\x80", 4), "a");
+  EXPECT_EQ(FirstPiece("a\xf0\x9f\x98\x80.", 5), "a\xf0\x9f\x98\x80");
+}
+
 }  // namespace
 }  // namespace causeway

@@ -232,5 +232,22 @@ TEST_F(SampleCommandTest, BeginsWithoutAPrompt) {
   EXPECT_GT(out_.str().size(), 1);
 }
 
+TEST(ContinueTest, TheOptionsDrawTheTokens) {
+  const auto flat = [](absl::Span<const int32_t>) {
+    static const std::vector<float> logits(50, 0.0f);
+    return absl::MakeConstSpan(logits);
+  };
+  for (const SampleOptions& options :
+       {SampleOptions{.tokens = 20, .top_k = 1},
+        SampleOptions{.tokens = 20, .temperature = 0}}) {
+    std::vector<int32_t> tokens;
+    ASSERT_OK(Continue({0}, 8, options, flat, [&](int32_t token) {
+      tokens.push_back(token);
+      return true;
+    }));
+    EXPECT_EQ(tokens, std::vector<int32_t>(20, 0));
+  }
+}
+
 }  // namespace
 }  // namespace causeway

@@ -32,7 +32,7 @@ class FakeStatus : public v1::Status::Service {
   grpc::Status GetRun(grpc::ServerContext*, const v1::GetRunRequest*,
                       v1::RunStatus* response) override {
     response->set_run_id("run-1");
-    return grpc::Status::OK;
+    return run_end;
   }
 
   grpc::Status ListIslands(grpc::ServerContext*,
@@ -55,15 +55,21 @@ class FakeStatus : public v1::Status::Service {
   grpc::Status WatchEvents(grpc::ServerContext*,
                            const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {
-    for (uint64_t id = request->after_id() + 1; id <= 3; ++id) {
+    for (uint64_t id = request->after_id() + 1; id <= events; ++id) {
       v1::Event event;
       event.set_id(id);
       event.set_text(absl::StrCat("event ", id));
       writer->Write(event);
     }
     if (request->recorded_only()) return grpc::Status::OK;
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "restarting");
+    if (more_each_time) ++events;
+    return grpc::Status(follow_end, "restarting");
   }
+
+  grpc::Status run_end = grpc::Status::OK;
+  uint64_t events = 3;
+  bool more_each_time = false;
+  grpc::StatusCode follow_end = grpc::StatusCode::UNAVAILABLE;
 };
 
 class StatusCommandsTest : public testing::Test {
@@ -177,6 +183,67 @@ TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
   EXPECT_THAT(err_.str(),
               HasSubstr(absl::StrCat("no coordinator answers at ", address_)));
   EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(StatusCommandsTest, ALossIsToldOnceUntilTheNextEvent) {
+  const std::string told = "waiting for the coordinator: ";
+  const auto losses = [&] {
+    return std::vector<std::string>(absl::StrSplit(err_.str(), told)).size() -
+           1;
+  };
+  sleeps_ = 3;
+  EXPECT_EQ(Run({"events", "--follow", "--after=2"}), kExitOk);
+  EXPECT_EQ(losses(), 1);
+  EXPECT_THAT(out_.str(),
+              AllOf(Not(HasSubstr("event 2")), HasSubstr("event 3")));
+  service_.more_each_time = true;
+  sleeps_ = 3;
+  EXPECT_EQ(Run({"events", "--follow"}), kExitOk);
+  EXPECT_EQ(losses(), 3);
+}
+
+TEST_F(StatusCommandsTest, FollowingEndsWithAnErrorThatStays) {
+  service_.follow_end = grpc::StatusCode::CANCELLED;
+  sleeps_ = 2;
+  EXPECT_EQ(Run({"events", "--follow"}), kExitOk);
+  EXPECT_EQ(sleeps_, 0);
+  service_.follow_end = grpc::StatusCode::INTERNAL;
+  sleeps_ = 2;
+  EXPECT_EQ(Run({"events", "--follow"}), kExitFailure);
+  EXPECT_EQ(sleeps_, 2);
+  // So it does when nobody reads any more, which is no error.
+  service_.follow_end = grpc::StatusCode::UNAVAILABLE;
+  out_.setstate(std::ios::badbit);
+  EXPECT_EQ(Run({"events", "--follow"}), kExitOk);
+  EXPECT_EQ(sleeps_, 2);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(StatusCommandsTest, WatchAsksForWhatItIsTold) {
+  absl::Duration interval;
+  environment_.sleep = [&](absl::Duration slept) {
+    interval = slept;
+    return false;
+  };
+  EXPECT_EQ(Run({"watch", "--interval=2.5"}), kExitOk);
+  EXPECT_EQ(interval, absl::Seconds(2.5));
+  EXPECT_THAT(out_.str(),
+              AllOf(Not(HasSubstr("departed")), testing::EndsWith("\n\n")));
+  EXPECT_EQ(Run({"watch", "--all"}), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("departed"));
+}
+
+TEST_F(StatusCommandsTest, EventsHaveTheTimeOfTheirReader) {
+  environment_.time_zone = absl::FixedTimeZone(3600);
+  EXPECT_EQ(Run({"events"}), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("1970-01-01 01:00:00"));
+}
+
+TEST_F(StatusCommandsTest, ACoordinatorThatIsTooSlowIsNamed) {
+  service_.run_end =
+      grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "too late");
+  EXPECT_EQ(Run({"status"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("no coordinator answers at " + address_));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cli/testing/state.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
@@ -79,6 +80,23 @@ TEST_F(ValidateTest, MistakesNameFileLineAndField) {
   EXPECT_THAT(err_.str(),
               AllOf(HasSubstr("bad.textproto:"), HasSubstr("synchronisation")));
   EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(ValidateTest, ShowsTheDataAndBothDirections) {
+  const std::string config = Write(
+      "run.textproto",
+      absl::StrReplaceAll(kTestConfig,
+                          {{"downlink_format: FP32", "downlink_format: BF16"},
+                           {"training {",
+                            "data { shards: 2 validation_fraction: 0.1 } "
+                            "training {"}}));
+  const std::string text = Write("text", std::string(20000, 'a'));
+  EXPECT_EQ(Run({config, "--text", text}), kExitOk) << err_.str();
+  // An island trains on 100 * 2 sequences.
+  EXPECT_THAT(out_.str(), HasSubstr("tokens, the largest below 258; "));
+  EXPECT_THAT(out_.str(), HasSubstr("; 2 shards of "));
+  EXPECT_THAT(out_.str(), HasSubstr("reads its shard 0.17"));
+  EXPECT_THAT(out_.str(), HasSubstr("15.2 KiB  7.62 KiB\n"));
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ class MergeStoreTest : public testing::Test {
     bytes_.push_back(bytes);
   }
   absl::Status Write() {
-    return store_.Write(merge_, config_, {bytes_.begin(), bytes_.end()});
+    const std::vector<absl::string_view> encodings(bytes_.begin(),
+                                                   bytes_.end());
+    return store_.Write(merge_, config_, encodings);
   }
   std::string File() const {
     return absl::StrCat(root_, "/merges/merge-0003-v00000012.safetensors");

@@ -348,7 +348,10 @@ TEST_F(StateDirectoryTest, AMountedFileSystemIsUsable) {
 }
 
 TEST_F(StateDirectoryTest, TemporaryFilesAreRemovedAtTheStart) {
-  ASSERT_OK(Open().status());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(state->log().CreateRun({.run_id = kRunId}));
+  }
   const std::string file =
       absl::StrCat(path_, "/updates/update-0000-v00000001.safetensors",
                    AtomicFileWriter::kTemporaryMarker, "abc");
