@@ -5,17 +5,15 @@
 // people are told, which uploads are discarded, and whether islands hear of a
 // change.
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/testing/coordinator_driver.h"
+#include "server/rules/testing/effects_lines.h"
 
 namespace causeway {
 namespace {
@@ -24,85 +22,16 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
                                     uint64_t base_version) {
   return CoordinatorDriver::Contribution(identity, base_version);
-}
-
-std::string At(absl::Time time) {
-  return absl::StrCat(absl::ToDoubleSeconds(time - absl::UnixEpoch()), "s");
-}
-std::string NameOf(const v1::IslandIdentity& identity) {
-  return absl::StrCat(identity.island_id(), "/", identity.incarnation());
-}
-std::string NameOf(const Member& member) {
-  return absl::StrCat(member.island_id, "/", member.incarnation);
-}
-
-// Returns one line for each effect.
-std::vector<std::string> LinesOf(const Effects& effects) {
-  std::vector<std::string> lines;
-  const auto add = [&](const auto&... parts) {
-    lines.push_back(absl::StrCat(parts...));
-  };
-  for (const Member& member : effects.joined) {
-    add("joined ", NameOf(member), " shard ", member.shard, " first ",
-        absl::StrJoin(member.first_contribution_version, ","));
-  }
-  for (const Member& member : effects.ended) {
-    add("ended ", NameOf(member), " ",
-        v1::IslandStatus::State_Name(member.state), " at ", At(member.ended_at),
-        ": ", member.reason);
-  }
-  for (const Member& member : effects.changed) {
-    add("changed ", NameOf(member), member.draining ? " draining" : "");
-  }
-  for (const AccountRecord& account : effects.accounts) {
-    add("account ", account.key.island_id, "/", account.key.incarnation,
-        " process ", account.process, " has ", account.process_tokens,
-        " reported ", absl::StrJoin(account.reported, ","));
-  }
-  for (const v1::ContributionHeader& header : effects.late) {
-    add("late ", NameOf(header.identity()), " f", header.fragment(), " v",
-        header.base_version());
-  }
-  for (const QuarantineEntry& entry : effects.quarantine) {
-    add("quarantine ", entry.id, " ", NameOf(entry.header.identity()), " ",
-        v1::QuarantinedContribution::State_Name(entry.state),
-        entry.admissible ? "" : " inadmissible",
-        entry.in_round ? " in a round" : "", " norm ", entry.norm, " at ",
-        At(entry.quarantined_at), ": ", entry.reason);
-  }
-  if (effects.flags.has_value()) {
-    add("flags", effects.flags->started ? " started" : "",
-        effects.flags->paused ? " paused" : "", ": ",
-        effects.flags->pause_reason);
-  }
-  for (const CoordinatorEvent& event : effects.events) {
-    add(event.kind, " [", event.island_id, "] ", event.text);
-  }
-  for (const ContributionKey& key : effects.discarded) {
-    add("discard ", key.island_id, "/", key.incarnation, " f", key.fragment,
-        " v", key.base_version);
-  }
-  if (effects.view_changed) add("view");
-  return lines;
-}
-
-// Returns the effects since the last call.
-std::vector<std::string> Take(CoordinatorDriver& run) {
-  std::vector<std::string> lines = LinesOf(run.effects());
-  run.effects() = {};
-  return lines;
 }
 
 TEST(CoordinatorEffects, OfJoins) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2});
   const v1::IslandIdentity a = run.Join("a", 5);
   EXPECT_THAT(
-      Take(run),
+      TakeLines(run),
       ElementsAre(
           "joined a/1 shard 0 first 0,0",
           "account a/1 process 5 has 0 reported 0,0",
@@ -111,7 +40,7 @@ TEST(CoordinatorEffects, OfJoins) {
           "view"));
   run.Join("b", 6);
   EXPECT_THAT(
-      Take(run),
+      TakeLines(run),
       ElementsAre(
           "joined b/1 shard 1 first 0,0",
           "account b/1 process 6 has 0 reported 0,0", "flags started: ",
@@ -119,10 +48,10 @@ TEST(CoordinatorEffects, OfJoins) {
           "step 0",
           "run_started [] training starts with 2 islands", "view"));
   run.Join("b", 6);
-  EXPECT_THAT(Take(run), IsEmpty()) << "a retry";
+  EXPECT_THAT(TakeLines(run), IsEmpty()) << "a retry";
 
   ASSERT_OK(run.Heartbeat(a, 5));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse response, run.TryJoin("c", 7));
   v1::JoinResponse expected;
   expected.mutable_identity()->set_run_id(CoordinatorDriver::kRunId);
@@ -158,10 +87,10 @@ TEST(CoordinatorEffects, OfDepartures) {
   run.Join("c");
   ASSERT_OK(run.Heartbeat(a, 3, 300));
   ASSERT_OK(run.Contribute(Contribution(b, 0)));
-  Take(run);
+  TakeLines(run);
   run.Advance(absl::Seconds(2));
   ASSERT_OK(run.Leave(a));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("ended a/1 LEFT at 2s: finished",
                           "account a/1 process 1 has 300 reported 300",
                           "island_left [a] island a (incarnation 1) left: "
@@ -171,7 +100,7 @@ TEST(CoordinatorEffects, OfDepartures) {
   v1::LeaveRequest leave;
   *leave.mutable_identity() = b;
   ASSERT_OK(run.core().Leave(leave, run.now(), run.effects()));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("ended b/1 LEFT at 2s: left",
                           "account b/1 process 1 has 0 reported 0",
                           "island_left [b] island b (incarnation 1) left: "
@@ -179,7 +108,7 @@ TEST(CoordinatorEffects, OfDepartures) {
                           "view"));
   run.Advance(absl::Seconds(8.5));
   run.Tick();
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("ended c/1 EVICTED at 10.5s: no heartbeat for 10.5 s",
                           "account c/1 process 1 has 0 reported 0",
                           "island_evicted [c] island c (incarnation 1) was "
@@ -210,12 +139,12 @@ TEST(CoordinatorEffects, OfAProcessThatReplacesAnother) {
   };
   ASSERT_OK(join(5, 0));
   EXPECT_EQ(run.effects().joined.back().description, "host-7");
-  Take(run);
+  TakeLines(run);
   ASSERT_OK(join(5, 5));
-  EXPECT_THAT(Take(run), IsEmpty()) << "it is not dead";
+  EXPECT_THAT(TakeLines(run), IsEmpty()) << "it is not dead";
   ASSERT_OK(join(6, 5));
   EXPECT_THAT(
-      Take(run),
+      TakeLines(run),
       ElementsAre("joined a/2 shard 0 first 0",
                   "ended a/1 EVICTED at 0s: its process was started again",
                   "account a/1 process 5 has 0 reported 0",
@@ -227,7 +156,7 @@ TEST(CoordinatorEffects, OfAProcessThatReplacesAnother) {
                   "discard a/1 f0 v0", "view"));
   // An incarnation ends once.
   ASSERT_OK(run.core().Evict("a", "", run.now(), run.effects()));
-  Take(run);
+  TakeLines(run);
   ASSERT_OK(join(7, 6));
   EXPECT_THAT(run.effects().ended, IsEmpty());
 }
@@ -237,10 +166,10 @@ TEST(CoordinatorEffects, OfAProcessThatComesBack) {
   const v1::IslandIdentity a = run.Join("a", 5);
   ASSERT_OK(run.Heartbeat(a, 3, 300));
   ASSERT_OK(run.Leave(a));
-  Take(run);
+  TakeLines(run);
   run.Join("a", 5);
   EXPECT_THAT(run.effects().accounts, SizeIs(2));
-  const std::vector<std::string> lines = Take(run);
+  const std::vector<std::string> lines = TakeLines(run);
   EXPECT_EQ(lines[1], "account a/1 process 5 has 300 reported 0");
   EXPECT_EQ(lines[2], "account a/2 process 5 has 300 reported 300");
 }
@@ -248,21 +177,22 @@ TEST(CoordinatorEffects, OfAProcessThatComesBack) {
 TEST(CoordinatorEffects, OfTroubleBetweenRanks) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  Take(run);
+  TakeLines(run);
   v1::IslandProgress progress;
   v1::RankTrouble& trouble = *progress.mutable_rank_trouble();
   trouble.set_kind(v1::RankTrouble::SLOW_LINK);
   trouble.set_text("rank 0 sends slowly");
   ASSERT_OK(run.Heartbeat(a, progress));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("link_slow [a] island a: rank 0 sends slowly"));
   trouble.set_to_rank(2);
   ASSERT_OK(run.Heartbeat(a, progress));
-  EXPECT_THAT(Take(run), SizeIs(1)) << "another link";
+  EXPECT_THAT(TakeLines(run), SizeIs(1)) << "another link";
   progress.clear_rank_trouble();
   ASSERT_OK(run.Heartbeat(a, progress));
-  EXPECT_THAT(Take(run), ElementsAre("ranks_even [a] island a: no rank and no "
-                                     "link is slow any more"));
+  EXPECT_THAT(TakeLines(run),
+              ElementsAre("ranks_even [a] island a: no rank and no "
+                          "link is slow any more"));
 }
 
 TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
@@ -271,9 +201,9 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
                          }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  Take(run);
+  TakeLines(run);
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK_AND_ASSIGN(v1::ContributeResponse response,
                        run.Complete(Contribution(b, 0)));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::LATE);
@@ -283,7 +213,7 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
                   "contribution_late [b] round 1 of fragment 0 closed without "
                   "island b; its progress goes into its next contribution",
                   "discard b/1 f0 v0");
-  EXPECT_THAT(Take(run), expected);
+  EXPECT_THAT(TakeLines(run), expected);
 
   // The same happens to whom the run leaves out on purpose.
   CoordinatorDriver dropping(
@@ -292,11 +222,11 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
        }});
   dropping.Join("a");
   const v1::IslandIdentity left_out = dropping.Join("b");
-  Take(dropping);
+  TakeLines(dropping);
   ASSERT_OK_AND_ASSIGN(response, dropping.Complete(Contribution(left_out, 0)));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::LATE);
   EXPECT_EQ(response.current_version(), 1);
-  EXPECT_THAT(Take(dropping), expected);
+  EXPECT_THAT(TakeLines(dropping), expected);
   EXPECT_THAT(dropping.core().Awaited(0), ElementsAre("a"));
 }
 
@@ -308,10 +238,10 @@ TEST(CoordinatorEffects, OfOuterSteps) {
     ASSERT_OK(run.Heartbeat(island, 10, 1000));
     ASSERT_OK(run.Contribute(Contribution(island, 0)));
   }
-  Take(run);
+  TakeLines(run);
   run.Advance(absl::Seconds(3));
   run.Commit();
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("account a/1 process 1 has 1000 reported 1000",
                           "account b/1 process 1 has 1000 reported 1000",
                           "round_merged [] fragment 0 is at version 1: merged "
@@ -325,19 +255,19 @@ TEST(CoordinatorEffects, OfOuterSteps) {
 
   ASSERT_OK(run.Contribute(Contribution(a, 1)));
   ASSERT_OK(run.Contribute(Contribution(b, 1)));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   // Whoever has left by then is merged all the same.
   ASSERT_OK(run.Leave(b));
-  Take(run);
+  TakeLines(run);
   run.Fail(absl::ResourceExhaustedError("disk full"));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("run_suspended [] fragment 0 stays at version 1: "
                           "RESOURCE_EXHAUSTED: disk full",
                           "view"));
   run.Advance(absl::Seconds(5));
   run.Tick();
   run.Fail(absl::InternalError("another reason"));
-  EXPECT_THAT(Take(run), ElementsAre("view"));
+  EXPECT_THAT(TakeLines(run), ElementsAre("view"));
   EXPECT_EQ(run.core().message(), "INTERNAL: another reason");
   // A pause is what a person has asked for, and comes first.
   ASSERT_OK(run.core().Pause("maintenance", run.effects()));
@@ -348,7 +278,7 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   run.Tick();
   // A run that is paused during its last outer step is finished.
   ASSERT_OK(run.core().Pause("", run.effects()));
-  Take(run);
+  TakeLines(run);
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::FINISHED);
   const Member& gone = run.core().membership().members().at("b");
@@ -361,38 +291,38 @@ TEST(CoordinatorEffects, OfOuterSteps) {
 TEST(CoordinatorEffects, OfOperatorsRequests) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  Take(run);
+  TakeLines(run);
   ASSERT_OK(run.core().Pause("maintenance", run.effects()));
   EXPECT_THAT(
-      Take(run),
+      TakeLines(run),
       ElementsAre("flags started paused: maintenance",
                   "run_paused [] the run is paused: maintenance", "view"));
   ASSERT_OK(run.core().Pause("again", run.effects()));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
   EXPECT_THAT(run.orders(), IsEmpty());
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_THAT(run.effects().outer_steps, SizeIs(1)) << "without a tick";
   EXPECT_THAT(
-      Take(run),
+      TakeLines(run),
       ElementsAre("flags started: ", "run_resumed [] the run goes on", "view"));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.core().Pause("", run.effects()));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("flags started paused: paused by an operator",
                           "run_paused [] the run is paused", "view"));
 
   ASSERT_OK(run.core().Drain("a", "upgrade", run.effects()));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("changed a/1 draining",
                           "island_draining [a] island a is asked to leave: "
                           "upgrade",
                           "view"));
   ASSERT_OK(run.core().Drain("a", "", run.effects()));
-  EXPECT_THAT(Take(run), IsEmpty());
+  EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.core().Evict("a", "hangs", run.now(), run.effects()));
-  EXPECT_THAT(Take(run),
+  EXPECT_THAT(TakeLines(run),
               ElementsAre("ended a/1 EVICTED at 0s: by an operator: hangs",
                           "account a/1 process 1 has 0 reported 0",
                           "island_evicted [a] island a (incarnation 1) was "
@@ -403,155 +333,6 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
               StatusIs(absl::StatusCode::kNotFound));
-}
-
-// Two islands, of which b has handed in what does not pass.
-class QuarantineEffects : public testing::Test {
- protected:
-  void SetUp() override {
-    a_ = run_.Join("a");
-    b_ = run_.Join("b");
-    run_.Advance(absl::Seconds(2));
-    Take(run_);
-  }
-  // Puts b's contribution into quarantine, and takes the effects.
-  void Hold(double norm) {
-    ASSERT_FALSE(run_.Contribute(Contribution(b_, 0), norm).ok());
-    Take(run_);
-  }
-  absl::StatusOr<ContributionKey> Admit() {
-    return run_.core().Admit(1, run_.now(), run_.effects());
-  }
-
-  const std::string what_ =
-      "the contribution of island b (incarnation 1) to fragment 0, 1000 tokens";
-  const std::string failed_ =
-      "the outer step cannot be done with it (not finite)";
-  CoordinatorDriver run_{{.min_islands = 2, .parameter_norm = 1}};
-  v1::IslandIdentity a_;
-  v1::IslandIdentity b_;
-};
-
-TEST_F(QuarantineEffects, OfHoldingAndDropping) {
-  ASSERT_FALSE(run_.Contribute(Contribution(b_, 0), kNaN).ok());
-  const std::string why = "a value of it is not finite";
-  EXPECT_THAT(
-      Take(run_),
-      ElementsAre(
-          absl::StrCat("ended b/1 DIVERGED at 2s: of its contribution to "
-                       "fragment 0, ",
-                       why),
-          "account b/1 process 1 has 0 reported 0",
-          absl::StrCat("quarantine 1 b/1 HELD inadmissible norm nan at 2s: ",
-                       why),
-          absl::StrCat("contribution_quarantined [b] ", what_,
-                       ", is in quarantine as number 1: ", why),
-          absl::StrCat("island_evicted [b] island b (incarnation 1) was "
-                       "evicted: of its contribution to fragment 0, ",
-                       why),
-          "discard b/1 f0 v0", "view"));
-  ASSERT_OK(run_.core().Drop(1, run_.effects()));
-  EXPECT_THAT(
-      Take(run_),
-      ElementsAre(
-          absl::StrCat("quarantine 1 b/1 DROPPED inadmissible norm nan at 2s: ",
-                       why),
-          absl::StrCat("contribution_dropped [b] ", what_,
-                       ", is dropped from the quarantine")));
-  ASSERT_OK(run_.core().Drop(1, run_.effects()));
-  EXPECT_THAT(Take(run_), IsEmpty());
-}
-
-TEST_F(QuarantineEffects, OfAdmitting) {
-  Hold(100);
-  ASSERT_OK(run_.Leave(a_));
-  Take(run_);
-  ASSERT_OK_AND_ASSIGN(const ContributionKey key, Admit());
-  ASSERT_THAT(run_.effects().outer_steps, SizeIs(1)) << "nobody is awaited";
-  const OuterStepOrder order = run_.effects().outer_steps[0];
-  EXPECT_THAT(order.norms, ElementsAre(100));
-  EXPECT_THAT(order.admitted, ElementsAre(1));
-  EXPECT_THAT(Take(run_), ElementsAre(absl::StrCat(
-                              "contribution_admitted [b] ", what_,
-                              ", goes from the quarantine into round 1")));
-  EXPECT_THAT(Admit(), IsOkAndHolds(key));
-  EXPECT_THAT(Take(run_), IsEmpty()) << "asked for twice";
-  // It is not handed in a second time.
-  const v1::TokenLedger ledger = run_.core().IslandLedger({"b", 1});
-  EXPECT_EQ(ledger.quarantined(), 1000);
-  EXPECT_EQ(ledger.reported(), 1000);
-  EXPECT_EQ(ledger.pending(), 0);
-
-  OuterStepOutcome outcome;
-  outcome.head.set_version(1);
-  run_.core().OuterStepCommitted(order, outcome, run_.now(), run_.effects());
-  EXPECT_EQ(LinesOf(run_.effects())[1].substr(0, 30),
-            "quarantine 1 b/1 ADMITTED norm");
-}
-
-TEST_F(QuarantineEffects, OfSettingAsideTheLargest) {
-  ASSERT_OK(run_.Contribute(Contribution(a_, 0), 9));
-  ASSERT_OK(run_.Contribute(Contribution(b_, 0), 9.5));
-  Take(run_);
-  run_.Fail(absl::OutOfRangeError("not finite"));
-  EXPECT_THAT(
-      Take(run_),
-      ElementsAre(
-          absl::StrCat("ended b/1 DIVERGED at 2s: of its contribution to "
-                       "fragment 0, ",
-                       failed_),
-          "account b/1 process 1 has 0 reported 0",
-          absl::StrCat("quarantine 1 b/1 HELD norm 9.5 at 2s: ", failed_),
-          absl::StrCat("contribution_quarantined [b] ", what_,
-                       ", is in quarantine as number 1: ", failed_),
-          absl::StrCat("island_evicted [b] island b (incarnation 1) was "
-                       "evicted: of its contribution to fragment 0, ",
-                       failed_),
-          "discard b/1 f0 v0", "view"));
-  EXPECT_THAT(run_.orders(), SizeIs(1));
-}
-
-TEST_F(QuarantineEffects, OfSettingAsideTheFirstOfEquals) {
-  ASSERT_OK(run_.Contribute(Contribution(a_, 0), 9));
-  ASSERT_OK(run_.Contribute(Contribution(b_, 0), 9));
-  run_.Fail(absl::OutOfRangeError("not finite"));
-  EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "a");
-}
-
-TEST_F(QuarantineEffects, OfSettingAsideWhatWasAdmitted) {
-  Hold(100);
-  ASSERT_OK(Admit());
-  ASSERT_OK(run_.Contribute(Contribution(a_, 0)));
-  Take(run_);
-  run_.Fail(absl::OutOfRangeError("not finite"));
-  EXPECT_THAT(
-      Take(run_),
-      ElementsAre(absl::StrCat("quarantine 1 b/1 HELD inadmissible norm 100 at "
-                               "2s: ",
-                               failed_),
-                  "discard b/1 f0 v0", "view"));
-  EXPECT_THAT(Admit().status(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         testing::HasSubstr(failed_)));
-  EXPECT_THAT(run_.orders(), SizeIs(1));
-}
-
-TEST_F(QuarantineEffects, OfLeavingOutWhoIsGone) {
-  ASSERT_OK(run_.Contribute(Contribution(b_, 0), 9.5));
-  ASSERT_OK(run_.Leave(b_));
-  ASSERT_OK(run_.Contribute(Contribution(a_, 0), 9));
-  const v1::IslandIdentity b = run_.Join("b");
-  Take(run_);
-  run_.Fail(absl::OutOfRangeError("not finite"));
-  EXPECT_THAT(
-      Take(run_),
-      ElementsAre("account b/1 process 1 has 0 reported 0",
-                  "account b/2 process 1 has 0 reported 0", "late b/1 f0 v0",
-                  absl::StrCat("contribution_late [b] the contribution of "
-                               "island b (incarnation 1) is left out of round "
-                               "1 of fragment 0: ",
-                               failed_),
-                  "discard b/1 f0 v0", "view"));
-  EXPECT_OK(run_.core().Check(b));
 }
 
 }  // namespace

@@ -76,8 +76,8 @@ class IntrospectionTest : public testing::Test {
 };
 
 TEST_F(IntrospectionTest, HealthIsServingForEachService) {
-  for (const char* service :
-       {"", "causeway.v1.Coordinator", "causeway.v1.Status"}) {
+  for (const char* service : {"", "causeway.v1.Coordinator",
+                              "causeway.v1.Status", "causeway.v1.Control"}) {
     // HealthCheckResponse { status: SERVING }.
     EXPECT_EQ(Call(coordinator_->address(), "/grpc.health.v1.Health/Check",
                    StringField('\x0a', service)),

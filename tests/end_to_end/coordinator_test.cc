@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests the coordinator's program: what its flags do, and its exit codes.
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+class CoordinatorProgramTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override {
+    Write("run.textproto", R"pb(
+      name: "test"
+      model {
+        layers: 1
+        hidden_size: 8
+        intermediate_size: 16
+        heads: 2
+        sequence_length: 8
+      }
+      training { total_steps: 20 batch_size: 1 }
+      synchronization { inner_steps_per_round: 10 }
+    )pb");
+  }
+};
+
+TEST_F(CoordinatorProgramTest, ServesWithTheLimitsOfItsFlags) {
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.push_back("--max_connections=33");
+  auto coordinator = Start("coordinator", command);
+  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
+  auto status = Start(
+      "status", {ProgramPath("cli/causeway"), "status",
+                 absl::StrCat("--coordinator=127.0.0.1:", Port()), "--json"});
+  EXPECT_EQ(status->Wait(), 0);
+  EXPECT_THAT(status->Output(), HasSubstr("\"limit\":33,"));
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(coordinator->Wait(), 0);
+  EXPECT_THAT(coordinator->Output(), HasSubstr("signal received"));
+}
+
+TEST_F(CoordinatorProgramTest, RefusesToGuess) {
+  const std::string program = ProgramPath("server/causeway-coordinator");
+  auto without_config =
+      Start("config", {program, absl::StrCat("--state_dir=", Path("state"))});
+  EXPECT_EQ(without_config->Wait(), 2);
+  EXPECT_THAT(without_config->Output(),
+              HasSubstr("--config and --state_dir are needed"));
+  auto without_state = Start(
+      "state", {program, absl::StrCat("--config=", Path("run.textproto"))});
+  EXPECT_EQ(without_state->Wait(), 2);
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.push_back("state");
+  auto stray = Start("stray", command);
+  EXPECT_EQ(stray->Wait(), 2);
+  EXPECT_THAT(stray->Output(), HasSubstr("unknown argument \"state\""));
+}
+
+}  // namespace
+}  // namespace causeway
