@@ -355,6 +355,11 @@ TEST_F(EngineReportTest, NothingOfADecidedContributionIsKept) {
   ASSERT_THAT(run_.Contribute(
                   run_.MakeContribution(a_, kFragment, 1, anchor, diverged)),
               StatusIs(absl::StatusCode::kOutOfRange));
+  const v1::QuarantinedContribution held =
+      run_.engine().ListQuarantine(false).contributions(0);
+  EXPECT_EQ(held.id(), 2);
+  EXPECT_EQ(held.base_version(), 1);
+  EXPECT_FALSE(held.admissible());
   EXPECT_THAT(ListDirectory(run_.state_dir() + "/quarantine"),
               IsOkAndHolds(testing::IsEmpty()));
 }

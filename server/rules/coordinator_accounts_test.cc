@@ -33,52 +33,46 @@ v1::ContributionHeader Restored(const v1::IslandIdentity& identity,
   return header;
 }
 
-// The island's process has reported its own 600 tokens. Whatever becomes of a
-// contribution, it accounts for all 1000, and restored tokens for 400 of them.
+// Each island's process has reported 900 tokens of its own. Its contribution
+// has 600 of them, and 400 that an earlier process has trained.
 TEST(CoordinatorAccounts, RestoredTokensCountWithTheirContribution) {
-  CoordinatorDriver run({.min_islands = 2, .parameter_norm = 1});
+  CoordinatorDriver run({.min_islands = 3, .parameter_norm = 1});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  for (const v1::IslandIdentity& island : {a, b}) {
-    ASSERT_OK(run.Heartbeat(island, 6, 600));
+  const v1::IslandIdentity c = run.Join("c");
+  for (const v1::IslandIdentity& island : {a, b, c}) {
+    ASSERT_OK(run.Heartbeat(island, 9, 900));
   }
   const auto expect = [&](const std::string& island, uint64_t merged,
                           uint64_t refused, uint64_t quarantined,
-                          uint64_t pending) {
+                          uint64_t pending, uint64_t expired) {
+    SCOPED_TRACE(island);
     const v1::TokenLedger ledger = run.core().IslandLedger({island, 1});
-    EXPECT_EQ(ledger.reported(), 1000);
+    EXPECT_EQ(ledger.reported(), 1300);
     EXPECT_EQ(ledger.merged(), merged);
     EXPECT_EQ(ledger.refused(), refused);
     EXPECT_EQ(ledger.quarantined(), quarantined);
     EXPECT_EQ(ledger.pending(), pending);
-    EXPECT_EQ(ledger.expired(), 0);
+    EXPECT_EQ(ledger.expired(), expired);
   };
   ASSERT_OK(run.Contribute(Restored(a, 0)));
-  expect("a", 0, 0, 0, 1000);
-  ASSERT_FALSE(run.Contribute(Restored(b, 0), 100).ok());
-  expect("b", 0, 0, 1000, 0);
+  expect("a", 0, 0, 0, 1300, 0);
+  for (const v1::IslandIdentity& island : {b, c}) {
+    ASSERT_FALSE(run.Contribute(Restored(island, 0), 100).ok());
+  }
+  expect("b", 0, 0, 1000, 0, 300);
   run.Commit();
-  expect("a", 1000, 0, 0, 0);
+  expect("a", 1000, 0, 0, 300, 0);
 
-  // One that is admitted moves from one sum to the other.
+  // One that is decided moves from one sum to another.
+  ASSERT_OK(run.core().Drop(2, run.effects()));
+  expect("c", 0, 1000, 0, 0, 300);
   ASSERT_OK(run.core().Admit(1, run.now(), run.effects()));
-  expect("b", 0, 0, 1000, 0);
+  expect("b", 0, 0, 1000, 0, 300);
   run.Advance(CoordinatorDriver::kGrace);
   ASSERT_OK(run.Leave(a));
   run.Commit();
-  expect("b", 1000, 0, 0, 0);
-}
-
-TEST(CoordinatorAccounts, RestoredTokensOfADroppedContributionAreRefused) {
-  CoordinatorDriver run({.min_islands = 2, .parameter_norm = 1});
-  run.Join("a");
-  const v1::IslandIdentity b = run.Join("b");
-  ASSERT_OK(run.Heartbeat(b, 6, 600));
-  ASSERT_FALSE(run.Contribute(Restored(b, 0), 100).ok());
-  ASSERT_OK(run.core().Drop(1, run.effects()));
-  const v1::TokenLedger ledger = run.core().IslandLedger({"b", 1});
-  EXPECT_EQ(ledger.reported(), 1000);
-  EXPECT_EQ(ledger.refused(), 1000);
+  expect("b", 1000, 0, 0, 0, 300);
 }
 
 TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {
