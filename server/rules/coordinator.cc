@@ -82,11 +82,12 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
       membership_.live_count() >= options_.config.membership().min_islands();
 }
 
-Round Coordinator::NewRound(uint32_t fragment) const {
+Round Coordinator::NewRound(uint32_t fragment,
+                            std::set<std::string> silent) const {
   const v1::MembershipConfig& membership = options_.config.membership();
   return Round({.quorum = membership.quorum(),
                 .grace = absl::Seconds(membership.grace_seconds())},
-               fragment, heads_[fragment].head.version());
+               fragment, heads_[fragment].head.version(), std::move(silent));
 }
 
 absl::StatusOr<v1::JoinResponse> Coordinator::Join(
@@ -166,7 +167,7 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
   member->progress = progress;
   ledger_.Report({member->island_id, member->incarnation}, progress.tokens());
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
-    RefreshExpectations(fragment, effects);
+    RefreshExpectations(fragment, now, effects);
   }
   return absl::OkStatus();
 }
@@ -209,6 +210,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   member->last_heartbeat = now;
   const uint32_t fragment = header.fragment();
   Round& round = rounds_[fragment];
+  round.NoteHeard(member->island_id);
   v1::ContributeResponse response;
   if (header.base_version() > round.base_version()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -328,7 +330,7 @@ void Coordinator::Tick(absl::Time now, Effects& effects) {
         now, effects);
   }
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
-    RefreshExpectations(fragment, effects);
+    RefreshExpectations(fragment, now, effects);
     MaybeClose(fragment, now, effects);
   }
 }
@@ -356,7 +358,7 @@ void Coordinator::EndMember(Member& member, v1::IslandStatus::State state,
     if (!rounds_[fragment].contributions().contains(key)) {
       effects.discarded.push_back(key);
     }
-    RefreshExpectations(fragment, effects);
+    RefreshExpectations(fragment, now, effects);
     MaybeClose(fragment, now, effects);
   }
 }

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -181,7 +182,7 @@ class Coordinator {
   // The run's position in inner steps.
   uint64_t RunStep();
   // Returns the live expected islands that have not contributed to the open
-  // round.
+  // round and are not silent.
   std::vector<std::string> Awaited(uint32_t fragment);
 
   // Returns H_i of a live member, as in SessionResponse.
@@ -218,12 +219,22 @@ class Coordinator {
                           const v1::RankTrouble& before,
                           const v1::RankTrouble& now, Effects& effects);
   bool IsFinished() const;
-  Round NewRound(uint32_t fragment) const;
+  Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
   // The number of contributions that the open round has or can still get.
   size_t Reachable(uint32_t fragment);
-  // Expects every live island if too few are expected to reach the quorum.
-  void RefreshExpectations(uint32_t fragment, Effects& effects);
+  // Returns the islands that the open round waits for in vain: they have not
+  // offered anything since it began.
+  std::set<std::string> Silent(uint32_t fragment);
+  // Whether the island is silent in an open round.
+  bool IsSilent(const std::string& island_id) const;
+  // Whether the longest grace window is over since islands that are not
+  // expected could have completed the quorum.
+  bool IsHeldUp(uint32_t fragment, absl::Time now);
+  // Expects every live island if too few are expected to reach the quorum, or
+  // if the expected ones hold the round up: they may have joined before the
+  // others, and never contribute.
+  void RefreshExpectations(uint32_t fragment, absl::Time now, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, v1::IslandStatus::State state,
                  absl::string_view reason, absl::Time now, Effects& effects);

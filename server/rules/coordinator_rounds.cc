@@ -34,10 +34,46 @@ size_t Coordinator::Reachable(uint32_t fragment) {
   return reachable;
 }
 
-void Coordinator::RefreshExpectations(uint32_t fragment, Effects& effects) {
+std::set<std::string> Coordinator::Silent(uint32_t fragment) {
+  std::set<std::string> silent;
+  for (const Member* member : membership_.Live()) {
+    const Round& round = rounds_[fragment];
+    if (member->first_contribution_version[fragment] <= round.base_version() &&
+        !round.HasOrStandsFor(member->island_id, member->incarnation) &&
+        !round.HasHeard(member->island_id)) {
+      silent.insert(member->island_id);
+    }
+  }
+  return silent;
+}
+
+bool Coordinator::IsHeldUp(uint32_t fragment, absl::Time now) {
+  Round& round = rounds_[fragment];
+  const uint64_t base = round.base_version();
+  const uint64_t send_step = schedule().StepOfVersion(fragment, base + 1);
+  const v1::MembershipConfig& membership = options_.config.membership();
+  const size_t contributed = round.contributions().size();
+  size_t able = contributed;
+  for (const Member* member : membership_.Live()) {
+    able += member->first_contribution_version[fragment] > base &&
+            member->progress.run_step() >= send_step &&
+            !round.HasIsland(member->island_id);
+  }
+  const uint32_t quorum = membership.quorum();
+  return now >=
+         round.NoteCouldClose(contributed < quorum && able >= quorum, now) +
+             absl::Seconds(membership.grace_seconds());
+}
+
+void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
+                                      Effects& effects) {
   const Round& round = rounds_[fragment];
-  if (!flags_.started) return;
-  if (Reachable(fragment) >= options_.config.membership().quorum()) return;
+  if (!flags_.started || round.merging()) return;
+  const bool held_up = IsHeldUp(fragment, now);
+  if (Reachable(fragment) >= options_.config.membership().quorum() &&
+      !held_up) {
+    return;
+  }
   for (Member* member : membership_.Live()) {
     uint64_t& first = member->first_contribution_version[fragment];
     if (first <= round.base_version()) continue;
@@ -132,7 +168,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
                        order.fragment, outcome.head.version(),
                        absl::StrJoin(names, ", "), outcome.merged_norm,
                        absl::ToDoubleSeconds(outcome.duration))});
-  rounds_[order.fragment] = NewRound(order.fragment);
+  rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
   if (IsFinished()) {
     effects.events.push_back(
         {"run_finished", "", "every fragment has reached its last version"});
@@ -195,7 +231,7 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   EndMemberThatReliedOn(key, now, effects);
   EndMembersTurnedAway(order.fragment, now, effects);
   effects.view_changed = true;
-  RefreshExpectations(order.fragment, effects);
+  RefreshExpectations(order.fragment, now, effects);
   MaybeClose(order.fragment, now, effects);
 }
 

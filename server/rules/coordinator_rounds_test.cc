@@ -15,6 +15,7 @@
 namespace causeway {
 namespace {
 
+using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
@@ -129,10 +130,83 @@ TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
   EXPECT_EQ(run.core().View(slow).inner_steps_per_round(), 0) << "unmeasured";
   ASSERT_OK(run.Heartbeat(fast, 0, 0, 0.5));
   ASSERT_OK(run.Heartbeat(slow, 0, 0, 0.8));
-  ASSERT_OK(run.Heartbeat(slowest, 0, 0, 1000));
+  ASSERT_OK(run.Heartbeat(slowest, 0, 0, 50));
   EXPECT_EQ(run.core().View(fast).inner_steps_per_round(), 100);
   EXPECT_EQ(run.core().View(slow).inner_steps_per_round(), 63);
   EXPECT_EQ(run.core().View(slowest).inner_steps_per_round(), 1);
+}
+
+// An island that heartbeats but never contributes.
+TEST(CoordinatorRounds, WhoNeverContributesHoldsNoRoundOfThoseWhoJoinedLater) {
+  CoordinatorDriver run({.rounds = 3});
+  const v1::IslandIdentity idle = run.Join("idle");
+  const v1::IslandIdentity busy = run.Join("busy");
+  ASSERT_THAT(run.core().Awaited(0), ElementsAre("idle"));
+  const auto pass = [&](absl::Duration duration, uint64_t step) {
+    for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
+      run.Advance(absl::Seconds(5));
+      ASSERT_OK(run.Heartbeat(idle, step));
+      ASSERT_OK(run.Heartbeat(busy, step));
+      run.Tick();
+    }
+  };
+  // While nobody has trained the window, there is nothing to wait for.
+  pass(2 * CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps - 1);
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
+  // The grace window begins when the others have.
+  pass(CoordinatorDriver::kGrace - absl::Seconds(5),
+       CoordinatorDriver::kRoundSteps);
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
+  pass(absl::Seconds(10), CoordinatorDriver::kRoundSteps);
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("busy", "idle"));
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 0)),
+              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
+  EXPECT_THAT(run.orders(), IsEmpty()) << "the grace window of the quorum";
+  pass(CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps);
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  run.Commit();
+  // It has let a whole round pass: nobody waits for it any more.
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 1)),
+              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
+  ASSERT_THAT(run.orders(), SizeIs(1));
+  run.Commit();
+  // Until it offers something.
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(idle, 0)),
+              IsOkAndHolds(v1::ContributeResponse::LATE));
+  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 2)),
+              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
+  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
+}
+
+TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
+  CoordinatorDriver run(
+      {.min_islands = 3, .configure = [](auto& config) {
+         config.mutable_synchronization()->set_inner_steps_per_round(100);
+         config.mutable_synchronization()->set_inner_step_shares(
+             v1::SynchronizationConfig::EVERYBODY);
+       }});
+  const v1::IslandIdentity liar = run.Join("liar");
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Heartbeat(liar, 0, 0, 1e-9));
+  ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
+  ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
+  EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 13);
+  for (const v1::IslandIdentity& island : {a, b}) {
+    ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(island, 0)),
+                IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
+  }
+  while (run.orders().empty()) {
+    run.Advance(absl::Seconds(5));
+    ASSERT_OK(run.Heartbeat(liar, 0, 0, 1e-9));
+    ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
+    ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
+    run.Tick();
+  }
+  run.Commit();
+  EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 100);
+  EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 50);
 }
 
 TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {

@@ -76,11 +76,18 @@ std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
   if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
   for (const Member* member : membership_.Live()) {
     if (member->first_contribution_version[fragment] <= round.base_version() &&
+        !round.IsSilent(member->island_id) &&
         !round.HasOrStandsFor(member->island_id, member->incarnation)) {
       awaited.push_back(member->island_id);
     }
   }
   return awaited;
+}
+
+bool Coordinator::IsSilent(const std::string& island_id) const {
+  return std::any_of(rounds_.begin(), rounds_.end(), [&](const Round& round) {
+    return round.IsSilent(island_id);
+  });
 }
 
 uint64_t Coordinator::RoundsSinceMerged(const Member& member,
@@ -105,6 +112,8 @@ bool Coordinator::IsFinished() const {
 uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
   std::vector<absl::Duration> steps;
   for (const Member* live : membership_.Live()) {
+    // An island sets no pace for others unless it contributes itself.
+    if (live != &member && IsSilent(live->island_id)) continue;
     steps.push_back(absl::Seconds(live->progress.step_seconds()));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();

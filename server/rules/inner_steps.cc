@@ -12,6 +12,10 @@ namespace {
 // short the window is: measured times vary.
 constexpr double kEquals = 1.25;
 
+// Speed is a claim. No island counts as faster than the median island by more
+// than this factor, so that a false claim leaves the others an eighth of H.
+constexpr double kMostLead = 8;
+
 }  // namespace
 
 uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
@@ -24,6 +28,7 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
   const auto steps = static_cast<double>(options.steps);
   // The duration of a step of the island that this one has to keep up with.
   absl::Duration pace = all.front();
+  const absl::Duration fastest = all[all.size() / 2] / kMostLead;
   if (options.shares == v1::SynchronizationConfig::ALWAYS_LATE) {
     pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];
     const absl::Duration overlap =
@@ -35,6 +40,7 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
     const absl::Duration lag = steps * (own - pace) + overlap;
     if (own < kEquals * pace || lag <= window) return 0;
   }
+  pace = std::max(pace, fastest);
   const double share = steps * absl::FDivDuration(pace, own);
   return static_cast<uint64_t>(std::clamp(std::round(share), 1.0, steps));
 }

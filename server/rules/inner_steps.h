@@ -15,7 +15,8 @@
 // round would close without this island; it would rebase for ever, and its
 // training would be merged only when the run ends. Such an island gets H p / s
 // steps, and all others get H. A run may also ask for shares for every island,
-// relative to the fastest, or for none.
+// relative to the fastest, or for none. Nobody counts as more than eight times
+// as fast as the median island.
 //
 // Pure rules: no clock, no I/O.
 #ifndef SERVER_RULES_INNER_STEPS_H_

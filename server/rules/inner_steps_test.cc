@@ -18,8 +18,19 @@ TEST(InnerStepsTest, WhoComesWithinTheWindowTrainsAllSteps) {
 TEST(InnerStepsTest, WhoNeverComesInTimeTrainsAShare) {
   const InnerStepsOptions options{.steps = 100, .grace = absl::Seconds(99)};
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 50);
-  EXPECT_EQ(InnerSteps(options, 1000 * kOne, {kOne, 1000 * kOne}), 1);
+  EXPECT_EQ(InnerSteps(options, 8 * kOne, {kOne, 8 * kOne}), 13);
   EXPECT_EQ(InnerSteps(options, kOne, {kOne, 2 * kOne}), 0);
+}
+
+TEST(InnerStepsTest, AClaimOfSpeedLeavesTheOthersAnEighth) {
+  for (const auto shares : {v1::SynchronizationConfig::ALWAYS_LATE,
+                            v1::SynchronizationConfig::EVERYBODY}) {
+    const InnerStepsOptions options{.steps = 100, .shares = shares};
+    const absl::Duration claim = absl::Nanoseconds(1);
+    EXPECT_EQ(InnerSteps(options, kOne, {claim, kOne}), 13);
+    EXPECT_EQ(InnerSteps(options, kOne, {claim, claim, kOne, kOne, kOne}), 13);
+    EXPECT_EQ(InnerSteps(options, 2 * kOne, {claim, kOne, 2 * kOne}), 6);
+  }
 }
 
 TEST(InnerStepsTest, TheOthersMayHaveGoneOnWithoutItsUpdate) {

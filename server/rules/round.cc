@@ -40,6 +40,17 @@ void Round::Credit(const std::string& island_id, uint64_t incarnation) {
   credited_.emplace(island_id, incarnation);
 }
 
+void Round::NoteHeard(const std::string& island_id) {
+  heard_.insert(island_id);
+  silent_.erase(island_id);
+}
+
+absl::Time Round::NoteCouldClose(bool could_close, absl::Time now) {
+  could_close_at_ =
+      could_close ? std::min(could_close_at_, now) : absl::InfiniteFuture();
+  return could_close_at_;
+}
+
 void Round::NoteOffer(const std::string& island_id, absl::Time now) {
   offering_.insert(island_id);
   first_offer_ = std::min(first_offer_, now);

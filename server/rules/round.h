@@ -10,6 +10,9 @@
 // least `quorum` islands have and the grace window is over, which begins with
 // the quorum. It never closes with fewer than `quorum` contributions.
 //
+// An island that is silent, that is, has offered nothing during a whole round,
+// is not waited for until it offers something.
+//
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_ROUND_H_
 #define SERVER_RULES_ROUND_H_
@@ -48,8 +51,12 @@ class Round {
     absl::Duration grace = absl::Minutes(5);
   };
 
-  Round(Options options, uint32_t fragment, uint64_t base_version)
-      : options_(options), fragment_(fragment), base_version_(base_version) {}
+  Round(Options options, uint32_t fragment, uint64_t base_version,
+        std::set<std::string> silent = {})
+      : options_(options),
+        fragment_(fragment),
+        base_version_(base_version),
+        silent_(std::move(silent)) {}
 
   uint64_t base_version() const { return base_version_; }
   bool merging() const { return merging_; }
@@ -74,6 +81,19 @@ class Round {
   bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
   // Whether the round need not wait for the incarnation.
   bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
+  // Notes any offer of the island to the fragment, be it late.
+  void NoteHeard(const std::string& island_id);
+  // Whether the island has offered something during this round.
+  bool HasHeard(const std::string& island_id) const {
+    return heard_.contains(island_id);
+  }
+  bool IsSilent(const std::string& island_id) const {
+    return silent_.contains(island_id);
+  }
+  // Notes whether the quorum, not reached yet, would be if the islands that
+  // have trained the round's window but are not expected contributed. Returns
+  // since when it is so; the infinite future if it is not.
+  absl::Time NoteCouldClose(bool could_close, absl::Time now);
   // Notes that the island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);
   // Adds a complete contribution to an open round. Adding it twice changes
@@ -120,10 +140,13 @@ class Round {
   std::set<std::pair<std::string, uint64_t>> stood_for_;
   std::set<std::pair<std::string, uint64_t>> turned_away_;
   std::set<std::string> offering_;
+  std::set<std::string> heard_;
+  std::set<std::string> silent_;
   absl::Time first_offer_ = absl::InfiniteFuture();
   absl::Duration first_upload_ = absl::InfiniteDuration();
   bool merging_ = false;
   absl::Time quorum_at_ = absl::InfiniteFuture();
+  absl::Time could_close_at_ = absl::InfiniteFuture();
   absl::Time not_before_ = absl::InfinitePast();
 };
 

@@ -3,6 +3,7 @@
 #include "tests/simulation/checker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -144,6 +145,7 @@ void Checker::Answered(const v1::ContributionHeader& header,
   const v1::IslandIdentity& identity = header.identity();
   const Round& round = core.round(header.fragment());
   OpenRound& open = rounds_[header.fragment()];
+  open.offering.insert(identity.island_id());
   if (response.verdict() == v1::ContributeResponse::LATE &&
       round.base_version() == header.base_version()) {
     // Only one contribution of an island counts, whichever process it came
@@ -274,12 +276,18 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
 }
 
 std::string Checker::Awaited(uint32_t fragment, const Coordinator& core) const {
+  const OpenRound& open = rounds_[fragment];
   for (const auto& [island, member] : members_) {
+    if (core.round(fragment).IsSilent(island) &&
+        !open.offering.contains(island) &&
+        !open.offered_before.contains(island)) {
+      continue;
+    }
     const Member& known = core.membership().members().at(island);
     if (member.live &&
         known.first_contribution_version[fragment] <=
             core.round(fragment).base_version() &&
-        !rounds_[fragment].credited.contains({island, member.incarnation})) {
+        !open.credited.contains({island, member.incarnation})) {
       return island;
     }
   }
@@ -310,7 +318,8 @@ void Checker::Ticked(const Coordinator& core, absl::Time now) {
 
 void Checker::OuterStepEnds(uint32_t fragment, bool committed, absl::Time now) {
   if (committed) {
-    rounds_[fragment] = {};
+    rounds_[fragment] = {.offered_before =
+                             std::move(rounds_[fragment].offering)};
   } else {
     rounds_[fragment].merging = false;
     rounds_[fragment].failed_at = now;

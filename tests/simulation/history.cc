@@ -218,14 +218,15 @@ class History {
       if (slot.last() != nullptr) slot.last()->process().Resume();
     }
     // Every round may have to wait for a window that has just begun, for an
-    // island whose lease must end first, and for the grace window.
+    // island whose lease must end first, and for the grace window, twice if an
+    // island that never contributes holds it up.
     const v1::RunConfig& config = scenario_.config;
     const absl::Duration window =
         absl::Seconds(2.2) *
         (2 * config.synchronization().inner_steps_per_round() + 10);
     const absl::Duration waits =
         absl::Seconds(2 * config.membership().lease_seconds() +
-                      config.membership().grace_seconds() + 60);
+                      2 * config.membership().grace_seconds() + 60);
     const double rounds = static_cast<double>(
         config.training().total_steps() /
             config.synchronization().inner_steps_per_round() +

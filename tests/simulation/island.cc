@@ -221,7 +221,8 @@ void Island::CheckHandedIn() {
   const OuterLoop& core = loop_.core();
   if (core.membership().stopping() ||
       core.membership().state().run_state() == v1::FINISHED ||
-      process_.now() >= asked_to_leave_ + kLeaveTimeout) {
+      process_.now() >= asked_to_leave_ + kLeaveTimeout ||
+      process_.parts.scenario->IsSilent(process_.island)) {
     return;
   }
   for (uint32_t id = 0; id < replicas_.size(); ++id) {

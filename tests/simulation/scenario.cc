@@ -17,7 +17,8 @@ constexpr absl::string_view kFaultNames[kFaults] = {
     "island-leave", "late-island",  "coordinator-kill",
     "slow-disk",    "failed-write", "unknown-write",
     "pause",        "evict",        "clock-skew",
-    "checkpoint",   "drain",        "outlier"};
+    "checkpoint",   "drain",        "outlier",
+    "silent-island"};
 
 void DrawMembership(uint32_t islands, Chance& chance,
                     v1::MembershipConfig& membership) {
@@ -91,6 +92,10 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   const uint64_t other_half = chance.Pick(1 << kFaults);
   const uint64_t drawn = chance.OneIn(3) ? half : half & other_half;
   scenario.faults = static_cast<uint32_t>(drawn) & ~limits.without;
+  v1::MembershipConfig& membership = *config.mutable_membership();
+  if (scenario.IsSilent(0)) {
+    membership.set_quorum(std::min(membership.quorum(), scenario.islands - 1));
+  }
   return scenario;
 }
 

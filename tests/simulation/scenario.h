@@ -57,6 +57,9 @@ enum Fault : uint32_t {
   // Contributions are outliers or not finite, or an outer step would be; an
   // operator decides on them.
   kOutlier,
+  // The first island trains and heartbeats, but never contributes, not even
+  // when nothing fails any more. The others are enough for the quorum.
+  kSilentIsland,
   // The number of kinds.
   kFaults,
 };
@@ -85,6 +88,9 @@ struct Scenario {
   uint32_t faults = 0;
 
   bool Has(Fault fault) const { return (faults >> fault & 1) != 0; }
+  bool IsSilent(uint32_t island) const {
+    return island == 0 && islands > 1 && Has(kSilentIsland);
+  }
   // Describes the scenario for people.
   std::string Describe() const;
 };

@@ -68,10 +68,12 @@ void Transfers::Do(const action::Contribute& contribute) {
     *upload->header.mutable_object() =
         DescribeEncoding(spec, kFragmentSize, encoding_);
   }
-  process_->parts.network->SendOn(
-      process_->island, upload->up,
-      [host = process_->parts.host, header = upload->header,
-       answer = Answer(upload)] { host->Offer(header, answer); });
+  if (!process_->parts.scenario->IsSilent(process_->island)) {
+    process_->parts.network->SendOn(
+        process_->island, upload->up,
+        [host = process_->parts.host, header = upload->header,
+         answer = Answer(upload)] { host->Offer(header, answer); });
+  }
   process_->After(Process::kCallTimeout, [this, upload] {
     End(upload, absl::DeadlineExceededError("no answer in time"));
   });
