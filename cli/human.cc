@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
+#include "common/printable.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -74,6 +75,7 @@ std::string HumanPercent(double share) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   CHECK_EQ(cells.size(), columns_.size());
+  for (std::string& cell : cells) cell = Printable(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -44,7 +44,8 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Adds a row with one cell (UTF-8, one line) for each column.
+  // Adds a row with one cell for each column. A cell may come from a peer: it
+  // is made printable (common/printable.h).
   void AddRow(std::vector<std::string> cells);
 
   // Prints titles and rows, with columns two spaces apart and no trailing

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "cli/human.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/json_util.h"
@@ -55,7 +56,7 @@ std::string Ratio(uint64_t part, uint64_t whole) {
 
 void PrintFact(absl::string_view name, absl::string_view text,
                std::ostream& out) {
-  out << absl::StrFormat("%-12s%s\n", name, text);
+  out << absl::StrFormat("%-12s%s\n", name, Printable(text));
 }
 
 std::string ModelFact(const v1::RunStatus& run) {
@@ -289,7 +290,7 @@ void PrintEvent(const v1::Event& event, absl::TimeZone zone,
       "%5u  %s  %-19s  %-12s  %s\n", event.id(),
       absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(event.time()), zone),
       event.kind(), event.island_id().empty() ? "-" : event.island_id(),
-      event.text());
+      Printable(event.text()));
 }
 
 std::string MessageJson(const google::protobuf::Message& message) {

@@ -204,6 +204,13 @@ TEST(StatusReportTest, EventsAreOneLine) {
   EXPECT_EQ(out.str(),
             "    7  2023-11-14 22:13:20  round_merged         -             "
             "fragment 0 is at version 1\n");
+  // Whatever a peer has written into them.
+  event.set_text("slow\n    8  2023-11-14 22:13:21  run_paused\x1b[1A");
+  out.str("");
+  PrintEvent(event, absl::UTCTimeZone(), out);
+  EXPECT_EQ(out.str(),
+            "    7  2023-11-14 22:13:20  round_merged         -             "
+            "slow\\x0a    8  2023-11-14 22:13:21  run_paused\\x1b[1A\n");
 }
 
 // The lines and cells that most runs do not have.

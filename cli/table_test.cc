@@ -20,6 +20,18 @@ TEST(TableTest, AlignsColumnsAndCountsCharacters) {
             "a       12345  late\n");
 }
 
+TEST(TableTest, ACellForgesNoRow) {
+  std::ostringstream out;
+  Table table({{"REASON"}, {"ID", Table::kRight}});
+  table.AddRow({"done\nadmitted", "1"});
+  table.AddRow({"\x1b[2J\u202e", "2"});
+  table.Print(out);
+  EXPECT_EQ(out.str(),
+            "REASON            ID\n"
+            "done\\x0aadmitted   1\n"
+            "\\x1b[2J\\u202e      2\n");
+}
+
 TEST(TableTest, ATableWithoutRowsIsItsTitles) {
   std::ostringstream out;
   Table({{"A"}, {"B"}}).Print(out);

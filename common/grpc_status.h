@@ -4,7 +4,8 @@
 // Converts between absl::Status and grpc::Status, whose codes are the same
 // numbers. A message longer than kMaxErrorBytes is cut: a status travels in
 // HTTP/2 headers, where a byte may take three, and a peer that receives more
-// than 8 KiB of headers sees another code.
+// than 8 KiB of headers sees another code. A message that comes from a peer is
+// made printable.
 #ifndef COMMON_GRPC_STATUS_H_
 #define COMMON_GRPC_STATUS_H_
 
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/printable.h"
 #include "grpcpp/support/status.h"
 
 namespace causeway {
@@ -25,7 +27,7 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 inline absl::Status FromGrpcStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+                      Printable(status.error_message()));
 }
 
 }  // namespace causeway

@@ -15,6 +15,11 @@ TEST(GrpcStatusTest, ThereAndBackItIsTheSame) {
   EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
 }
 
+TEST(GrpcStatusTest, APeersMessageIsPrintable) {
+  const grpc::Status status(grpc::StatusCode::ABORTED, "a\nb\x1b[2J");
+  EXPECT_EQ(FromGrpcStatus(status), absl::AbortedError("a\\x0ab\\x1b[2J"));
+}
+
 TEST(GrpcStatusTest, ALongMessageIsCutAndKeepsItsCode) {
   const grpc::Status status =
       ToGrpcStatus(absl::NotFoundError(std::string(1 << 20, 'x')));

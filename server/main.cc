@@ -23,6 +23,7 @@
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "glog/logging.h"
+#include "google/protobuf/stubs/logging.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 
@@ -135,6 +136,8 @@ int main(int argc, char** argv) {
       "  causeway-coordinator --config run.textproto --state_dir DIR "
       "[--listen HOST:PORT]",
       "server/main.cc");
+  // Protobuf would log each request with a text that is not UTF-8.
+  google::protobuf::SetLogHandler(nullptr);
   if (!rest.empty()) {
     return causeway::UsageError(
         kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/transport/chunk.h"
 #include "google/protobuf/descriptor.h"
 
@@ -97,9 +98,13 @@ absl::Status CheckFieldLimits(const Message& request) {
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       status = CheckFieldLimits(reflection.GetMessage(request, field));
     } else if (IsText(*field)) {
-      const size_t bytes = reflection.GetString(request, field).size();
-      if (bytes > static_cast<size_t>(LimitOf(*field).most)) {
-        status = TooLong(*field, bytes, " bytes");
+      const std::string text = reflection.GetString(request, field);
+      if (text.size() > static_cast<size_t>(LimitOf(*field).most)) {
+        status = TooLong(*field, text.size(), " bytes");
+      } else if (field->type() == FieldDescriptor::TYPE_STRING &&
+                 !IsUtf8(text)) {
+        status = absl::InvalidArgumentError(
+            absl::StrCat(field->full_name(), " is not UTF-8"));
       }
     }
     if (!status.ok()) return status;

@@ -28,7 +28,8 @@ absl::Span<const FieldLimit> FieldLimits();
 inline constexpr int kMostRanks = 2048;
 
 // Checks the fields that are set in `request` and in the messages within it.
-//   INVALID_ARGUMENT  a field is longer than the table allows, or not in it.
+//   INVALID_ARGUMENT  a field is longer than the table allows, or not in it, or
+//                     a text is not UTF-8.
 absl::Status CheckFieldLimits(const google::protobuf::Message& request);
 
 // Shortens the prose in `request` to what the table allows, between characters.

@@ -85,6 +85,20 @@ TEST(FieldLimitsTest, SaysWhichFieldIsTooLong) {
                        HasSubstr("ranks has 2049 elements")));
 }
 
+TEST(FieldLimitsTest, TextsAreUtf8) {
+  v1::LeaveRequest leave;
+  leave.mutable_rank_trouble()->set_text("caf\xe9");
+  EXPECT_THAT(CheckFieldLimits(leave),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("RankTrouble.text is not UTF-8")));
+  leave.mutable_rank_trouble()->set_text("caf\u00e9");
+  EXPECT_OK(CheckFieldLimits(leave));
+  // A digest is no text.
+  v1::FetchUpdateRequest fetch;
+  fetch.set_contribution_digest("\xff");
+  EXPECT_OK(CheckFieldLimits(fetch));
+}
+
 TEST(FieldLimitsTest, WhatTheTableLacksIsNotAllowed) {
   v1::Event event;
   event.set_text("x");

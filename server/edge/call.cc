@@ -115,8 +115,10 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
 
 absl::Status ParseRequest(grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request) {
-  RETURN_IF_ERROR(ParseByteBuffer(bytes, request));
-  return CheckFieldLimits(request);
+  const absl::Status parsed = ParseByteBuffer(bytes, request);
+  // Protobuf does not say which text is not UTF-8, but it keeps the text.
+  RETURN_IF_ERROR(CheckFieldLimits(request));
+  return parsed;
 }
 
 Method UnaryMethod(

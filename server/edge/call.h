@@ -81,8 +81,9 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
                                           Connections* connections);
 
 // Reads a request that carries no chunk.
-//   INVALID_ARGUMENT  The bytes are no such message, or the message or one of
-//                     its fields is too long (common/transport/field_limits.h).
+//   INVALID_ARGUMENT  The bytes are no such message, the message or one of its
+//                     fields is too long (common/transport/field_limits.h), or
+//                     a text is not UTF-8.
 absl::Status ParseRequest(grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request);
 

@@ -526,6 +526,17 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
   EXPECT_EQ(served, declared);
 }
 
+TEST_F(ServicesTest, ATextThatIsNotUtf8IsRefusedByName) {
+  v1::PauseRunRequest request;
+  request.set_reason("caf\xe9");
+  grpc::ClientContext context;
+  v1::PauseRunResponse response;
+  EXPECT_THAT(FromGrpcStatus(v1::Control::NewStub(channel_)->PauseRun(
+                  &context, request, &response)),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("PauseRunRequest.reason is not UTF-8")));
+}
+
 TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
   const auto join = [&](size_t name_bytes, size_t description_bytes) {
     v1::JoinRequest request;
