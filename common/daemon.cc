@@ -7,13 +7,19 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -26,6 +32,45 @@ sigset_t TerminationSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
   return signals;
+}
+
+// absl::ParseCommandLine answers these itself.
+bool AsksForHelp(absl::string_view name) {
+  return absl::StartsWith(name, "help") || name == "version" ||
+         name == "only_check_args";
+}
+
+// Returns what is wrong with the flags, or "". After a mistake,
+// absl::ParseCommandLine would end the process with exit code 1.
+std::string FlagProblem(absl::Span<char* const> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    absl::string_view word = words[i];
+    if (word == "--") break;
+    if (!absl::ConsumePrefix(&word, "-") || word.empty()) continue;
+    absl::ConsumePrefix(&word, "-");
+    const size_t equals = word.find('=');
+    const bool has_value = equals != absl::string_view::npos;
+    const absl::string_view name = word.substr(0, equals);
+    absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr) {
+      absl::string_view positive = name;
+      const bool negates = !has_value && absl::ConsumePrefix(&positive, "no") &&
+                           absl::FindCommandLineFlag(positive) != nullptr;
+      if (negates || AsksForHelp(name)) continue;
+      return absl::StrCat("there is no flag --", name);
+    }
+    if (flag->IsOfType<bool>() && !has_value) continue;
+    if (!has_value && ++i == words.size()) {
+      return absl::StrCat("--", name, " needs a value");
+    }
+    const absl::string_view value =
+        has_value ? word.substr(equals + 1) : absl::string_view(words[i]);
+    std::string error;
+    if (!flag->ParseFrom(value, &error)) {
+      return absl::StrCat("--", name, " is \"", value, "\"", error);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -45,6 +90,12 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   };
   config.contains_helpshort_flags = config.contains_help_flags;
   absl::SetFlagsUsageConfig(config);
+  const std::string problem =
+      FlagProblem(absl::MakeSpan(argv + 1, static_cast<size_t>(argc - 1)));
+  if (!problem.empty()) {
+    const absl::string_view program = argv[0];
+    std::exit(UsageError(program.substr(program.rfind('/') + 1), problem));
+  }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   return {rest.begin() + 1, rest.end()};
 }

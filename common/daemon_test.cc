@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/daemon.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "gtest/gtest.h"
+
+ABSL_FLAG(int, number, 7, "A number.");
+ABSL_FLAG(bool, yes, false, "A choice.");
+
+namespace causeway {
+namespace {
+
+// Starts the daemon in this process, which must be a child that ends.
+std::vector<std::string> Start(std::vector<std::string> words) {
+  words.insert(words.begin(), "/bin/causeway-test");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return StartDaemon(static_cast<int>(argv.size()), argv.data(), "Tests.",
+                     "daemon_test.cc");
+}
+
+TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
+  const auto exits = testing::ExitedWithCode(2);
+  EXPECT_EXIT(Start({"--nubmer", "1"}), exits,
+              "^causeway-test: there is no flag --nubmer; see --help\n$");
+  EXPECT_EXIT(Start({"--number=x"}), exits, "--number is \"x\"");
+  EXPECT_EXIT(Start({"--number", "x"}), exits, "--number is \"x\"");
+  EXPECT_EXIT(Start({"--number"}), exits, "--number needs a value");
+  EXPECT_EXIT(Start({"--yes=perhaps"}), exits, "--yes is \"perhaps\"");
+}
+
+TEST(DaemonDeathTest, FlagsAndWordsThatAreRightPass) {
+  const auto start = [] {
+    const std::vector<std::string> rest =
+        Start({"-number", "-3", "word", "--yes", "-", "--", "--nubmer"});
+    const bool right =
+        absl::GetFlag(FLAGS_number) == -3 && absl::GetFlag(FLAGS_yes) &&
+        rest == std::vector<std::string>({"word", "-", "--nubmer"});
+    std::exit(right ? 0 : 3);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        Start({"--noyes"});
+        std::exit(absl::GetFlag(FLAGS_yes) ? 3 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace causeway
