@@ -17,6 +17,7 @@
 #include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
+#include "server/footprint.h"
 #include "worker/data/dataset.h"
 
 namespace causeway {
@@ -97,6 +98,14 @@ absl::Status Validate(const v1::RunConfig& config,
       "rounds    %u, one every %u steps for each of %d fragments\n",
       schedule.TotalRounds(), config.synchronization().inner_steps_per_round(),
       plan.fragments_size());
+  const Footprint footprint = CoordinatorFootprint(config, plan);
+  out << absl::StrFormat(
+      "memory    coordinator: %s to begin; at most %s with %d islands\n",
+      HumanBytes(footprint.first_memory), HumanBytes(footprint.most_memory),
+      config.membership().max_islands());
+  out << absl::StrFormat(
+      "disk      coordinator: %s to begin; at most %s, and the log\n",
+      HumanBytes(footprint.first_disk), HumanBytes(footprint.most_disk));
   if (dataset.has_value()) PrintData(config, *dataset, out);
   out << "\n";
   PrintFragmentPlan(config, plan, schedule, out);

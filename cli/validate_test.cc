@@ -45,12 +45,19 @@ TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
   EXPECT_EQ(Run({config}), kExitOk) << err_.str();
   // Parameters: 2 * 258 * 16 embedding and head, 16 final norm, and per block
   // 2 * 16 norms, 2 * 256 + 2 * 128 attention, 3 * 16 * 24 in the MLP.
+  // Memory: 4 bytes a parameter, 8 of fragment 1; then a contribution of every
+  // island, twice the 8 bytes, and the update. Disk: 8 bytes a parameter; then
+  // two versions and eight updates, and one more of fragment 1.
   // Rounds: every 10 of 100 steps; fragment 1 is sent 5 steps later, and once
   // more at the end.
   EXPECT_EQ(out_.str(),
             "model     12.2k parameters in 2 layers\n"
             "training  100 steps of 16 tokens on each island: 1.60k tokens\n"
             "rounds    20, one every 10 steps for each of 2 fragments\n"
+            "memory    coordinator: 112 KiB to begin; at most 3.13 MiB with 64 "
+            "islands\n"
+            "disk      coordinator: 95.1 KiB to begin; at most 668 KiB, and the "
+            "log\n"
             "\n"
             "FRAGMENT  TENSORS  VALUES  SENT AT  ROUNDS  CONTRIBUTION    "
             "UPDATE\n"

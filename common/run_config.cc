@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/file.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/descriptor.h"
@@ -182,6 +183,9 @@ constexpr Range kRanges[] = {
     {"storage.update_history", 2, 1 << 20},
     {"storage.versions_kept", 2, 1 << 20},
 };
+
+// The most parameters of a model, 2^40: their fp32 values take 4 TiB.
+constexpr int64_t kMostParameters = int64_t{1} << 40;
 
 // Checks values, and finds the line of the field that holds one. A field's path
 // is, for instance, "model.layers".
@@ -407,6 +411,12 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
   Checker check(config, tree, &errors);
   Check(config, check);
   RETURN_IF_ERROR(errors.ToStatus());
+  const int64_t parameters = MakeModelLayout(config.model()).size;
+  if (parameters > kMostParameters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": the model has ", parameters,
+                     " parameters; allowed: up to ", kMostParameters));
+  }
   return config;
 }
 

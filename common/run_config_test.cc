@@ -2,10 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/run_config.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +56,19 @@ TEST(RunConfigTest, UnknownFieldNamesLineAndAllowedFields) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("run.textproto:3:"), HasSubstr("\"layer\""),
                      HasSubstr("layers, hidden_size"))));
+}
+
+TEST(RunConfigTest, AModelThatNoMachineHoldsIsRefused) {
+  EXPECT_THAT(
+      ParseRunConfig(
+          absl::StrReplaceAll(
+              kGood, {{"layers: 2", "layers: 1024"},
+                      {"hidden_size: 64", "hidden_size: 65536"},
+                      {"intermediate_size: 160", "intermediate_size: 262144"}}),
+          "run.textproto"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("run.textproto: the model has "),
+                     HasSubstr("allowed: up to 1099511627776"))));
 }
 
 TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
@@ -182,6 +200,21 @@ TEST(RunConfigTest, EmptyTextSaysWhatIsRequired) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("name"), HasSubstr("model.layers"),
                              HasSubstr("training.total_steps"))));
+}
+
+TEST(RunConfigTest, AFileThatMayNotBeReadSaysSo) {
+  const std::string path = testing::TempDir() + "/secret.textproto";
+  ASSERT_OK(WriteFileAtomically(path, {absl::string_view(kGood)}));
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  // Root may read everything; be somebody else for a moment.
+  const uid_t user = geteuid();
+  const bool changed = user == 0 && seteuid(65534) == 0;
+  const absl::Status status = LoadRunConfig(path).status();
+  if (changed) ASSERT_EQ(seteuid(user), 0);
+  if (status.ok()) GTEST_SKIP() << "this user may read everything";
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied,
+                               AllOf(HasSubstr("secret.textproto"),
+                                     HasSubstr("Permission denied"))));
 }
 
 TEST(RunConfigTest, MissingFileIsNotFound) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/checkpoint/initial_values.h"
+#include "common/machine.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -20,6 +21,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "server/engine.h"
+#include "server/footprint.h"
 
 namespace causeway {
 namespace {
@@ -35,8 +37,8 @@ absl::StatusOr<InitialValues> OpenInitialValues(
                                        std::move(layout));
 }
 
-// Names a new run in the log. Its files are written afterwards, so that the
-// remains of a crash are known to belong to this run.
+// Names a new run in the log, if there is room for it. Its files are written
+// afterwards, so that the remains of a crash are known to belong to this run.
 absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
   const v1::RunConfig& config = options.config;
   RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
@@ -46,6 +48,10 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
   ASSIGN_OR_RETURN(run.plan,
                    MakeFragmentPlan(MakeModelLayout(config.model()), config));
   run.plan.set_from_checkpoint(!options.initial_parameters.empty());
+  ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
+  ASSIGN_OR_RETURN(const uint64_t disk, FreeDiskBytes(options.state_dir));
+  RETURN_IF_ERROR(
+      CheckRoom(CoordinatorFootprint(config, run.plan), memory, disk));
   return state.log().CreateRun(run);
 }
 

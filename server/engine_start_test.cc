@@ -59,6 +59,16 @@ class EngineStartTest : public testing::Test {
   EngineDriver run_;
 };
 
+TEST_F(EngineStartTest, ARunThatTheMachineHasNoRoomForIsNotBegun) {
+  // 17.6 T parameters.
+  const v1::RunConfig config = TestRunConfig(
+      "model { layers: 1024 hidden_size: 32768 intermediate_size: 131072 }");
+  EXPECT_THAT(run_.Start(config), StatusIs(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("GiB of memory, but")));
+  // Nothing of it is left.
+  EXPECT_OK(run_.Start(config_));
+}
+
 TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
   RunRounds(1);
   for (const std::string& file : {HeadFile(0, 1), HeadFile(1, 0)}) {

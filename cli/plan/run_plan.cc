@@ -13,6 +13,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec.h"
+#include "server/footprint.h"
 
 namespace causeway {
 namespace {
@@ -111,15 +112,6 @@ double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
   return sum;
 }
 
-// Returns the bytes per value that an outer step produces and the coordinator
-// stores: parameters, momentum, residual.
-double OuterStateBytes(const v1::RunConfig& config) {
-  const bool momentum =
-      config.outer_optimizer().algorithm() != v1::OuterOptimizerConfig::SGD;
-  const bool residual = !IsLossless(config.synchronization().downlink_format());
-  return kBytesPerFloat * (1 + (momentum ? 1 : 0) + (residual ? 1 : 0));
-}
-
 struct BytesPerValue {
   double up = 0;
   double down = 0;
@@ -140,7 +132,7 @@ void PredictMemory(const RunAssumptions& assumptions,
           (TrainerFloats(config.training().inner_algorithm()) + 1 +
            (error_feedback ? 1 : 0)) +
       in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
-  const double state = OuterStateBytes(config);
+  const double state = StateBytesPerValue(config);
   const double largest = LargestFragments(plan, 1);
   prediction.coordinator_bytes =
       in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +

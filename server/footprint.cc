@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/footprint.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
+
+namespace causeway {
+namespace {
+
+constexpr double kGibibyte = 1 << 30;
+
+}  // namespace
+
+double StateBytesPerValue(const v1::RunConfig& config) {
+  const auto algorithm = config.outer_optimizer().algorithm();
+  int vectors = 1;
+  if (algorithm != v1::OuterOptimizerConfig::SGD) ++vectors;
+  if (algorithm == v1::OuterOptimizerConfig::DELAYED_NESTEROV) ++vectors;
+  if (!IsLossless(config.synchronization().downlink_format())) ++vectors;
+  return static_cast<double>(sizeof(float)) * vectors;
+}
+
+Footprint CoordinatorFootprint(const v1::RunConfig& config,
+                               const v1::FragmentPlan& plan) {
+  const v1::SynchronizationConfig& sync = config.synchronization();
+  const v1::StorageConfig& storage = config.storage();
+  const double state = StateBytesPerValue(config);
+  double values = 0;
+  double largest = 0;
+  double up = 0;
+  double down = 0;
+  double largest_down = 0;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    const auto size = static_cast<double>(fragment.size());
+    const auto update = static_cast<double>(
+        MaxEncodedBytes(DownlinkSpec(sync), fragment.size()));
+    values += size;
+    largest = std::max(largest, size);
+    up +=
+        static_cast<double>(MaxEncodedBytes(UplinkSpec(sync), fragment.size()));
+    down += update;
+    largest_down = std::max(largest_down, update);
+  }
+  const double uploads = up * config.membership().max_islands();
+  return {.first_memory = values * sizeof(float) + largest * state,
+          .first_disk = values * state,
+          .uploads = uploads,
+          // The old and the new files are mapped.
+          .most_memory = uploads + largest * 2 * state + largest_down,
+          .most_disk = (values * storage.versions_kept() + largest) * state +
+                       down * storage.update_history() + largest_down};
+}
+
+absl::Status CheckRoom(const Footprint& footprint, uint64_t memory,
+                       uint64_t disk) {
+  const auto check = [](const char* what, double needed, uint64_t there) {
+    if (needed <= static_cast<double>(there)) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "a new run with this configuration needs %.1f GiB of %s, but %.1f GiB "
+        "are there; `causeway validate` says what a run needs",
+        needed / kGibibyte, what, static_cast<double>(there) / kGibibyte));
+  };
+  const absl::Status status = check("memory", footprint.first_memory, memory);
+  return status.ok() ? check("disk space", footprint.first_disk, disk) : status;
+}
+
+}  // namespace causeway

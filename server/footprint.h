@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory and disk space that a coordinator needs for a run.
+#ifndef SERVER_FOOTPRINT_H_
+#define SERVER_FOOTPRINT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "proto/fragment.pb.h"
+#include "proto/run_config.pb.h"
+
+namespace causeway {
+
+// Bytes; double, since a configuration may ask for more than any machine has.
+struct Footprint {
+  // What a new run takes at once: the parameters and the state of the largest
+  // fragment in memory, version 0 of every fragment on disk.
+  double first_memory = 0;
+  double first_disk = 0;
+  // Contributions under way of max_islands islands to every fragment.
+  double uploads = 0;
+  // The most memory: `uploads` and an outer step on the largest fragment.
+  double most_memory = 0;
+  // The disk space of the versions and updates that are kept, and the next.
+  double most_disk = 0;
+};
+
+// Returns the bytes per value that the coordinator stores of a fragment:
+// parameters and the outer optimizer's state.
+double StateBytesPerValue(const v1::RunConfig& config);
+
+Footprint CoordinatorFootprint(const v1::RunConfig& config,
+                               const v1::FragmentPlan& plan);
+
+// Checks whether a new run can begin.
+//   RESOURCE_EXHAUSTED  It takes more memory than `memory`, or more disk space
+//                       than `disk`.
+absl::Status CheckRoom(const Footprint& footprint, uint64_t memory,
+                       uint64_t disk);
+
+}  // namespace causeway
+
+#endif  // SERVER_FOOTPRINT_H_

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/footprint.h"
+
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using Outer = v1::OuterOptimizerConfig;
+
+TEST(FootprintTest, StateHasAVectorForEachThingThatIsKept) {
+  v1::RunConfig config;
+  config.mutable_outer_optimizer()->set_algorithm(Outer::SGD);
+  config.mutable_synchronization()->set_downlink_format(v1::FP32);
+  EXPECT_EQ(StateBytesPerValue(config), 4);
+  config.mutable_outer_optimizer()->set_algorithm(Outer::NESTEROV);
+  EXPECT_EQ(StateBytesPerValue(config), 8);
+  config.mutable_synchronization()->set_downlink_format(v1::E3M0);
+  EXPECT_EQ(StateBytesPerValue(config), 12);
+  config.mutable_outer_optimizer()->set_algorithm(Outer::DELAYED_NESTEROV);
+  EXPECT_EQ(StateBytesPerValue(config), 16);
+}
+
+TEST(FootprintTest, CountsParametersUploadsAndFiles) {
+  v1::RunConfig config;
+  config.mutable_outer_optimizer()->set_algorithm(Outer::NESTEROV);
+  config.mutable_synchronization()->set_uplink_format(v1::BF16);
+  config.mutable_synchronization()->set_downlink_format(v1::FP32);
+  config.mutable_synchronization()->set_entropy_coding(false);
+  config.mutable_membership()->set_max_islands(10);
+  config.mutable_storage()->set_versions_kept(3);
+  config.mutable_storage()->set_update_history(5);
+  v1::FragmentPlan plan;
+  plan.add_fragments()->set_size(1024);
+  plan.add_fragments()->set_size(2048);
+  const Footprint footprint = CoordinatorFootprint(config, plan);
+  EXPECT_EQ(footprint.first_memory, 3072 * 4 + 2048 * 8);
+  EXPECT_EQ(footprint.first_disk, 3072 * 8);
+  EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
+  EXPECT_EQ(footprint.most_memory, 3072 * 2 * 10 + 2048 * (8 + 8 + 4));
+  EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 + (5 * 3072 + 2048) * 4);
+}
+
+TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
+  constexpr uint64_t kGibibyte = uint64_t{1} << 30;
+  const Footprint footprint{.first_memory = 3.0 * kGibibyte,
+                            .first_disk = 5.0 * kGibibyte};
+  EXPECT_OK(CheckRoom(footprint, 3 * kGibibyte, 5 * kGibibyte));
+  EXPECT_THAT(CheckRoom(footprint, 2 * kGibibyte, 5 * kGibibyte),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("needs 3.0 GiB of memory, but 2.0 GiB")));
+  EXPECT_THAT(CheckRoom(footprint, 3 * kGibibyte, 4 * kGibibyte),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("needs 5.0 GiB of disk space, but 4.0 GiB")));
+}
+
+}  // namespace
+}  // namespace causeway
