@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
@@ -235,8 +236,9 @@ absl::Status Engine::Persist(Effects& effects) {
     unwritten_.contributions.push_back(
         RecordOf(header, ContributionFate::kLate, now));
   }
-  for (CoordinatorEvent& event : effects.events) {
-    LOG(INFO) << event.text;
+  for (CoordinatorEvent& event :
+       event_limiter_.Limit(std::move(effects.events), now)) {
+    LOG(INFO) << Printable(event.text);
     unwritten_.events.push_back({.time = now,
                                  .kind = std::move(event.kind),
                                  .island_id = std::move(event.island_id),

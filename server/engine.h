@@ -51,6 +51,7 @@
 #include "proto/status.pb.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/event_limiter.h"
 #include "server/staging.h"
 #include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
@@ -217,8 +218,13 @@ class Engine {
       ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
   void ExecuteOrder(const OuterStepOrder& order);
-  // Merges the contributions, writes the files and commits them.
+  // Merges the contributions, writes the files and commits them with their
+  // events.
   absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
+  // Returns what the log gets of the outer step, in one transaction.
+  LogBatch BatchOf(const OuterStepOrder& order, const CommitRecord& commit,
+                   absl::Span<const float> shares,
+                   const OuterStepOutcome& outcome) ABSL_LOCKS_EXCLUDED(mu_);
   // Makes the outer step from `before`, and the new version and its update
   // durable.
   absl::StatusOr<CommitRecord> StepAndStore(
@@ -244,6 +250,7 @@ class Engine {
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  EventLimiter event_limiter_ ABSL_GUARDED_BY(mu_);
   // Effects that are not written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
   // The number of events in `unwritten_` that may be in the log already,

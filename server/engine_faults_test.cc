@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests an engine whose islands or disk misbehave.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -82,6 +83,25 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   EXPECT_EQ(run_.engine().GetRun().ledger().quarantined(), 1000);
   ASSERT_OK(run_.engine().Drop(1));
   EXPECT_EQ(run_.engine().GetRun().ledger().refused(), 1000);
+}
+
+TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
+  StartRun(TestRunConfig());
+  RefuseInserts("events");
+  ASSERT_OK(Contribute(a_));
+  ASSERT_OK(Contribute(b_));
+  ASSERT_TRUE(
+      run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
+  EXPECT_EQ(run_.Head(0).version(), 0);
+  AllowInserts();
+  run_.AdvanceSeconds(6);
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
+                       run_.engine().EventsAfter(0, 100));
+  EXPECT_EQ(
+      std::count_if(events.begin(), events.end(),
+                    [](const auto& e) { return e.kind() == "round_merged"; }),
+      1);
 }
 
 TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
@@ -94,7 +95,34 @@ absl::StatusOr<StagedEncoding> Engine::EncodingOf(const ContributionKey& key) {
   return staging_.Get(key);
 }
 
+LogBatch Engine::BatchOf(const OuterStepOrder& order,
+                         const CommitRecord& commit,
+                         absl::Span<const float> shares,
+                         const OuterStepOutcome& outcome) {
+  LogBatch batch;
+  batch.commits.push_back(commit);
+  batch.admitted = order.admitted;
+  for (size_t i = 0; i < order.contributions.size(); ++i) {
+    const v1::ContributionHeader& header = order.contributions[i];
+    ContributionRecord& record = batch.contributions.emplace_back(
+        RecordOf(header,
+                 header.partial() ? ContributionFate::kPartial
+                                  : ContributionFate::kMerged,
+                 commit.committed_at));
+    record.weight = shares[i];
+    record.norm = order.norms[i];
+  }
+  absl::MutexLock lock(&mu_);
+  for (CoordinatorEvent& event : coordinator_.CommitEvents(order, outcome)) {
+    batch.events.push_back({.time = commit.committed_at,
+                            .kind = std::move(event.kind),
+                            .text = std::move(event.text)});
+  }
+  return batch;
+}
+
 absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
+  const absl::Time begin = options_.now();
   const v1::RunConfig& config = options_.config;
   const v1::SynchronizationConfig& sync = config.synchronization();
   ASSIGN_OR_RETURN(const StoredFragment stored,
@@ -116,7 +144,6 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                       .encoded = encodings[i].bytes,
                       .share = shares[i]});
   }
-  LogBatch batch;
   ASSIGN_OR_RETURN(CommitRecord commit, StepAndStore(before, inputs));
   commit.participation = order.participation;
   if (config.storage().record_contributions()) {
@@ -127,18 +154,10 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
     RETURN_IF_ERROR(state_->RecordMerge(run_id_, config, commit,
                                         order.contributions, merged));
   }
-  batch.commits.push_back(commit);
-  batch.admitted = order.admitted;
-  for (size_t i = 0; i < encodings.size(); ++i) {
-    const v1::ContributionHeader& header = order.contributions[i];
-    ContributionRecord& record = batch.contributions.emplace_back(
-        RecordOf(header,
-                 header.partial() ? ContributionFate::kPartial
-                                  : ContributionFate::kMerged,
-                 commit.committed_at));
-    record.weight = shares[i];
-    record.norm = order.norms[i];
-  }
+  const OuterStepOutcome outcome{.head = commit.head,
+                                 .merged_norm = commit.merged_norm,
+                                 .duration = commit.committed_at - begin};
+  LogBatch batch = BatchOf(order, commit, shares, outcome);
   {
     absl::MutexLock lock(&mu_);
     commit_found_.reset();
@@ -146,6 +165,8 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   absl::Status committed = state_->log().Apply(batch);
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
+  for (const EventRecord& event : batch.events)
+    LOG(INFO) << Printable(event.text);
 
   // Old files only take space; those that cannot be removed now are removed
   // later.
@@ -154,8 +175,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                                  config.storage().update_history());
   LOG_IF(WARNING, !removed.ok())
       << "cannot remove old versions: " << removed.status();
-  return OuterStepOutcome{.head = commit.head,
-                          .merged_norm = commit.merged_norm};
+  return outcome;
 }
 
 absl::StatusOr<CommitRecord> Engine::StepAndStore(

@@ -34,6 +34,7 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
                    .shards = options_.config.data().shards(),
                    .lease = absl::Seconds(
                        options_.config.membership().lease_seconds())}),
+      claims_(options_.config, &options_.schedule),
       ledger_(static_cast<uint32_t>(heads_.size())),
       participation_(std::move(history.participation)),
       last_rounds_(std::move(history.last_rounds)),
@@ -111,8 +112,11 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   Member& member = *joined.member;
   if (joined.is_new) {
     for (const CommittedFragment& state : heads_) {
-      member.first_contribution_version.push_back(state.head.version() +
+      const uint64_t version = state.head.version();
+      member.first_contribution_version.push_back(version +
                                                   (window_under_way ? 1 : 0));
+      claims_.Joined(member.island_id, member.incarnation,
+                     state.head.fragment(), version);
     }
     member.progress.set_run_step(run_step);
     effects.joined.push_back(member);
@@ -165,7 +169,9 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
   NoteTrouble(member->island_id, member->progress.rank_trouble(),
               progress.rank_trouble(), effects);
   member->progress = progress;
-  ledger_.Report({member->island_id, member->incarnation}, progress.tokens());
+  ledger_.Report(
+      {member->island_id, member->incarnation},
+      std::min(progress.tokens(), claims_.MostTokens(claims_.most_steps())));
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     RefreshExpectations(fragment, now, effects);
   }
@@ -185,13 +191,19 @@ absl::Status Coordinator::CheckHeader(
                      header.inner_steps(),
                      " inner steps has no weight; both must be above 0"));
   }
-  // An island may repeat steps after a rebase or a restart.
-  const uint64_t most_steps = 2 * schedule().total_steps();
+  const uint64_t most_steps = claims_.most_steps();
+  const uint64_t most_tokens = claims_.MostTokens(most_steps);
   if (header.inner_steps() > most_steps) {
     return absl::InvalidArgumentError(
         absl::StrCat("a contribution cannot have ", header.inner_steps(),
                      " inner steps; allowed: up to ", most_steps,
                      ", twice the steps of the run"));
+  }
+  if (header.tokens() > most_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a contribution cannot have ", header.tokens(),
+                     " tokens; allowed: up to ", most_tokens,
+                     ", what an island trains in twice the steps of the run"));
   }
   if (header.restored_tokens() > header.tokens()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -271,11 +283,12 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
 }
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
-    const v1::ContributionHeader& header, double norm, absl::Time now,
+    const v1::ContributionHeader& claimed, double norm, absl::Time now,
     Effects& effects) {
   // The round may have closed, or the island been fenced off, while the bytes
   // were on their way.
-  ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(header, now));
+  ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(claimed, now));
+  const v1::ContributionHeader header = claims_.Bounded(claimed);
   Round& round = rounds_[header.fragment()];
   if (response.verdict() == v1::ContributeResponse::UPLOAD) {
     ASSIGN_OR_RETURN(const Member* const member,

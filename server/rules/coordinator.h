@@ -33,6 +33,7 @@
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
+#include "server/rules/claims.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
 #include "server/rules/norm_guard.h"
@@ -130,13 +131,18 @@ class Coordinator {
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
   // Takes a contribution whose bytes have arrived and are verified. `norm` is
-  // its Euclidean norm, not finite if a value is not. Returns ACCEPTED or LATE.
+  // its Euclidean norm, not finite if a value is not. What the header claims
+  // counts as far as it is possible. Returns ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
-      const v1::ContributionHeader& header, double norm, absl::Time now,
+      const v1::ContributionHeader& claimed, double norm, absl::Time now,
       Effects& effects);
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);
+  // Returns the events of a commit with this outcome, to be written in its
+  // transaction.
+  std::vector<CoordinatorEvent> CommitEvents(
+      const OuterStepOrder& order, const OuterStepOutcome& outcome) const;
   void OuterStepCommitted(const OuterStepOrder& order,
                           const OuterStepOutcome& outcome, absl::Time now,
                           Effects& effects);
@@ -288,6 +294,7 @@ class Coordinator {
   // One for each fragment.
   std::vector<NormGuard> guards_;
   Membership membership_;
+  Claims claims_;
   TokenLedger ledger_;
   std::map<uint64_t, QuarantineEntry> quarantine_;
   // Ids of the entries that are in an open round, by their key there.

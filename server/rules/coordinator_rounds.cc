@@ -138,6 +138,29 @@ bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
          membership.drop_contributions();
 }
 
+std::vector<CoordinatorEvent> Coordinator::CommitEvents(
+    const OuterStepOrder& order, const OuterStepOutcome& outcome) const {
+  std::vector<std::string> names;
+  for (const v1::ContributionHeader& header : order.contributions) {
+    names.push_back(header.identity().island_id());
+  }
+  std::vector<CoordinatorEvent> events = {
+      {"round_merged", "",
+       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
+                       "%.3f s",
+                       order.fragment, outcome.head.version(),
+                       absl::StrJoin(names, ", "), outcome.merged_norm,
+                       absl::ToDoubleSeconds(outcome.duration))}};
+  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
+    const v1::FragmentHead& head =
+        fragment == order.fragment ? outcome.head : heads_[fragment].head;
+    if (head.version() < schedule().FinalVersion(fragment)) return events;
+  }
+  events.push_back(
+      {"run_finished", "", "every fragment has reached its last version"});
+  return events;
+}
+
 void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
                                      const OuterStepOutcome& outcome,
                                      absl::Time now, Effects& effects) {
@@ -148,11 +171,9 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   state.merged_norm = outcome.merged_norm;
   state.committed_at = now;
   suspended_because_.clear();
-  std::vector<std::string> names;
   NormGuard::MergedRound merged;
   for (size_t i = 0; i < order.contributions.size(); ++i) {
     const v1::ContributionHeader& header = order.contributions[i];
-    names.push_back(header.identity().island_id());
     merged.push_back(
         {.norm = order.norms[i], .inner_steps = header.inner_steps()});
     Settle(header, effects);
@@ -161,18 +182,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   outer_step_ = outcome.duration;
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
-  effects.events.push_back(
-      {"round_merged", "",
-       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
-                       "%.3f s",
-                       order.fragment, outcome.head.version(),
-                       absl::StrJoin(names, ", "), outcome.merged_norm,
-                       absl::ToDoubleSeconds(outcome.duration))});
   rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
-  if (IsFinished()) {
-    effects.events.push_back(
-        {"run_finished", "", "every fragment has reached its last version"});
-  }
   effects.view_changed = true;
 }
 
@@ -296,7 +306,9 @@ void Coordinator::Settle(const v1::ContributionHeader& header,
                            header.identity().incarnation()};
   effects.discarded.push_back(KeyOf(header));
   const auto admitted = admitted_.find(KeyOf(header));
-  if (admitted != admitted_.end()) {
+  if (admitted == admitted_.end()) {
+    claims_.Merged(header);
+  } else {
     QuarantineEntry& entry = quarantine_.at(admitted->second);
     entry.state = v1::QuarantinedContribution::ADMITTED;
     entry.in_round = false;

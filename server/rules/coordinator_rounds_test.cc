@@ -3,6 +3,7 @@
 //
 // Tests of the rules that close rounds and book their results.
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
@@ -134,6 +136,76 @@ TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
   EXPECT_EQ(run.core().View(fast).inner_steps_per_round(), 100);
   EXPECT_EQ(run.core().View(slow).inner_steps_per_round(), 63);
   EXPECT_EQ(run.core().View(slowest).inner_steps_per_round(), 1);
+}
+
+// What a contribution counts for, if it claims more than is possible.
+uint64_t MergedTokens(CoordinatorDriver& run, const std::string& island) {
+  return run.core().membership().members().at(island).tokens_merged;
+}
+
+TEST(CoordinatorRounds, AClaimOfTokensCountsAsFarAsTheScheduleGoes) {
+  CoordinatorDriver run({.min_islands = 2, .rounds = 9});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity liar = run.Join("liar");
+  constexpr uint64_t kRoundTokens =
+      CoordinatorDriver::kRoundSteps * CoordinatorDriver::kStepTokens;
+  auto claim = Contribution(liar, 0);
+  claim.set_tokens(std::numeric_limits<uint64_t>::max());
+  EXPECT_THAT(run.Contribute(claim),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("18446744073709551615 tokens; allowed: up to "
+                                 "36000")));
+  for (uint64_t round = 0; round < 3; ++round) {
+    claim = Contribution(liar, round);
+    // Twice the steps of the run, and all their tokens, are allowed.
+    claim.set_inner_steps(180);
+    claim.set_tokens(36000);
+    claim.set_restored_tokens(36000);
+    ASSERT_THAT(run.Contribute(claim), IsOkAndHolds(Verdict::ACCEPTED));
+    ASSERT_OK(run.Contribute(Contribution(a, round)));
+    run.Commit();
+    EXPECT_EQ(MergedTokens(run, "liar"),
+              (round + 1 + Claims::kSlackRounds) * kRoundTokens);
+    EXPECT_EQ(MergedTokens(run, "a"), (round + 1) * 1000);
+  }
+  // Steps are bounded, too: few of them would weigh more under
+  // TOKENS_SQUARED_PER_STEP.
+  claim = Contribution(liar, 3);
+  claim.set_inner_steps(1);
+  claim.set_tokens(36000);
+  ASSERT_OK(run.Contribute(claim));
+  ASSERT_OK(run.Contribute(Contribution(a, 3)));
+  EXPECT_EQ(run.orders()[0].contributions[1].tokens(),
+            CoordinatorDriver::kStepTokens);
+  run.Commit();
+  // A heartbeat reports no more than a process can train.
+  ASSERT_OK(run.Heartbeat(liar, 40, std::numeric_limits<uint64_t>::max()));
+  const v1::TokenLedger ledger = run.core().IslandLedger({"liar", 1});
+  EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
+  EXPECT_LE(ledger.reported(), 2 * 36000);
+}
+
+TEST(CoordinatorRounds, WhoMissedRoundsHandsInTheirTokensAtOnce) {
+  CoordinatorDriver run({.min_islands = 2, .rounds = 9});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity late = run.Join("late");
+  for (uint64_t round = 0; round < 4; ++round) {
+    ASSERT_OK(run.Contribute(Contribution(a, round)));
+    for (int i = 0; run.orders().empty() && i < 100; ++i) {
+      run.Advance(absl::Seconds(1));
+      ASSERT_OK(run.Heartbeat(a));
+      ASSERT_OK(run.Heartbeat(late));
+      run.Tick();
+    }
+    run.Commit();
+  }
+  auto all = Contribution(late, 4);
+  all.set_inner_steps(50);
+  all.set_tokens(10000);
+  ASSERT_OK(run.Contribute(all));
+  ASSERT_OK(run.Contribute(Contribution(a, 4)));
+  run.Commit();
+  EXPECT_EQ(MergedTokens(run, "late"), 10000);
 }
 
 // An island that heartbeats but never contributes.

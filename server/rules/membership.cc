@@ -76,6 +76,18 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
        request.replaces_instance_id() != 0)) {
     return Diverged(known->second);
   }
+  double joins_left = kMostJoins;
+  if (known != members_.end() && known->second.joins_at <= now) {
+    joins_left = std::min(
+        kMostJoins,
+        known->second.joins_left +
+            absl::FDivDuration(now - known->second.joins_at, kJoinPause));
+  }
+  if (joins_left < 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "island \"", request.island_id(), "\" joins too often; retry in ",
+        absl::FormatDuration((1 - joins_left) * kJoinPause)));
+  }
   if (live_count() >= options_.max_islands) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "run ", options_.run_id, " already has ", live_count(),
@@ -87,7 +99,9 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
                 .description = request.description(),
                 .joined_at = now,
                 .last_heartbeat = now,
-                .shard = PickShard(request.island_id())};
+                .shard = PickShard(request.island_id()),
+                .joins_left = joins_left - 1,
+                .joins_at = now};
   if (known != members_.end()) {
     member.incarnation = known->second.incarnation + 1;
   }

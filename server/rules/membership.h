@@ -54,6 +54,9 @@ struct Member {
   // to.
   std::vector<uint64_t> first_contribution_version;
   v1::IslandProgress progress;
+  // How many joins the island's next processes have left at `joins_at`.
+  double joins_left = 0;
+  absl::Time joins_at = absl::InfinitePast();
   uint64_t contributions_merged = 0;
   uint64_t tokens_merged = 0;
 };
@@ -66,6 +69,11 @@ class Membership {
     uint32_t shards = 1;
     absl::Duration lease = absl::Seconds(10);
   };
+
+  // An island may join so often, and then once in each pause: every join is
+  // kept for ever.
+  static constexpr double kMostJoins = 128;
+  static constexpr absl::Duration kJoinPause = absl::Seconds(10);
 
   explicit Membership(Options options) : options_(std::move(options)) {}
 

@@ -69,6 +69,25 @@ TEST_F(MembershipTest, IncarnationsOfANameRise) {
   }
 }
 
+TEST_F(MembershipTest, ANameThatJoinsTooOftenHasToWait) {
+  uint64_t instance = 0;
+  const auto join = [&](absl::Time now) {
+    const auto joined = members_.Join(Request("a", ++instance), now);
+    if (joined.ok()) {
+      members_.End(*joined->member, v1::IslandStatus::LEFT, "left", now);
+    }
+    return joined.status();
+  };
+  for (int i = 0; i < Membership::kMostJoins; ++i) ASSERT_OK(join(kStart));
+  EXPECT_THAT(join(kStart), StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("too often; retry in 10s")));
+  EXPECT_OK(members_.Join(Request("b", 1), kStart).status());
+  const absl::Time later = kStart + Membership::kJoinPause;
+  EXPECT_OK(join(later));
+  EXPECT_THAT(join(later), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_OK(join(later + absl::Hours(24)));
+}
+
 TEST_F(MembershipTest, ARetriedJoinIsTheSameMembership) {
   const Member& first = Join("oslo", 7);
   const absl::Time later = kStart + kLease;

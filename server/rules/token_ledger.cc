@@ -3,21 +3,37 @@
 #include "server/rules/token_ledger.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "glog/logging.h"
 
 namespace causeway {
 namespace {
 
+constexpr auto kMostSigned = static_cast<int64_t>(TokenLedger::kMost);
+
+OpenTokens Bounded(const OpenTokens& open) {
+  return {.tokens = std::min(open.tokens, TokenLedger::kMost),
+          .restored = std::min(open.restored, TokenLedger::kMost)};
+}
+
 OpenTokens InRound(const IncarnationKey& key,
                    const std::map<IncarnationKey, OpenTokens>& open) {
   const auto found = open.find(key);
-  return found == open.end() ? OpenTokens() : found->second;
+  return found == open.end() ? OpenTokens() : Bounded(found->second);
 }
+
+// Returns a + b, at most `most`; neither is above it, except b.
+uint64_t Sum(uint64_t a, uint64_t b, uint64_t most = TokenLedger::kMost) {
+  return b > most - a ? most : a + b;
+}
+
+// Returns a - b, or 0 if b is more.
+uint64_t Difference(uint64_t a, uint64_t b) { return a - std::min(a, b); }
 
 }  // namespace
 
-uint64_t& TokenLedger::Sum(Line& line, Fate fate) {
+uint64_t& TokenLedger::Of(Line& line, Fate fate) {
   switch (fate) {
     case Fate::kMerged:
       return line.merged;
@@ -74,8 +90,9 @@ void TokenLedger::TakeOver(const IncarnationKey& predecessor,
   to.process_tokens = std::max(to.process_tokens, from.process_tokens);
   for (uint32_t fragment = 0; fragment < fragments_; ++fragment) {
     Line& line = from.lines[fragment];
-    const int64_t kept = line.contributed(open[fragment]);
-    to.lines[fragment].reported += line.reported - kept;
+    const int64_t kept = line.contributed(Bounded(open[fragment]));
+    int64_t& reported = to.lines[fragment].reported;
+    reported = std::min(reported + line.reported - kept, kMostSigned);
     line.reported = kept;
   }
 }
@@ -83,26 +100,26 @@ void TokenLedger::TakeOver(const IncarnationKey& predecessor,
 void TokenLedger::Report(const IncarnationKey& key, uint64_t process_tokens) {
   Incarnation& incarnation = Find(key);
   if (process_tokens <= incarnation.process_tokens) return;
-  const auto trained =
-      static_cast<int64_t>(process_tokens - incarnation.process_tokens);
+  const auto trained = static_cast<int64_t>(
+      std::min(process_tokens - incarnation.process_tokens, kMost));
   incarnation.process_tokens = process_tokens;
-  for (Line& line : incarnation.lines) line.reported += trained;
+  for (Line& line : incarnation.lines) {
+    line.reported = std::min(line.reported + trained, kMostSigned);
+  }
 }
 
 void TokenLedger::Settle(const IncarnationKey& key, uint32_t fragment,
                          Fate fate, uint64_t tokens, uint64_t restored) {
   Line& line = Find(key).lines[fragment];
-  Sum(line, fate) += tokens;
-  line.restored += restored;
+  Of(line, fate) = Sum(Of(line, fate), tokens);
+  line.restored = Sum(line.restored, restored);
 }
 
 void TokenLedger::Unquarantine(const IncarnationKey& key, uint32_t fragment,
                                uint64_t tokens, uint64_t restored) {
   Line& line = Find(key).lines[fragment];
-  CHECK_GE(line.quarantined, tokens);
-  CHECK_GE(line.restored, restored);
-  line.quarantined -= tokens;
-  line.restored -= restored;
+  line.quarantined = Difference(line.quarantined, tokens);
+  line.restored = Difference(line.restored, restored);
 }
 
 AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
@@ -170,14 +187,16 @@ v1::TokenLedger TokenLedger::Account(
                           BroughtBack(key, fragment, open);
   const uint64_t reported =
       static_cast<uint64_t>(trained) + line.restored + tokens.restored;
-  const uint64_t undecided = reported - line.settled();
-  account.set_reported(reported);
+  const uint64_t undecided = Difference(reported, line.settled());
+  account.set_reported(line.settled() + undecided);
   account.set_merged(line.merged);
   account.set_partial_merged(line.partial);
   account.set_refused(line.refused);
   account.set_quarantined(line.quarantined);
-  account.set_pending(live ? undecided : tokens.tokens);
-  account.set_expired(live ? 0 : undecided - tokens.tokens);
+  const uint64_t pending =
+      live ? undecided : std::min(undecided, tokens.tokens);
+  account.set_pending(pending);
+  account.set_expired(undecided - pending);
   return account;
 }
 
@@ -188,13 +207,16 @@ std::vector<IncarnationKey> TokenLedger::Keys() const {
 }
 
 void AddTo(const v1::TokenLedger& from, v1::TokenLedger& to) {
-  to.set_reported(to.reported() + from.reported());
-  to.set_merged(to.merged() + from.merged());
-  to.set_partial_merged(to.partial_merged() + from.partial_merged());
-  to.set_expired(to.expired() + from.expired());
-  to.set_refused(to.refused() + from.refused());
-  to.set_quarantined(to.quarantined() + from.quarantined());
-  to.set_pending(to.pending() + from.pending());
+  const auto sum = [](uint64_t a, uint64_t b) {
+    return Sum(a, b, std::numeric_limits<uint64_t>::max());
+  };
+  to.set_reported(sum(to.reported(), from.reported()));
+  to.set_merged(sum(to.merged(), from.merged()));
+  to.set_partial_merged(sum(to.partial_merged(), from.partial_merged()));
+  to.set_expired(sum(to.expired(), from.expired()));
+  to.set_refused(sum(to.refused(), from.refused()));
+  to.set_quarantined(sum(to.quarantined(), from.quarantined()));
+  to.set_pending(sum(to.pending(), from.pending()));
 }
 
 }  // namespace causeway

@@ -27,6 +27,9 @@
 // contributes them. They no longer count as expired with earlier incarnations
 // of the island that belonged to other processes, the newest first.
 //
+// Counts are claims of islands: sums stop at kMost instead of overflowing, and
+// then no longer say how much it was.
+//
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TOKEN_LEDGER_H_
 #define SERVER_RULES_TOKEN_LEDGER_H_
@@ -71,6 +74,9 @@ struct OpenTokens {
 
 class TokenLedger {
  public:
+  // The highest sum. A few of these fit into 63 bits.
+  static constexpr uint64_t kMost = uint64_t{1} << 60;
+
   // The fates of contributed tokens; each is a term of the sum above.
   enum class Fate { kMerged, kPartial, kRefused, kQuarantined };
 
@@ -140,13 +146,13 @@ class TokenLedger {
   // contributed by later ones.
   int64_t BroughtBack(const IncarnationKey& key, uint32_t fragment,
                       const std::map<IncarnationKey, OpenTokens>& open) const;
-  static uint64_t& Sum(Line& line, Fate fate);
+  static uint64_t& Of(Line& line, Fate fate);
 
   const uint32_t fragments_;
   std::map<IncarnationKey, Incarnation> incarnations_;
 };
 
-// Adds every field of `from` to `to`.
+// Adds every field of `from` to `to`, up to the highest number.
 void AddTo(const v1::TokenLedger& from, v1::TokenLedger& to);
 
 }  // namespace causeway

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rules/token_ledger.h"
 
+#include <limits>
 #include <random>
 #include <tuple>
 
@@ -45,6 +46,39 @@ TEST(TokenLedger, WhatAnEndedIncarnationDidNotHandInExpires) {
       ledger.Account(east, 0, false, {{east, {.tokens = 30}}});
   EXPECT_EQ(account.pending(), 30);
   EXPECT_EQ(account.expired(), 10);
+}
+
+TEST(TokenLedger, SumsOfImpossibleClaimsDoNotOverflow) {
+  constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+  TokenLedger ledger(1);
+  const IncarnationKey east{"east", 1};
+  const IncarnationKey again{"east", 2};
+  ledger.Open(east, 7);
+  ledger.Report(east, kAll);
+  for (const Fate fate : {Fate::kMerged, Fate::kPartial, Fate::kRefused}) {
+    for (int i = 0; i < 3; ++i) ledger.Settle(east, 0, fate, kAll, kAll);
+  }
+  v1::TokenLedger account =
+      ledger.Account(east, 0, true, {{east, {.tokens = kAll}}});
+  EXPECT_EQ(account.reported(), SumOfFates(account));
+  EXPECT_EQ(account.merged(), TokenLedger::kMost);
+  // More is taken out of the quarantine than the sum has kept.
+  ledger.Settle(east, 0, Fate::kQuarantined, kAll);
+  ledger.Settle(east, 0, Fate::kQuarantined, kAll);
+  ledger.Unquarantine(east, 0, kAll);
+  ledger.Unquarantine(east, 0, kAll);
+  ledger.Open(again, 7);
+  ledger.Report(again, kAll);
+  ledger.TakeOver(east, again, {{.tokens = kAll}});
+  v1::TokenLedger sum;
+  for (const IncarnationKey& key : {east, again}) {
+    for (const bool live : {false, true}) {
+      account = ledger.Account(key, 0, live, {{key, {.tokens = kAll}}});
+      EXPECT_EQ(account.reported(), SumOfFates(account));
+      for (int i = 0; i < 32; ++i) AddTo(account, sum);
+    }
+  }
+  EXPECT_EQ(sum.merged(), kAll);
 }
 
 TEST(TokenLedger, ContributionsShowWhatNoHeartbeatHasReportedYet) {

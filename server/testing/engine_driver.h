@@ -50,7 +50,7 @@ inline v1::RunConfig TestRunConfig(const std::string& more = "") {
           heads: 2
           sequence_length: 8
         }
-        training { total_steps: 30 batch_size: 1 }
+        training { total_steps: 30 batch_size: 25 }
         synchronization {
           inner_steps_per_round: 10
           fragments: 2

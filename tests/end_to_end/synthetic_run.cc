@@ -75,7 +75,7 @@ v1::RunConfig SyntheticConfig() {
                          vocab_size: 258
                          sequence_length: 8
                        }
-                       training { total_steps: 30 batch_size: 1 }
+                       training { total_steps: 30 batch_size: 13 }
                        outer_optimizer { learning_rate: 0.5 momentum: 0.5 }
                        synchronization {
                          inner_steps_per_round: 10

@@ -334,6 +334,10 @@ void CoordinatorHost::EndOuterStep(
     Effects effects;
     checker_->OuterStepEnds(order.fragment, head.ok(), now());
     if (head.ok()) {
+      for (const CoordinatorEvent& event :
+           core_->CommitEvents(order, {.head = *head})) {
+        world_->Trace("event      ", event.text);
+      }
       core_->OuterStepCommitted(order, {.head = *head}, now(), effects);
       staging_->DiscardBefore(order.fragment, head->version());
     } else {

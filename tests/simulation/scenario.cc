@@ -56,6 +56,9 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   v1::RunConfig& config = scenario.config;
   config.set_name("simulation");
   config.mutable_data()->set_shards(2);
+  // The most tokens of an inner step; see below.
+  config.mutable_training()->set_batch_size(8);
+  config.mutable_model()->set_sequence_length(16);
   config.mutable_training()->set_total_steps(rounds * round_steps +
                                              chance.Pick(round_steps));
   v1::SynchronizationConfig& sync = *config.mutable_synchronization();

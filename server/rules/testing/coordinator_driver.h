@@ -33,6 +33,8 @@ class CoordinatorDriver {
  public:
   static constexpr char kRunId[] = "run-1";
   static constexpr uint64_t kRoundSteps = 10;
+  // The most tokens of an inner step.
+  static constexpr uint64_t kStepTokens = 200;
   static constexpr uint64_t kFragmentSize = 4;
   static constexpr absl::Duration kLease = absl::Seconds(10);
   static constexpr absl::Duration kGrace = absl::Seconds(60);
@@ -168,6 +170,9 @@ class CoordinatorDriver {
     OuterStepOutcome outcome{.merged_norm = 1, .duration = absl::Seconds(1)};
     outcome.head.set_fragment(order.fragment);
     outcome.head.set_version(order.base_version + 1);
+    for (CoordinatorEvent& event : core_.CommitEvents(order, outcome)) {
+      effects_.events.push_back(std::move(event));
+    }
     core_.OuterStepCommitted(order, outcome, now_, effects_);
     TakeOrders();
   }
@@ -201,6 +206,9 @@ class CoordinatorDriver {
     membership.set_grace_seconds(absl::ToDoubleSeconds(kGrace));
     membership.set_lease_seconds(absl::ToDoubleSeconds(kLease));
     config.mutable_data()->set_shards(2);
+    // kStepTokens.
+    config.mutable_training()->set_batch_size(10);
+    config.mutable_model()->set_sequence_length(20);
     config.mutable_synchronization()->set_uplink_format(v1::FP32);
     config.mutable_synchronization()->set_downlink_format(v1::FP32);
     options.configure(config);
