@@ -210,7 +210,9 @@ TEST(RunConfigTest, AFileThatMayNotBeReadSaysSo) {
   const uid_t user = geteuid();
   const bool changed = user == 0 && seteuid(65534) == 0;
   const absl::Status status = LoadRunConfig(path).status();
-  if (changed) ASSERT_EQ(seteuid(user), 0);
+  if (changed) {
+    ASSERT_EQ(seteuid(user), 0);
+  }
   if (status.ok()) GTEST_SKIP() << "this user may read everything";
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied,
                                AllOf(HasSubstr("secret.textproto"),

@@ -527,14 +527,15 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
 }
 
 TEST_F(ServicesTest, ATextThatIsNotUtf8IsRefusedByName) {
-  v1::PauseRunRequest request;
-  request.set_reason("caf\xe9");
+  v1::JoinRequest request;
+  request.set_island_id("b");
+  request.set_instance_id(1);
+  request.set_description("caf\xe9");
   grpc::ClientContext context;
-  v1::PauseRunResponse response;
-  EXPECT_THAT(FromGrpcStatus(v1::Control::NewStub(channel_)->PauseRun(
-                  &context, request, &response)),
+  v1::JoinResponse response;
+  EXPECT_THAT(FromGrpcStatus(stub_->Join(&context, request, &response)),
               StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("PauseRunRequest.reason is not UTF-8")));
+                       HasSubstr("JoinRequest.description is not UTF-8")));
 }
 
 TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
