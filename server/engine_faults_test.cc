@@ -271,7 +271,7 @@ TEST_F(EngineFaultsTest,
 TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
   StartRun(TestRunConfig());
   ASSERT_OK(Contribute(a_));
-  RefuseInserts("events");
+  RefuseInserts("members");
   // The departure closes the round, but cannot be written.
   EXPECT_THAT(run_.Leave(b_), testing::Not(IsOk()));
   EXPECT_TRUE(run_.AwaitVersion(0, 1));
