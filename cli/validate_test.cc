@@ -50,21 +50,22 @@ TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
   // two versions and eight updates, and one more of fragment 1.
   // Rounds: every 10 of 100 steps; fragment 1 is sent 5 steps later, and once
   // more at the end.
-  EXPECT_EQ(out_.str(),
-            "model     12.2k parameters in 2 layers\n"
-            "training  100 steps of 16 tokens on each island: 1.60k tokens\n"
-            "rounds    20, one every 10 steps for each of 2 fragments\n"
-            "memory    coordinator: 112 KiB to begin; at most 3.13 MiB with 64 "
-            "islands\n"
-            "disk      coordinator: 95.1 KiB to begin; at most 668 KiB, and the "
-            "log\n"
-            "\n"
-            "FRAGMENT  TENSORS  VALUES  SENT AT  ROUNDS  CONTRIBUTION    "
-            "UPDATE\n"
-            "       0       18   3.90k       +0      10      15.2 KiB  15.2 "
-            "KiB\n"
-            "       1        3   8.27k       +5      10      32.3 KiB  32.3 "
-            "KiB\n");
+  EXPECT_EQ(
+      out_.str(),
+      "model     12.2k parameters in 2 layers\n"
+      "training  100 steps of 16 tokens on each island: 1.60k tokens\n"
+      "rounds    20, one every 10 steps for each of 2 fragments\n"
+      "memory    coordinator: 112 KiB to begin; at most 3.13 MiB with 64 "
+      "islands\n"
+      "disk      coordinator: 95.1 KiB to begin; at most 668 KiB, and the "
+      "log\n"
+      "\n"
+      "FRAGMENT  TENSORS  VALUES  SENT AT  ROUNDS  CONTRIBUTION    "
+      "UPDATE\n"
+      "       0       18   3.90k       +0      10      15.2 KiB  15.2 "
+      "KiB\n"
+      "       1        3   8.27k       +5      10      32.3 KiB  32.3 "
+      "KiB\n");
 }
 
 TEST_F(ValidateTest, ChecksTheData) {
