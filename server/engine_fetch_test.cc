@@ -58,8 +58,8 @@ class EngineFetchTest : public testing::Test {
 
 TEST_F(EngineFetchTest, AnIslandsShareIsItsPartOfTheTokens) {
   StartRun();
-  const std::string from_a = Contribute(a_, 0, 0.01f, /*tokens=*/1000);
-  const std::string from_b = Contribute(b_, 0, 0.02f, /*tokens=*/3000);
+  const std::string from_a = Contribute(a_, 0, 0.01f, /*tokens=*/500);
+  const std::string from_b = Contribute(b_, 0, 0.02f, /*tokens=*/1500);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 0, from_a));
   EXPECT_EQ(of_a.response.island_share(), 0.25);

@@ -188,7 +188,7 @@ class Coordinator {
   // The run's position in inner steps.
   uint64_t RunStep();
   // Returns the live expected islands that have not contributed to the open
-  // round and are not silent.
+  // round.
   std::vector<std::string> Awaited(uint32_t fragment);
 
   // Returns H_i of a live member, as in SessionResponse.

@@ -237,18 +237,6 @@ TEST(CoordinatorRounds, WhoNeverContributesHoldsNoRoundOfThoseWhoJoinedLater) {
   pass(CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps);
   ASSERT_THAT(run.orders(), SizeIs(1));
   run.Commit();
-  // It has let a whole round pass: nobody waits for it any more.
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 1)),
-              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  run.Commit();
-  // Until it offers something.
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(idle, 0)),
-              IsOkAndHolds(v1::ContributeResponse::LATE));
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 2)),
-              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
-  EXPECT_THAT(run.orders(), IsEmpty());
-  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
 }
 
 TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {

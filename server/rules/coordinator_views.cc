@@ -76,7 +76,6 @@ std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
   if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
   for (const Member* member : membership_.Live()) {
     if (member->first_contribution_version[fragment] <= round.base_version() &&
-        !round.IsSilent(member->island_id) &&
         !round.HasOrStandsFor(member->island_id, member->incarnation)) {
       awaited.push_back(member->island_id);
     }

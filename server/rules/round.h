@@ -10,8 +10,8 @@
 // least `quorum` islands have and the grace window is over, which begins with
 // the quorum. It never closes with fewer than `quorum` contributions.
 //
-// An island that is silent, that is, has offered nothing during a whole round,
-// is not waited for until it offers something.
+// An island is silent if it has offered nothing during a whole round, until it
+// offers something.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_ROUND_H_

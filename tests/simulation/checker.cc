@@ -3,7 +3,6 @@
 #include "tests/simulation/checker.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -145,7 +144,6 @@ void Checker::Answered(const v1::ContributionHeader& header,
   const v1::IslandIdentity& identity = header.identity();
   const Round& round = core.round(header.fragment());
   OpenRound& open = rounds_[header.fragment()];
-  open.offering.insert(identity.island_id());
   if (response.verdict() == v1::ContributeResponse::LATE &&
       round.base_version() == header.base_version()) {
     // Only one contribution of an island counts, whichever process it came
@@ -278,11 +276,6 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
 std::string Checker::Awaited(uint32_t fragment, const Coordinator& core) const {
   const OpenRound& open = rounds_[fragment];
   for (const auto& [island, member] : members_) {
-    if (core.round(fragment).IsSilent(island) &&
-        !open.offering.contains(island) &&
-        !open.offered_before.contains(island)) {
-      continue;
-    }
     const Member& known = core.membership().members().at(island);
     if (member.live &&
         known.first_contribution_version[fragment] <=
@@ -318,8 +311,7 @@ void Checker::Ticked(const Coordinator& core, absl::Time now) {
 
 void Checker::OuterStepEnds(uint32_t fragment, bool committed, absl::Time now) {
   if (committed) {
-    rounds_[fragment] = {.offered_before =
-                             std::move(rounds_[fragment].offering)};
+    rounds_[fragment] = {};
   } else {
     rounds_[fragment].merging = false;
     rounds_[fragment].failed_at = now;

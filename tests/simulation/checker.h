@@ -117,18 +117,14 @@ class Checker {
     // Each (island, incarnation) that was answered ACCEPTED, or that an earlier
     // incarnation's contribution stands for.
     std::set<std::pair<std::string, uint64_t>> credited;
-    // The islands that have offered something to the fragment during this
-    // round, and during the one before.
-    std::set<std::string> offering;
-    std::set<std::string> offered_before;
     absl::Time quorum_at = absl::InfiniteFuture();
     // The time when an outer step failed last.
     absl::Time failed_at = absl::InfinitePast();
   };
 
   bool MayAct(const v1::IslandIdentity& identity) const;
-  // Returns a live island that is expected in the open round, has no
-  // contribution in it and is not silent; an empty string if there is none.
+  // Returns a live island that is expected in the open round and has no
+  // contribution in it; an empty string if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
   // `joined` are members that joined in the same event, after the round closed.
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
