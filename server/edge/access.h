@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who may call what. One table (in access.cc) has the roles that may call each
+// method; a method that is not in it is refused. Islands act under their own
+// name only. docs/security.md describes the roles.
+//
+//   Access access({.run = "r", .certificates = true, .now = now});
+//   const Caller caller = access.Identify(path, *context);
+//   RETURN_IF_ERROR(caller.Check());          // when the call begins
+//   RETURN_IF_ERROR(caller.Check(request));   // for each of its requests
+#ifndef SERVER_EDGE_ACCESS_H_
+#define SERVER_EDGE_ACCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/transport/identity.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/grpcpp.h"
+
+namespace causeway {
+
+// What is checked of a client's certificate, besides its names.
+struct ClientCertificate {
+  // In lower-case hexadecimal digits, without leading zeros.
+  std::string serial;
+  absl::Time expires;
+};
+
+class Access;
+
+// Who makes a call, and of which method. Thread-safe; its Access must outlive
+// it.
+class Caller {
+ public:
+  // Checks that the caller may call the method now. A refusal is recorded as an
+  // event. Without certificates everybody may call every method of the table.
+  //   UNAUTHENTICATED    There is no certificate, or none with an identity; or
+  //                      it has expired or was revoked.
+  //   PERMISSION_DENIED  The identity is of another run, or its role may not.
+  absl::Status Check() const;
+  // Checks a request as well.
+  //   PERMISSION_DENIED  It names an island that the caller is not.
+  absl::Status Check(const google::protobuf::Message& request) const;
+
+  // UNAUTHENTICATED without a certificate that has an identity.
+  const absl::StatusOr<Identity>& identity() const { return identity_; }
+  // Returns, for people, "operator anna", or the address of a caller without an
+  // identity.
+  std::string Name() const;
+
+ private:
+  friend class Access;
+  struct Rule;
+
+  Caller(const Access* access, absl::string_view method, std::string peer);
+
+  absl::Status CheckCertificate() const;
+  absl::Status CheckRole() const;
+  absl::Status CheckIslands(const google::protobuf::Message& request) const;
+
+  const Access* access_;
+  std::string method_;
+  // Null if the method is not in the table.
+  const Rule* rule_;
+  std::string peer_;
+  absl::StatusOr<Identity> identity_;
+  ClientCertificate certificate_;
+};
+
+class Access {
+ public:
+  struct Options {
+    // RunConfig.name.
+    std::string run;
+    // Whether clients' certificates tell who they are. If not, nobody is known,
+    // and everybody may call everything.
+    bool certificates = false;
+    Clock now;
+    // Says whether a certificate that has not expired is still good; all are if
+    // this is null. Called at each call and each heartbeat, from any thread.
+    std::function<absl::Status(const ClientCertificate&)> check_certificate;
+    // Records an event: its kind, the island that it is about, if any, and a
+    // text. Called from any thread; a null one records nothing.
+    std::function<void(std::string, std::string, std::string)> record;
+  };
+
+  explicit Access(Options options) : options_(std::move(options)) {}
+
+  // Returns who makes the call `context` of `method`, "/package.Service/Method".
+  Caller Identify(absl::string_view method,
+                  const grpc::ServerContextBase& context) const;
+
+  // Whether the table has this method.
+  static bool Knows(absl::string_view method);
+
+ private:
+  friend class Caller;
+
+  // Events of one caller's refused calls.
+  struct Refusals {
+    // No further event before this time.
+    absl::Time quiet_until = absl::InfinitePast();
+    // Refusals since the last event.
+    uint64_t unrecorded = 0;
+  };
+
+  void RecordRefusal(const Caller& caller, const absl::Status& refusal) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  mutable absl::Mutex mu_;
+  // By name of the caller.
+  mutable std::map<std::string, Refusals> refusals_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_EDGE_ACCESS_H_
