@@ -132,15 +132,22 @@ class Engine {
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);
 
-  // --- The Control service; errors as in proto/control.proto. ---
+  // --- The Control service; errors as in proto/control.proto. Events say that
+  // the operator `by` asked for them. ---
 
-  absl::Status Pause(const v1::PauseRunRequest& request);
-  absl::Status Resume();
-  absl::Status Drain(const v1::DrainIslandRequest& request);
-  absl::Status Evict(const v1::EvictIslandRequest& request);
+  absl::Status Pause(const v1::PauseRunRequest& request,
+                     absl::string_view by = "");
+  absl::Status Resume(absl::string_view by = "");
+  absl::Status Drain(const v1::DrainIslandRequest& request,
+                     absl::string_view by = "");
+  absl::Status Evict(const v1::EvictIslandRequest& request,
+                     absl::string_view by = "");
   v1::ListQuarantineResponse ListQuarantine(bool include_decided);
-  absl::Status Admit(uint64_t id);
-  absl::Status Drop(uint64_t id);
+  absl::Status Admit(uint64_t id, absl::string_view by = "");
+  absl::Status Drop(uint64_t id, absl::string_view by = "");
+
+  // Records an event that no rule knows of.
+  void Record(const CoordinatorEvent& event);
 
   // --- News: any of the answers above may have changed. ---
 
@@ -191,6 +198,10 @@ class Engine {
       }
     });
   }
+  // Handles an event of an operator; its records name `by`.
+  absl::Status HandleFor(absl::string_view by,
+                         const std::function<absl::Status(Effects&)>& event)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Makes the effects durable that must be so before the caller is answered.
   absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Carries out the other effects, even if Persist failed: a round that has

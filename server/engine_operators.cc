@@ -36,18 +36,48 @@ v1::QuarantinedContribution Describe(const QuarantineEntry& entry) {
 
 }  // namespace
 
-absl::Status Engine::Pause(const v1::PauseRunRequest& request) {
-  return Handle(&Coordinator::Pause, request.reason());
+absl::Status Engine::HandleFor(
+    absl::string_view by, const std::function<absl::Status(Effects&)>& event) {
+  return Handle([&](Effects& effects) {
+    const absl::Status handled = event(effects);
+    if (by.empty()) return handled;
+    for (CoordinatorEvent& record : effects.events) {
+      absl::StrAppend(&record.text, " (by ", by, ")");
+    }
+    return handled;
+  });
 }
 
-absl::Status Engine::Resume() { return Handle(&Coordinator::Resume); }
-
-absl::Status Engine::Drain(const v1::DrainIslandRequest& request) {
-  return Handle(&Coordinator::Drain, request.island_id(), request.reason());
+absl::Status Engine::Pause(const v1::PauseRunRequest& request,
+                           absl::string_view by) {
+  return HandleFor(by, [&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Pause(request.reason(), effects);
+  });
 }
 
-absl::Status Engine::Evict(const v1::EvictIslandRequest& request) {
-  return Handle(&Coordinator::Evict, request.island_id(), request.reason());
+absl::Status Engine::Resume(absl::string_view by) {
+  return HandleFor(by, [&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Resume(options_.now(), effects);
+  });
+}
+
+absl::Status Engine::Drain(const v1::DrainIslandRequest& request,
+                           absl::string_view by) {
+  return HandleFor(by, [&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Drain(request.island_id(), request.reason(), effects);
+  });
+}
+
+absl::Status Engine::Evict(const v1::EvictIslandRequest& request,
+                           absl::string_view by) {
+  return HandleFor(by, [&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Evict(request.island_id(), request.reason(),
+                              options_.now(), effects);
+  });
 }
 
 v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
@@ -83,10 +113,10 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
       "); it can only be dropped"));
 }
 
-absl::Status Engine::Admit(uint64_t id) {
+absl::Status Engine::Admit(uint64_t id, absl::string_view by) {
   ASSIGN_OR_RETURN(std::string read, ReadQuarantined(id));
   const auto encoded = std::make_shared<const std::string>(std::move(read));
-  return Handle([&](Effects& effects) -> absl::Status {
+  return HandleFor(by, [&](Effects& effects) -> absl::Status {
     mu_.AssertHeld();
     ASSIGN_OR_RETURN(const ContributionKey key,
                      coordinator_.Admit(id, options_.now(), effects));
@@ -98,8 +128,19 @@ absl::Status Engine::Admit(uint64_t id) {
   });
 }
 
-absl::Status Engine::Drop(uint64_t id) {
-  return Handle(&Coordinator::Drop, id);
+absl::Status Engine::Drop(uint64_t id, absl::string_view by) {
+  return HandleFor(by, [&](Effects& effects) {
+    mu_.AssertHeld();
+    return coordinator_.Drop(id, effects);
+  });
+}
+
+void Engine::Record(const CoordinatorEvent& event) {
+  const absl::Status recorded = Handle([&](Effects& effects) {
+    effects.events.push_back(event);
+    return absl::OkStatus();
+  });
+  LOG_IF(WARNING, !recorded.ok()) << recorded;
 }
 
 void Engine::KeepQuarantined(const Effects& effects) {

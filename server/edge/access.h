@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may call what. One table (in access.cc) has the roles that may call each
+// Who may call what. A table in access.cc has the roles that may call each
 // method; a method that is not in it is refused. Islands act under their own
-// name only. docs/security.md describes the roles.
+// names only. docs/security.md describes the roles.
 //
 //   Access access({.run = "r", .certificates = true, .now = now});
 //   const Caller caller = access.Identify(path, *context);
@@ -28,17 +28,20 @@
 #include "common/transport/identity.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
+#include "server/rules/coordinator.h"
 
 namespace causeway {
 
 // What is checked of a client's certificate, besides its names.
 struct ClientCertificate {
-  // In lower-case hexadecimal digits, without leading zeros.
+  // In lower-case hexadecimal digits, two for each byte.
   std::string serial;
   absl::Time expires;
 };
 
 class Access;
+// A line of the table.
+struct AccessRule;
 
 // Who makes a call, and of which method. Thread-safe; its Access must outlive
 // it.
@@ -62,20 +65,20 @@ class Caller {
 
  private:
   friend class Access;
-  struct Rule;
 
-  Caller(const Access* access, absl::string_view method, std::string peer);
+  explicit Caller(const Access* access) : access_(access) {}
 
-  absl::Status CheckCertificate() const;
-  absl::Status CheckRole() const;
+  absl::Status CheckIdentity() const;
   absl::Status CheckIslands(const google::protobuf::Message& request) const;
 
   const Access* access_;
   std::string method_;
   // Null if the method is not in the table.
-  const Rule* rule_;
+  const AccessRule* rule_ = nullptr;
+  // The caller's address and port.
   std::string peer_;
-  absl::StatusOr<Identity> identity_;
+  absl::StatusOr<Identity> identity_ =
+      absl::UnauthenticatedError("callers need no certificate");
   ClientCertificate certificate_;
 };
 
@@ -91,16 +94,17 @@ class Access {
     // Says whether a certificate that has not expired is still good; all are if
     // this is null. Called at each call and each heartbeat, from any thread.
     std::function<absl::Status(const ClientCertificate&)> check_certificate;
-    // Records an event: its kind, the island that it is about, if any, and a
-    // text. Called from any thread; a null one records nothing.
-    std::function<void(std::string, std::string, std::string)> record;
+    // Records an event about refused calls. Called from any thread; a null one
+    // records nothing.
+    std::function<void(const CoordinatorEvent&)> record;
   };
 
   explicit Access(Options options) : options_(std::move(options)) {}
 
-  // Returns who makes the call `context` of `method`, "/package.Service/Method".
+  // Returns who makes the call `context` of `method`,
+  // "/package.Service/Method".
   Caller Identify(absl::string_view method,
-                  const grpc::ServerContextBase& context) const;
+                  const grpc::CallbackServerContext& context) const;
 
   // Whether the table has this method.
   static bool Knows(absl::string_view method);

@@ -12,11 +12,11 @@ namespace {
 
 class UnaryCall : public Call {
  public:
-  using Answer =
-      std::function<absl::StatusOr<grpc::ByteBuffer>(grpc::ByteBuffer&)>;
+  using Answer = std::function<absl::StatusOr<grpc::ByteBuffer>(
+      const Caller&, grpc::ByteBuffer&)>;
 
-  UnaryCall(CallTicket ticket, Answer answer)
-      : Call(std::move(ticket)), answer_(std::move(answer)) {
+  UnaryCall(BegunCall begun, Answer answer)
+      : Call(std::move(begun)), answer_(std::move(answer)) {
     Read(&message_);
   }
 
@@ -26,7 +26,7 @@ class UnaryCall : public Call {
       return Finish(
           ToGrpcStatus(absl::InvalidArgumentError("the call has no request")));
     }
-    absl::StatusOr<grpc::ByteBuffer> answer = answer_(message_);
+    absl::StatusOr<grpc::ByteBuffer> answer = answer_(caller(), message_);
     if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
     message_ = *std::move(answer);
     WriteAndFinish(&message_);
@@ -38,6 +38,20 @@ class UnaryCall : public Call {
   grpc::ByteBuffer message_;
 };
 
+// Ends a call at once.
+class RefusedCall : public Call {
+ public:
+  RefusedCall(BegunCall begun, const absl::Status& why)
+      : Call(std::move(begun)) {
+    Finish(ToGrpcStatus(why));
+  }
+
+ private:
+  void OnRead(bool) override {}
+  void OnWritten(bool) override {}
+  void OnEnd() override { CountAsBrokenOff(); }
+};
+
 // Generated code has a class for each service, with a virtual function for each
 // method. This class treats all methods alike.
 class TableService : public grpc::Service {
@@ -46,7 +60,7 @@ class TableService : public grpc::Service {
   using Handler =
       grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  TableService(Methods methods, Connections* connections)
+  TableService(Methods methods, Connections* connections, const Access* access)
       : methods_(std::move(methods)) {
     int index = 0;
     for (const auto& [path, method] : methods_) {
@@ -54,9 +68,15 @@ class TableService : public grpc::Service {
           path.c_str(), grpc::internal::RpcMethod::BIDI_STREAMING, nullptr));
       MarkMethodRawCallback(
           index++,
-          new Handler([connections, &method](
+          new Handler([connections, access, &path = path, &method = method](
                           grpc::CallbackServerContext* context) -> Reactor* {
-            return method(connections->BeginCall(context->peer()), *context);
+            BegunCall begun = {connections->BeginCall(context->peer()),
+                               access->Identify(path, *context)};
+            const absl::Status allowed = begun.caller.Check();
+            if (!allowed.ok()) {
+              return new RefusedCall(std::move(begun), allowed);
+            }
+            return method(std::move(begun), *context);
           }));
     }
   }
@@ -68,7 +88,7 @@ class TableService : public grpc::Service {
 }  // namespace
 
 void Call::Read(grpc::ByteBuffer* message) {
-  ticket_.connection().Took(read_);
+  connection().Took(read_);
   read_ = 0;
   reading_ = message;
   StartRead(message);
@@ -82,7 +102,7 @@ void Call::OnReadDone(bool ok) {
 void Call::BeginSend(uint64_t bytes) {
   sends_ = true;
   sending_ = bytes;
-  ticket_.connection().SendBegan(bytes);
+  connection().SendBegan(bytes);
 }
 
 void Call::Write(const grpc::ByteBuffer* message, uint64_t lent) {
@@ -97,35 +117,39 @@ void Call::WriteAndFinish(const grpc::ByteBuffer* message) {
 
 void Call::OnWriteDone(bool ok) {
   sends_ = false;
-  ticket_.connection().SendEnded(sending_);
+  connection().SendEnded(sending_);
   OnWritten(ok);
 }
 
 void Call::OnDone() {
-  ticket_.connection().Took(read_);
-  if (sends_) ticket_.connection().SendEnded(sending_);
+  connection().Took(read_);
+  if (sends_) connection().SendEnded(sending_);
   OnEnd();
   delete this;
 }
 
 std::unique_ptr<grpc::Service> NewService(Methods methods,
-                                          Connections* connections) {
-  return std::make_unique<TableService>(std::move(methods), connections);
+                                          Connections* connections,
+                                          const Access* access) {
+  return std::make_unique<TableService>(std::move(methods), connections,
+                                        access);
 }
 
-absl::Status ParseRequest(grpc::ByteBuffer& bytes,
+absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request) {
   const absl::Status parsed = ParseByteBuffer(bytes, request);
   // Protobuf does not say which text is not UTF-8, but it keeps the text.
   RETURN_IF_ERROR(CheckFieldLimits(request));
-  return parsed;
+  RETURN_IF_ERROR(parsed);
+  return caller.Check(request);
 }
 
-Method UnaryMethod(
-    std::function<absl::StatusOr<grpc::ByteBuffer>(grpc::ByteBuffer&)> answer) {
-  return [answer = std::move(answer)](CallTicket ticket,
+Method UnaryMethod(std::function<absl::StatusOr<grpc::ByteBuffer>(
+                       const Caller&, grpc::ByteBuffer&)>
+                       answer) {
+  return [answer = std::move(answer)](BegunCall begun,
                                       grpc::CallbackServerContext&) {
-    return new UnaryCall(std::move(ticket), answer);
+    return new UnaryCall(std::move(begun), answer);
   };
 }
 

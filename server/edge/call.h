@@ -8,8 +8,8 @@
 //   Methods methods;
 //   methods["/causeway.v1.Status/GetRun"] = Unary<v1::GetRunRequest>(
 //       [engine](const v1::GetRunRequest&) { return engine->GetRun(); });
-//   builder.RegisterService(NewService(std::move(methods),
-//   &connections).get());
+//   builder.RegisterService(
+//       NewService(std::move(methods), &connections, &access).get());
 #ifndef SERVER_EDGE_CALL_H_
 #define SERVER_EDGE_CALL_H_
 
@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -26,16 +27,23 @@
 #include "common/transport/chunk_message.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
+#include "server/edge/access.h"
 #include "server/edge/connections.h"
 
 namespace causeway {
+
+// A call that is being served: its place on its connection, and who makes it.
+struct BegunCall {
+  CallTicket ticket;
+  Caller caller;
+};
 
 // Deletes itself when it is done. gRPC calls one of the virtual functions at a
 // time, except OnCancel. At most one read and one write are under way.
 class Call
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit Call(CallTicket ticket) : ticket_(std::move(ticket)) {}
+  explicit Call(BegunCall begun) : begun_(std::move(begun)) {}
 
   void OnReadDone(bool ok) final;
   void OnWriteDone(bool ok) final;
@@ -56,14 +64,17 @@ class Call
 
   // Called when the call is over.
   virtual void OnEnd() {}
+  const Caller& caller() const { return begun_.caller; }
+
   // For OnEnd: the call has ended although the peer may still have been
   // sending.
-  void CountAsBrokenOff() { ticket_.connection().CallBrokeOff(); }
+  void CountAsBrokenOff() { connection().CallBrokeOff(); }
 
  private:
+  Connection& connection() const { return begun_.ticket.connection(); }
   void BeginSend(uint64_t bytes);
 
-  const CallTicket ticket_;
+  const BegunCall begun_;
   grpc::ByteBuffer* reading_ = nullptr;
   // The size of the message that was read last, while it is still needed.
   uint64_t read_ = 0;
@@ -72,24 +83,29 @@ class Call
 };
 
 // Makes the call that serves a method.
-using Method = std::function<Call*(CallTicket, grpc::CallbackServerContext&)>;
+using Method = std::function<Call*(BegunCall, grpc::CallbackServerContext&)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
 // Returns a service with these methods only. All of them belong to one service.
+// `access` decides about each call before its method sees it.
 std::unique_ptr<grpc::Service> NewService(Methods methods,
-                                          Connections* connections);
+                                          Connections* connections,
+                                          const Access* access);
 
 // Reads a request that carries no chunk.
-//   INVALID_ARGUMENT  The bytes are no such message, the message or one of its
-//                     fields is too long (common/transport/field_limits.h), or
-//                     a text is not UTF-8.
-absl::Status ParseRequest(grpc::ByteBuffer& bytes,
+//   INVALID_ARGUMENT   The bytes are no such message, the message or one of
+//                      its fields is too long
+//                      (common/transport/field_limits.h), or a text is not
+//                      UTF-8.
+//   UNAUTHENTICATED, PERMISSION_DENIED  See Caller::Check.
+absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request);
 
 // Returns a method that answers one message with one message.
-Method UnaryMethod(
-    std::function<absl::StatusOr<grpc::ByteBuffer>(grpc::ByteBuffer&)> answer);
+Method UnaryMethod(std::function<absl::StatusOr<grpc::ByteBuffer>(
+                       const Caller&, grpc::ByteBuffer&)>
+                       answer);
 
 inline absl::StatusOr<grpc::ByteBuffer> ToAnswer(
     const google::protobuf::Message& response) {
@@ -108,16 +124,21 @@ absl::StatusOr<grpc::ByteBuffer> ToAnswer(
   return ToByteBuffer(*response);
 }
 
-// The same for parsed messages: `handler` takes a Request and returns a
-// response, an absl::StatusOr of one, or, for an empty response, an
-// absl::Status.
+// The same for parsed messages: `handler` takes a Request, and the Caller
+// before it if it wants to know it. It returns a response, an absl::StatusOr of
+// one, or, for an empty response, an absl::Status.
 template <typename Request, typename Handler>
 Method Unary(Handler handler) {
   return UnaryMethod(
-      [handler](grpc::ByteBuffer& bytes) -> absl::StatusOr<grpc::ByteBuffer> {
+      [handler](const Caller& caller,
+                grpc::ByteBuffer& bytes) -> absl::StatusOr<grpc::ByteBuffer> {
         Request request;
-        RETURN_IF_ERROR(ParseRequest(bytes, request));
-        return ToAnswer(handler(request));
+        RETURN_IF_ERROR(ParseRequest(caller, bytes, request));
+        if constexpr (std::is_invocable_v<Handler, const Request&>) {
+          return ToAnswer(handler(request));
+        } else {
+          return ToAnswer(handler(caller, request));
+        }
       });
 }
 

@@ -24,14 +24,14 @@ namespace causeway {
 
 // The control stream of an island: heartbeats in, the state of the run out,
 // after each heartbeat and whenever it changes.
-Call* NewSessionCall(CallTicket ticket, Engine* engine);
+Call* NewSessionCall(BegunCall begun, Engine* engine);
 
 // WatchEvents: the log's events, then new ones as they are added.
-Call* NewWatchEventsCall(CallTicket ticket, Engine* engine);
+Call* NewWatchEventsCall(BegunCall begun, Engine* engine);
 
 // Contribute: an upload, or a further stream of one. `uploads` holds the
 // uploads that several streams share.
-Call* NewContributeCall(CallTicket ticket, Engine* engine,
+Call* NewContributeCall(BegunCall begun, Engine* engine,
                         SharedUploads* uploads);
 
 // One stream of a download. It sends stored bytes in chunks, from an offset on,
@@ -65,7 +65,7 @@ using DownloadOpener =
 
 // Sends the download that `open` returns for the request, or ends with its
 // error.
-Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open);
+Call* NewDownloadCall(BegunCall begun, Engine* engine, DownloadOpener open);
 
 }  // namespace causeway
 

@@ -31,8 +31,8 @@ namespace {
 // stream's thread while nothing else is under way here.
 class ContributeCall : public Call {
  public:
-  ContributeCall(CallTicket ticket, Engine* engine, SharedUploads* uploads)
-      : Call(std::move(ticket)), engine_(engine), uploads_(uploads) {
+  ContributeCall(BegunCall begun, Engine* engine, SharedUploads* uploads)
+      : Call(std::move(begun)), engine_(engine), uploads_(uploads) {
     Read(&received_);
   }
 
@@ -82,7 +82,7 @@ class ContributeCall : public Call {
 
   absl::Status Begin() {
     v1::ContributeRequest request;
-    RETURN_IF_ERROR(ParseRequest(received_, request));
+    RETURN_IF_ERROR(ParseRequest(caller(), received_, request));
     if (request.has_lane()) return BeginLane(request.lane());
     if (!request.has_header()) {
       return absl::InvalidArgumentError(
@@ -303,9 +303,9 @@ class ContributeCall : public Call {
 
 }  // namespace
 
-Call* NewContributeCall(CallTicket ticket, Engine* engine,
+Call* NewContributeCall(BegunCall begun, Engine* engine,
                         SharedUploads* uploads) {
-  return new ContributeCall(std::move(ticket), engine, uploads);
+  return new ContributeCall(std::move(begun), engine, uploads);
 }
 
 }  // namespace causeway

@@ -28,8 +28,8 @@ constexpr double kSlowestPace = 1000;
 // on any thread.
 class DownloadCall : public Call {
  public:
-  DownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open)
-      : Call(std::move(ticket)), engine_(engine), open_(std::move(open)) {
+  DownloadCall(BegunCall begun, Engine* engine, DownloadOpener open)
+      : Call(std::move(begun)), engine_(engine), open_(std::move(open)) {
     Read(&request_);
   }
 
@@ -189,8 +189,8 @@ absl::Status CheckDownload(uint64_t size, uint64_t offset,
   return absl::OkStatus();
 }
 
-Call* NewDownloadCall(CallTicket ticket, Engine* engine, DownloadOpener open) {
-  return new DownloadCall(std::move(ticket), engine, std::move(open));
+Call* NewDownloadCall(BegunCall begun, Engine* engine, DownloadOpener open) {
+  return new DownloadCall(std::move(begun), engine, std::move(open));
 }
 
 }  // namespace causeway

@@ -29,8 +29,10 @@ constexpr uint64_t kEventPage = 32;
 class NewsCall : public Call {
  public:
   void OnWritten(bool ok) override {
+    // These calls last; a certificate may expire or be revoked meanwhile.
+    const absl::Status allowed = caller().Check();
     absl::MutexLock lock(&mu_);
-    if (!ok) return FinishOnce(grpc::Status::OK);
+    if (!ok || !allowed.ok()) return FinishOnce(ToGrpcStatus(allowed));
     writing_ = false;
     Advance();
   }
@@ -43,8 +45,8 @@ class NewsCall : public Call {
   void OnEnd() override { engine_->RemoveListener(listener_); }
 
  protected:
-  NewsCall(CallTicket ticket, Engine* engine)
-      : Call(std::move(ticket)), engine_(engine) {}
+  NewsCall(BegunCall begun, Engine* engine)
+      : Call(std::move(begun)), engine_(engine) {}
 
   void Listen() {
     listener_ = engine_->AddListener([this] { OnNews(); });
@@ -91,8 +93,8 @@ class NewsCall : public Call {
 // A slow client gets fewer views, never an older one.
 class SessionCall : public NewsCall {
  public:
-  SessionCall(CallTicket ticket, Engine* engine)
-      : NewsCall(std::move(ticket), engine) {
+  SessionCall(BegunCall begun, Engine* engine)
+      : NewsCall(std::move(begun), engine) {
     Listen();
     Read(&received_);
   }
@@ -108,7 +110,7 @@ class SessionCall : public NewsCall {
  private:
   absl::Status Hear() {
     v1::SessionRequest request;
-    RETURN_IF_ERROR(ParseRequest(received_, request));
+    RETURN_IF_ERROR(ParseRequest(caller(), received_, request));
     RETURN_IF_ERROR(engine_->Heartbeat(request));
     absl::MutexLock lock(&mu_);
     identity_ = std::move(*request.mutable_identity());
@@ -127,14 +129,14 @@ class SessionCall : public NewsCall {
 
 class WatchEventsCall : public NewsCall {
  public:
-  WatchEventsCall(CallTicket ticket, Engine* engine)
-      : NewsCall(std::move(ticket), engine) {
+  WatchEventsCall(BegunCall begun, Engine* engine)
+      : NewsCall(std::move(begun), engine) {
     Read(&received_);
   }
 
   void OnRead(bool ok) override {
     v1::WatchEventsRequest request;
-    const absl::Status parsed = ok ? ParseRequest(received_, request)
+    const absl::Status parsed = ok ? ParseRequest(caller(), received_, request)
                                    : absl::CancelledError("no request");
     {
       absl::MutexLock lock(&mu_);
@@ -175,12 +177,12 @@ class WatchEventsCall : public NewsCall {
 
 }  // namespace
 
-Call* NewSessionCall(CallTicket ticket, Engine* engine) {
-  return new SessionCall(std::move(ticket), engine);
+Call* NewSessionCall(BegunCall begun, Engine* engine) {
+  return new SessionCall(std::move(begun), engine);
 }
 
-Call* NewWatchEventsCall(CallTicket ticket, Engine* engine) {
-  return new WatchEventsCall(std::move(ticket), engine);
+Call* NewWatchEventsCall(BegunCall begun, Engine* engine) {
+  return new WatchEventsCall(std::move(begun), engine);
 }
 
 }  // namespace causeway

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/server.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -10,6 +12,8 @@
 #include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -29,6 +33,25 @@ constexpr int kHandshakeMilliseconds = 10'000;
 
 // Reflection takes a thread for each call.
 constexpr int kMostThreads = 16;
+
+// Leaves gRPC's reflection out of a server. The library adds it to all of them,
+// and serves it without asking Access.
+class NoReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    plugins->erase(
+        std::remove_if(
+            plugins->begin(), plugins->end(),
+            [](const auto& plugin) {
+              return dynamic_cast<
+                         grpc::reflection::ProtoServerReflectionPlugin*>(
+                         plugin.get()) != nullptr;
+            }),
+        plugins->end());
+  }
+};
 
 // gRPC logs nothing by itself. Most of its errors are about failed TLS
 // handshakes.
@@ -84,9 +107,15 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                    Listener::Listen(options.address));
   const v1::RunConfig config = engine->GetRun().config();
-  std::unique_ptr<CoordinatorServer> server(
-      new CoordinatorServer(LimitsFor(config, options.max_connections),
-                            options.now, std::move(listener)));
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
+      LimitsFor(config, options.max_connections),
+      {.run = config.name(),
+       .certificates = options.client_certificates,
+       .now = options.now,
+       .check_certificate = options.check_certificate,
+       .record =
+           [engine](const CoordinatorEvent& event) { engine->Record(event); }},
+      std::move(listener)));
   Connections& connections = server->connections_;
 
   gpr_set_log_function(LogError);
@@ -95,11 +124,15 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(config, builder);
+  if (options.client_certificates) {
+    builder.SetOption(std::make_unique<NoReflection>());
+  }
   for (const Methods& methods :
        {CoordinatorMethods(engine, &server->links_),
         StatusMethods(engine, &server->links_, &connections),
         ControlMethods(engine)}) {
-    server->services_.push_back(NewService(methods, &connections));
+    server->services_.push_back(
+        NewService(methods, &connections, &server->access_));
     builder.RegisterService(server->services_.back().get());
   }
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -125,9 +158,12 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
 }
 
 CoordinatorServer::CoordinatorServer(const ConnectionLimits& limits,
-                                     const Clock& now,
+                                     Access::Options access,
                                      std::unique_ptr<Listener> listener)
-    : links_(now), connections_(limits, now), listener_(std::move(listener)) {}
+    : access_(access),
+      links_(access.now),
+      connections_(limits, access.now),
+      listener_(std::move(listener)) {}
 
 CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A listening coordinator: an Engine behind gRPC, with health checking and
-// reflection on.
+// A listening coordinator: an Engine behind gRPC, with health checking, and
+// with reflection where clients show no certificates.
 //
 //   ASSIGN_OR_RETURN(auto server,
 //                    CoordinatorServer::Start(
@@ -12,15 +12,18 @@
 #ifndef SERVER_EDGE_SERVER_H_
 #define SERVER_EDGE_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "grpcpp/grpcpp.h"
+#include "server/edge/access.h"
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
@@ -34,10 +37,15 @@ class CoordinatorServer {
     // As for Listener::Listen.
     std::string address;
     Clock now;
-    // See common/transport/credentials.h. Plain text, without authentication,
-    // is for trusted networks only.
+    // See common/transport/credentials.h.
     std::shared_ptr<grpc::ServerCredentials> credentials =
         grpc::InsecureServerCredentials();
+    // Whether `credentials` ask clients for certificates. If not, everybody may
+    // do everything, which is for trusted networks only.
+    bool client_certificates = false;
+    // See Access::Options.
+    std::function<absl::Status(const ClientCertificate&)> check_certificate =
+        nullptr;
     // The most connections to accept; 0 means 256, and 8 more for each island
     // that may take part.
     int max_connections = 0;
@@ -55,9 +63,10 @@ class CoordinatorServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  CoordinatorServer(const ConnectionLimits& limits, const Clock& now,
+  CoordinatorServer(const ConnectionLimits& limits, Access::Options access,
                     std::unique_ptr<Listener> listener);
 
+  const Access access_;
   IslandLinks links_;
   Connections connections_;
   std::vector<std::unique_ptr<grpc::Service>> services_;

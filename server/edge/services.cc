@@ -21,13 +21,14 @@ namespace {
 // describes it.
 template <typename Request, typename Response, typename Open>
 Method SendStored(Engine* engine, IslandLinks* links, Open open) {
-  return [=](CallTicket ticket, grpc::CallbackServerContext& context) {
+  return [=](BegunCall begun, grpc::CallbackServerContext& context) {
+    const Caller caller = begun.caller;
     return NewDownloadCall(
-        std::move(ticket), engine,
+        std::move(begun), engine,
         [=, peer = PeerAddress(context.peer())](grpc::ByteBuffer& bytes)
             -> absl::StatusOr<std::unique_ptr<Download>> {
           Request request;
-          RETURN_IF_ERROR(ParseRequest(bytes, request));
+          RETURN_IF_ERROR(ParseRequest(caller, bytes, request));
           // Encodings of updates are compressed already.
           bool compress = false;
           if constexpr (std::is_same_v<Request, v1::FetchUpdateRequest>) {
@@ -64,8 +65,8 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
              return engine->Join(request);
            })},
           {"/causeway.v1.Coordinator/Session",
-           [=](CallTicket ticket, grpc::CallbackServerContext&) {
-             return NewSessionCall(std::move(ticket), engine);
+           [=](BegunCall begun, grpc::CallbackServerContext&) {
+             return NewSessionCall(std::move(begun), engine);
            }},
           {"/causeway.v1.Coordinator/FetchParameters",
            SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(
@@ -74,8 +75,8 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
                  return engine->OpenParameters(request);
                })},
           {"/causeway.v1.Coordinator/Contribute",
-           [=](CallTicket ticket, grpc::CallbackServerContext&) {
-             return NewContributeCall(std::move(ticket), engine, uploads.get());
+           [=](BegunCall begun, grpc::CallbackServerContext&) {
+             return NewContributeCall(std::move(begun), engine, uploads.get());
            }},
           {"/causeway.v1.Coordinator/FetchUpdate",
            SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
@@ -111,44 +112,50 @@ Methods StatusMethods(Engine* engine, const IslandLinks* links,
          return engine->ListFragments();
        })},
       {"/causeway.v1.Status/WatchEvents",
-       [=](CallTicket ticket, grpc::CallbackServerContext&) {
-         return NewWatchEventsCall(std::move(ticket), engine);
+       [=](BegunCall begun, grpc::CallbackServerContext&) {
+         return NewWatchEventsCall(std::move(begun), engine);
        }}};
 }
 
 Methods ControlMethods(Engine* engine) {
-  return {{"/causeway.v1.Control/PauseRun",
-           Unary<v1::PauseRunRequest>([=](const v1::PauseRunRequest& request) {
-             return engine->Pause(request);
+  return {
+      {"/causeway.v1.Control/PauseRun",
+       Unary<v1::PauseRunRequest>(
+           [=](const Caller& caller, const v1::PauseRunRequest& request) {
+             return engine->Pause(request, caller.Name());
            })},
-          {"/causeway.v1.Control/ResumeRun",
-           Unary<v1::ResumeRunRequest>(
-               [=](const v1::ResumeRunRequest&) { return engine->Resume(); })},
-          {"/causeway.v1.Control/DrainIsland",
-           Unary<v1::DrainIslandRequest>(
-               [=](const v1::DrainIslandRequest& request) {
-                 return engine->Drain(request);
-               })},
-          {"/causeway.v1.Control/EvictIsland",
-           Unary<v1::EvictIslandRequest>(
-               [=](const v1::EvictIslandRequest& request) {
-                 return engine->Evict(request);
-               })},
-          {"/causeway.v1.Control/ListQuarantine",
-           Unary<v1::ListQuarantineRequest>(
-               [=](const v1::ListQuarantineRequest& request) {
-                 return engine->ListQuarantine(request.include_decided());
-               })},
-          {"/causeway.v1.Control/AdmitContribution",
-           Unary<v1::AdmitContributionRequest>(
-               [=](const v1::AdmitContributionRequest& request) {
-                 return engine->Admit(request.id());
-               })},
-          {"/causeway.v1.Control/DropContribution",
-           Unary<v1::DropContributionRequest>(
-               [=](const v1::DropContributionRequest& request) {
-                 return engine->Drop(request.id());
-               })}};
+      {"/causeway.v1.Control/ResumeRun",
+       Unary<v1::ResumeRunRequest>(
+           [=](const Caller& caller, const v1::ResumeRunRequest&) {
+             return engine->Resume(caller.Name());
+           })},
+      {"/causeway.v1.Control/DrainIsland",
+       Unary<v1::DrainIslandRequest>(
+           [=](const Caller& caller, const v1::DrainIslandRequest& request) {
+             return engine->Drain(request, caller.Name());
+           })},
+      {"/causeway.v1.Control/EvictIsland",
+       Unary<v1::EvictIslandRequest>(
+           [=](const Caller& caller, const v1::EvictIslandRequest& request) {
+             return engine->Evict(request, caller.Name());
+           })},
+      {"/causeway.v1.Control/ListQuarantine",
+       Unary<v1::ListQuarantineRequest>(
+           [=](const v1::ListQuarantineRequest& request) {
+             return engine->ListQuarantine(request.include_decided());
+           })},
+      {"/causeway.v1.Control/AdmitContribution",
+       Unary<v1::AdmitContributionRequest>(
+           [=](const Caller& caller,
+               const v1::AdmitContributionRequest& request) {
+             return engine->Admit(request.id(), caller.Name());
+           })},
+      {"/causeway.v1.Control/DropContribution",
+       Unary<v1::DropContributionRequest>(
+           [=](const Caller& caller,
+               const v1::DropContributionRequest& request) {
+             return engine->Drop(request.id(), caller.Name());
+           })}};
 }
 
 }  // namespace causeway

@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/edge/access.h"
+
+#include <openssl/bio.h>
+#include <openssl/bn.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "common/transport/tcp_connections.h"
+#include "google/protobuf/descriptor.h"
+
+namespace causeway {
+
+struct AccessRule {
+  absl::string_view method;
+  // The roles that may call it, a bit for each.
+  uint32_t roles;
+  // Whether requests name the island that sends them.
+  bool names_island = false;
+};
+
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr uint32_t Bit(Role role) { return 1u << static_cast<int>(role); }
+constexpr uint32_t kIsland = Bit(Role::kIsland);
+constexpr uint32_t kOperator = Bit(Role::kOperator);
+constexpr uint32_t kWatchers = kIsland | kOperator | Bit(Role::kViewer);
+
+constexpr AccessRule kRules[] = {
+    {"/causeway.v1.Coordinator/Join", kIsland, true},
+    {"/causeway.v1.Coordinator/Session", kIsland, true},
+    {"/causeway.v1.Coordinator/FetchParameters", kIsland, true},
+    {"/causeway.v1.Coordinator/Contribute", kIsland, true},
+    {"/causeway.v1.Coordinator/FetchUpdate", kIsland, true},
+    {"/causeway.v1.Coordinator/Leave", kIsland, true},
+    {"/causeway.v1.Status/GetRun", kWatchers},
+    {"/causeway.v1.Status/ListIslands", kWatchers},
+    {"/causeway.v1.Status/ListFragments", kWatchers},
+    {"/causeway.v1.Status/WatchEvents", kWatchers},
+    {"/causeway.v1.Control/PauseRun", kOperator},
+    {"/causeway.v1.Control/ResumeRun", kOperator},
+    {"/causeway.v1.Control/DrainIsland", kOperator},
+    {"/causeway.v1.Control/EvictIsland", kOperator},
+    {"/causeway.v1.Control/ListQuarantine", kOperator},
+    {"/causeway.v1.Control/AdmitContribution", kOperator},
+    {"/causeway.v1.Control/DropContribution", kOperator},
+};
+
+const AccessRule* FindRule(absl::string_view method) {
+  const auto* const rule =
+      std::find_if(std::begin(kRules), std::end(kRules),
+                   [&](const AccessRule& one) { return one.method == method; });
+  return rule == std::end(kRules) ? nullptr : rule;
+}
+
+// Events of refused calls: one a minute for each caller, and one for all
+// callers without an identity. An authority signs far fewer certificates than
+// this.
+constexpr absl::Duration kQuiet = absl::Minutes(1);
+constexpr size_t kMostRefused = 1024;
+
+struct FreeOpenSsl {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(BIGNUM* number) const { BN_free(number); }
+  void operator()(char* text) const { OPENSSL_free(text); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, FreeOpenSsl>;
+
+absl::StatusOr<ClientCertificate> ReadCertificate(const std::string& pem) {
+  const Owned<BIO> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const Owned<X509> x509(
+      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+  std::tm expires = {};
+  if (x509 == nullptr ||
+      !ASN1_TIME_to_tm(X509_get0_notAfter(x509.get()), &expires)) {
+    return absl::UnauthenticatedError("the certificate cannot be read");
+  }
+  const Owned<BIGNUM> serial(
+      ASN1_INTEGER_to_BN(X509_get0_serialNumber(x509.get()), nullptr));
+  const Owned<char> digits(BN_bn2hex(serial.get()));
+  return ClientCertificate{
+      .serial = absl::AsciiStrToLower(digits.get()),
+      .expires = absl::FromTM(expires, absl::UTCTimeZone())};
+}
+
+std::vector<std::string> Values(const grpc::AuthContext& context,
+                                const char* property) {
+  std::vector<std::string> values;
+  for (const grpc::string_ref& value : context.FindPropertyValues(property)) {
+    values.emplace_back(value.data(), value.size());
+  }
+  return values;
+}
+
+// Appends the names of all islands in `message`.
+void AppendIslands(const Message& message, std::vector<std::string>& islands) {
+  const auto& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->name() == "island_id") {
+      islands.push_back(reflection.GetString(message, field));
+    } else if (!field->is_repeated() &&
+               field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      AppendIslands(reflection.GetMessage(message, field), islands);
+    }
+  }
+}
+
+std::string ListRoles(uint32_t roles) {
+  std::vector<absl::string_view> names;
+  for (const Role role :
+       {Role::kIsland, Role::kOperator, Role::kViewer, Role::kCoordinator}) {
+    if (roles & Bit(role)) names.push_back(RoleName(role));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace
+
+std::string Caller::Name() const {
+  return identity_.ok() ? Describe(*identity_) : peer_;
+}
+
+absl::Status Caller::Check() const {
+  const absl::Status checked = CheckIdentity();
+  if (!checked.ok()) access_->RecordRefusal(*this, checked);
+  return checked;
+}
+
+absl::Status Caller::Check(const Message& request) const {
+  RETURN_IF_ERROR(Check());
+  const absl::Status checked = CheckIslands(request);
+  if (!checked.ok()) access_->RecordRefusal(*this, checked);
+  return checked;
+}
+
+absl::Status Caller::CheckIdentity() const {
+  const Access::Options& options = access_->options_;
+  if (rule_ == nullptr) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("nobody may call ", method_));
+  }
+  if (!options.certificates) return absl::OkStatus();
+  const std::string needed =
+      absl::StrCat(method_, " is for these roles of run ", options.run, ": ",
+                   ListRoles(rule_->roles));
+  if (!identity_.ok()) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        needed, "; ", absl::string_view(identity_.status().message())));
+  }
+  if (identity_->run != options.run || !(rule_->roles & Bit(identity_->role))) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(needed, "; the certificate is of ", Describe(*identity_),
+                     " of run ", identity_->run));
+  }
+  if (options.now() >= certificate_.expires) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of ", Describe(*identity_), " expired at ",
+        absl::FormatTime(absl::RFC3339_sec, certificate_.expires,
+                         absl::UTCTimeZone())));
+  }
+  if (options.check_certificate == nullptr) return absl::OkStatus();
+  return options.check_certificate(certificate_);
+}
+
+absl::Status Caller::CheckIslands(const Message& request) const {
+  if (!access_->options_.certificates || !rule_->names_island) {
+    return absl::OkStatus();
+  }
+  std::vector<std::string> islands;
+  AppendIslands(request, islands);
+  if (islands == std::vector<std::string>{identity_->name}) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat(Describe(*identity_), " may not call ", method_, " for \"",
+                   absl::CHexEscape(absl::StrJoin(islands, ", ")), "\""));
+}
+
+Caller Access::Identify(absl::string_view method,
+                        const grpc::CallbackServerContext& context) const {
+  Caller caller(this);
+  caller.method_ = std::string(method);
+  caller.rule_ = FindRule(method);
+  caller.peer_ = PeerAddress(context.peer());
+  if (!options_.certificates) return caller;
+  const grpc::AuthContext& shown = *context.auth_context();
+  const std::vector<std::string> pem =
+      Values(shown, GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  if (pem.empty()) {
+    caller.identity_ =
+        absl::UnauthenticatedError("the caller shows no certificate");
+    return caller;
+  }
+  std::vector<std::string> names = Values(shown, GRPC_PEER_URI_PROPERTY_NAME);
+  for (std::string& name : Values(shown, GRPC_PEER_DNS_PROPERTY_NAME)) {
+    names.push_back(std::move(name));
+  }
+  caller.identity_ = ParseIdentity(names);
+  absl::StatusOr<ClientCertificate> read = ReadCertificate(pem.front());
+  if (read.ok()) {
+    caller.certificate_ = *std::move(read);
+  } else {
+    caller.identity_ = read.status();
+  }
+  return caller;
+}
+
+bool Access::Knows(absl::string_view method) {
+  return FindRule(method) != nullptr;
+}
+
+void Access::RecordRefusal(const Caller& caller,
+                           const absl::Status& refusal) const {
+  const bool known = caller.identity_.ok();
+  std::string text =
+      absl::StrCat("a call of ", caller.Name(),
+                   " is refused: ", absl::string_view(refusal.message()));
+  {
+    absl::MutexLock lock(&mu_);
+    std::string who = known ? FormatUri(*caller.identity_) : "";
+    if (refusals_.size() >= kMostRefused && refusals_.count(who) == 0) who = "";
+    Refusals& refusals = refusals_[who];
+    const absl::Time now = options_.now();
+    ++refusals.unrecorded;
+    if (now < refusals.quiet_until) return;
+    if (refusals.unrecorded > 1) {
+      absl::StrAppend(&text, "; so were ", refusals.unrecorded - 1,
+                      " calls before it");
+    }
+    refusals = {.quiet_until = now + kQuiet};
+  }
+  if (options_.record == nullptr) return;
+  const bool is_island = known && caller.identity_->role == Role::kIsland;
+  options_.record({.kind = "call_refused",
+                   .island_id = is_island ? caller.identity_->name : "",
+                   .text = std::move(text)});
+}
+
+}  // namespace causeway
