@@ -184,6 +184,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
                          StateText(v1::RunState_Name(run.state()))),
             out);
   if (!run.message().empty()) PrintFact("message", run.message(), out);
+  if (!run.warning().empty()) PrintFact("warning", run.warning(), out);
   PrintFact("model", ModelFact(run), out);
   PrintFact("progress", ProgressFact(run), out);
   PrintFact("training", TrainingFact(run), out);

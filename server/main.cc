@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -24,6 +26,7 @@
 #include "common/transport/credentials.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
+#include "server/edge/listener.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 
@@ -37,8 +40,14 @@ ABSL_FLAG(std::string, initial_parameters, "",
           "from its seed: a safetensors file, or a directory of the Hugging "
           "Face libraries (fp32, fp16 or bf16). A run that has begun does not "
           "read it again.");
-ABSL_FLAG(std::string, listen, "0.0.0.0:7070",
-          "Address to listen on, host:port. Port 0 takes a free one.");
+ABSL_FLAG(std::string, listen, "",
+          "Address to listen on, host:port. Port 0 takes a free one. If empty: "
+          "0.0.0.0:7070 where clients show certificates, otherwise "
+          "127.0.0.1:7070.");
+ABSL_FLAG(bool, insecure, false,
+          "Allow a --listen beyond this machine without clients' "
+          "certificates. Whoever reaches the port can then change and read the "
+          "run.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
 ABSL_FLAG(std::string, tls_cert, "",
@@ -76,7 +85,30 @@ int MergeThreads() {
                     4);
 }
 
-absl::Status Run() {
+bool ClientsShowCertificates() {
+  return !absl::GetFlag(FLAGS_tls_client_ca).empty();
+}
+
+// Returns the address to listen on.
+//   INVALID_ARGUMENT  --listen is no address, or not a safe one.
+absl::StatusOr<std::string> ListenAddress() {
+  std::string address = absl::GetFlag(FLAGS_listen);
+  if (address.empty()) {
+    return ClientsShowCertificates() ? "0.0.0.0:7070" : "127.0.0.1:7070";
+  }
+  if (ClientsShowCertificates() || absl::GetFlag(FLAGS_insecure)) {
+    return address;
+  }
+  ASSIGN_OR_RETURN(const bool is_loopback, Listener::IsLoopback(address));
+  if (is_loopback) return address;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "whoever reaches --listen ", address,
+      " could change and read the run; use --tls auto, or --tls_cert, "
+      "--tls_key and --tls_client_ca, or, where everybody on the network is "
+      "trusted, --insecure"));
+}
+
+absl::Status Run(const std::string& address) {
   const Clock now = SteadyWallClock();
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
                    MakeServerCredentials(
@@ -98,9 +130,10 @@ absl::Status Run() {
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(
           engine.get(),
-          {.address = absl::GetFlag(FLAGS_listen),
+          {.address = address,
            .now = now,
            .credentials = credentials,
+           .client_certificates = ClientsShowCertificates(),
            .max_connections = absl::GetFlag(FLAGS_max_connections)}));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
@@ -147,5 +180,9 @@ int main(int argc, char** argv) {
     return causeway::UsageError(kProgram,
                                 "--config and --state_dir are needed");
   }
-  return causeway::ExitCode(kProgram, causeway::Run());
+  const absl::StatusOr<std::string> address = causeway::ListenAddress();
+  if (!address.ok()) {
+    return causeway::UsageError(kProgram, address.status().message());
+  }
+  return causeway::ExitCode(kProgram, causeway::Run(*address));
 }

@@ -108,9 +108,29 @@ absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(
   return std::unique_ptr<addrinfo, FreeAddresses>(found);
 }
 
+bool IsLoopbackAddress(const addrinfo& address) {
+  if (address.ai_family == AF_INET6) {
+    sockaddr_in6 in6;
+    std::memcpy(&in6, address.ai_addr, sizeof(in6));
+    return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
+  }
+  sockaddr_in in;
+  std::memcpy(&in, address.ai_addr, sizeof(in));
+  return ntohl(in.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
 int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
+
+absl::StatusOr<bool> Listener::IsLoopback(const std::string& address) {
+  ASSIGN_OR_RETURN(const auto addresses, Resolve(address));
+  for (const addrinfo* one = addresses.get(); one != nullptr;
+       one = one->ai_next) {
+    if (!IsLoopbackAddress(*one)) return false;
+  }
+  return true;
+}
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(
     const std::string& address) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/transport/grpc_time.h"
 #include "glog/logging.h"
@@ -104,6 +105,7 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     Engine* engine, const Options& options) {
+  ASSIGN_OR_RETURN(const bool loopback, Listener::IsLoopback(options.address));
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                    Listener::Listen(options.address));
   const v1::RunConfig config = engine->GetRun().config();
@@ -127,9 +129,16 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   if (options.client_certificates) {
     builder.SetOption(std::make_unique<NoReflection>());
   }
+  std::string warning;
+  if (!options.client_certificates && !loopback) {
+    warning = absl::StrCat(
+        "whoever reaches ", options.address,
+        " can change and read the run: clients show no certificates");
+    LOG(WARNING) << warning;
+  }
   for (const Methods& methods :
        {CoordinatorMethods(engine, &server->links_),
-        StatusMethods(engine, &server->links_, &connections),
+        StatusMethods(engine, &server->links_, &connections, warning),
         ControlMethods(engine)}) {
     server->services_.push_back(
         NewService(methods, &connections, &server->access_));

@@ -3,6 +3,7 @@
 #include "server/edge/services.h"
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -91,12 +92,14 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
 }
 
 Methods StatusMethods(Engine* engine, const IslandLinks* links,
-                      const Connections* connections) {
+                      const Connections* connections,
+                      const std::string& warning) {
   return {
       {"/causeway.v1.Status/GetRun",
        Unary<v1::GetRunRequest>([=](const v1::GetRunRequest&) {
          v1::RunStatus run = engine->GetRun();
          *run.mutable_connections() = connections->Use();
+         run.set_warning(warning);
          return run;
        })},
       {"/causeway.v1.Status/ListIslands",

@@ -7,6 +7,8 @@
 #ifndef SERVER_EDGE_SERVICES_H_
 #define SERVER_EDGE_SERVICES_H_
 
+#include <string>
+
 #include "server/edge/call.h"
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
@@ -14,10 +16,11 @@
 
 namespace causeway {
 
-// The arguments must outlive the methods.
+// The pointers must outlive the methods. `warning` is RunStatus.warning.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
 Methods StatusMethods(Engine* engine, const IslandLinks* links,
-                      const Connections* connections);
+                      const Connections* connections,
+                      const std::string& warning);
 Methods ControlMethods(Engine* engine);
 
 }  // namespace causeway

@@ -28,6 +28,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.pb.h"
 #include "quantization/encoded_object.h"
+#include "server/edge/access.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
 #include "worker/sync/bulk_stream.h"
@@ -507,10 +508,13 @@ TEST_F(ServicesTest, BytesThatAreNoMessageAreRefusedAndChangeNothing) {
 
 TEST_F(ServicesTest, EveryMethodIsServed) {
   std::set<std::string> served;
-  for (const Methods& methods :
-       {CoordinatorMethods(nullptr, nullptr),
-        StatusMethods(nullptr, nullptr, nullptr), ControlMethods(nullptr)}) {
-    for (const auto& [path, method] : methods) served.insert(path);
+  for (const Methods& methods : {CoordinatorMethods(nullptr, nullptr),
+                                 StatusMethods(nullptr, nullptr, nullptr, ""),
+                                 ControlMethods(nullptr)}) {
+    for (const auto& [path, method] : methods) {
+      served.insert(path);
+      EXPECT_TRUE(Access::Knows(path)) << path;
+    }
   }
   std::set<std::string> declared;
   for (const google::protobuf::FileDescriptor* file :

@@ -10,8 +10,12 @@
 #include <openssl/x509v3.h>
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/file.h"
 #include "glog/logging.h"
@@ -45,9 +49,24 @@ void Extend(X509* certificate, int kind, const std::string& value) {
   CHECK(X509_add_ext(certificate, extension.get(), -1));
 }
 
+// Returns names as OpenSSL wants them.
+std::string AltNames(const std::string& names) {
+  std::vector<std::string> typed;
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    const bool is_address =
+        name.find_first_not_of("0123456789.") == absl::string_view::npos;
+    const bool is_uri = absl::StrContains(name, "://");
+    typed.push_back(absl::StrCat(is_address ? "IP:"
+                                 : is_uri   ? "URI:"
+                                            : "DNS:",
+                                 name));
+  }
+  return absl::StrJoin(typed, ",");
+}
+
 // Makes a certificate that `issuer` signs with its key, or that signs itself if
 // there is no issuer.
-Owned<X509> MakeCertificate(const std::string& name, const Validity& validity,
+Owned<X509> MakeCertificate(const std::string& names, const Validity& validity,
                             EVP_PKEY* key, X509* issuer, EVP_PKEY* issuer_key) {
   static long serial = 0;
   Owned<X509> certificate(X509_new());
@@ -57,19 +76,16 @@ Owned<X509> MakeCertificate(const std::string& name, const Validity& validity,
   ASN1_TIME_set(X509_getm_notBefore(x509), absl::ToTimeT(validity.from));
   ASN1_TIME_set(X509_getm_notAfter(x509), absl::ToTimeT(validity.until));
   X509_set_pubkey(x509, key);
+  const bool is_authority = issuer == nullptr;
+  const std::string subject = is_authority ? "an authority" : "a program";
   X509_NAME_add_entry_by_txt(
       X509_get_subject_name(x509), "CN", MBSTRING_ASC,
-      reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
-  const bool is_authority = issuer == nullptr;
+      reinterpret_cast<const unsigned char*>(subject.c_str()), -1, -1, 0);
   X509_set_issuer_name(x509,
                        X509_get_subject_name(is_authority ? x509 : issuer));
   Extend(x509, NID_basic_constraints,
          is_authority ? "critical,CA:TRUE" : "critical,CA:FALSE");
-  const bool is_address =
-      name.find_first_not_of("0123456789.") == std::string::npos;
-  if (!is_authority) {
-    Extend(x509, NID_subject_alt_name, (is_address ? "IP:" : "DNS:") + name);
-  }
+  if (!is_authority) Extend(x509, NID_subject_alt_name, AltNames(names));
   CHECK(X509_sign(x509, is_authority ? key : issuer_key, EVP_sha256()));
   return certificate;
 }
@@ -100,19 +116,19 @@ TestAuthority::TestAuthority(std::string path, const Validity& validity)
     : path_(std::move(path)), signer_(std::make_unique<Signer>()) {
   signer_->key.reset(EVP_EC_gen("P-256"));
   CHECK(signer_->key != nullptr);
-  signer_->certificate = MakeCertificate("authority of a test", validity,
-                                         signer_->key.get(), nullptr, nullptr);
+  signer_->certificate =
+      MakeCertificate("", validity, signer_->key.get(), nullptr, nullptr);
   files_ = WriteFiles(path_, signer_->certificate.get(), signer_->key.get());
 }
 
 TestAuthority::~TestAuthority() = default;
 
-TestIdentity TestAuthority::Sign(const std::string& host,
+TestIdentity TestAuthority::Sign(const std::string& names,
                                  const Validity& validity) {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   CHECK(key != nullptr);
   const Owned<X509> certificate =
-      MakeCertificate(host, validity, key.get(), signer_->certificate.get(),
+      MakeCertificate(names, validity, key.get(), signer_->certificate.get(),
                       signer_->key.get());
   return WriteFiles(absl::StrCat(path_, "-", ++signer_->signed_count),
                     certificate.get(), key.get());

@@ -37,9 +37,9 @@ class TestAuthority {
   const std::string& certificate() const { return files_.certificate; }
   const std::string& key() const { return files_.key; }
 
-  // Makes a certificate for a program that is reached as `host`, a name or an
-  // IPv4 address.
-  TestIdentity Sign(const std::string& host, const Validity& validity);
+  // Makes a certificate for these names, separated by commas: host names, IPv4
+  // addresses and URIs.
+  TestIdentity Sign(const std::string& names, const Validity& validity);
 
  private:
   struct Signer;

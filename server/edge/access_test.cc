@@ -1,0 +1,479 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests who may call what, over real connections with real certificates. A gRPC
+// client learns only from its first call that TLS 1.3 refused it, so the tests
+// make calls.
+#include "server/edge/access.h"
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/file.h"
+#include "common/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "common/transport/credentials.h"
+#include "common/transport/testing/certificates.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MessageFactory;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+// A request, as bytes, of a method.
+struct Cell {
+  std::string service;
+  std::string method;
+  std::string request;
+};
+
+// Names the island wherever `message` or its identity names one.
+void NameIsland(const std::string& island, Message& message) {
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (field.name() == "island_id") {
+      reflection.SetString(&message, &field, island);
+    } else if (field.name() == "identity" || field.name() == "header") {
+      NameIsland(island, *reflection.MutableMessage(&message, &field));
+    } else if (field.name() == "recorded_only") {
+      reflection.SetBool(&message, &field, true);
+    }
+  }
+}
+
+// Returns all methods, with requests that name this island.
+std::vector<Cell> Cells(const std::string& island) {
+  std::vector<Cell> cells;
+  for (const auto* file : {v1::JoinRequest::descriptor()->file(),
+                           v1::GetRunRequest::descriptor()->file(),
+                           v1::PauseRunRequest::descriptor()->file()}) {
+    const auto& service = *file->service(0);
+    for (int i = 0; i < service.method_count(); ++i) {
+      const std::unique_ptr<Message> request(
+          MessageFactory::generated_factory()
+              ->GetPrototype(service.method(i)->input_type())
+              ->New());
+      NameIsland(island, *request);
+      cells.push_back({service.name(),
+                       absl::StrCat("/", service.full_name(), "/",
+                                    service.method(i)->name()),
+                       request->SerializeAsString()});
+    }
+  }
+  v1::ContributeRequest lane;
+  lane.mutable_lane()->mutable_identity()->set_island_id(island);
+  cells.push_back({"Coordinator", "/causeway.v1.Coordinator/Contribute",
+                   lane.SerializeAsString()});
+  return cells;
+}
+
+class AccessTest : public testing::Test {
+ protected:
+  using Channel = std::shared_ptr<grpc::Channel>;
+
+  void SetUp() override { ASSERT_OK(driver_.Start(TestRunConfig())); }
+  void TearDown() override { server_.reset(); }
+
+  // Starts a coordinator that asks for clients' certificates, and closes
+  // connections without one if they are `required`.
+  void Start(bool required = true) {
+    const TestIdentity identity = authority_.Sign(kHost, valid_);
+    std::shared_ptr<grpc::ServerCredentials> credentials;
+    if (required) {
+      ASSERT_OK_AND_ASSIGN(
+          credentials,
+          MakeServerCredentials({.tls_cert = identity.certificate,
+                                 .tls_key = identity.key,
+                                 .tls_client_ca = authority_.certificate()},
+                                start_));
+    } else {
+      grpc::SslServerCredentialsOptions options(
+          GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+      options.pem_root_certs = *ReadFile(authority_.certificate());
+      options.pem_key_cert_pairs.push_back(
+          {*ReadFile(identity.key), *ReadFile(identity.certificate)});
+      credentials = grpc::SslServerCredentials(options);
+    }
+    ASSERT_OK_AND_ASSIGN(
+        server_,
+        CoordinatorServer::Start(
+            &driver_.engine(),
+            {.address = "127.0.0.1:0",
+             .now =
+                 [this] { return absl::Now() + absl::Seconds(ahead_.load()); },
+             .credentials = credentials,
+             .client_certificates = true,
+             .check_certificate =
+                 [this](const ClientCertificate& certificate) {
+                   absl::MutexLock lock(&mu_);
+                   seen_ = certificate;
+                   return revoked_ ? absl::UnauthenticatedError("revoked")
+                                   : absl::OkStatus();
+                 }}));
+  }
+
+  static std::string Path(const std::string& name) {
+    return absl::StrCat(testing::TempDir(), "/", name);
+  }
+  static std::string Uri(Role role, const std::string& name,
+                         const std::string& run = "test") {
+    return FormatUri({role, run, name});
+  }
+
+  // Returns a connection with a certificate for these names, or with none.
+  Channel Connect(const std::string& names) {
+    if (names.empty()) return Connect(TestIdentity());
+    return Connect(authority_.Sign(names, valid_));
+  }
+  Channel Connect(const TestIdentity& identity) {
+    const auto credentials =
+        MakeChannelCredentials({.tls_ca = authority_.certificate(),
+                                .tls_cert = identity.certificate,
+                                .tls_key = identity.key},
+                               identity_made_);
+    EXPECT_OK(credentials);
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride(kHost);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(
+        absl::StrCat("127.0.0.1:", server_->port()), *credentials, arguments);
+  }
+
+  // Sends one request and returns how the call ends.
+  static absl::Status Call(const Channel& channel, const std::string& method,
+                           const std::string& request = "") {
+    grpc::GenericStub stub(channel);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    const grpc::Slice slice(request);
+    const grpc::ByteBuffer sent(&slice, 1);
+    grpc::ByteBuffer received;
+    grpc::Status status;
+    absl::Notification done;
+    stub.UnaryCall(&context, method, {}, &sent, &received,
+                   [&](grpc::Status end) {
+                     status = std::move(end);
+                     done.Notify();
+                   });
+    done.WaitForNotification();
+    return FromGrpcStatus(status);
+  }
+
+  // Returns the texts of the run's events of this kind.
+  std::vector<std::string> Texts(const std::string& kind) {
+    std::vector<std::string> texts;
+    const auto events = driver_.engine().EventsAfter(0, 1000);
+    EXPECT_OK(events);
+    for (const v1::Event& event : *events) {
+      if (event.kind() == kind) texts.push_back(event.text());
+    }
+    return texts;
+  }
+
+  static constexpr char kHost[] = "coordinator.example";
+  static constexpr char kPause[] = "/causeway.v1.Control/PauseRun";
+  const absl::Time start_ = absl::Now();
+  const Validity valid_ = {start_ - absl::Hours(1), start_ + absl::Hours(1)};
+  // The time at which clients believe their certificates to be valid.
+  absl::Time identity_made_ = start_;
+  TestAuthority authority_{Path("authority"), valid_};
+  EngineDriver driver_;
+  std::unique_ptr<CoordinatorServer> server_;
+  // What the coordinator's clock is ahead by.
+  std::atomic<int64_t> ahead_ = 0;
+  absl::Mutex mu_;
+  ClientCertificate seen_ ABSL_GUARDED_BY(mu_);
+  bool revoked_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// What becomes of the calls of one caller.
+struct Row {
+  std::string names;
+  StatusCode coordinator;
+  StatusCode status;
+  StatusCode control;
+};
+
+// Stands for every code of a call that is let through.
+constexpr StatusCode kServed = StatusCode::kOk;
+constexpr StatusCode kDenied = StatusCode::kPermissionDenied;
+constexpr StatusCode kUnknown = StatusCode::kUnauthenticated;
+constexpr StatusCode kCutOff = StatusCode::kUnavailable;
+
+void ExpectRow(const Row& row, const std::shared_ptr<grpc::Channel>& channel,
+               absl::Status (*call)(const std::shared_ptr<grpc::Channel>&,
+                                    const std::string&, const std::string&)) {
+  for (const Cell& cell : Cells("a")) {
+    const StatusCode expected = cell.service == "Coordinator" ? row.coordinator
+                                : cell.service == "Status"    ? row.status
+                                                              : row.control;
+    const absl::Status status = call(channel, cell.method, cell.request);
+    const bool refused =
+        status.code() == kDenied || status.code() == kUnknown ||
+        status.code() == kCutOff || status.code() == StatusCode::kUnimplemented;
+    EXPECT_EQ(refused ? status.code() : kServed, expected)
+        << row.names << " calls " << cell.method << ": " << status;
+  }
+}
+
+TEST_F(AccessTest, EveryCellOfTheTable) {
+  Start();
+  const std::string island = Uri(Role::kIsland, "a");
+  for (const Row& row : std::vector<Row>{
+           {island, kServed, kServed, kDenied},
+           {"a.island.test.causeway", kServed, kServed, kDenied},
+           {"host.example,a.island.test.causeway," + island, kServed, kServed,
+            kDenied},
+           {Uri(Role::kIsland, "b"), kDenied, kServed, kDenied},
+           {"b.island.test.causeway", kDenied, kServed, kDenied},
+           {Uri(Role::kOperator, "a"), kDenied, kServed, kServed},
+           {"a.operator.test.causeway", kDenied, kServed, kServed},
+           {Uri(Role::kViewer, "a"), kDenied, kServed, kDenied},
+           {"a.viewer.test.causeway", kDenied, kServed, kDenied},
+           {Uri(Role::kCoordinator, "a"), kDenied, kDenied, kDenied},
+           {"coordinator.test.causeway", kDenied, kDenied, kDenied},
+           {Uri(Role::kIsland, "a", "other"), kDenied, kDenied, kDenied},
+           {Uri(Role::kOperator, "a", "other"), kDenied, kDenied, kDenied},
+           {"island-a", kUnknown, kUnknown, kUnknown},
+           {island + ",b.island.test.causeway", kUnknown, kUnknown, kUnknown},
+           {island + ",a.root.test.causeway", kUnknown, kUnknown, kUnknown},
+           {"", kCutOff, kCutOff, kCutOff}}) {
+    ExpectRow(row, Connect(row.names), &AccessTest::Call);
+  }
+}
+
+TEST_F(AccessTest, CertificatesThatTlsRefuses) {
+  Start();
+  TestAuthority foreign(Path("foreign"), valid_);
+  ExpectRow({"foreign", kCutOff, kCutOff, kCutOff},
+            Connect(foreign.Sign(Uri(Role::kIsland, "a"), valid_)),
+            &AccessTest::Call);
+  identity_made_ = start_ - absl::Minutes(30);
+  ExpectRow({"expired", kCutOff, kCutOff, kCutOff},
+            Connect(authority_.Sign(
+                Uri(Role::kIsland, "a"),
+                {start_ - absl::Hours(1), start_ - absl::Minutes(1)})),
+            &AccessTest::Call);
+  EXPECT_EQ(driver_.engine().ListIslands(true).islands_size(), 0);
+}
+
+TEST_F(AccessTest, WithoutACertificateNothingIsServedButHealth) {
+  Start(/*required=*/false);
+  const Channel channel = Connect("");
+  ExpectRow({"none", kUnknown, kUnknown, kUnknown}, channel, &AccessTest::Call);
+  EXPECT_THAT(Call(channel, kPause),
+              StatusIs(kUnknown, HasSubstr("shows no certificate")));
+  EXPECT_OK(Call(channel, "/grpc.health.v1.Health/Check"));
+  ExpectRow({"with", kServed, kServed, kDenied},
+            Connect(Uri(Role::kIsland, "a")), &AccessTest::Call);
+}
+
+TEST_F(AccessTest, ReflectionIsForPlainTextOnly) {
+  constexpr char kReflection[] =
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+  Start();
+  EXPECT_THAT(Call(Connect(Uri(Role::kOperator, "a")), kReflection),
+              StatusIs(StatusCode::kUnimplemented));
+}
+
+TEST_F(AccessTest, RefusalsSayWhoAndWhatAndWhichRolesMay) {
+  Start();
+  EXPECT_THAT(
+      Call(Connect(Uri(Role::kViewer, "page")), kPause),
+      StatusIs(kDenied,
+               AllOf(HasSubstr("viewer page"), HasSubstr("Control/PauseRun"),
+                     HasSubstr("roles of run test: operator"))));
+  v1::JoinRequest join;
+  join.set_island_id("a\x1b");
+  EXPECT_THAT(Call(Connect(Uri(Role::kIsland, "b")),
+                   "/causeway.v1.Coordinator/Join", join.SerializeAsString()),
+              StatusIs(kDenied, HasSubstr("island b may not call "
+                                          "/causeway.v1.Coordinator/Join for "
+                                          "\"a\\x1b\"")));
+  EXPECT_THAT(Call(Connect("island-a"), kPause),
+              StatusIs(kUnknown, HasSubstr("its names are [island-a]")));
+}
+
+TEST_F(AccessTest, RefusalsAreEventsAndCannotFloodTheLog) {
+  Start();
+  const Channel viewer = Connect(Uri(Role::kViewer, "page"));
+  const Channel island = Connect(Uri(Role::kIsland, "b"));
+  const Channel unknown = Connect("x.example");
+  const Channel another = Connect("y.example");
+  for (int i = 0; i < 20; ++i) {
+    for (const Channel& channel : {viewer, island, unknown, another}) {
+      EXPECT_FALSE(Call(channel, kPause).ok());
+    }
+  }
+  EXPECT_THAT(Texts("call_refused"), SizeIs(3));
+  EXPECT_THAT(Texts("call_refused"),
+              AllOf(Contains(HasSubstr("of viewer page is refused")),
+                    Contains(HasSubstr("of island b is refused")),
+                    Contains(HasSubstr("of 127.0.0.1:"))));
+  ahead_ = 61;
+  EXPECT_FALSE(Call(viewer, kPause).ok());
+  EXPECT_THAT(Texts("call_refused"), SizeIs(4));
+  EXPECT_THAT(Texts("call_refused").back(),
+              HasSubstr("so were 19 calls before it"));
+}
+
+TEST_F(AccessTest, OperatorsActionsNameTheOperator) {
+  Start();
+  ASSERT_OK(driver_.Join("a"));
+  const Channel anna = Connect(Uri(Role::kOperator, "anna"));
+  v1::PauseRunRequest pause;
+  pause.set_reason("lunch");
+  EXPECT_OK(Call(anna, kPause, pause.SerializeAsString()));
+  EXPECT_THAT(Texts("run_paused"),
+              Contains("the run is paused: lunch (by operator anna)"));
+  EXPECT_OK(Call(anna, "/causeway.v1.Control/ResumeRun"));
+  EXPECT_THAT(Texts("run_resumed"), Contains(HasSubstr("(by operator anna)")));
+  v1::EvictIslandRequest evict;
+  evict.set_island_id("a");
+  EXPECT_OK(Call(anna, "/causeway.v1.Control/DrainIsland",
+                 evict.SerializeAsString()));
+  EXPECT_THAT(Texts("island_draining"),
+              Contains(HasSubstr("(by operator anna)")));
+  EXPECT_OK(Call(anna, "/causeway.v1.Control/EvictIsland",
+                 evict.SerializeAsString()));
+  EXPECT_THAT(Texts("island_evicted"),
+              Contains(HasSubstr("(by operator anna)")));
+}
+
+// The streams that last are checked with each message.
+class SessionAccessTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    AccessTest::SetUp();
+    Start();
+    island_ = Connect(Uri(Role::kIsland, "a"));
+    ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity identity, driver_.Join("a"));
+    *heartbeat_.mutable_identity() = identity;
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    stub_ = v1::Coordinator::NewStub(island_);
+    session_ = stub_->Session(&context_);
+    ASSERT_TRUE(Beat());
+  }
+
+  // Returns whether a heartbeat is answered.
+  bool Beat() {
+    v1::SessionResponse view;
+    session_->Write(heartbeat_);
+    return session_->Read(&view);
+  }
+  absl::Status End() { return FromGrpcStatus(session_->Finish()); }
+
+  Channel island_;
+  v1::SessionRequest heartbeat_;
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::Coordinator::Stub> stub_;
+  std::unique_ptr<
+      grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>>
+      session_;
+};
+
+TEST_F(SessionAccessTest, NobodyElseCanEndIt) {
+  for (const std::string& other :
+       {Uri(Role::kIsland, "b"), Uri(Role::kOperator, "a")}) {
+    const Channel channel = Connect(other);
+    v1::LeaveRequest leave;
+    *leave.mutable_identity() = heartbeat_.identity();
+    EXPECT_THAT(Call(channel, "/causeway.v1.Coordinator/Leave",
+                     leave.SerializeAsString()),
+                StatusIs(kDenied));
+    v1::JoinRequest join;
+    join.set_island_id("a");
+    join.set_instance_id(666);
+    EXPECT_THAT(Call(channel, "/causeway.v1.Coordinator/Join",
+                     join.SerializeAsString()),
+                StatusIs(kDenied));
+  }
+  EXPECT_TRUE(Beat());
+  const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
+  ASSERT_EQ(islands.islands_size(), 1);
+  EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::LIVE);
+  EXPECT_EQ(islands.islands(0).incarnation(), 1);
+}
+
+TEST_F(SessionAccessTest, AHeartbeatForAnotherIslandEndsIt) {
+  heartbeat_.mutable_identity()->set_island_id("b");
+  EXPECT_FALSE(Beat());
+  EXPECT_THAT(End(), StatusIs(kDenied));
+}
+
+TEST_F(SessionAccessTest, ACertificateThatExpiresEndsIt) {
+  ahead_ = 3500;
+  EXPECT_TRUE(Beat());
+  ahead_ = 3700;
+  while (Beat()) {
+  }
+  EXPECT_THAT(End(), StatusIs(kUnknown, HasSubstr("island a expired at")));
+}
+
+TEST_F(SessionAccessTest, ACertificateThatIsRevokedEndsIt) {
+  {
+    absl::MutexLock lock(&mu_);
+    EXPECT_EQ(seen_.expires,
+              absl::FromUnixSeconds(absl::ToUnixSeconds(valid_.until)));
+    EXPECT_THAT(seen_.serial, testing::MatchesRegex("([0-9a-f][0-9a-f])+"));
+    revoked_ = true;
+  }
+  while (Beat()) {
+  }
+  EXPECT_THAT(End(), StatusIs(kUnknown, "revoked"));
+  EXPECT_THAT(Call(island_, "/causeway.v1.Status/GetRun"),
+              StatusIs(kUnknown, "revoked"));
+}
+
+TEST_F(SessionAccessTest, ARevokedViewerSeesNoMoreEvents) {
+  const auto stub = v1::Status::NewStub(Connect(Uri(Role::kViewer, "page")));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  const auto stream = stub->WatchEvents(&context, {});
+  v1::Event event;
+  while (event.kind() != "island_joined") ASSERT_TRUE(stream->Read(&event));
+  {
+    absl::MutexLock lock(&mu_);
+    revoked_ = true;
+  }
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(driver_.engine().Pause({}));
+    ASSERT_OK(driver_.engine().Resume());
+  }
+  int more = 0;
+  while (stream->Read(&event)) ++more;
+  EXPECT_LE(more, 2);
+  EXPECT_THAT(FromGrpcStatus(stream->Finish()), StatusIs(kUnknown, "revoked"));
+}
+
+}  // namespace
+}  // namespace causeway
