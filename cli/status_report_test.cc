@@ -155,11 +155,13 @@ TEST(StatusReportTest, SaysWhyARunIsSuspended) {
   StatusSnapshot snapshot = TestSnapshot();
   snapshot.run.set_state(v1::SUSPENDED);
   snapshot.run.set_message("disk full");
+  snapshot.run.set_warning("open to all");
   std::ostringstream out;
   PrintStatus(snapshot, kNow, out);
   EXPECT_THAT(out.str(),
               testing::StartsWith("run         quick-0000002a, suspended\n"
-                                  "message     disk full\n"));
+                                  "message     disk full\n"
+                                  "warning     open to all\n"));
   EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr(" left\n")));
 }
 

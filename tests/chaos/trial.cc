@@ -143,7 +143,8 @@ class Trial {
                                     "/server/causeway-coordinator"),
                        "--config", Path("run.textproto"), "--state_dir",
                        Path("state"), "--listen",
-                       absl::StrCat("0.0.0.0:", kPort), "--merge_threads", "1"},
+                       absl::StrCat("0.0.0.0:", kPort), "--insecure",
+                       "--merge_threads", "1"},
          .wanted = true});
     for (const Network::Island& island : network.islands()) {
       services_.push_back(

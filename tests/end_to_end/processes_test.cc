@@ -3,6 +3,7 @@
 //
 // The daemons as users run them: real processes, real text, real SIGKILL.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -23,6 +24,7 @@
 namespace causeway {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr char kConfig[] = R"pb(
@@ -243,6 +245,27 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
       Coordinator(absl::StrReplaceAll(kConfig, {{"layers: 2", "layers: 3"}}));
   EXPECT_EQ(changed->Wait(), 1);
   EXPECT_THAT(changed->Output(), HasSubstr("model.layers: 2 -> 3"));
+}
+
+TEST_F(ProcessesTest, WithoutCertificatesItListensBeyondThisHostOnlyIfTold) {
+  Write("run.textproto", kConfig);
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.push_back("--listen=0.0.0.0:0");
+  auto coordinator = Start("refused", command);
+  EXPECT_EQ(coordinator->Wait(), 2);
+  EXPECT_THAT(coordinator->Output(),
+              AllOf(HasSubstr("--tls auto"), HasSubstr("--tls_client_ca"),
+                    HasSubstr("--insecure")));
+  EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
+
+  command.push_back("--insecure");
+  coordinator = Start("told", command);
+  const int port = PortOf(*coordinator);
+  constexpr char kWarning[] = "clients show no certificates";
+  EXPECT_THAT(coordinator->Output(), HasSubstr(kWarning));
+  EXPECT_THAT(
+      RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", port)}),
+      HasSubstr(kWarning));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "common/run_config.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
-#include "common/transport/testing/certificates.h"
+#include "common/transport/identity.h"
 #include "glog/logging.h"
 #include "proto/status.grpc.pb.h"
 #include "tests/end_to_end/process.h"
@@ -45,11 +45,13 @@ TemporaryDirectory MakeDirectory() {
   return *std::move(directory);
 }
 
+Validity ThisHour() {
+  return {absl::Now() - absl::Hours(1), absl::Now() + absl::Hours(1)};
+}
+
 }  // namespace
 
-Siege::Siege()
-    : directory_(MakeDirectory()),
-      credentials_(grpc::InsecureChannelCredentials()) {
+Siege::Siege() : directory_(MakeDirectory()) {
   // Attackers need as many descriptors as the coordinator.
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -67,19 +69,11 @@ Siege::~Siege() {
 void Siege::Start(const Options& options) {
   std::vector<std::string> arguments;
   if (options.tls) {
-    const absl::Time now = absl::Now();
-    const Validity validity{now - absl::Hours(1), now + absl::Hours(1)};
-    TestAuthority authority(absl::StrCat(directory_.path(), "/authority"),
-                            validity);
-    const TestIdentity server = authority.Sign("127.0.0.1", validity);
-    const TestIdentity island = authority.Sign("island", validity);
+    authority_ = std::make_unique<TestAuthority>(
+        absl::StrCat(directory_.path(), "/authority"), ThisHour());
+    const TestIdentity server = authority_->Sign("127.0.0.1", ThisHour());
     arguments = {"--tls_cert", server.certificate, "--tls_key",
-                 server.key,   "--tls_client_ca",  authority.certificate()};
-    ASSERT_OK_AND_ASSIGN(
-        credentials_, MakeChannelCredentials({.tls_ca = authority.certificate(),
-                                              .tls_cert = island.certificate,
-                                              .tls_key = island.key},
-                                             now));
+                 server.key,   "--tls_client_ca",  authority_->certificate()};
   }
   ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
                        ParseRunConfig(kConfig, "siege"));
@@ -99,10 +93,24 @@ int Siege::port() const {
   return port;
 }
 
-std::shared_ptr<grpc::Channel> Siege::NewChannel() const {
+std::shared_ptr<grpc::ChannelCredentials> Siege::Credentials(
+    const std::string& island) {
+  if (authority_ == nullptr) return grpc::InsecureChannelCredentials();
+  const TestIdentity identity =
+      authority_->Sign(FormatDns({Role::kIsland, "siege", island}), ThisHour());
+  const auto credentials =
+      MakeChannelCredentials({.tls_ca = authority_->certificate(),
+                              .tls_cert = identity.certificate,
+                              .tls_key = identity.key},
+                             absl::Now());
+  CHECK(credentials.ok()) << credentials.status();
+  return *credentials;
+}
+
+std::shared_ptr<grpc::Channel> Siege::NewChannel(const std::string& island) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(coordinator_->address(), credentials_,
+  return grpc::CreateCustomChannel(coordinator_->address(), Credentials(island),
                                    arguments);
 }
 
@@ -116,7 +124,7 @@ void Siege::AddIsland(const std::string& name) {
                                .address = coordinator_->address(),
                                .target = 1,
                                .instance_id = 100 * islands_.size() + 1,
-                               .credentials = credentials_,
+                               .credentials = Credentials(name),
                                .before_step = [this, name](uint64_t) {
                                  absl::MutexLock lock(&mu_);
                                  ++rounds_[name];

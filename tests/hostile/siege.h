@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/testing/temporary_directory.h"
+#include "common/transport/testing/certificates.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/status.pb.h"
@@ -50,8 +51,10 @@ class Siege : public testing::Test {
   void Start() { Start(Options()); }
   WatchedCoordinator& coordinator() { return *coordinator_; }
   int port() const;
-  // Returns a new connection with an island's credentials.
-  std::shared_ptr<grpc::Channel> NewChannel() const;
+  // Returns a new connection with the credentials of an island, which has none
+  // in plain text.
+  std::shared_ptr<grpc::Channel> NewChannel(
+      const std::string& island = "attacker");
 
   // Starts an honest island.
   void AddIsland(const std::string& name);
@@ -67,9 +70,13 @@ class Siege : public testing::Test {
   void AwaitStatus(const std::function<bool(const v1::RunStatus&)>& is_so);
 
  private:
+  std::shared_ptr<grpc::ChannelCredentials> Credentials(
+      const std::string& island);
+
   TemporaryDirectory directory_;
+  // Null in plain text.
+  std::unique_ptr<TestAuthority> authority_;
   std::unique_ptr<WatchedCoordinator> coordinator_;
-  std::shared_ptr<grpc::ChannelCredentials> credentials_;
   // The connection that Run uses.
   std::shared_ptr<grpc::Channel> channel_;
   std::vector<std::unique_ptr<IslandUnderTest>> islands_;

@@ -95,10 +95,11 @@ class Trial {
     std::string text;
     google::protobuf::TextFormat::PrintToString(run_, &text);
     RETURN_IF_ERROR(WriteFileAtomically(Path("run.textproto"), {text}));
-    coordinator_ = Start({Program("server/causeway-coordinator"), "--config",
-                          Path("run.textproto"), "--state_dir", Path("state"),
-                          "--listen", "0.0.0.0:0", "--port_file", Path("port")},
-                         "coordinator");
+    coordinator_ =
+        Start({Program("server/causeway-coordinator"), "--config",
+               Path("run.textproto"), "--state_dir", Path("state"), "--listen",
+               "0.0.0.0:0", "--insecure", "--port_file", Path("port")},
+              "coordinator");
     if (!coordinator_->AwaitOutput("waiting for islands", kPatience)) {
       return Failed(*coordinator_, "the coordinator", "did not start");
     }
