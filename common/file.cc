@@ -137,8 +137,8 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(
   return names;
 }
 
-absl::Status CreateDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0755) != 0) {
+absl::Status CreateDirectory(const std::string& path, mode_t mode) {
+  if (mkdir(path.c_str(), mode) != 0) {
     if (errno != EEXIST) return ErrnoStatus(errno, "create directory", path);
     struct stat status;
     if (stat(path.c_str(), &status) != 0) {
@@ -197,11 +197,11 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(
-    const std::string& path, WriteStageHook hook) {
+    const std::string& path, WriteStageHook hook, mode_t mode) {
   // The process id keeps two processes that write the same file apart.
   std::string temporary_path = absl::StrCat(path, kTemporaryMarker, getpid());
   const int descriptor =
-      OpenRetrying(temporary_path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+      OpenRetrying(temporary_path, O_RDWR | O_CREAT | O_TRUNC, mode);
   if (descriptor < 0) return ErrnoStatus(errno, "create", temporary_path);
   return AtomicFileWriter(path, std::move(temporary_path), descriptor,
                           std::move(hook));
@@ -290,9 +290,9 @@ absl::Status AtomicFileWriter::Reached(WriteStage stage) const {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
-                                 WriteStageHook hook) {
+                                 WriteStageHook hook, mode_t mode) {
   ASSIGN_OR_RETURN(AtomicFileWriter writer,
-                   AtomicFileWriter::Create(path, std::move(hook)));
+                   AtomicFileWriter::Create(path, std::move(hook), mode));
   for (const absl::string_view piece : pieces) {
     RETURN_IF_ERROR(writer.Append(piece));
   }

@@ -20,6 +20,8 @@
 #ifndef COMMON_FILE_H_
 #define COMMON_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -50,8 +52,9 @@ absl::Status RemoveFile(const std::string& path);
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
 // Creates one directory and makes its entry durable. An existing directory is
-// fine; INVALID_ARGUMENT if `path` is something else.
-absl::Status CreateDirectory(const std::string& path);
+// fine; INVALID_ARGUMENT if `path` is something else. The umask applies to
+// `mode`.
+absl::Status CreateDirectory(const std::string& path, mode_t mode = 0755);
 
 // Makes the entries of a directory (creations, renames) durable.
 absl::Status SyncDirectory(const std::string& path);
@@ -111,8 +114,10 @@ class AtomicFileWriter {
  public:
   static constexpr absl::string_view kTemporaryMarker = ".tmp-";
 
+  // The umask applies to `mode`.
   static absl::StatusOr<AtomicFileWriter> Create(const std::string& path,
-                                                 WriteStageHook hook = nullptr);
+                                                 WriteStageHook hook = nullptr,
+                                                 mode_t mode = 0644);
 
   AtomicFileWriter(AtomicFileWriter&& other) noexcept;
   AtomicFileWriter& operator=(AtomicFileWriter&&) = delete;
@@ -154,7 +159,13 @@ class AtomicFileWriter {
 // Writes the concatenation of `pieces` without building it in memory.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
-                                 WriteStageHook hook = nullptr);
+                                 WriteStageHook hook = nullptr,
+                                 mode_t mode = 0644);
+// Writes a file that only its owner may read.
+inline absl::Status WriteSecretAtomically(const std::string& path,
+                                          absl::string_view content) {
+  return WriteFileAtomically(path, {content}, nullptr, 0600);
+}
 
 // An exclusive advisory lock (flock(2)) on a file that holds the owner's
 // process id as text. The file is created if it is missing, and stays. The

@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/credentials.h"
 
-#include <openssl/bio.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -14,18 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/file.h"
+#include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/x509.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
 
 namespace causeway {
 namespace {
 
-struct FreeOpenSsl {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Certificate = std::unique_ptr<X509, FreeOpenSsl>;
-using Key = std::unique_ptr<EVP_PKEY, FreeOpenSsl>;
+// Seconds after which changed files are read at the latest.
+constexpr unsigned kReloadSeconds = 1;
 
 // One file, and the flag that names it.
 struct File {
@@ -35,10 +31,6 @@ struct File {
 
   std::string Name() const {
     return absl::StrCat("\"", path, "\" (--", flag, ")");
-  }
-  std::unique_ptr<BIO, FreeOpenSsl> Open() const {
-    return std::unique_ptr<BIO, FreeOpenSsl>(
-        BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   }
 };
 
@@ -54,88 +46,115 @@ absl::StatusOr<File> ReadPem(absl::string_view flag, const std::string& path) {
   return file;
 }
 
-absl::Status CheckTime(const File& file, const X509& certificate,
-                       absl::Time now) {
-  time_t seconds = absl::ToTimeT(now);
-  if (X509_cmp_time(X509_get0_notBefore(&certificate), &seconds) > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the certificate ", file.Name(), " is not valid yet"));
-  }
-  if (X509_cmp_time(X509_get0_notAfter(&certificate), &seconds) < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the certificate ", file.Name(), " has expired"));
-  }
-  return absl::OkStatus();
+absl::Status Explain(const File& file, const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat(file.Name(), " ", std::string(status.message())));
 }
 
 // Returns the certificates of the file, at least one.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(const File& file) {
-  const auto bio = file.Open();
-  std::vector<Certificate> certificates;
-  while (X509* const next =
-             PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
-    certificates.emplace_back(next);
-  }
-  ERR_clear_error();
-  if (certificates.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.Name(), " holds no certificate in PEM format"));
-  }
+  absl::StatusOr<std::vector<Certificate>> certificates =
+      ParseCertificates(file.pem);
+  if (!certificates.ok()) return Explain(file, certificates.status());
   return certificates;
 }
 
-// Returns a certificate and its key.
-absl::StatusOr<grpc::SslServerCredentialsOptions::PemKeyCertPair> ReadPair(
-    const std::string& cert_path, const std::string& key_path, absl::Time now) {
+// Checks a certificate and its key. Returns the certificate.
+absl::StatusOr<Certificate> CheckPair(const std::string& cert_path,
+                                      const std::string& key_path,
+                                      absl::Time now,
+                                      absl::string_view cert_flag = "tls_cert",
+                                      absl::string_view key_flag = "tls_key") {
   if (cert_path.empty() || key_path.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--", cert_path.empty() ? "tls_cert" : "tls_key",
+        absl::StrCat("--", cert_path.empty() ? cert_flag : key_flag,
                      " is missing: a certificate and its key are given "
                      "together"));
   }
-  ASSIGN_OR_RETURN(const File cert, ReadPem("tls_cert", cert_path));
-  ASSIGN_OR_RETURN(const File key_file, ReadPem("tls_key", key_path));
-  ASSIGN_OR_RETURN(const std::vector<Certificate> chain,
-                   ReadCertificates(cert));
-  X509& certificate = *chain.front();
-  RETURN_IF_ERROR(CheckTime(cert, certificate, now));
-  const auto bio = key_file.Open();
-  // An empty pass phrase, so that OpenSSL does not ask for one.
-  char none[] = "";
-  const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, none));
-  ERR_clear_error();
-  if (key == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        key_file.Name(),
-        " holds no private key in PEM format, or one with a pass phrase"));
-  }
-  const bool match = X509_check_private_key(&certificate, key.get()) == 1;
-  ERR_clear_error();
-  if (!match) {
+  ASSIGN_OR_RETURN(const File cert, ReadPem(cert_flag, cert_path));
+  ASSIGN_OR_RETURN(const File key_file, ReadPem(key_flag, key_path));
+  ASSIGN_OR_RETURN(std::vector<Certificate> chain, ReadCertificates(cert));
+  RETURN_IF_ERROR(CheckTime(*chain.front(), cert.Name(), now));
+  const absl::StatusOr<PrivateKey> key = ParseKey(key_file.pem);
+  if (!key.ok()) return Explain(key_file, key.status());
+  if (!BelongTogether(*chain.front(), **key)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the key ", key_file.Name(),
                      " does not belong to the certificate ", cert.Name()));
   }
-  return grpc::SslServerCredentialsOptions::PemKeyCertPair{
-      .private_key = key_file.pem, .cert_chain = cert.pem};
+  return std::move(chain.front());
 }
 
-absl::StatusOr<std::string> ReadAuthority(absl::string_view flag,
-                                          const std::string& path,
-                                          absl::Time now) {
+absl::Status CheckAuthority(absl::string_view flag, const std::string& path,
+                            absl::Time now) {
   ASSIGN_OR_RETURN(const File file, ReadPem(flag, path));
   ASSIGN_OR_RETURN(const std::vector<Certificate> certificates,
                    ReadCertificates(file));
   // A bundle may hold authorities that have expired.
   absl::Status valid;
   for (const Certificate& certificate : certificates) {
-    valid = CheckTime(file, *certificate, now);
-    if (valid.ok()) return file.pem;
+    valid = CheckTime(*certificate, file.Name(), now);
+    if (valid.ok()) break;
   }
   return valid;
 }
 
+// Checks that the server is the coordinator of the run, after gRPC has checked
+// its certificate against the authority.
+class CoordinatorVerifier
+    : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  explicit CoordinatorVerifier(std::string run) : run_(std::move(run)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)>,
+              grpc::Status* status) override {
+    std::vector<std::string> names;
+    for (const auto& list : {request->uri_names(), request->dns_names()}) {
+      for (const grpc::string_ref& name : list) {
+        names.emplace_back(name.data(), name.size());
+      }
+    }
+    const absl::StatusOr<Identity> identity = ParseIdentity(names);
+    if (!identity.ok()) {
+      *status = ToGrpcStatus(identity.status());
+    } else if (identity->role != Role::kCoordinator || identity->run != run_) {
+      *status = ToGrpcStatus(absl::UnauthenticatedError(absl::StrCat(
+          "the certificate is for ", Describe(*identity), " of run ",
+          identity->run, "; expected: the coordinator of run ", run_)));
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
+  }
+
+ private:
+  const std::string run_;
+};
+
+std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(
+    const std::string& key, const std::string& certificate,
+    const std::string& authority) {
+  return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      key, certificate, authority, kReloadSeconds);
+}
+
+ClientTlsFiles FilesOf(const std::string& folder) {
+  return {.tls_ca = absl::StrCat(folder, "/", kFolderAuthority),
+          .tls_cert = absl::StrCat(folder, "/", kFolderCertificate),
+          .tls_key = absl::StrCat(folder, "/", kFolderKey)};
+}
+
 }  // namespace
+
+absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
+                                        absl::Time now) {
+  const ClientTlsFiles files = FilesOf(folder);
+  ASSIGN_OR_RETURN(const Certificate certificate,
+                   CheckPair(files.tls_cert, files.tls_key, now, "tls", "tls"));
+  return ParseIdentity(FactsOf(*certificate).names);
+}
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const ServerTlsFiles& files, absl::Time now) {
@@ -143,39 +162,61 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
       files.tls_client_ca.empty()) {
     return grpc::InsecureServerCredentials();
   }
-  ASSIGN_OR_RETURN(auto pair, ReadPair(files.tls_cert, files.tls_key, now));
-  grpc::SslServerCredentialsOptions options(
-      files.tls_client_ca.empty()
-          ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-          : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_key_cert_pairs.push_back(std::move(pair));
-  if (!files.tls_client_ca.empty()) {
-    ASSIGN_OR_RETURN(options.pem_root_certs,
-                     ReadAuthority("tls_client_ca", files.tls_client_ca, now));
+  RETURN_IF_ERROR(CheckPair(files.tls_cert, files.tls_key, now).status());
+  const bool mutual = !files.tls_client_ca.empty();
+  if (mutual) {
+    RETURN_IF_ERROR(CheckAuthority("tls_client_ca", files.tls_client_ca, now));
   }
-  return grpc::SslServerCredentials(options);
+  grpc::experimental::TlsServerCredentialsOptions options(
+      Watch(files.tls_key, files.tls_cert, files.tls_client_ca));
+  options.watch_identity_key_cert_pairs();
+  if (mutual) options.watch_root_certs();
+  options.set_cert_request_type(
+      !mutual ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+      : files.client_certificate_optional
+          ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+          : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>
-MakeChannelCredentials(const ClientTlsFiles& files, absl::Time now) {
-  if (files.tls_ca.empty()) {
-    if (!files.tls_cert.empty() || !files.tls_key.empty()) {
+MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
+  const bool has_pair = !flags.tls_cert.empty() || !flags.tls_key.empty();
+  if (!flags.tls.empty() && (has_pair || !flags.tls_ca.empty())) {
+    return absl::InvalidArgumentError(
+        "--tls names a folder with all files; --tls_ca, --tls_cert and "
+        "--tls_key name them one by one: give the one or the others");
+  }
+  if (flags.tls.empty() && flags.tls_ca.empty()) {
+    if (has_pair) {
       return absl::InvalidArgumentError(
           "--tls_ca is missing: without the coordinator's authority its "
           "certificate cannot be checked");
     }
     return grpc::InsecureChannelCredentials();
   }
-  grpc::SslCredentialsOptions options;
-  ASSIGN_OR_RETURN(options.pem_root_certs,
-                   ReadAuthority("tls_ca", files.tls_ca, now));
-  if (!files.tls_cert.empty() || !files.tls_key.empty()) {
-    ASSIGN_OR_RETURN(const auto pair,
-                     ReadPair(files.tls_cert, files.tls_key, now));
-    options.pem_private_key = pair.private_key;
-    options.pem_cert_chain = pair.cert_chain;
+  const ClientTlsFiles files = flags.tls.empty() ? flags : FilesOf(flags.tls);
+  RETURN_IF_ERROR(
+      CheckAuthority(flags.tls.empty() ? "tls_ca" : "tls", files.tls_ca, now));
+  Identity own;
+  if (!flags.tls.empty()) {
+    ASSIGN_OR_RETURN(own, FolderIdentity(flags.tls, now));
+  } else if (has_pair) {
+    RETURN_IF_ERROR(CheckPair(files.tls_cert, files.tls_key, now).status());
   }
-  return grpc::SslCredentials(options);
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      Watch(files.tls_key, files.tls_cert, files.tls_ca));
+  options.watch_root_certs();
+  if (has_pair || !flags.tls.empty()) options.watch_identity_key_cert_pairs();
+  if (!flags.tls.empty()) {
+    options.set_certificate_verifier(
+        grpc::experimental::ExternalCertificateVerifier::Create<
+            CoordinatorVerifier>(own.run));
+    // The coordinator's certificate does not name hosts.
+    options.set_check_call_host(false);
+  }
+  return grpc::experimental::TlsCredentials(options);
 }
 
 }  // namespace causeway

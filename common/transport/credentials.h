@@ -8,7 +8,9 @@
 // coordinator's certificate, and the name in it, against `tls_ca`.
 //
 // gRPC would accept any files and only fail later, at each connection, with a
-// message that names none. So the files are checked here.
+// message that names none. So the files are checked here. Files that change
+// later are read again within some seconds, for new connections; gRPC's log
+// says if they cannot be used.
 //
 //   INVALID_ARGUMENT     a file is missing from the set, or is not PEM; a key
 //                        does not belong to its certificate.
@@ -23,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/transport/identity.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 
@@ -37,6 +40,9 @@ struct ServerTlsFiles {
   // Certificates of the authorities that sign clients' certificates. If empty,
   // clients need no certificate.
   std::string tls_client_ca;
+  // Whether a client that shows no certificate may connect nevertheless. One
+  // that it shows must be valid.
+  bool client_certificate_optional = false;
 };
 
 struct ClientTlsFiles {
@@ -45,7 +51,22 @@ struct ClientTlsFiles {
   // The client's certificate and key for mutual TLS: both or none.
   std::string tls_cert;
   std::string tls_key;
+  // A folder of kFolderAuthority, kFolderCertificate and kFolderKey, as
+  // enrolment writes it (common/transport/enrolment.h). The coordinator must
+  // then show a certificate of the run's coordinator, whatever address was
+  // dialled. Excludes the other files, with which the coordinator's certificate
+  // must name the host that was dialled.
+  std::string tls;
 };
+
+inline constexpr char kFolderAuthority[] = "ca.crt";
+inline constexpr char kFolderCertificate[] = "tls.crt";
+inline constexpr char kFolderKey[] = "tls.key";
+
+// Returns the identity in the certificate of a ClientTlsFiles::tls. Also
+// returns the errors of ParseIdentity.
+absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
+                                        absl::Time now);
 
 // Returns credentials for plain text if all files are empty.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(

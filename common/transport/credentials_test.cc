@@ -180,6 +180,83 @@ TEST_F(CredentialsTest, RefusesCertificatesOutsideTheirTime) {
                AllOf(HasSubstr("(--tls_ca)"), HasSubstr("has expired"))));
 }
 
+TEST_F(CredentialsTest, FilesThatChangeAreReadAgain) {
+  const std::string certificate = Write("changing.crt", "");
+  const std::string key = Write("changing.key", "");
+  const std::string client_ca = Write("changing-ca.crt", "");
+  const auto install = [&](const TestAuthority& authority,
+                           const TestIdentity& identity) {
+    Write("changing.key", *ReadFile(identity.key));
+    Write("changing.crt", *ReadFile(identity.certificate));
+    Write("changing-ca.crt", *ReadFile(authority.certificate()));
+  };
+  install(authority_, server_);
+  ASSERT_OK_AND_ASSIGN(
+      const auto server_credentials,
+      MakeServerCredentials({certificate, key, client_ca}, now_));
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", server_credentials, &port);
+  const auto queue = builder.AddCompletionQueue();
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+
+  // A client that knows nothing of the first authority.
+  TestAuthority next(Path("next"), valid_);
+  const TestIdentity client = next.Sign("island.example", valid_);
+  const TestIdentity next_server = next.Sign(kHost, valid_);
+  ASSERT_OK_AND_ASSIGN(
+      const auto credentials,
+      MakeChannelCredentials(
+          {next.certificate(), client.certificate, client.key}, now_));
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride(kHost);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  const auto channel = grpc::CreateCustomChannel(
+      absl::StrCat("127.0.0.1:", port), credentials, arguments);
+  EXPECT_FALSE(channel->WaitForConnected(
+      absl::ToChronoTime(absl::Now() + absl::Milliseconds(500))));
+  install(next, next_server);
+  EXPECT_TRUE(channel->WaitForConnected(
+      absl::ToChronoTime(absl::Now() + absl::Seconds(60))));
+  server->Shutdown();
+  queue->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) {
+  }
+}
+
+TEST_F(CredentialsTest, AFolderTakesNoOtherFiles) {
+  EXPECT_THAT(
+      MakeChannelCredentials(
+          {.tls_ca = authority_.certificate(), .tls = "/no/folder"}, now_),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("--tls names a")));
+  EXPECT_THAT(MakeChannelCredentials({.tls = "/no/folder"}, now_),
+              StatusIs(StatusCode::kNotFound,
+                       HasSubstr("\"/no/folder/ca.crt\" (--tls)")));
+}
+
+TEST_F(CredentialsTest, AFolderTrustsTheCoordinatorOfItsRunOnly) {
+  const auto folder = [&](const TestIdentity& own) {
+    const std::string path = Path("folder");
+    EXPECT_OK(CreateDirectory(path));
+    Write("folder/ca.crt", *ReadFile(authority_.certificate()));
+    Write("folder/tls.crt", *ReadFile(own.certificate));
+    Write("folder/tls.key", *ReadFile(own.key));
+    return path;
+  };
+  const ClientTlsFiles files = {
+      .tls = folder(authority_.Sign("a.island.r.causeway", valid_))};
+  const auto connects = [&](const std::string& name) {
+    const TestIdentity server = authority_.Sign(name, valid_);
+    return Connects({server.certificate, server.key}, files);
+  };
+  EXPECT_TRUE(connects("coordinator.r.causeway"));
+  EXPECT_FALSE(connects("coordinator.other.causeway"));
+  EXPECT_FALSE(connects("b.island.r.causeway"));
+  EXPECT_FALSE(connects(kHost));
+}
+
 TEST_F(CredentialsTest, ABundleMayHoldAnAuthorityThatHasExpired) {
   const TestAuthority old(Path("old"),
                           {now_ - absl::Hours(9), now_ - absl::Hours(8)});

@@ -23,6 +23,8 @@ constexpr int kDigest = 16;
 // A sentence; and an error with its causes.
 constexpr int kSentence = 256;
 constexpr int kReason = 1024;
+// One with a key on P-256 has 300.
+constexpr int kCertificateRequest = 2048;
 
 constexpr FieldLimit kLimits[] = {
     {"causeway.v1.IslandIdentity.run_id", kRunId},
@@ -42,6 +44,14 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.DrainIslandRequest.reason", kReason, true},
     {"causeway.v1.EvictIslandRequest.island_id", kName},
     {"causeway.v1.EvictIslandRequest.reason", kReason, true},
+    {"causeway.v1.EnrolRequest.token_id", kName},
+    {"causeway.v1.EnrolRequest.secret", kName},
+    {"causeway.v1.EnrolRequest.certificate_request", kCertificateRequest},
+    {"causeway.v1.RenewRequest.certificate_request", kCertificateRequest},
+    {"causeway.v1.CreateTokenRequest.role", kName},
+    {"causeway.v1.CreateTokenRequest.name", kName},
+    {"causeway.v1.RevokeTokenRequest.id", kName},
+    {"causeway.v1.RevokeCertificateRequest.id", kName},
 };
 
 bool IsText(const FieldDescriptor& field) {

@@ -14,6 +14,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "proto/trust.pb.h"
 
 namespace causeway {
 namespace {
@@ -49,10 +50,10 @@ v1::RankProgress BusyRank() {
 
 TEST(FieldLimitsTest, TheTableHasEveryTextAndListOfEveryRequest) {
   std::set<std::string> fields;
-  for (const FileDescriptor* file :
-       {v1::JoinRequest::descriptor()->file(),
-        v1::GetRunRequest::descriptor()->file(),
-        v1::PauseRunRequest::descriptor()->file()}) {
+  for (const FileDescriptor* file : {v1::JoinRequest::descriptor()->file(),
+                                     v1::GetRunRequest::descriptor()->file(),
+                                     v1::PauseRunRequest::descriptor()->file(),
+                                     v1::EnrolRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         AddLimited(*file->service(i)->method(j)->input_type(), fields);

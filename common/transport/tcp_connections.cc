@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -78,6 +80,17 @@ std::string PeerAddress(absl::string_view grpc_peer) {
     return "";
   }
   return absl::StrReplaceAll(grpc_peer, {{"%5B", "["}, {"%5D", "]"}});
+}
+
+std::string NetworkOf(absl::string_view peer) {
+  const absl::string_view host = peer.substr(0, peer.rfind(':'));
+  if (!absl::StartsWith(host, "[")) return std::string(host);
+  in6_addr address = {};
+  inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
+            &address);
+  // The owner of one IPv6 address has a network of them.
+  return absl::BytesToHexString(absl::string_view(
+      reinterpret_cast<const char*>(address.s6_addr), sizeof(address) / 2));
 }
 
 }  // namespace causeway

@@ -51,6 +51,10 @@ std::string AddressText(const sockaddr_storage& address);
 // is not TCP.
 std::string PeerAddress(absl::string_view grpc_peer);
 
+// Returns the part of a TcpConnection::peer that limits by address go by: an
+// IPv4 address, or the first 64 bits of an IPv6 address.
+std::string NetworkOf(absl::string_view peer);
+
 }  // namespace causeway
 
 #endif  // COMMON_TRANSPORT_TCP_CONNECTIONS_H_

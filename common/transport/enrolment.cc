@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/enrolment.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/backoff.h"
+#include "common/file.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "common/transport/credentials.h"
+#include "common/transport/grpc_time.h"
+#include "common/transport/identity.h"
+#include "common/transport/join_token.h"
+#include "common/transport/x509.h"
+#include "glog/logging.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
+#include "proto/trust.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(20);
+// Between two tries to renew. A worker has a third of a certificate's life for
+// them.
+constexpr absl::Duration kShortestRetry = absl::Seconds(1);
+constexpr absl::Duration kLongestRetry = absl::Minutes(10);
+
+// Returns the digest of a certificate's key; empty if it has none.
+std::string KeyDigestOf(X509& certificate) {
+  const PublicKey key(X509_get_pubkey(&certificate));
+  return key == nullptr ? "" : KeyDigest(*key);
+}
+
+// What PinVerifier has found out, for the call that it serves.
+struct Finding {
+  absl::Mutex mu;
+  // The error if the server is an impostor.
+  absl::Status status ABSL_GUARDED_BY(mu);
+  // The pinned authority's certificate, PEM.
+  std::string authority ABSL_GUARDED_BY(mu);
+};
+
+// Accepts a server that shows, with its chain, a coordinator's certificate of
+// the authority whose key has the digest `pin`.
+class PinVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  PinVerifier(std::string pin, absl::Time now, std::shared_ptr<Finding> finding)
+      : pin_(std::move(pin)), now_(now), finding_(std::move(finding)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)>,
+              grpc::Status* status) override {
+    const grpc::string_ref chain = request->peer_cert_full_chain();
+    absl::MutexLock lock(&finding_->mu);
+    finding_->status = Check(absl::string_view(chain.data(), chain.size()));
+    *status = ToGrpcStatus(finding_->status);
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
+  }
+
+ private:
+  absl::Status Check(absl::string_view pem)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(finding_->mu) {
+    const absl::StatusOr<std::vector<Certificate>> chain =
+        ParseCertificates(pem);
+    if (chain.ok()) {
+      for (const Certificate& authority : *chain) {
+        if (KeyDigestOf(*authority) != pin_) continue;
+        X509& leaf = *chain->front();
+        RETURN_IF_ERROR(CheckServer(leaf, *authority, now_));
+        ASSIGN_OR_RETURN(const Identity identity,
+                         ParseIdentity(FactsOf(leaf).names));
+        if (identity.role != Role::kCoordinator) break;
+        finding_->authority = CertificatePem(*authority);
+        return absl::OkStatus();
+      }
+    }
+    return absl::UnauthenticatedError(
+        "the server at this address is not the coordinator that the token is "
+        "for: its authority has another key");
+  }
+
+  const std::string pin_;
+  const absl::Time now_;
+  const std::shared_ptr<Finding> finding_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> PinCredentials(
+    const std::string& pin, absl::Time now, std::shared_ptr<Finding> finding) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  // The verifier replaces gRPC's checks, which need the authority.
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      grpc::experimental::ExternalCertificateVerifier::Create<PinVerifier>(
+          pin, now, std::move(finding)));
+  return grpc::experimental::TlsCredentials(options);
+}
+
+// Returns the call's status, which names the address if nobody answered.
+absl::Status Explain(const std::string& address, const grpc::Status& status) {
+  const absl::Status explained = FromGrpcStatus(status);
+  if (!absl::IsUnavailable(explained) && !absl::IsDeadlineExceeded(explained)) {
+    return explained;
+  }
+  return absl::Status(
+      explained.code(),
+      absl::StrCat("no coordinator with TLS answers at ", address, ": ",
+                   std::string(explained.message())));
+}
+
+std::string PathIn(const std::string& folder, const char* name) {
+  return absl::StrCat(folder, "/", name);
+}
+
+// Writes the certificate, after a check that it is one for `key`.
+absl::Status WriteCertificate(const std::string& folder, const std::string& pem,
+                              EVP_PKEY& key) {
+  const absl::StatusOr<std::vector<Certificate>> read = ParseCertificates(pem);
+  if (!read.ok() || !BelongTogether(*read->front(), key)) {
+    return absl::InternalError(
+        "the coordinator's answer holds no certificate for this key");
+  }
+  return WriteFileAtomically(PathIn(folder, kFolderCertificate),
+                             {absl::string_view(pem)});
+}
+
+// Returns whether the folder has a valid certificate of the pinned authority.
+bool IsEnrolled(const std::string& folder, const std::string& pin,
+                absl::Time now) {
+  if (!FolderIdentity(folder, now).ok()) return false;
+  const absl::StatusOr<std::string> pem =
+      ReadFile(PathIn(folder, kFolderAuthority));
+  if (!pem.ok()) return false;
+  const absl::StatusOr<std::vector<Certificate>> authority =
+      ParseCertificates(*pem);
+  return authority.ok() && KeyDigestOf(*authority->front()) == pin;
+}
+
+absl::StatusOr<PrivateKey> ReadKey(const std::string& folder) {
+  const std::string path = PathIn(folder, kFolderKey);
+  ASSIGN_OR_RETURN(const std::string pem, ReadFile(path));
+  absl::StatusOr<PrivateKey> key = ParseKey(pem);
+  if (key.ok()) return key;
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " ", std::string(key.status().message())));
+}
+
+}  // namespace
+
+absl::Status Enrol(const std::string& address, absl::string_view join_token,
+                   const std::string& folder, absl::Time now) {
+  ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
+  RETURN_IF_ERROR(CreateDirectory(folder, 0700));
+  // A key of an earlier try is used again: its token may be used up.
+  absl::StatusOr<PrivateKey> key = ReadKey(folder);
+  if (absl::IsNotFound(key.status())) {
+    key = MakeKey();
+    RETURN_IF_ERROR(key.status());
+    RETURN_IF_ERROR(
+        WriteSecretAtomically(PathIn(folder, kFolderKey), KeyPem(**key)));
+  }
+  RETURN_IF_ERROR(key.status());
+
+  const auto finding = std::make_shared<Finding>();
+  const auto channel =
+      grpc::CreateChannel(address, PinCredentials(token.pin, now, finding));
+  v1::EnrolRequest request;
+  request.set_token_id(token.id);
+  request.set_secret(token.secret);
+  ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeRequest(**key));
+  grpc::ClientContext context;
+  context.set_deadline(FromNow(kCallTimeout));
+  v1::EnrolResponse response;
+  const absl::Status answered =
+      Explain(address,
+              v1::Trust::NewStub(channel)->Enrol(&context, request, &response));
+  absl::MutexLock lock(&finding->mu);
+  RETURN_IF_ERROR(finding->status);
+  RETURN_IF_ERROR(answered);
+  RETURN_IF_ERROR(WriteFileAtomically(PathIn(folder, kFolderAuthority),
+                                      {absl::string_view(finding->authority)}));
+  return WriteCertificate(folder, response.certificate(), **key);
+}
+
+absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
+                       const std::string& folder, const Clock& now,
+                       const std::function<bool(absl::Duration)>& pause) {
+  ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
+  if (IsEnrolled(folder, token.pin, now())) return absl::OkStatus();
+  Backoff backoff({.first = absl::Seconds(1)}, /*seed=*/1);
+  while (true) {
+    const absl::Status enrolled = Enrol(address, join_token, folder, now());
+    LOG_IF(INFO, enrolled.ok())
+        << "enrolled: " << folder << " has a certificate for this machine";
+    if (!absl::IsUnavailable(enrolled) && !absl::IsDeadlineExceeded(enrolled)) {
+      return enrolled;
+    }
+    LOG(WARNING) << "cannot enrol yet: " << enrolled.message();
+    if (!pause(backoff.Next())) return absl::CancelledError("");
+  }
+}
+
+absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::string pem,
+                   ReadFile(PathIn(folder, kFolderCertificate)));
+  ASSIGN_OR_RETURN(const std::vector<Certificate> read, ParseCertificates(pem));
+  return RenewalTime(FactsOf(*read.front()));
+}
+
+absl::Status Renew(const std::string& address, const std::string& folder,
+                   absl::Time now) {
+  ASSIGN_OR_RETURN(const PrivateKey key, ReadKey(folder));
+  ASSIGN_OR_RETURN(const auto credentials,
+                   MakeChannelCredentials({.tls = folder}, now));
+  v1::RenewRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeRequest(*key));
+  grpc::ClientContext context;
+  context.set_deadline(FromNow(kCallTimeout));
+  v1::RenewResponse response;
+  RETURN_IF_ERROR(Explain(
+      address, v1::Trust::NewStub(grpc::CreateChannel(address, credentials))
+                   ->Renew(&context, request, &response)));
+  return WriteCertificate(folder, response.certificate(), *key);
+}
+
+CertificateRenewer::CertificateRenewer(std::string address, std::string folder,
+                                       Clock now)
+    : thread_([this, address = std::move(address), folder = std::move(folder),
+               now = std::move(now)] { Run(address, folder, now); }) {}
+
+CertificateRenewer::~CertificateRenewer() {
+  stop_.Notify();
+  thread_.join();
+}
+
+void CertificateRenewer::Run(const std::string& address,
+                             const std::string& folder, const Clock& now) {
+  absl::Duration retry = kShortestRetry;
+  absl::Duration wait = absl::ZeroDuration();
+  while (!stop_.WaitForNotificationWithTimeout(wait)) {
+    const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
+    if (due.ok() && now() < *due) {
+      wait = *due - now();
+      continue;
+    }
+    const absl::Status renewed =
+        due.ok() ? Renew(address, folder, now()) : due.status();
+    if (renewed.ok()) {
+      LOG(INFO) << "renewed the certificate in " << folder;
+      retry = kShortestRetry;
+      wait = absl::ZeroDuration();
+      continue;
+    }
+    if (absl::IsUnimplemented(renewed)) return;
+    LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
+                 << renewed << "; the next try is in " << retry;
+    wait = retry;
+    retry = std::min(2 * retry, kLongestRetry);
+  }
+}
+
+}  // namespace causeway

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other side of a coordinator's own authority (proto/trust.proto): gets a
+// certificate with a join token, and renews it.
+//
+//   RETURN_IF_ERROR(Enrol("host:7070", token, "tls", now()));
+//   ... MakeChannelCredentials({.tls = "tls"}, now()) ...
+//   CertificateRenewer renewer("host:7070", "tls", now);
+//
+// The files are those of ClientTlsFiles::tls (common/transport/credentials.h).
+// The key is made here and never leaves the folder; renewals keep it.
+#ifndef COMMON_TRANSPORT_ENROLMENT_H_
+#define COMMON_TRANSPORT_ENROLMENT_H_
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace causeway {
+
+// Writes a folder, made if missing, with which its owner can connect to the
+// coordinator at `address`. The coordinator must show a certificate of the
+// authority that the token names. Blocks for 20 s at most. After an error it
+// can be repeated with the same token, even if an answer was lost.
+//   INVALID_ARGUMENT   `join_token` is no join token.
+//   UNAVAILABLE,
+//   DEADLINE_EXCEEDED  No coordinator answers.
+//   UNAUTHENTICATED    The coordinator is another one than the token's, or it
+//                      does not know the token, or the token is used up.
+absl::Status Enrol(const std::string& address, absl::string_view join_token,
+                   const std::string& folder, absl::Time now);
+
+// Enrols unless the folder has a valid certificate of the token's authority.
+// While no coordinator
+// answers, it tries again after `pause`, which returns false to end that.
+// Returns Enrol's errors, and CANCELLED.
+absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
+                       const std::string& folder, const Clock& now,
+                       const std::function<bool(absl::Duration)>& pause);
+
+// Returns the time at which the folder's certificate is to be renewed.
+absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder);
+
+// Renews the folder's certificate. Blocks for 20 s at most.
+absl::Status Renew(const std::string& address, const std::string& folder,
+                   absl::Time now);
+
+// A thread that renews a folder's certificate whenever it is time, and tries
+// again after failures. Does nothing where the coordinator has no authority of
+// its own.
+class CertificateRenewer {
+ public:
+  CertificateRenewer(std::string address, std::string folder, Clock now);
+  // Blocks until a renewal under way has ended.
+  ~CertificateRenewer();
+
+ private:
+  void Run(const std::string& address, const std::string& folder,
+           const Clock& now);
+
+  absl::Notification stop_;
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // COMMON_TRANSPORT_ENROLMENT_H_
