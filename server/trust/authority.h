@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The coordinator's own certificate authority, in a folder that only its owner
+// may enter:
+//
+//   ca.key, ca.crt                    the authority, for ten years
+//   coordinator.key, coordinator.crt  what the coordinator shows
+//   operator/                         ClientTlsFiles::tls for this machine
+#ifndef SERVER_TRUST_AUTHORITY_H_
+#define SERVER_TRUST_AUTHORITY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/transport/credentials.h"
+#include "common/transport/identity.h"
+#include "common/transport/x509.h"
+
+namespace causeway {
+
+// A certificate's serial is its holder's id, then a random number.
+inline constexpr int kHolderIdBytes = 8;
+// Returns the id of a new holder.
+std::string NewHolderId();
+
+// Thread-safe but for WriteServerPair and WriteOperatorPair.
+class Authority {
+ public:
+  // Whether the folder has an authority's certificate.
+  static bool Exists(const std::string& folder);
+  // Opens the authority of a run; if `may_make`, makes what is missing. The
+  // folder must exist.
+  //   NOT_FOUND            The key is missing. It is not made if ca.crt is
+  //   there. FAILED_PRECONDITION  Key or certificate are damaged.
+  static absl::StatusOr<Authority> Open(const std::string& folder,
+                                        const std::string& run, bool may_make,
+                                        absl::Time now);
+
+  // The digest of the authority's key, which join tokens carry.
+  std::string pin() const { return KeyDigest(*issuer_.key); }
+
+  // Returns a client's certificate, PEM. It is valid from a bit before `now`,
+  // for clocks that are behind.
+  absl::StatusOr<std::string> Sign(const Identity& identity,
+                                   absl::string_view holder_id, EVP_PKEY& key,
+                                   absl::Time now, absl::Duration life) const;
+
+  // Writes a new certificate for the coordinator, and its key if there is none.
+  absl::Status WriteServerPair(absl::Time now, absl::Duration life) const;
+  // The same for the operator of this machine.
+  absl::Status WriteOperatorPair(const Identity& identity,
+                                 absl::string_view holder_id, absl::Time now,
+                                 absl::Duration life) const;
+  // The files for MakeServerCredentials.
+  ServerTlsFiles server_files() const;
+
+ private:
+  Authority(std::string folder, std::string run, Issuer issuer)
+      : folder_(std::move(folder)),
+        run_(std::move(run)),
+        issuer_(std::move(issuer)) {}
+
+  std::string Path(absl::string_view name) const;
+
+  std::string folder_;
+  std::string run_;
+  Issuer issuer_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_TRUST_AUTHORITY_H_

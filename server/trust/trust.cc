@@ -1,0 +1,402 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/trust/trust.h"
+
+#include <openssl/crypto.h>
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/proto_time.h"
+#include "common/run_config.h"
+#include "common/status_macros.h"
+#include "common/transport/join_token.h"
+#include "common/transport/x509.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+using TokenRecord = v1::TrustRecords::TokenRecord;
+using CertificateRecord = v1::TrustRecords::CertificateRecord;
+
+constexpr int kHolderIdDigits = 2 * kHolderIdBytes;
+constexpr char kOwnOperator[] = "local";
+constexpr absl::Duration kShortestTtl = absl::Minutes(1);
+constexpr absl::Duration kLongestTtl = absl::Hours(24 * 30);
+constexpr uint32_t kMostUses = 1000;
+constexpr absl::Duration kRetry = absl::Minutes(1);
+
+// The time for which an entry that has expired is kept.
+constexpr absl::Duration kKeepExpired = absl::Hours(24);
+
+std::string RecordsPath(const std::string& folder) {
+  return absl::StrCat(folder, "/records");
+}
+
+bool IsGood(const v1::IssuedCertificate& entry, absl::Time now) {
+  return !entry.revoked() && now < ToTime(entry.expires_at());
+}
+
+// Takes a token or a certificate.
+template <typename Entry>
+std::string DescribeEntry(const Entry& entry) {
+  return absl::StrCat(entry.role(), " ", entry.name());
+}
+
+absl::StatusOr<Role> RoleOfToken(const std::string& text) {
+  absl::StatusOr<Role> role = ParseRole(text);
+  if (!role.ok() || *role != Role::kCoordinator) return role;
+  return absl::InvalidArgumentError(
+      "a token is for an island, an operator or a viewer");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
+  RETURN_IF_ERROR(CreateDirectory(options.folder, 0700));
+  const std::string path = RecordsPath(options.folder);
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (absl::IsNotFound(bytes.status())) {
+    if (Authority::Exists(options.folder)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, " is missing: restore it from a backup; or remove the folder ",
+          options.folder, ", and everybody must enrol anew"));
+    }
+    // The first start. Empty records allow the next one to go on with it.
+    RETURN_IF_ERROR(WriteSecretAtomically(path, ""));
+    bytes = "";
+  }
+  RETURN_IF_ERROR(bytes.status());
+  v1::TrustRecords records;
+  if (!records.ParseFromString(*bytes)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is damaged: restore it from a backup"));
+  }
+  ASSIGN_OR_RETURN(Authority authority,
+                   Authority::Open(options.folder, options.run,
+                                   /*may_make=*/bytes->empty(), options.now()));
+  auto trust = std::unique_ptr<Trust>(
+      new Trust(std::move(options), std::move(authority), std::move(records)));
+  absl::MutexLock lock(&trust->mu_);
+  RETURN_IF_ERROR(trust->WriteOwnPairs());
+  return trust;
+}
+
+void Trust::DropExpired() {
+  const absl::Time now = options_.now();
+  const auto drop = [](auto& records, auto has_ended) {
+    records.erase(std::remove_if(records.begin(), records.end(), has_ended),
+                  records.end());
+  };
+  drop(*records_.mutable_tokens(), [&](const TokenRecord& record) {
+    return now >= ToTime(record.token().expires_at());
+  });
+  drop(*records_.mutable_certificates(), [&](const CertificateRecord& record) {
+    return now - ToTime(record.certificate().expires_at()) > kKeepExpired;
+  });
+}
+
+absl::Status Trust::Write() const {
+  return WriteSecretAtomically(RecordsPath(options_.folder),
+                               records_.SerializeAsString());
+}
+
+absl::Status Trust::WriteOwnPairs() {
+  const absl::Time now = options_.now();
+  DropExpired();
+  RETURN_IF_ERROR(authority_.WriteServerPair(now, kOwnLife));
+  CertificateRecord* own = nullptr;
+  for (CertificateRecord& record : *records_.mutable_certificates()) {
+    if (record.certificate().token_id().empty() &&
+        IsGood(record.certificate(), now)) {
+      own = &record;
+    }
+  }
+  if (own == nullptr) {
+    own = &AddCertificate(std::string(RoleName(Role::kOperator)), kOwnOperator);
+  }
+  v1::IssuedCertificate& entry = *own->mutable_certificate();
+  *entry.mutable_expires_at() = ToTimestamp(now + kOwnLife);
+  RETURN_IF_ERROR(Write());
+  RETURN_IF_ERROR(authority_.WriteOperatorPair(
+      {Role::kOperator, options_.run, kOwnOperator},
+      absl::HexStringToBytes(entry.id()), now, kOwnLife));
+  own_renewal_ = now + kOwnLife * 2 / 3;
+  return absl::OkStatus();
+}
+
+void Trust::Tend() {
+  const absl::Time now = options_.now();
+  absl::MutexLock lock(&mu_);
+  if (now < own_renewal_) return;
+  own_renewal_ = now + kRetry;
+  const absl::Status written = WriteOwnPairs();
+  LOG_IF(ERROR, !written.ok())
+      << "cannot renew the coordinator's certificates: " << written;
+}
+
+v1::IssuedCertificate* Trust::Find(absl::string_view id) {
+  for (CertificateRecord& record : *records_.mutable_certificates()) {
+    if (record.certificate().id() == id) return record.mutable_certificate();
+  }
+  return nullptr;
+}
+
+absl::StatusOr<v1::IssuedCertificate*> Trust::FindGood(
+    absl::string_view serial) {
+  v1::IssuedCertificate* const entry = Find(serial.substr(0, kHolderIdDigits));
+  if (entry != nullptr && !entry->revoked()) return entry;
+  return absl::UnauthenticatedError(absl::StrCat(
+      entry == nullptr ? "the coordinator has no record of this certificate"
+                       : "this certificate was revoked",
+      "; enrol with a new token of an operator (causeway token create)"));
+}
+
+absl::Status Trust::Check(absl::string_view serial) {
+  absl::MutexLock lock(&mu_);
+  return FindGood(serial).status();
+}
+
+absl::StatusOr<TokenRecord*> Trust::FindToken(const v1::EnrolRequest& request) {
+  const std::string digest = Sha256(request.secret());
+  for (TokenRecord& record : *records_.mutable_tokens()) {
+    if (record.token().id() == request.token_id() &&
+        record.secret_sha256().size() == digest.size() &&
+        CRYPTO_memcmp(record.secret_sha256().data(), digest.data(),
+                      digest.size()) == 0) {
+      return &record;
+    }
+  }
+  return absl::UnauthenticatedError(
+      "there is no such token, or it has expired: ask an operator for another "
+      "one (causeway token create)");
+}
+
+absl::StatusOr<CertificateRecord*> Trust::TakeToken(
+    TokenRecord& record, const std::string& key_sha256) {
+  v1::Token& token = *record.mutable_token();
+  for (CertificateRecord& enrolled : *records_.mutable_certificates()) {
+    if (enrolled.certificate().token_id() == token.id() &&
+        enrolled.key_sha256() == key_sha256 &&
+        !enrolled.certificate().revoked()) {
+      return &enrolled;
+    }
+  }
+  if (token.uses_left() == 0) {
+    return absl::UnauthenticatedError(
+        "the token is used up: ask an operator for another one (causeway token "
+        "create)");
+  }
+  if (records_.certificates_size() >= kMostCertificates) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", kMostCertificates,
+                     " certificates, which is the most; those that have "
+                     "expired are dropped after a day"));
+  }
+  token.set_uses_left(token.uses_left() - 1);
+  CertificateRecord& enrolled = AddCertificate(token.role(), token.name());
+  enrolled.set_key_sha256(key_sha256);
+  enrolled.mutable_certificate()->set_token_id(token.id());
+  return &enrolled;
+}
+
+CertificateRecord& Trust::AddCertificate(const std::string& role,
+                                         const std::string& name) {
+  CertificateRecord& record = *records_.add_certificates();
+  v1::IssuedCertificate& entry = *record.mutable_certificate();
+  entry.set_id(absl::BytesToHexString(NewHolderId()));
+  entry.set_role(role);
+  entry.set_name(name);
+  *entry.mutable_enrolled_at() = ToTimestamp(options_.now());
+  return record;
+}
+
+absl::StatusOr<std::string> Trust::SignFor(v1::IssuedCertificate& entry,
+                                           EVP_PKEY& key) {
+  const absl::Time now = options_.now();
+  ASSIGN_OR_RETURN(const Role role, ParseRole(entry.role()));
+  ASSIGN_OR_RETURN(std::string certificate,
+                   authority_.Sign({role, options_.run, entry.name()},
+                                   absl::HexStringToBytes(entry.id()), key, now,
+                                   options_.certificate_life));
+  *entry.mutable_expires_at() = ToTimestamp(now + options_.certificate_life);
+  // If this fails, memory is ahead of the disk; the caller tries again.
+  RETURN_IF_ERROR(Write());
+  return certificate;
+}
+
+absl::StatusOr<v1::EnrolResponse> Trust::Enrol(const v1::EnrolRequest& request,
+                                               const std::string& address) {
+  v1::EnrolResponse response;
+  v1::IssuedCertificate entry;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!wrong_tokens_.MayTry(address, options_.now())) {
+      return absl::ResourceExhaustedError(
+          "too many wrong tokens came from this address: wait a minute");
+    }
+    DropExpired();
+    const absl::StatusOr<TokenRecord*> token = FindToken(request);
+    if (!token.ok()) {
+      wrong_tokens_.Fail(address);
+      return token.status();
+    }
+    ASSIGN_OR_RETURN(const PublicKey key,
+                     RequestedKey(request.certificate_request()));
+    ASSIGN_OR_RETURN(CertificateRecord* const record,
+                     TakeToken(**token, KeyDigest(*key)));
+    ASSIGN_OR_RETURN(*response.mutable_certificate(),
+                     SignFor(*record->mutable_certificate(), *key));
+    entry = record->certificate();
+  }
+  Record("enrolled", entry,
+         absl::StrCat(DescribeEntry(entry), " enrolled with token ",
+                      entry.token_id(), " and got certificate ", entry.id()));
+  return response;
+}
+
+absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,
+                                               absl::string_view serial) {
+  ASSIGN_OR_RETURN(const PublicKey key,
+                   RequestedKey(request.certificate_request()));
+  v1::RenewResponse response;
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(v1::IssuedCertificate* const entry, FindGood(serial));
+  ASSIGN_OR_RETURN(*response.mutable_certificate(), SignFor(*entry, *key));
+  LOG(INFO) << "renewed certificate " << entry->id() << " of "
+            << DescribeEntry(*entry);
+  return response;
+}
+
+absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
+    const v1::CreateTokenRequest& request, absl::string_view by) {
+  RETURN_IF_ERROR(RoleOfToken(request.role()).status());
+  if (!IsValidName(request.name())) {
+    return absl::InvalidArgumentError("a name has 1 to 64 of [a-z0-9-]");
+  }
+  const absl::Duration ttl = request.has_ttl()
+                                 ? absl::Seconds(request.ttl().seconds())
+                                 : absl::Hours(1);
+  if (ttl < kShortestTtl || ttl > kLongestTtl || request.uses() > kMostUses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a token lives ", absl::FormatDuration(kShortestTtl),
+                     " to ", absl::FormatDuration(kLongestTtl), " and serves ",
+                     kMostUses, " times at most"));
+  }
+  const JoinToken secret{
+      .pin = authority_.pin(),
+      .id = absl::BytesToHexString(RandomBytes(kTokenIdDigits / 2)),
+      .secret = RandomBytes(kSecretBytes)};
+  const absl::Time now = options_.now();
+  TokenRecord record;
+  v1::Token& token = *record.mutable_token();
+  token.set_id(secret.id);
+  token.set_role(request.role());
+  token.set_name(request.name());
+  *token.mutable_created_at() = ToTimestamp(now);
+  *token.mutable_expires_at() = ToTimestamp(now + ttl);
+  token.set_uses_left(std::max(1u, request.uses()));
+  record.set_secret_sha256(Sha256(secret.secret));
+
+  {
+    absl::MutexLock lock(&mu_);
+    DropExpired();
+    if (records_.tokens_size() >= kMostTokens) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("there are ", kMostTokens,
+                       " tokens, which is the most: revoke some"));
+    }
+    *records_.add_tokens() = record;
+    RETURN_IF_ERROR(Write());
+  }
+  Record("token_created", token,
+         absl::StrCat(by, " made token ", token.id(), " for ",
+                      DescribeEntry(token), ", ", token.uses_left(),
+                      token.uses_left() == 1 ? " use" : " uses", ", for ",
+                      absl::FormatDuration(ttl)));
+  v1::CreateTokenResponse response;
+  response.set_join_token(FormatJoinToken(secret));
+  *response.mutable_token() = token;
+  return response;
+}
+
+v1::ListTokensResponse Trust::ListTokens() const {
+  v1::ListTokensResponse response;
+  absl::MutexLock lock(&mu_);
+  for (const TokenRecord& record : records_.tokens()) {
+    if (record.token().uses_left() > 0 &&
+        options_.now() < ToTime(record.token().expires_at())) {
+      *response.add_tokens() = record.token();
+    }
+  }
+  return response;
+}
+
+absl::Status Trust::RevokeToken(const v1::RevokeTokenRequest& request,
+                                absl::string_view by) {
+  v1::Token token;
+  {
+    absl::MutexLock lock(&mu_);
+    auto& tokens = *records_.mutable_tokens();
+    const auto found = absl::c_find_if(tokens, [&](const TokenRecord& record) {
+      return record.token().id() == request.id();
+    });
+    if (found == tokens.end()) {
+      return absl::NotFoundError("there is no token with this id");
+    }
+    token = found->token();
+    tokens.erase(found);
+    RETURN_IF_ERROR(Write());
+  }
+  Record("token_revoked", token,
+         absl::StrCat(by, " revoked token ", token.id(), " for ",
+                      DescribeEntry(token)));
+  return absl::OkStatus();
+}
+
+v1::ListCertificatesResponse Trust::ListCertificates() const {
+  v1::ListCertificatesResponse response;
+  absl::MutexLock lock(&mu_);
+  for (const CertificateRecord& record : records_.certificates()) {
+    if (options_.now() < ToTime(record.certificate().expires_at())) {
+      *response.add_certificates() = record.certificate();
+    }
+  }
+  return response;
+}
+
+absl::Status Trust::RevokeCertificate(
+    const v1::RevokeCertificateRequest& request, absl::string_view by) {
+  v1::IssuedCertificate entry;
+  {
+    absl::MutexLock lock(&mu_);
+    v1::IssuedCertificate* const found = Find(request.id());
+    if (found == nullptr) {
+      return absl::NotFoundError("there is no certificate with this id");
+    }
+    found->set_revoked(true);
+    RETURN_IF_ERROR(Write());
+    entry = *found;
+  }
+  Record("certificate_revoked", entry,
+         absl::StrCat(by, " revoked certificate ", entry.id(), " of ",
+                      DescribeEntry(entry)));
+  return absl::OkStatus();
+}
+
+template <typename Entry>
+void Trust::Record(absl::string_view kind, const Entry& entry,
+                   std::string text) const {
+  LOG(INFO) << text;
+  if (options_.record == nullptr) return;
+  const bool is_island = entry.role() == RoleName(Role::kIsland);
+  options_.record({.kind = std::string(kind),
+                   .island_id = is_island ? entry.name() : "",
+                   .text = std::move(text)});
+}
+
+}  // namespace causeway

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who may enrol, and who has (proto/trust.proto): join tokens, the certificates
+// that the coordinator's own authority has signed, and their renewal. What it
+// keeps is in the authority's folder, in the file `records` (TrustRecords); a
+// change is durable before it is answered.
+//
+// A certificate is good only if it is among the records: if they are lost,
+// everybody has to enrol anew, and no certificate that was revoked comes back.
+#ifndef SERVER_TRUST_TRUST_H_
+#define SERVER_TRUST_TRUST_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/transport/credentials.h"
+#include "proto/trust.pb.h"
+#include "server/rules/coordinator.h"
+#include "server/trust/attempt_limiter.h"
+#include "server/trust/authority.h"
+
+namespace causeway {
+
+// Thread-safe.
+class Trust {
+ public:
+  static constexpr int kMostTokens = 1000;
+  static constexpr int kMostCertificates = 4096;
+  // The life of the coordinator's own certificates.
+  static constexpr absl::Duration kOwnLife = absl::Hours(24 * 30);
+
+  struct Options {
+    // Made if missing; its parent must exist.
+    std::string folder;
+    // RunConfig.name.
+    std::string run;
+    // The life of everybody else's certificates.
+    absl::Duration certificate_life = absl::Hours(24 * 7);
+    Clock now;
+    // Records an event. May be null.
+    std::function<void(const CoordinatorEvent&)> record;
+  };
+
+  // Opens the folder, or makes everything in it. Signs the coordinator's own
+  // certificates anew.
+  //   FAILED_PRECONDITION  A part of the authority is missing or damaged.
+  static absl::StatusOr<std::unique_ptr<Trust>> Open(Options options);
+
+  ServerTlsFiles server_files() const { return authority_.server_files(); }
+
+  // Renews the coordinator's own certificates when it is time. Call it often.
+  void Tend();
+
+  // Says whether a client's certificate, which gRPC has verified, is still
+  // good. `serial` is in lower-case hexadecimal digits.
+  //   UNAUTHENTICATED  It is not; the message says why.
+  absl::Status Check(absl::string_view serial);
+
+  // The methods of the service; proto/trust.proto has the errors. `address` and
+  // `serial` are the caller's, and events say that the operator `by` asked.
+  absl::StatusOr<v1::EnrolResponse> Enrol(const v1::EnrolRequest& request,
+                                          const std::string& address);
+  absl::StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request,
+                                          absl::string_view serial);
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(
+      const v1::CreateTokenRequest& request, absl::string_view by);
+  v1::ListTokensResponse ListTokens() const;
+  absl::Status RevokeToken(const v1::RevokeTokenRequest& request,
+                           absl::string_view by);
+  v1::ListCertificatesResponse ListCertificates() const;
+  absl::Status RevokeCertificate(const v1::RevokeCertificateRequest& request,
+                                 absl::string_view by);
+
+ private:
+  Trust(Options options, Authority authority, v1::TrustRecords records)
+      : options_(std::move(options)),
+        authority_(std::move(authority)),
+        records_(std::move(records)) {}
+
+  // Forgets what has expired. Pointers to records are not valid afterwards.
+  void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Returns the token that a request names, if the secret is right. Call
+  // DropExpired first.
+  absl::StatusOr<v1::TrustRecords::TokenRecord*> FindToken(
+      const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the entry that has enrolled with this token and key, or else a new
+  // one, for which it uses the token.
+  absl::StatusOr<v1::TrustRecords::CertificateRecord*> TakeToken(
+      v1::TrustRecords::TokenRecord& token, const std::string& key_sha256)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::TrustRecords::CertificateRecord& AddCertificate(const std::string& role,
+                                                      const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Signs the next certificate of an entry, and notes its end.
+  absl::StatusOr<std::string> SignFor(v1::IssuedCertificate& entry,
+                                      EVP_PKEY& key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the entry with this id, or null.
+  v1::IssuedCertificate* Find(absl::string_view id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the entry to which a certificate with this serial belongs, unless
+  // it was revoked.
+  absl::StatusOr<v1::IssuedCertificate*> FindGood(absl::string_view serial)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Records an event about the holder of a token or certificate.
+  template <typename Entry>
+  void Record(absl::string_view kind, const Entry& entry,
+              std::string text) const;
+
+  const Options options_;
+  const Authority authority_;
+  mutable absl::Mutex mu_;
+  v1::TrustRecords records_ ABSL_GUARDED_BY(mu_);
+  AttemptLimiter wrong_tokens_ ABSL_GUARDED_BY(mu_);
+  absl::Time own_renewal_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_TRUST_TRUST_H_

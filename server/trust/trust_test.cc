@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/trust/trust.h"
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/file.h"
+#include "common/proto_time.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "common/transport/identity.h"
+#include "common/transport/join_token.h"
+#include "common/transport/x509.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TrustTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(auto made, TemporaryDirectory::Make("trust"));
+    directory_ = std::make_unique<TemporaryDirectory>(std::move(made));
+    ASSERT_OK_AND_ASSIGN(key_, MakeKey());
+    ASSERT_OK(Start());
+  }
+
+  // Starts, or starts again.
+  absl::Status Start() {
+    trust_.reset();
+    auto opened = Trust::Open({.folder = Folder(),
+                               .run = "r",
+                               .certificate_life = absl::Hours(3),
+                               .now = [this] { return now_; },
+                               .record =
+                                   [this](const CoordinatorEvent& event) {
+                                     events_.push_back(absl::StrCat(
+                                         event.kind, " ", event.island_id));
+                                   }});
+    if (opened.ok()) trust_ = *std::move(opened);
+    return opened.status();
+  }
+  std::string Folder() const {
+    return absl::StrCat(directory_->path(), "/tls");
+  }
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(Folder(), "/", name);
+  }
+
+  // Makes a token for island a.
+  JoinToken Token(uint32_t uses = 1, absl::Duration ttl = absl::Hours(1)) {
+    v1::CreateTokenRequest request;
+    request.set_role("island");
+    request.set_name("a");
+    request.set_uses(uses);
+    request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
+    const auto made = trust_->CreateToken(request, "operator o");
+    EXPECT_OK(made);
+    return *ParseJoinToken(made->join_token());
+  }
+
+  absl::StatusOr<v1::EnrolResponse> Enrol(const JoinToken& token, EVP_PKEY& key,
+                                          const std::string& from = "1.2.3.4") {
+    v1::EnrolRequest request;
+    request.set_token_id(token.id);
+    request.set_secret(token.secret);
+    request.set_certificate_request(*MakeRequest(key));
+    return trust_->Enrol(request, from);
+  }
+  // Enrols, and returns what the certificate says.
+  CertificateFacts Enrolled(const JoinToken& token, EVP_PKEY& key) {
+    const auto response = Enrol(token, key);
+    EXPECT_OK(response);
+    return FactsOf(*ParseCertificates(response->certificate())->front());
+  }
+  static PrivateKey NewKey() { return *MakeKey(); }
+
+  absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
+  std::unique_ptr<TemporaryDirectory> directory_;
+  std::vector<std::string> events_;
+  PrivateKey key_;
+  std::unique_ptr<Trust> trust_;
+};
+
+TEST_F(TrustTest, ATokenGetsTheCertificateThatItSays) {
+  const CertificateFacts facts = Enrolled(Token(), *key_);
+  ASSERT_OK_AND_ASSIGN(const Identity identity, ParseIdentity(facts.names));
+  EXPECT_EQ(identity, (Identity{Role::kIsland, "r", "a"}));
+  EXPECT_EQ(facts.valid_until, now_ + absl::Hours(3));
+  EXPECT_OK(trust_->Check(facts.serial));
+  EXPECT_THAT(events_, ElementsAre("token_created a", "enrolled a"));
+  // Its pin is of the authority that has signed.
+  const auto authority = ParseCertificates(*ReadFile(Path("ca.crt")));
+  EXPECT_EQ(X509_verify(ParseCertificates(Enrol(Token(), *key_)->certificate())
+                            ->front()
+                            .get(),
+                        X509_get0_pubkey(authority->front().get())),
+            1);
+  EXPECT_EQ(KeyDigest(*X509_get0_pubkey(authority->front().get())),
+            Token().pin);
+}
+
+TEST_F(TrustTest, ATokenServesOnceButForTheSameKey) {
+  const JoinToken token = Token();
+  const CertificateFacts first = Enrolled(token, *key_);
+  const CertificateFacts again = Enrolled(token, *key_);
+  EXPECT_EQ(first.serial.substr(0, 16), again.serial.substr(0, 16));
+  EXPECT_NE(first.serial, again.serial);
+  EXPECT_THAT(Enrol(token, *NewKey()),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
+  // Also after a restart, and not after the certificate was revoked.
+  ASSERT_OK(Start());
+  EXPECT_THAT(Enrol(token, *NewKey()), StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_OK(Enrol(token, *key_));
+  v1::RevokeCertificateRequest revoke;
+  revoke.set_id(first.serial.substr(0, 16));
+  ASSERT_OK(trust_->RevokeCertificate(revoke, "operator o"));
+  EXPECT_THAT(Enrol(token, *key_), StatusIs(StatusCode::kUnauthenticated));
+
+  const JoinToken twice = Token(2);
+  EXPECT_OK(Enrol(twice, *NewKey()));
+  EXPECT_OK(Enrol(twice, *NewKey()));
+  EXPECT_THAT(Enrol(twice, *NewKey()), StatusIs(StatusCode::kUnauthenticated));
+}
+
+TEST_F(TrustTest, WrongTokensAreRefusedAndCounted) {
+  JoinToken forged = Token();
+  forged.secret[15] ^= 1;
+  for (int i = 0; i < AttemptLimiter::kMostFailures; ++i) {
+    EXPECT_THAT(Enrol(forged, *key_), StatusIs(StatusCode::kUnauthenticated));
+  }
+  EXPECT_THAT(Enrol(Token(), *key_), StatusIs(StatusCode::kResourceExhausted));
+  EXPECT_OK(Enrol(Token(), *key_, "5.6.7.8"));
+  now_ += absl::Minutes(1);
+  EXPECT_OK(Enrol(Token(), *key_));
+}
+
+TEST_F(TrustTest, ATokenHasATimeAndCanBeRevoked) {
+  const JoinToken late = Token();
+  now_ += absl::Hours(1);
+  EXPECT_THAT(Enrol(late, *key_), StatusIs(StatusCode::kUnauthenticated));
+  const JoinToken token = Token();
+  ASSERT_EQ(trust_->ListTokens().tokens_size(), 1);
+  EXPECT_EQ(trust_->ListTokens().tokens(0).id(), token.id);
+  v1::RevokeTokenRequest revoke;
+  revoke.set_id(token.id);
+  EXPECT_OK(trust_->RevokeToken(revoke, "operator o"));
+  EXPECT_THAT(trust_->RevokeToken(revoke, "operator o"),
+              StatusIs(StatusCode::kNotFound));
+  EXPECT_EQ(trust_->ListTokens().tokens_size(), 0);
+  EXPECT_THAT(Enrol(token, *key_), StatusIs(StatusCode::kUnauthenticated));
+}
+
+TEST_F(TrustTest, RefusesTokensThatAreOutOfBounds) {
+  const auto create = [&](const char* role, const char* name, int64_t seconds,
+                          uint32_t uses) {
+    v1::CreateTokenRequest request;
+    request.set_role(role);
+    request.set_name(name);
+    request.mutable_ttl()->set_seconds(seconds);
+    request.set_uses(uses);
+    return trust_->CreateToken(request, "operator o").status();
+  };
+  EXPECT_OK(create("viewer", "v", 60, 1000));
+  for (const absl::Status& refused :
+       {create("coordinator", "a", 60, 1), create("root", "a", 60, 1),
+        create("island", "", 60, 1), create("island", "A", 60, 1),
+        create("island", "a", 59, 1), create("island", "a", 2'592'001, 1),
+        create("island", "a", INT64_MIN, 1), create("island", "a", 60, 1001)}) {
+    EXPECT_THAT(refused, StatusIs(StatusCode::kInvalidArgument));
+  }
+  v1::TrustRecords records;
+  ASSERT_TRUE(records.ParseFromString(*ReadFile(Path("records"))));
+  while (records.tokens_size() < Trust::kMostTokens - 1) {
+    *records.add_tokens() = records.tokens(0);
+  }
+  ASSERT_OK(
+      WriteSecretAtomically(Path("records"), records.SerializeAsString()));
+  ASSERT_OK(Start());
+  EXPECT_OK(create("island", "a", 60, 1));
+  EXPECT_THAT(create("island", "a", 60, 1),
+              StatusIs(StatusCode::kResourceExhausted));
+}
+
+TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
+  const CertificateFacts first = Enrolled(Token(), *key_);
+  now_ += absl::Hours(2);
+  v1::RenewRequest request;
+  request.set_certificate_request(*MakeRequest(*key_));
+  ASSERT_OK_AND_ASSIGN(const v1::RenewResponse renewed,
+                       trust_->Renew(request, first.serial));
+  const CertificateFacts second =
+      FactsOf(*ParseCertificates(renewed.certificate())->front());
+  EXPECT_EQ(second.names, first.names);
+  EXPECT_EQ(second.valid_until, now_ + absl::Hours(3));
+  EXPECT_OK(trust_->Check(first.serial));
+  EXPECT_OK(trust_->Check(second.serial));
+  const v1::ListCertificatesResponse list = trust_->ListCertificates();
+  ASSERT_EQ(list.certificates_size(), 2);
+  EXPECT_EQ(list.certificates(0).name(), "local");
+  EXPECT_EQ(list.certificates(1).name(), "a");
+  EXPECT_EQ(ToTime(list.certificates(1).expires_at()), second.valid_until);
+
+  v1::RevokeCertificateRequest revoke;
+  revoke.set_id(list.certificates(1).id());
+  ASSERT_OK(trust_->RevokeCertificate(revoke, "operator o"));
+  ASSERT_OK(Start());
+  for (const std::string& serial : {first.serial, second.serial}) {
+    EXPECT_THAT(trust_->Check(serial), StatusIs(StatusCode::kUnauthenticated,
+                                                HasSubstr("was revoked")));
+    EXPECT_THAT(trust_->Renew(request, serial),
+                StatusIs(StatusCode::kUnauthenticated));
+  }
+  EXPECT_THAT(trust_->Check(std::string(32, '7')),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("no record")));
+  EXPECT_THAT(trust_->Check(""), StatusIs(StatusCode::kUnauthenticated));
+}
+
+TEST_F(TrustTest, WhatHasExpiredIsForgotten) {
+  const JoinToken late = Token(1, absl::Hours(72));
+  const std::string first = Enrolled(Token(), *key_).serial;
+  now_ += absl::Hours(3);
+  EXPECT_EQ(trust_->ListCertificates().certificates_size(), 1);
+  EXPECT_OK(trust_->Check(first));
+  now_ += absl::Hours(25);
+  const std::string second = Enrolled(late, *NewKey()).serial;
+  EXPECT_THAT(trust_->Check(first),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("no record")));
+  EXPECT_OK(trust_->Check(second));
+  const v1::ListCertificatesResponse list = trust_->ListCertificates();
+  ASSERT_EQ(list.certificates_size(), 2);
+  EXPECT_EQ(list.certificates(1).id(), second.substr(0, 16));
+}
+
+TEST_F(TrustTest, OnlyHashesOfSecretsAreKeptAndOnlyTheOwnerReads) {
+  const JoinToken token = Token();
+  const std::string records = *ReadFile(Path("records"));
+  EXPECT_TRUE(absl::StrContains(records, token.id));
+  EXPECT_FALSE(absl::StrContains(records, token.secret));
+  EXPECT_FALSE(
+      absl::StrContains(records, absl::WebSafeBase64Escape(token.secret)));
+  const auto mode = [](const std::string& path) {
+    struct stat entry = {};
+    EXPECT_EQ(stat(path.c_str(), &entry), 0) << path;
+    return entry.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(Folder()), 0700);
+  EXPECT_EQ(mode(Path("operator")), 0700);
+  for (const char* name :
+       {"ca.key", "coordinator.key", "operator/tls.key", "records"}) {
+    EXPECT_EQ(mode(Path(name)), 0600) << name;
+  }
+}
+
+TEST_F(TrustTest, TheOwnCertificatesAreRenewed) {
+  const auto end_of = [&](const char* name) {
+    return FactsOf(*ParseCertificates(*ReadFile(Path(name)))->front())
+        .valid_until;
+  };
+  for (const char* name : {"coordinator.crt", "operator/tls.crt"}) {
+    EXPECT_EQ(end_of(name), now_ + Trust::kOwnLife);
+  }
+  const absl::Time first = end_of("coordinator.crt");
+  now_ += Trust::kOwnLife * 2 / 3 - absl::Seconds(1);
+  trust_->Tend();
+  EXPECT_EQ(end_of("coordinator.crt"), first);
+  now_ += absl::Seconds(2);
+  trust_->Tend();
+  for (const char* name : {"coordinator.crt", "operator/tls.crt"}) {
+    EXPECT_EQ(end_of(name), now_ + Trust::kOwnLife);
+  }
+  // One operator, however often it is renewed.
+  ASSERT_OK(Start());
+  EXPECT_EQ(trust_->ListCertificates().certificates_size(), 1);
+}
+
+TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
+  Enrolled(Token(), *key_);
+  for (const char* lost : {"ca.key", "records"}) {
+    const std::string kept = *ReadFile(Path(lost));
+    ASSERT_OK(RemoveFile(Path(lost)));
+    EXPECT_FALSE(Start().ok()) << lost;
+    EXPECT_THAT(ReadFile(Path(lost)), StatusIs(StatusCode::kNotFound));
+    ASSERT_OK(WriteSecretAtomically(Path(lost), "junk"));
+    EXPECT_THAT(Start(), StatusIs(StatusCode::kFailedPrecondition)) << lost;
+    ASSERT_OK(WriteSecretAtomically(Path(lost), kept));
+  }
+  EXPECT_OK(Start());
+}
+
+TEST_F(TrustTest, AFirstStartThatBrokeOffGoesOn) {
+  trust_.reset();
+  ASSERT_OK(WriteSecretAtomically(Path("records"), ""));
+  ASSERT_OK(RemoveFile(Path("ca.crt")));
+  EXPECT_OK(Start());
+  EXPECT_OK(Enrol(Token(), *key_));
+}
+
+}  // namespace
+}  // namespace causeway
