@@ -2,22 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/access.h"
 
-#include <openssl/bio.h>
-#include <openssl/bn.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-
 #include <algorithm>
-#include <ctime>
-#include <memory>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "common/transport/tcp_connections.h"
+#include "common/transport/x509.h"
 #include "google/protobuf/descriptor.h"
 
 namespace causeway {
@@ -39,6 +32,8 @@ constexpr uint32_t Bit(Role role) { return 1u << static_cast<int>(role); }
 constexpr uint32_t kIsland = Bit(Role::kIsland);
 constexpr uint32_t kOperator = Bit(Role::kOperator);
 constexpr uint32_t kWatchers = kIsland | kOperator | Bit(Role::kViewer);
+// Whoever connects, even without a certificate.
+constexpr uint32_t kAnybody = 1u << 31;
 
 constexpr AccessRule kRules[] = {
     {"/causeway.v1.Coordinator/Join", kIsland, true},
@@ -58,6 +53,13 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Control/ListQuarantine", kOperator},
     {"/causeway.v1.Control/AdmitContribution", kOperator},
     {"/causeway.v1.Control/DropContribution", kOperator},
+    {"/causeway.v1.Trust/Enrol", kAnybody},
+    {"/causeway.v1.Trust/Renew", kWatchers},
+    {"/causeway.v1.Trust/CreateToken", kOperator},
+    {"/causeway.v1.Trust/ListTokens", kOperator},
+    {"/causeway.v1.Trust/RevokeToken", kOperator},
+    {"/causeway.v1.Trust/ListCertificates", kOperator},
+    {"/causeway.v1.Trust/RevokeCertificate", kOperator},
 };
 
 const AccessRule* FindRule(absl::string_view method) {
@@ -73,31 +75,11 @@ const AccessRule* FindRule(absl::string_view method) {
 constexpr absl::Duration kQuiet = absl::Minutes(1);
 constexpr size_t kMostRefused = 1024;
 
-struct FreeOpenSsl {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(BIGNUM* number) const { BN_free(number); }
-  void operator()(char* text) const { OPENSSL_free(text); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, FreeOpenSsl>;
-
 absl::StatusOr<ClientCertificate> ReadCertificate(const std::string& pem) {
-  const Owned<BIO> bio(
-      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  const Owned<X509> x509(
-      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
-  std::tm expires = {};
-  if (x509 == nullptr ||
-      !ASN1_TIME_to_tm(X509_get0_notAfter(x509.get()), &expires)) {
-    return absl::UnauthenticatedError("the certificate cannot be read");
-  }
-  const Owned<BIGNUM> serial(
-      ASN1_INTEGER_to_BN(X509_get0_serialNumber(x509.get()), nullptr));
-  const Owned<char> digits(BN_bn2hex(serial.get()));
-  return ClientCertificate{
-      .serial = absl::AsciiStrToLower(digits.get()),
-      .expires = absl::FromTM(expires, absl::UTCTimeZone())};
+  ASSIGN_OR_RETURN(const std::vector<Certificate> read, ParseCertificates(pem));
+  const CertificateFacts facts = FactsOf(*read.front());
+  return ClientCertificate{.serial = facts.serial,
+                           .expires = facts.valid_until};
 }
 
 std::vector<std::string> Values(const grpc::AuthContext& context,
@@ -158,7 +140,9 @@ absl::Status Caller::CheckIdentity() const {
     return absl::PermissionDeniedError(
         absl::StrCat("nobody may call ", method_));
   }
-  if (!options.certificates) return absl::OkStatus();
+  if (!options.certificates || rule_->roles == kAnybody) {
+    return absl::OkStatus();
+  }
   const std::string needed =
       absl::StrCat(method_, " is for these roles of run ", options.run, ": ",
                    ListRoles(rule_->roles));
@@ -172,10 +156,11 @@ absl::Status Caller::CheckIdentity() const {
                      " of run ", identity_->run));
   }
   if (options.now() >= certificate_.expires) {
-    return absl::UnauthenticatedError(absl::StrCat(
+    return absl::UnavailableError(absl::StrCat(
         "the certificate of ", Describe(*identity_), " expired at ",
         absl::FormatTime(absl::RFC3339_sec, certificate_.expires,
-                         absl::UTCTimeZone())));
+                         absl::UTCTimeZone()),
+        ": connect again with a new one"));
   }
   if (options.check_certificate == nullptr) return absl::OkStatus();
   return options.check_certificate(certificate_);
@@ -219,7 +204,8 @@ Caller Access::Identify(absl::string_view method,
   if (read.ok()) {
     caller.certificate_ = *std::move(read);
   } else {
-    caller.identity_ = read.status();
+    caller.identity_ =
+        absl::UnauthenticatedError("the certificate cannot be read");
   }
   return caller;
 }

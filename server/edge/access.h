@@ -49,8 +49,11 @@ class Caller {
  public:
   // Checks that the caller may call the method now. A refusal is recorded as an
   // event. Without certificates everybody may call every method of the table.
-  //   UNAUTHENTICATED    There is no certificate, or none with an identity; or
-  //                      it has expired or was revoked.
+  //   UNAUTHENTICATED    There is no certificate, or none with an identity, or
+  //                      it was revoked.
+  //   UNAVAILABLE        The certificate has expired since the connection was
+  //                      made. The caller may have a new one by now, and should
+  //                      connect again.
   //   PERMISSION_DENIED  The identity is of another run, or its role may not.
   absl::Status Check() const;
   // Checks a request as well.
@@ -62,6 +65,9 @@ class Caller {
   // Returns, for people, "operator anna", or the address of a caller without an
   // identity.
   std::string Name() const;
+  // The address and port.
+  const std::string& peer() const { return peer_; }
+  const ClientCertificate& certificate() const { return certificate_; }
 
  private:
   friend class Access;

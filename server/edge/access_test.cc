@@ -458,7 +458,7 @@ TEST_F(SessionAccessTest, ACertificateThatExpiresEndsIt) {
   ahead_ = 3700;
   while (Beat()) {
   }
-  EXPECT_THAT(End(), StatusIs(kUnknown, HasSubstr("island a expired at")));
+  EXPECT_THAT(End(), StatusIs(kCutOff, HasSubstr("island a expired at")));
 }
 
 TEST_F(SessionAccessTest, ACertificateThatIsRevokedEndsIt) {

@@ -74,6 +74,10 @@ class TableService : public grpc::Service {
                                access->Identify(path, *context)};
             const absl::Status allowed = begun.caller.Check();
             if (!allowed.ok()) {
+              // TLS asks for a certificate once in a connection.
+              if (absl::IsUnavailable(allowed)) {
+                begun.ticket.connection().End();
+              }
               return new RefusedCall(std::move(begun), allowed);
             }
             return method(std::move(begun), *context);

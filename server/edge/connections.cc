@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/connections.h"
 
-#include <arpa/inet.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <optional>
 #include <tuple>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 
@@ -53,18 +49,6 @@ constexpr int kMostClosing = 64;
 // Seconds for which a kind of log line is not repeated.
 constexpr int kLogSeconds = 10;
 
-// Returns the part of a peer's name that limits apply to.
-std::string AddressOf(absl::string_view peer) {
-  const absl::string_view host = peer.substr(0, peer.rfind(':'));
-  if (!absl::StartsWith(host, "[")) return std::string(host);
-  in6_addr address = {};
-  inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
-            &address);
-  // The owner of one IPv6 address has a network of them.
-  return absl::BytesToHexString(absl::string_view(
-      reinterpret_cast<const char*>(address.s6_addr), sizeof(address) / 2));
-}
-
 // Returns a number that no other socket has; 0 if `file` is not a socket.
 uint64_t CookieOf(int file) {
   uint64_t cookie = 0;
@@ -79,7 +63,7 @@ bool Connections::Admit(int file) {
   const std::optional<TcpConnection> tcp = AskTcpConnection(file);
   // The connection is already closed.
   if (!tcp.has_value()) return false;
-  const std::string address = AddressOf(tcp->peer);
+  const std::string address = NetworkOf(tcp->peer);
   absl::MutexLock lock(&mu_);
   if (Count(address) >= limits_.per_address ||
       Count("") >= limits_.connections) {
@@ -164,6 +148,7 @@ void Connections::Look() {
 
 std::string Connections::Examine(Entry& entry, absl::Time now) {
   const Connection& use = *entry.use;
+  if (use.ended_) return "its certificate has expired";
   const uint64_t received = entry.tcp.bytes_received;
   const uint64_t acknowledged = entry.tcp.bytes_acknowledged;
   const int64_t calls = use.calls_;

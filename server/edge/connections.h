@@ -51,6 +51,8 @@ class Connection {
   // A call ended although its peer may still have been sending to it. gRPC
   // drops what comes after the end.
   void CallBrokeOff() { ++calls_broken_off_; }
+  // The connection is of no more use: it will be cut off.
+  void End() { ended_ = true; }
   // A call is done with a message of `bytes` bytes.
   void Took(uint64_t bytes) { taken_ += bytes; }
   // A message that takes `bytes` bytes of memory was handed to gRPC, or was
@@ -71,6 +73,7 @@ class Connection {
   std::atomic<int64_t> calls_ = 0;
   std::atomic<uint64_t> calls_begun_ = 0;
   std::atomic<uint64_t> calls_broken_off_ = 0;
+  std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> taken_ = 0;
   std::atomic<int64_t> sends_ = 0;
   std::atomic<uint64_t> sending_ = 0;

@@ -214,6 +214,16 @@ TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
   EXPECT_FALSE(second->open());
 }
 
+TEST_F(ConnectionsTest, WhatIsOfNoMoreUseIsCut) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  connections_.Audit();
+  EXPECT_TRUE(pair->open());
+  call.connection().End();
+  connections_.Audit();
+  EXPECT_FALSE(pair->open());
+}
+
 TEST_F(ConnectionsTest, WhoDoesNotReadIsCut) {
   const auto deaf = Admit();
   const CallTicket deaf_call = connections_.BeginCall(deaf->peer());

@@ -136,12 +136,16 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
         " can change and read the run: clients show no certificates");
     LOG(WARNING) << warning;
   }
-  for (const Methods& methods :
-       {CoordinatorMethods(engine, &server->links_),
-        StatusMethods(engine, &server->links_, &connections, warning),
-        ControlMethods(engine)}) {
+  std::vector<Methods> services = {
+      CoordinatorMethods(engine, &server->links_),
+      StatusMethods(engine, &server->links_, &connections, warning),
+      ControlMethods(engine)};
+  if (options.trust != nullptr) {
+    services.push_back(TrustMethods(options.trust));
+  }
+  for (Methods& methods : services) {
     server->services_.push_back(
-        NewService(methods, &connections, &server->access_));
+        NewService(std::move(methods), &connections, &server->access_));
     builder.RegisterService(server->services_.back().get());
   }
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(

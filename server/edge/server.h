@@ -28,6 +28,7 @@
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
 #include "server/engine.h"
+#include "server/trust/trust.h"
 
 namespace causeway {
 
@@ -46,6 +47,9 @@ class CoordinatorServer {
     // See Access::Options.
     std::function<absl::Status(const ClientCertificate&)> check_certificate =
         nullptr;
+    // The coordinator's own authority, if it has one. It must outlive the
+    // server.
+    Trust* trust = nullptr;
     // The most connections to accept; 0 means 256, and 8 more for each island
     // that may take part.
     int max_connections = 0;

@@ -12,6 +12,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "proto/trust.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/upload_turns.h"
 
@@ -158,6 +159,44 @@ Methods ControlMethods(Engine* engine) {
            [=](const Caller& caller,
                const v1::DropContributionRequest& request) {
              return engine->Drop(request.id(), caller.Name());
+           })}};
+}
+
+Methods TrustMethods(Trust* trust) {
+  return {
+      {"/causeway.v1.Trust/Enrol",
+       Unary<v1::EnrolRequest>(
+           [=](const Caller& caller, const v1::EnrolRequest& request) {
+             return trust->Enrol(request, NetworkOf(caller.peer()));
+           })},
+      {"/causeway.v1.Trust/Renew",
+       Unary<v1::RenewRequest>(
+           [=](const Caller& caller, const v1::RenewRequest& request) {
+             return trust->Renew(request, caller.certificate().serial);
+           })},
+      {"/causeway.v1.Trust/CreateToken",
+       Unary<v1::CreateTokenRequest>(
+           [=](const Caller& caller, const v1::CreateTokenRequest& request) {
+             return trust->CreateToken(request, caller.Name());
+           })},
+      {"/causeway.v1.Trust/ListTokens",
+       Unary<v1::ListTokensRequest>(
+           [=](const v1::ListTokensRequest&) { return trust->ListTokens(); })},
+      {"/causeway.v1.Trust/RevokeToken",
+       Unary<v1::RevokeTokenRequest>(
+           [=](const Caller& caller, const v1::RevokeTokenRequest& request) {
+             return trust->RevokeToken(request, caller.Name());
+           })},
+      {"/causeway.v1.Trust/ListCertificates",
+       Unary<v1::ListCertificatesRequest>(
+           [=](const v1::ListCertificatesRequest&) {
+             return trust->ListCertificates();
+           })},
+      {"/causeway.v1.Trust/RevokeCertificate",
+       Unary<v1::RevokeCertificateRequest>(
+           [=](const Caller& caller,
+               const v1::RevokeCertificateRequest& request) {
+             return trust->RevokeCertificate(request, caller.Name());
            })}};
 }
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The methods of the coordinator's services: Coordinator
-// (proto/coordinator.proto), Status (proto/status.proto) and Control
-// (proto/control.proto).
+// (proto/coordinator.proto), Status (proto/status.proto), Control
+// (proto/control.proto) and Trust (proto/trust.proto).
 #ifndef SERVER_EDGE_SERVICES_H_
 #define SERVER_EDGE_SERVICES_H_
 
@@ -13,6 +13,7 @@
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
 #include "server/engine.h"
+#include "server/trust/trust.h"
 
 namespace causeway {
 
@@ -22,6 +23,7 @@ Methods StatusMethods(Engine* engine, const IslandLinks* links,
                       const Connections* connections,
                       const std::string& warning);
 Methods ControlMethods(Engine* engine);
+Methods TrustMethods(Trust* trust);
 
 }  // namespace causeway
 

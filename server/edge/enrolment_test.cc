@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Enrolment and renewal against a coordinator with an authority of its own,
+// over real TLS.
+#include "common/transport/enrolment.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/file.h"
+#include "common/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "common/transport/credentials.h"
+#include "common/transport/identity.h"
+#include "common/transport/join_token.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+#include "proto/trust.grpc.pb.h"
+#include "server/edge/access.h"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+#include "server/trust/trust.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+class EnrolmentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(auto made, TemporaryDirectory::Make("enrolment"));
+    directory_ = std::make_unique<TemporaryDirectory>(std::move(made));
+    ASSERT_OK(driver_.Start(TestRunConfig()));
+    ASSERT_OK_AND_ASSIGN(trust_, Trust::Open({.folder = Path("tls"),
+                                              .run = TestRunConfig().name(),
+                                              .now = absl::Now}));
+    ASSERT_OK_AND_ASSIGN(
+        const auto credentials,
+        MakeServerCredentials(trust_->server_files(), absl::Now()));
+    ASSERT_OK_AND_ASSIGN(server_,
+                         CoordinatorServer::Start(
+                             &driver_.engine(),
+                             {.address = "127.0.0.1:0",
+                              .now = absl::Now,
+                              .credentials = credentials,
+                              .client_certificates = true,
+                              .check_certificate =
+                                  [this](const ClientCertificate& certificate) {
+                                    return trust_->Check(certificate.serial);
+                                  },
+                              .trust = trust_.get()}));
+    address_ = absl::StrCat("127.0.0.1:", server_->port());
+  }
+  void TearDown() override { server_.reset(); }
+
+  std::string Path(absl::string_view name) const {
+    return absl::StrCat(directory_->path(), "/", name);
+  }
+
+  std::string Token(const std::string& role) {
+    v1::CreateTokenRequest request;
+    request.set_role(role);
+    request.set_name("a");
+    const auto made = trust_->CreateToken(request, "operator o");
+    EXPECT_OK(made);
+    return made->join_token();
+  }
+
+  // Calls two methods with these files.
+  absl::Status Watch(const ClientTlsFiles& files) {
+    return Call(files, [](auto& channel, auto& context) {
+      v1::RunStatus run;
+      return v1::Status::NewStub(channel)->GetRun(&context, {}, &run);
+    });
+  }
+  absl::Status Resume(const ClientTlsFiles& files) {
+    return Call(files, [](auto& channel, auto& context) {
+      v1::ResumeRunResponse response;
+      return v1::Control::NewStub(channel)->ResumeRun(&context, {}, &response);
+    });
+  }
+  template <typename Method>
+  absl::Status Call(const ClientTlsFiles& files, Method method) {
+    const auto credentials = MakeChannelCredentials(files, absl::Now());
+    if (!credentials.ok()) return credentials.status();
+    const auto channel = grpc::CreateChannel(address_, *credentials);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    return FromGrpcStatus(method(channel, context));
+  }
+
+  std::unique_ptr<TemporaryDirectory> directory_;
+  EngineDriver driver_;
+  std::unique_ptr<Trust> trust_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::string address_;
+};
+
+TEST_F(EnrolmentTest, GivesTheRoleOfTheToken) {
+  for (const char* role : {"island", "operator", "viewer"}) {
+    const std::string folder = Path(role);
+    ASSERT_OK(Enrol(address_, Token(role), folder, absl::Now()));
+    ASSERT_OK_AND_ASSIGN(const Identity identity,
+                         FolderIdentity(folder, absl::Now()));
+    EXPECT_EQ(RoleName(identity.role), role);
+    EXPECT_OK(Watch({.tls = folder}));
+    EXPECT_EQ(Resume({.tls = folder}).code(),
+              role == std::string("operator") ? StatusCode::kOk
+                                              : StatusCode::kPermissionDenied);
+  }
+  // The coordinator's machine has an operator's folder.
+  EXPECT_OK(Resume({.tls = Path("tls/operator")}));
+}
+
+TEST_F(EnrolmentTest, WithoutACertificateThereIsNothingElse) {
+  // The coordinator's certificate names no host.
+  EXPECT_THAT(Watch({.tls_ca = Path("tls/ca.crt")}),
+              StatusIs(StatusCode::kUnavailable));
+  const auto anonymous = [&](auto method) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = *ReadFile(Path("tls/ca.crt"));
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride(
+        FormatDns({Role::kCoordinator, TestRunConfig().name(), "coordinator"}));
+    const auto stub = v1::Trust::NewStub(grpc::CreateCustomChannel(
+        address_, grpc::SslCredentials(options), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    return FromGrpcStatus(method(*stub, context));
+  };
+  EXPECT_THAT(anonymous([](auto& stub, auto& context) {
+                v1::RenewResponse response;
+                return stub.Renew(&context, {}, &response);
+              }),
+              StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_THAT(anonymous([](auto& stub, auto& context) {
+                v1::CreateTokenResponse response;
+                return stub.CreateToken(&context, {}, &response);
+              }),
+              StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_THAT(anonymous([](auto& stub, auto& context) {
+                v1::EnrolResponse response;
+                return stub.Enrol(&context, {}, &response);
+              }),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("no such")));
+}
+
+TEST_F(EnrolmentTest, AnotherAuthorityIsNotTrusted) {
+  ASSERT_OK_AND_ASSIGN(JoinToken token, ParseJoinToken(Token("island")));
+  const JoinToken good = token;
+  token.pin[0] ^= 1;
+  EXPECT_THAT(Enrol(address_, FormatJoinToken(token), Path("a"), absl::Now()),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("another key")));
+  EXPECT_THAT(ReadFile(Path("a/ca.crt")), StatusIs(StatusCode::kNotFound));
+  // Nothing was sent to it.
+  EXPECT_EQ(trust_->ListTokens().tokens(0).uses_left(), 1);
+  EXPECT_OK(Enrol(address_, FormatJoinToken(good), Path("a"), absl::Now()));
+}
+
+TEST_F(EnrolmentTest, AnAnswerThatGotLostIsGivenAgain) {
+  const std::string token = Token("island");
+  ASSERT_OK(Enrol(address_, token, Path("a"), absl::Now()));
+  ASSERT_OK(RemoveFile(Path("a/tls.crt")));
+  EXPECT_OK(Enrol(address_, token, Path("a"), absl::Now()));
+  EXPECT_OK(Watch({.tls = Path("a")}));
+  EXPECT_THAT(Enrol(address_, token, Path("b"), absl::Now()),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
+}
+
+TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
+  const std::string token = Token("island");
+  int pauses = 0;
+  const auto pause = [&](absl::Duration) { return ++pauses < 3; };
+  EXPECT_THAT(EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, pause),
+              StatusIs(StatusCode::kCancelled));
+  EXPECT_EQ(pauses, 3);
+  EXPECT_OK(EnrolOnce(address_, token, Path("a"), absl::Now, pause));
+  EXPECT_OK(EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, pause));
+  EXPECT_EQ(pauses, 3);
+  // The old certificate is of no use with another authority.
+  ASSERT_OK_AND_ASSIGN(JoinToken other, ParseJoinToken(token));
+  other.pin[0] ^= 1;
+  EXPECT_THAT(
+      EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now, pause),
+      StatusIs(StatusCode::kUnauthenticated));
+}
+
+TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
+  const std::string folder = Path("a");
+  ASSERT_OK(Enrol(address_, Token("island"), folder, absl::Now()));
+  const std::string key = *ReadFile(Path("a/tls.key"));
+  const std::string first = *ReadFile(Path("a/tls.crt"));
+  ASSERT_OK_AND_ASSIGN(const absl::Time due, FolderRenewalTime(folder));
+  // The clock is past the due time when it is asked for the second time.
+  absl::Notification renewed;
+  int asked = 0;
+  {
+    CertificateRenewer renewer(address_, folder, [&] {
+      if (++asked == 1) return due - absl::Milliseconds(1);
+      if (*ReadFile(Path("a/tls.crt")) == first) return due;
+      if (!renewed.HasBeenNotified()) renewed.Notify();
+      return absl::Now();
+    });
+    EXPECT_TRUE(renewed.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  }
+  EXPECT_GT(asked, 1);
+  EXPECT_EQ(*ReadFile(Path("a/tls.key")), key);
+  EXPECT_OK(Watch({.tls = folder}));
+  EXPECT_EQ(trust_->ListCertificates().certificates_size(), 2);
+}
+
+}  // namespace
+}  // namespace causeway
