@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/enrolment.h"
 #include "grpc/support/time.h"
 
 namespace causeway {
@@ -29,6 +30,11 @@ std::shared_ptr<grpc::Channel> Connect(
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
   set.Add("coordinator", "ADDRESS", "The coordinator to ask, as HOST:PORT.",
           &flags.coordinator);
+  set.Add("tls", "DIR",
+          "Folder with a certificate of the coordinator's own authority, as "
+          "`causeway enrol` makes it. Turns TLS on. On the coordinator's "
+          "machine: STATE_DIR/tls/operator.",
+          &flags.tls.tls);
   set.Add("tls_ca", "FILE",
           "PEM file with the authorities that sign the coordinator's "
           "certificate. Turns TLS on.",
@@ -42,6 +48,13 @@ void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(
     const ConnectionFlags& flags, absl::Time now) {
+  if (const std::string& folder = flags.tls.tls; !folder.empty()) {
+    const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
+    // If it fails, the old certificate may still do.
+    if (due.ok() && now >= *due) {
+      Renew(flags.coordinator, folder, now).IgnoreError();
+    }
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                    MakeChannelCredentials(flags.tls, now));
   return std::make_unique<CoordinatorClient>(flags.coordinator, credentials);
@@ -53,7 +66,8 @@ CoordinatorClient::CoordinatorClient(
     : address_(std::move(address)),
       channel_(Connect(address_, credentials)),
       status_(v1::Status::NewStub(channel_)),
-      control_(v1::Control::NewStub(channel_)) {}
+      control_(v1::Control::NewStub(channel_)),
+      trust_(v1::Trust::NewStub(channel_)) {}
 
 absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
   StatusSnapshot snapshot;

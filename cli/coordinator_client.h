@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a coordinator's Status and Control services. Every call but a following
-// WatchEvents ends within five seconds. Only one thread may use a client at a
-// time.
+// Calls a coordinator's Status, Control and Trust services. Every call but a
+// following WatchEvents ends within five seconds. Only one thread may use a
+// client at a time.
 //
 // Errors: UNAVAILABLE or DEADLINE_EXCEEDED, with the address, if no coordinator
-// answers; otherwise the service's own (proto/status.proto, control.proto).
+// answers; otherwise the service's own (proto/status.proto, control.proto,
+// trust.proto).
 #ifndef CLI_COORDINATOR_CLIENT_H_
 #define CLI_COORDINATOR_CLIENT_H_
 
@@ -23,6 +24,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
+#include "proto/trust.grpc.pb.h"
 
 namespace causeway {
 
@@ -31,8 +33,8 @@ struct ConnectionFlags {
   ClientTlsFiles tls;
 };
 
-// Adds --coordinator, --tls_ca, --tls_cert and --tls_key to `set`. `flags` is
-// not owned.
+// Adds --coordinator, --tls, --tls_ca, --tls_cert and --tls_key to `set`.
+// `flags` is not owned.
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set);
 
 // A coordinator's answers, given at about the same moment.
@@ -45,7 +47,8 @@ struct StatusSnapshot {
 class CoordinatorClient {
  public:
   // Connects on the first call, and again within about a second after a
-  // coordinator was restarted. Errors of MakeChannelCredentials at `now`.
+  // coordinator was restarted. Renews the certificate of --tls first if it is
+  // time. Errors of MakeChannelCredentials at `now`.
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Create(
       const ConnectionFlags& flags, absl::Time now);
 
@@ -75,6 +78,14 @@ class CoordinatorClient {
     return Call(*control_, method, request, response);
   }
 
+  // The same for the Trust service.
+  template <typename Request, typename Response>
+  absl::Status Trust(grpc::Status (v1::Trust::Stub::*method)(
+                         grpc::ClientContext*, const Request&, Response*),
+                     const Request& request, Response& response) {
+    return Call(*trust_, method, request, response);
+  }
+
  private:
   template <typename Stub, typename Request, typename Response>
   absl::Status Call(Stub& stub,
@@ -96,6 +107,7 @@ class CoordinatorClient {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Status::Stub> status_;
   const std::unique_ptr<v1::Control::Stub> control_;
+  const std::unique_ptr<v1::Trust::Stub> trust_;
 };
 
 }  // namespace causeway

@@ -25,6 +25,7 @@
 #include "cli/replay.h"
 #include "cli/sample.h"
 #include "cli/status_commands.h"
+#include "cli/trust_commands.h"
 #include "cli/validate.h"
 #include "glog/logging.h"
 
@@ -44,6 +45,9 @@ std::vector<Command> AllCommands() {
                       .time_zone = absl::LocalTimeZone(),
                       .terminal = out_is_terminal});
   for (Command& command : ControlCommands([] { return absl::Now(); })) {
+    commands.push_back(std::move(command));
+  }
+  for (Command& command : TrustCommands([] { return absl::Now(); })) {
     commands.push_back(std::move(command));
   }
   commands.push_back(ValidateCommand());

@@ -6,6 +6,7 @@
 // Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
 // usage.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,9 +27,12 @@
 #include "common/transport/credentials.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
+#include "server/edge/access.h"
 #include "server/edge/listener.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
+#include "server/rules/coordinator.h"
+#include "server/trust/trust.h"
 
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");
@@ -50,6 +54,13 @@ ABSL_FLAG(bool, insecure, false,
           "run.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
+ABSL_FLAG(std::string, tls, "",
+          "\"auto\" makes an authority and certificates in STATE_DIR/tls, and "
+          "lets in who has a certificate of that authority: see `causeway "
+          "token create --help`. Empty: TLS as the next three flags say.");
+ABSL_FLAG(absl::Duration, certificate_life, absl::Hours(24 * 7),
+          "With --tls auto: how long certificates of islands and operators are "
+          "good. They are renewed after two thirds of that.");
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: the coordinator's certificate, with its chain. Turns TLS "
           "on; without it everything is plain text.");
@@ -85,8 +96,72 @@ int MergeThreads() {
                     4);
 }
 
+// The least --certificate_life that leaves time to renew.
+constexpr absl::Duration kShortestLife = absl::Seconds(5);
+
+bool HasOwnAuthority() { return absl::GetFlag(FLAGS_tls) == "auto"; }
+
 bool ClientsShowCertificates() {
-  return !absl::GetFlag(FLAGS_tls_client_ca).empty();
+  return HasOwnAuthority() || !absl::GetFlag(FLAGS_tls_client_ca).empty();
+}
+
+ServerTlsFiles FilesOfFlags() {
+  return {.tls_cert = absl::GetFlag(FLAGS_tls_cert),
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
+}
+
+// Returns what is wrong with the flags of TLS, or "".
+std::string TlsProblem() {
+  const std::string tls = absl::GetFlag(FLAGS_tls);
+  if (tls.empty()) return "";
+  if (tls != "auto") {
+    return absl::StrCat("--tls is \"", tls, "\"; allowed: auto");
+  }
+  const ServerTlsFiles files = FilesOfFlags();
+  if (!absl::StrCat(files.tls_cert, files.tls_key, files.tls_client_ca)
+           .empty()) {
+    return "--tls auto makes its own files: leave --tls_cert, --tls_key and "
+           "--tls_client_ca out";
+  }
+  if (absl::GetFlag(FLAGS_certificate_life) < kShortestLife) {
+    return absl::StrCat("--certificate_life must be ",
+                        absl::FormatDuration(kShortestLife), " or more");
+  }
+  return "";
+}
+
+// Returns null if the coordinator has no authority of its own.
+absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const v1::RunConfig& config,
+                                                 Engine* engine,
+                                                 const Clock& now) {
+  if (!HasOwnAuthority()) return nullptr;
+  return Trust::Open(
+      {.folder = absl::StrCat(absl::GetFlag(FLAGS_state_dir), "/tls"),
+       .run = config.name(),
+       .certificate_life = absl::GetFlag(FLAGS_certificate_life),
+       .now = now,
+       .record = [engine](const CoordinatorEvent& event) {
+         engine->Record(event);
+       }});
+}
+
+std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {
+  if (trust == nullptr) return nullptr;
+  return [trust](const ClientCertificate& certificate) {
+    return trust->Check(certificate.serial);
+  };
+}
+
+// Says how operators and islands get in.
+void LogHowToJoin(int port) {
+  const std::string state_dir = absl::GetFlag(FLAGS_state_dir);
+  LOG(INFO) << "TLS with an authority of its own; operators on this machine "
+               "use --coordinator 127.0.0.1:"
+            << port << " --tls " << state_dir << "/tls/operator";
+  LOG(INFO) << "to let an island in: causeway token create --island NAME "
+               "--coordinator 127.0.0.1:"
+            << port << " --tls " << state_dir << "/tls/operator";
 }
 
 // Returns the address to listen on.
@@ -110,12 +185,6 @@ absl::StatusOr<std::string> ListenAddress() {
 
 absl::Status Run(const std::string& address) {
   const Clock now = SteadyWallClock();
-  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
-                   MakeServerCredentials(
-                       {.tls_cert = absl::GetFlag(FLAGS_tls_cert),
-                        .tls_key = absl::GetFlag(FLAGS_tls_key),
-                        .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)},
-                       now()));
   ASSIGN_OR_RETURN(const v1::RunConfig config,
                    LoadRunConfig(absl::GetFlag(FLAGS_config)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
@@ -126,6 +195,12 @@ absl::Status Run(const std::string& address) {
                                   .merge_threads = MergeThreads(),
                                   .initial_parameters = absl::GetFlag(
                                       FLAGS_initial_parameters)}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
+                   OpenTrust(config, engine.get(), now));
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<grpc::ServerCredentials> credentials,
+      MakeServerCredentials(
+          trust == nullptr ? FilesOfFlags() : trust->server_files(), now()));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(
@@ -134,6 +209,8 @@ absl::Status Run(const std::string& address) {
            .now = now,
            .credentials = credentials,
            .client_certificates = ClientsShowCertificates(),
+           .check_certificate = CheckOf(trust.get()),
+           .trust = trust.get(),
            .max_connections = absl::GetFlag(FLAGS_max_connections)}));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
@@ -142,10 +219,12 @@ absl::Status Run(const std::string& address) {
   }
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
+  if (trust != nullptr) LogHowToJoin(server->port());
 
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
+    if (trust != nullptr) trust->Tend();
     if (absl::GetFlag(FLAGS_exit_when_finished) &&
         FinishedAndAlone(*engine, now(), finished_since)) {
       break;
@@ -166,8 +245,8 @@ int main(int argc, char** argv) {
       argc, argv,
       "Holds one training run: merges what islands contribute and serves the "
       "result.\n\n"
-      "  causeway-coordinator --config run.textproto --state_dir DIR "
-      "[--listen HOST:PORT]",
+      "  causeway-coordinator --config run.textproto --state_dir DIR --tls "
+      "auto",
       "server/main.cc");
   // Protobuf would log each request with a text that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
@@ -180,6 +259,8 @@ int main(int argc, char** argv) {
     return causeway::UsageError(kProgram,
                                 "--config and --state_dir are needed");
   }
+  const std::string problem = causeway::TlsProblem();
+  if (!problem.empty()) return causeway::UsageError(kProgram, problem);
   const absl::StatusOr<std::string> address = causeway::ListenAddress();
   if (!address.ok()) {
     return causeway::UsageError(kProgram, address.status().message());

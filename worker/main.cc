@@ -33,7 +33,9 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
+#include "common/transport/enrolment.h"
 #include "common/transport/field_limits.h"
+#include "common/transport/identity.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
@@ -51,7 +53,8 @@
 ABSL_FLAG(std::string, coordinator, "",
           "Address of the run's coordinator, host:port.");
 ABSL_FLAG(std::string, island, "",
-          "Name of this island, unique in the run: 1 to 64 of [a-z0-9-].");
+          "Name of this island, unique in the run: 1 to 64 of [a-z0-9-]. "
+          "Default: the name in the certificate of --tls.");
 ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
@@ -105,6 +108,13 @@ ABSL_FLAG(double, rank_timeout, 60,
           "Seconds after which ranks give up waiting for another. Must be "
           "longer than ranks are apart in their computations and than the "
           "longest transfer.");
+ABSL_FLAG(std::string, tls, "",
+          "Folder with this island's certificate, which is renewed in time: "
+          "ca.crt, tls.crt and tls.key. Turns TLS on.");
+ABSL_FLAG(std::string, join, "",
+          "Join token, with which the folder --tls is made (see `causeway "
+          "token create`). Not used where the folder has a certificate "
+          "already.");
 ABSL_FLAG(std::string, tls_ca, "",
           "PEM file: authorities of the coordinator's certificate. Turns TLS "
           "on; without it everything is plain text.");
@@ -286,6 +296,29 @@ Island::Options IslandOptions(const std::string& description,
   return options;
 }
 
+// Returns how to connect to the coordinator; enrols first if need be. Takes the
+// island's name from its certificate, if it has none. CANCELLED if a signal
+// comes meanwhile.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
+    const Clock& now) {
+  const ClientTlsFiles files = {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
+                                .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                                .tls_key = absl::GetFlag(FLAGS_tls_key),
+                                .tls = absl::GetFlag(FLAGS_tls)};
+  const std::string token = absl::GetFlag(FLAGS_join);
+  if (!token.empty()) {
+    RETURN_IF_ERROR(EnrolOnce(absl::GetFlag(FLAGS_coordinator), token,
+                              files.tls, now, [](absl::Duration pause) {
+                                return AwaitTerminationSignal(pause) == 0;
+                              }));
+  }
+  if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
+    ASSIGN_OR_RETURN(const Identity identity, FolderIdentity(files.tls, now()));
+    absl::SetFlag(&FLAGS_island, identity.name);
+  }
+  return MakeChannelCredentials(files, now());
+}
+
 // Runs the island from its rank 0.
 absl::Status Lead() {
   // The server starts first, so that the other ranks find it.
@@ -341,12 +374,13 @@ absl::Status Lead() {
     }
     return options;
   };
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<grpc::ChannelCredentials> credentials,
-      MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_tls_ca),
-                              .tls_cert = absl::GetFlag(FLAGS_tls_cert),
-                              .tls_key = absl::GetFlag(FLAGS_tls_key)},
-                             now()));
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   PrepareConnection(now));
+  std::optional<CertificateRenewer> renewer;
+  if (!absl::GetFlag(FLAGS_tls).empty()) {
+    renewer.emplace(absl::GetFlag(FLAGS_coordinator), absl::GetFlag(FLAGS_tls),
+                    now);
+  }
   IslandRunner runner(
       {.connect =
            [&] {
@@ -377,9 +411,9 @@ absl::Status Lead() {
     status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // A stop on request is not a failure.
-  if (absl::IsCancelled(status)) return absl::OkStatus();
-  if (!status.ok() && rendezvous != nullptr) absl::SleepFor(kReportsNeeded);
+  if (!status.ok() && !absl::IsCancelled(status) && rendezvous != nullptr) {
+    absl::SleepFor(kReportsNeeded);
+  }
   return status;
 }
 
@@ -406,7 +440,10 @@ absl::Status Run() {
           absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
     }
   }
-  return absl::GetFlag(FLAGS_island_rank) == 0 ? Lead() : Follow();
+  if (absl::GetFlag(FLAGS_island_rank) != 0) return Follow();
+  const absl::Status status = Lead();
+  // A stop on request is not a failure.
+  return absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
 // Returns what is wrong with the command line, or "".
@@ -471,7 +508,12 @@ std::string UsageProblem() {
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator, --island and --data are needed";
   }
-  if (!IsValidName(absl::GetFlag(FLAGS_island))) {
+  const bool has_folder = !absl::GetFlag(FLAGS_tls).empty();
+  if (!absl::GetFlag(FLAGS_join).empty() && !has_folder) {
+    return "--join needs --tls: the folder in which the certificate is kept";
+  }
+  const bool is_named = !absl::GetFlag(FLAGS_island).empty();
+  if ((is_named || !has_folder) && !IsValidName(absl::GetFlag(FLAGS_island))) {
     return absl::StrCat("--island is \"", absl::GetFlag(FLAGS_island),
                         "\"; allowed: 1 to 64 of [a-z0-9-]");
   }
@@ -486,7 +528,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string> rest = causeway::StartDaemon(
       argc, argv,
       "Trains as one island of a run.\n\n"
-      "  causeway-worker --coordinator HOST:PORT --island NAME --data FILE",
+      "  causeway-worker --coordinator HOST:PORT --island NAME --data FILE\n"
+      "  causeway-worker --coordinator HOST:PORT --join TOKEN --tls DIR --data "
+      "FILE",
       "worker/main.cc");
   if (!rest.empty()) {
     return causeway::UsageError(

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/trust_commands.h"
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cli/coordinator_client.h"
+#include "cli/human.h"
+#include "cli/status_report.h"
+#include "common/proto_time.h"
+#include "common/status_macros.h"
+#include "common/transport/enrolment.h"
+#include "proto/trust.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+using Stub = v1::Trust::Stub;
+
+struct TokenFlags {
+  ConnectionFlags connection;
+  std::string island;
+  std::string operator_name;
+  std::string viewer;
+  std::string ttl = "1h";
+  uint64_t uses = 1;
+  bool json = false;
+};
+
+template <typename Request, typename Response>
+absl::Status Ask(const ConnectionFlags& flags, const Clock& now,
+                 grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                              const Request&, Response*),
+                 const Request& request, Response& response) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
+                   CoordinatorClient::Create(flags, now()));
+  const absl::Status answered = client->Trust(method, request, response);
+  if (!absl::IsUnimplemented(answered)) return answered;
+  return absl::FailedPreconditionError(
+      "the coordinator has no authority of its own: it was not started with "
+      "--tls auto");
+}
+
+absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
+  v1::CreateTokenRequest request;
+  int names = 0;
+  for (const auto& [role, name] : {std::pair("island", flags.island),
+                                   std::pair("operator", flags.operator_name),
+                                   std::pair("viewer", flags.viewer)}) {
+    if (name.empty()) continue;
+    request.set_role(role);
+    request.set_name(name);
+    ++names;
+  }
+  if (names != 1) {
+    return absl::InvalidArgumentError(
+        "token create takes one of --island NAME, --operator NAME and "
+        "--viewer NAME");
+  }
+  absl::Duration ttl;
+  if (!absl::ParseDuration(flags.ttl, &ttl)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ttl is \"", flags.ttl, "\"; examples: 30m, 1h, 72h"));
+  }
+  request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
+  request.set_uses(static_cast<uint32_t>(flags.uses));
+  return request;
+}
+
+absl::Status CreateToken(const TokenFlags& flags, const Clock& now,
+                         const Invocation& call) {
+  ASSIGN_OR_RETURN(const v1::CreateTokenRequest request, TokenRequest(flags));
+  v1::CreateTokenResponse response;
+  RETURN_IF_ERROR(
+      Ask(flags.connection, now, &Stub::CreateToken, request, response));
+  const v1::Token& token = response.token();
+  const bool is_island = token.role() == "island";
+  // The token alone is the result, for scripts.
+  call.err << "token " << token.id() << " is good for "
+           << HumanDuration(ToTime(token.expires_at()) - now()) << " and "
+           << token.uses_left() << (token.uses_left() == 1 ? " use" : " uses")
+           << ". " << (is_island ? "On the island" : "On the other machine")
+           << ":\n\n  " << (is_island ? "causeway-worker" : "causeway enrol")
+           << " --coordinator HOST:PORT --tls DIR "
+           << (is_island ? "--data FILE " : "") << "--join TOKEN\n\n";
+  call.out << response.join_token() << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status ListTokens(const TokenFlags& flags, const Clock& now,
+                        std::ostream& out) {
+  v1::ListTokensResponse response;
+  RETURN_IF_ERROR(Ask(flags.connection, now, &Stub::ListTokens,
+                      v1::ListTokensRequest(), response));
+  if (flags.json) {
+    out << MessageJson(response) << "\n";
+    return absl::OkStatus();
+  }
+  Table table({{"ID"},
+               {"ROLE"},
+               {"NAME"},
+               {"USES", Table::kRight},
+               {"EXPIRES IN", Table::kRight}});
+  for (const v1::Token& token : response.tokens()) {
+    table.AddRow({token.id(), token.role(), token.name(),
+                  absl::StrCat(token.uses_left()),
+                  HumanDuration(ToTime(token.expires_at()) - now())});
+  }
+  table.Print(out);
+  return absl::OkStatus();
+}
+
+absl::Status ListCertificates(const TokenFlags& flags, const Clock& now,
+                              std::ostream& out) {
+  v1::ListCertificatesResponse response;
+  RETURN_IF_ERROR(Ask(flags.connection, now, &Stub::ListCertificates,
+                      v1::ListCertificatesRequest(), response));
+  if (flags.json) {
+    out << MessageJson(response) << "\n";
+    return absl::OkStatus();
+  }
+  Table table({{"ID"},
+               {"ROLE"},
+               {"NAME"},
+               {"STATE"},
+               {"AGE", Table::kRight},
+               {"EXPIRES IN", Table::kRight},
+               {"TOKEN"}});
+  for (const v1::IssuedCertificate& entry : response.certificates()) {
+    table.AddRow({entry.id(), entry.role(), entry.name(),
+                  entry.revoked() ? "revoked" : "good",
+                  HumanDuration(now() - ToTime(entry.enrolled_at())),
+                  HumanDuration(ToTime(entry.expires_at()) - now()),
+                  entry.token_id().empty() ? "-" : entry.token_id()});
+  }
+  table.Print(out);
+  return absl::OkStatus();
+}
+
+// Withdraws the token or certificate that the command names.
+template <typename Request, typename Response>
+absl::Status Revoke(const TokenFlags& flags, const Clock& now,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const Invocation& call) {
+  Request request;
+  request.set_id(call.arguments[1]);
+  Response response;
+  RETURN_IF_ERROR(Ask(flags.connection, now, method, request, response));
+  call.out << request.id() << " is revoked\n";
+  return absl::OkStatus();
+}
+
+bool Is(const Invocation& call, const char* action, size_t words) {
+  return call.arguments[0] == action && call.arguments.size() == words;
+}
+
+void AddListFlags(TokenFlags& flags, FlagSet& set) {
+  AddConnectionFlags(flags.connection, set);
+  set.Add("json", "", "With list: prints JSON instead of a table.",
+          &flags.json);
+}
+
+Command TokenCommand(const Clock& now) {
+  const auto flags = std::make_shared<TokenFlags>();
+  Command command{
+      .name = "token",
+      .arguments = "ACTION...",
+      .summary = "Makes, lists or revokes join tokens.",
+      .details =
+          "A coordinator that was started with --tls auto lets in who has a "
+          "certificate of its authority; a join token gets one. `create` "
+          "prints a token for one island, operator or viewer, `list` shows the "
+          "tokens that can still be used, `revoke ID` withdraws one. Whoever "
+          "has a token can use it: keep it secret."};
+  AddListFlags(*flags, command.flags);
+  command.flags.Add("island", "NAME", "With create: for the island NAME.",
+                    &flags->island);
+  command.flags.Add("operator", "NAME",
+                    "With create: for an operator, who may steer the run and "
+                    "make tokens.",
+                    &flags->operator_name);
+  command.flags.Add("viewer", "NAME",
+                    "With create: for somebody who may watch the run.",
+                    &flags->viewer);
+  command.flags.Add("ttl", "TIME",
+                    "With create: how long the token can be used, 1m to 720h.",
+                    &flags->ttl);
+  command.flags.Add("uses", "N", "With create: how often it can be used.",
+                    &flags->uses);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    if (Is(call, "create", 1)) return CreateToken(*flags, now, call);
+    if (Is(call, "list", 1)) return ListTokens(*flags, now, call.out);
+    if (Is(call, "revoke", 2)) {
+      return Revoke(*flags, now, &Stub::RevokeToken, call);
+    }
+    return absl::InvalidArgumentError(
+        "token takes `create`, `list` or `revoke ID`");
+  };
+  return command;
+}
+
+Command CertificateCommand(const Clock& now) {
+  const auto flags = std::make_shared<TokenFlags>();
+  Command command{
+      .name = "certificate",
+      .arguments = "ACTION...",
+      .summary =
+          "Lists or revokes certificates of the coordinator's authority.",
+      .details =
+          "`list` shows who has enrolled. `revoke ID` withdraws a certificate "
+          "and its renewals: the next call or heartbeat of its holder is "
+          "refused."};
+  AddListFlags(*flags, command.flags);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    if (Is(call, "list", 1)) return ListCertificates(*flags, now, call.out);
+    if (Is(call, "revoke", 2)) {
+      return Revoke(*flags, now, &Stub::RevokeCertificate, call);
+    }
+    return absl::InvalidArgumentError(
+        "certificate takes `list` or `revoke ID`");
+  };
+  return command;
+}
+
+Command EnrolCommand(const Clock& now) {
+  struct Flags {
+    std::string coordinator;
+    std::string token;
+    std::string folder;
+  };
+  const auto flags = std::make_shared<Flags>();
+  Command command{
+      .name = "enrol",
+      .summary = "Gets a certificate with a join token.",
+      .details =
+          "Makes the folder that other commands take as --tls. The key in it "
+          "never leaves this machine."};
+  command.flags.AddRequired("coordinator", "ADDRESS",
+                            "The coordinator, as HOST:PORT.",
+                            &flags->coordinator);
+  command.flags.AddRequired("join", "TOKEN",
+                            "What `causeway token create` has printed.",
+                            &flags->token);
+  command.flags.AddRequired("tls", "DIR", "The folder to make.",
+                            &flags->folder);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    RETURN_IF_ERROR(
+        Enrol(flags->coordinator, flags->token, flags->folder, now()));
+    call.out << "enrolled: use --coordinator " << flags->coordinator
+             << " --tls " << flags->folder << "\n";
+    return absl::OkStatus();
+  };
+  return command;
+}
+
+}  // namespace
+
+std::vector<Command> TrustCommands(const Clock& now) {
+  return {TokenCommand(now), CertificateCommand(now), EnrolCommand(now)};
+}
+
+}  // namespace causeway
