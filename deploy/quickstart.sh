@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Trains a small language model on two islands and shows that it pays: one
-# coordinator and two islands, each a process of its own, talk over loopback;
+# coordinator and two islands, each a process of its own, talk TLS over loopback;
 # then one of the islands trains alone, with as many steps on the same data,
 # for comparison. The run is described in deploy/quickstart.textproto.
 
@@ -263,11 +263,10 @@ say "" "Two islands, ${threads} thread(s) each, on $(
   megabytes "$(cat "${data[@]}" | wc -c)"
 ) of text" ""
 configure "${work}/islands.textproto" 2
-start_coordinator islands "${work}/islands.textproto"
+start_coordinator islands "${work}/islands.textproto" auto
 loss_start="$(evaluate islands)"
 for island in north south; do
-  start "island-${island}" "${worker}" --coordinator "${address}" \
-    --island "${island}" --threads "${threads}" --data "${data_list}"
+  join_island "${island}" --threads "${threads}" --data "${data_list}"
 done
 training_began=${SECONDS}
 follow_run
@@ -280,9 +279,8 @@ readonly run=("${merged}" "${up}" "${down}" "${data_parallel}" "${tokens}"
 
 say "" "One island alone, $((2 * threads)) thread(s), same steps and data" ""
 configure "${work}/alone.textproto" 1
-start_coordinator alone "${work}/alone.textproto"
-start "island-alone" "${worker}" --coordinator "${address}" --island alone \
-  --threads "$((2 * threads))" --data "${data_list}"
+start_coordinator alone "${work}/alone.textproto" auto
+join_island alone --threads "$((2 * threads))" --data "${data_list}"
 follow_run
 await_islands
 stop_processes

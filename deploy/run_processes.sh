@@ -9,6 +9,7 @@
 #   coordinator, worker, causeway    set by build_programs
 #   data         array of text files
 #   address      of the coordinator that was started last
+#   tls          flags with which to call it: an array, empty for plain text
 #
 # Functions run in the root of the repository.
 
@@ -21,6 +22,7 @@ readonly program
 work=
 keep=false
 pids=()
+tls=()
 declare -A names
 server_was_up=false
 
@@ -129,10 +131,12 @@ show_log() {
   tail -n 15 "${work}/$1.log" >&2
 }
 
-# start_coordinator NAME CONFIG: starts a coordinator and sets `address`.
+# start_coordinator NAME CONFIG [auto]: starts a coordinator and sets `address`.
+# With "auto" it has an authority of its own, and `tls` is set.
 start_coordinator() {
-  start "$1-coordinator" "${coordinator}" --config "$2" \
+  start "$1-coordinator" "${coordinator}" --config "$2" --tls "${3-}" \
     --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port"
+  if [[ "${3-}" == auto ]]; then tls=(--tls "${work}/$1/tls/operator"); fi
   local deadline=$((SECONDS + 30))
   until [[ -s "${work}/$1.port" ]]; do
     if [[ -n "$(ended_process)" ]]; then
@@ -145,11 +149,23 @@ start_coordinator() {
   address="127.0.0.1:$(<"${work}/$1.port")"
 }
 
+# join_island NAME FLAG...: makes a token, and starts an island that joins the
+# run at `address` with it.
+join_island() {
+  local name="$1" token
+  shift
+  token="$("${causeway}" token create --island "${name}" "${tls[@]}" \
+    --coordinator "${address}" 2>"${work}/token.log")" ||
+    fail_of token "for ${name} was not made"
+  start "island-${name}" "${worker}" --coordinator "${address}" \
+    --join "${token}" --tls "${work}/${name}.tls" "$@"
+}
+
 # Sets run_state, step, total_steps, merged, total_rounds, loss, rate, up, down,
 # data_parallel and tokens from the status service at `address`.
 read_status() {
   local values new_loss new_rate
-  values="$("${causeway}" status --coordinator "${address}" --json \
+  values="$("${causeway}" status --coordinator "${address}" "${tls[@]}" --json \
     2>"${work}/status.log" | perl -MJSON::PP -e '
       local $/;
       my $run = decode_json(<STDIN>)->{run};

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A coordinator with an authority of its own (--tls auto), and islands that
+// enrol with join tokens: real processes from an empty directory on.
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+// A run of one island that does not end by itself.
+constexpr char kConfig[] = R"pb(
+  name: "trusted"
+  model {
+    layers: 1
+    hidden_size: 16
+    intermediate_size: 32
+    heads: 2
+    sequence_length: 16
+  }
+  training { total_steps: 100000000 batch_size: 1 }
+  synchronization { inner_steps_per_round: 50 }
+  membership { min_islands: 1 lease_seconds: 20 heartbeat_seconds: 0.2 }
+)pb";
+
+class TrustTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override { Write("run.textproto", kConfig); }
+
+  // Starts a coordinator, and returns when it serves.
+  std::unique_ptr<Process> Coordinator(const std::string& state) {
+    std::vector<std::string> command = CoordinatorCommand(0, state);
+    command.insert(command.end(), {"--tls=auto", "--certificate_life=20s"});
+    auto coordinator = ProcessTestFixture::Start(state, std::move(command));
+    EXPECT_TRUE(coordinator->AwaitOutput("causeway token create"))
+        << coordinator->Output();
+    return coordinator;
+  }
+
+  // Runs a command of an operator on the machine of the coordinator `state`.
+  // Returns what it prints to stdout and stderr.
+  std::string Operate(const std::string& state, int port,
+                      std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
+    arguments.insert(arguments.end(),
+                     {absl::StrCat("--coordinator=127.0.0.1:", port),
+                      absl::StrCat("--tls=", Path(state), "/tls/operator")});
+    Process tool(arguments, Path("tool.log"));
+    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
+    std::string output = tool.Output();
+    std::remove(Path("tool.log").c_str());
+    return output;
+  }
+  json Ask(const std::string& state, int port,
+           std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    return json::parse(Operate(state, port, std::move(arguments)));
+  }
+
+  std::string Token(const std::string& state, int port) {
+    const std::string output =
+        Operate(state, port, {"token", "create", "--island", "east"});
+    return std::string(
+        absl::StripSuffix(output.substr(output.rfind("causeway1.")), "\n"));
+  }
+
+  std::unique_ptr<Process> Worker(const std::string& name, int port,
+                                  const std::string& token) {
+    return Start(name, {ProgramPath("worker/causeway-worker"),
+                        absl::StrCat("--coordinator=127.0.0.1:", port),
+                        absl::StrCat("--tls=", Path(name), "-tls"),
+                        absl::StrCat("--join=", token),
+                        absl::StrCat("--data=", kText), "--threads=1"});
+  }
+
+  void ExpectRefused(const std::string& name, int port,
+                     const std::string& token, const std::string& why) {
+    const auto worker = Worker(name, port, token);
+    EXPECT_EQ(worker->Wait(), 1) << worker->Output();
+    EXPECT_THAT(worker->Output(), HasSubstr(why));
+    EXPECT_THAT(worker->Output(), Not(HasSubstr(token)));
+  }
+};
+
+TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
+  const auto coordinator = Coordinator("state");
+  const int port = Port();
+  const std::string token = Token("state", port);
+  auto island = Worker("east", port, token);
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 1"))
+      << coordinator->Output() << island->Output();
+
+  // The same command serves for a restart, though the token is used up.
+  island->Signal(SIGTERM);
+  EXPECT_EQ(island->Wait(), 0) << island->Output();
+  ExpectRefused("thief", port, token, "the token is used up");
+  island = Worker("east", port, token);
+  ASSERT_TRUE(coordinator->AwaitOutput("east joined (incarnation 2"))
+      << island->Output();
+
+  // The second renewal takes a connection with the first renewed certificate,
+  // and the first certificate has ended by then.
+  const auto ends = [&] {
+    const json list = Ask("state", port, {"certificate", "list"});
+    return list["certificates"][1].at("expires_at").get<std::string>();
+  };
+  for (int renewal = 1; renewal <= 2; ++renewal) {
+    const std::string before = ends();
+    while (ends() == before) ASSERT_TRUE(island->running()) << island->Output();
+  }
+  const int merged = std::stoi(
+      Ask("state", port, {"status"}).at("run").at("rounds").get<std::string>());
+  EXPECT_TRUE(coordinator->AwaitOutput(
+      absl::StrCat("fragment 0 is at version ", merged + 2)));
+  EXPECT_THAT(coordinator->Output(),
+              Not(HasSubstr("(incarnation 2) was evicted")));
+
+  const json list = Ask("state", port, {"certificate", "list"});
+  ASSERT_EQ(list["certificates"].size(), 2) << list;
+  Operate("state", port,
+          {"certificate", "revoke",
+           list["certificates"][1]["id"].get<std::string>()});
+  EXPECT_EQ(island->Wait(), 1) << island->Output();
+  EXPECT_THAT(island->Output(), HasSubstr("this certificate was revoked"));
+}
+
+TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {
+  const auto coordinator = Coordinator("state");
+  const int port = Port();
+  const std::string token = Token("state", port);
+  std::string forged = token;
+  forged[forged.size() - 3] = forged[forged.size() - 3] == 'A' ? 'B' : 'A';
+  ExpectRefused("forger", port, forged, "there is no such token");
+
+  // Whoever answers in the coordinator's place has another authority.
+  const auto impostor = Coordinator("impostor");
+  ExpectRefused("victim", Port(), token, "not the coordinator that the token");
+  EXPECT_THAT(impostor->Output(), Not(HasSubstr("no such token")));
+
+  // Neither did the token get used.
+  const json tokens = Ask("state", port, {"token", "list"});
+  ASSERT_EQ(tokens["tokens"].size(), 1) << tokens;
+  Operate("state", port,
+          {"token", "revoke", tokens["tokens"][0]["id"].get<std::string>()});
+  ExpectRefused("late", port, token, "there is no such token");
+}
+
+}  // namespace
+}  // namespace causeway
