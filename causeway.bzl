@@ -15,24 +15,54 @@ _WARNINGS = [
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
 
-def causeway_cc_library(name, copts = [], **kwargs):
-    native.cc_library(
+# A third of the time of a build goes into headers that most sources include,
+# so these are parsed once. Sanitizers do without: clang, which has some of
+# them, cannot read what GCC has parsed.
+def _unless_sanitized(values):
+    return select({"//third_party:sanitizer": [], "//conditions:default": values})
+
+def _precompiled(name, own_copts):
+    """Returns the copts and deps of sources that begin with //third_party:NAME."""
+    if own_copts:
+        # GCC takes some flags, such as -O3, from the header and not from the
+        # command line.
+        return [], []
+    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name]
+    return _unless_sanitized(copts), _unless_sanitized(["//third_party:" + name])
+
+def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs):
+    more_copts, more_deps = [], []
+    if precompiled:
+        more_copts, more_deps = _precompiled("precompiled_for_libraries", copts)
+    rule(
         name = name,
-        copts = _WARNINGS + copts,
-        linkstatic = True,
+        copts = _WARNINGS + copts + more_copts,
+        deps = deps + more_deps,
         **kwargs
     )
 
-def causeway_cc_binary(name, copts = [], **kwargs):
-    native.cc_binary(name = name, copts = _WARNINGS + copts, **kwargs)
+def causeway_cc_library(name, **kwargs):
+    """A library.
+
+    Args:
+      name: the cc_library.
+      **kwargs: passed to cc_library; precompiled = False is for sources whose
+        headers do not bear those of third_party/precompiled.h.
+    """
+    _causeway_cc(native.cc_library, name, linkstatic = True, **kwargs)
+
+def causeway_cc_binary(name, **kwargs):
+    """A program; the arguments are as for causeway_cc_library."""
+    _causeway_cc(native.cc_binary, name, **kwargs)
 
 def causeway_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
+    more_copts, more_deps = _precompiled("precompiled_for_tests", copts)
     native.cc_test(
         name = name,
         size = size,
         # Half of a build compiles tests, and tests compute little.
-        copts = _TEST_WARNINGS + ["-O0"] + copts,
-        deps = deps + ["//third_party:gtest_main"],
+        copts = _TEST_WARNINGS + ["-O0"] + copts + more_copts,
+        deps = deps + ["//third_party:gtest_main"] + more_deps,
         **kwargs
     )
 
