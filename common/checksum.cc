@@ -3,6 +3,8 @@
 #include "common/checksum.h"
 
 #include <isa-l/crc.h>
+// Declares the members of XXH3_state_t.
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #if defined(__x86_64__)
 // Replaces the functions used below by versions that choose AVX2 or AVX-512 at
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/escaping.h"
@@ -68,31 +71,27 @@ std::string DigestToHex(absl::string_view digest) {
 }
 
 struct Digest128Stream::State {
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> xxh3{XXH3_createState()};
+  XXH3_state_t xxh3;
 };
 
+static_assert(sizeof(XXH3_state_t) == Digest128Stream::kStateBytes);
+
 Digest128Stream::Digest128Stream() : state_(std::make_unique<State>()) {
-  CHECK(state_->xxh3 != nullptr) << "out of memory";
-  CHECK_EQ(XXH3_128bits_reset(state_->xxh3.get()), XXH_OK);
+  CHECK_EQ(XXH3_128bits_reset(&state_->xxh3), XXH_OK);
 }
 
 Digest128Stream::~Digest128Stream() = default;
 
 Digest128Stream::Digest128Stream(const Digest128Stream& other)
-    : Digest128Stream() {
-  *this = other;
-}
+    : state_(std::make_unique<State>(*other.state_)) {}
 
 Digest128Stream& Digest128Stream::operator=(const Digest128Stream& other) {
-  XXH3_copyState(state_->xxh3.get(), other.state_->xxh3.get());
+  *state_ = *other.state_;
   return *this;
 }
 
 void Digest128Stream::Update(absl::string_view data) {
-  CHECK_EQ(XXH3_128bits_update(state_->xxh3.get(), data.data(), data.size()),
+  CHECK_EQ(XXH3_128bits_update(&state_->xxh3, data.data(), data.size()),
            XXH_OK);
 }
 
@@ -101,7 +100,21 @@ void Digest128Stream::Update(absl::Span<const float> values) {
 }
 
 std::string Digest128Stream::Finish() const {
-  return Canonical(XXH3_128bits_digest(state_->xxh3.get()));
+  return Canonical(XXH3_128bits_digest(&state_->xxh3));
+}
+
+std::string Digest128Stream::Save() const {
+  XXH3_state_t state = state_->xxh3;
+  // This address has no meaning in another process.
+  state.extSecret = nullptr;
+  return std::string(reinterpret_cast<const char*>(&state), sizeof(state));
+}
+
+void Digest128Stream::Restore(absl::string_view state) {
+  CHECK_EQ(state.size(), kStateBytes);
+  const unsigned char* const secret = state_->xxh3.extSecret;
+  std::memcpy(&state_->xxh3, state.data(), state.size());
+  state_->xxh3.extSecret = secret;
 }
 
 }  // namespace causeway

@@ -59,6 +59,13 @@ class Digest128Stream {
   // Returns the digest of everything so far; more data may follow.
   std::string Finish() const;
 
+  // Save returns the state, kStateBytes bytes, from which another process of
+  // this program on the same kind of machine can continue. Restore takes only
+  // bytes that Save returned.
+  static constexpr size_t kStateBytes = 576;
+  std::string Save() const;
+  void Restore(absl::string_view state);
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -28,10 +28,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
 #include "quantization/codec.h"
-#include "worker/replica/anchor_digest.h"
 #include "worker/replica/fragment_share.h"
 
 namespace causeway {
@@ -127,7 +127,7 @@ class FragmentPart {
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;
   // Adds the held values of the new anchor to `digest`, which covers all values
   // before them.
-  virtual absl::Status Digest(AnchorDigest& digest) = 0;
+  virtual absl::Status Digest(Digest128Stream& digest) = 0;
 
   // Set and read the held values of the anchor.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;

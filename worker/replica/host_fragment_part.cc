@@ -139,9 +139,9 @@ class HostFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  absl::Status Digest(AnchorDigest& digest) override {
+  absl::Status Digest(Digest128Stream& digest) override {
     if (digest_.has_value()) {
-      digest = *std::move(digest_);
+      digest = *digest_;
       digest_.reset();
     } else {
       digest.Update(absl::MakeConstSpan(new_anchor_));
@@ -244,7 +244,7 @@ class HostFragmentPart : public FragmentPart {
   std::vector<float> change_;
   std::vector<float> new_anchor_;
   // The digest of the new anchor, if the held values begin the fragment.
-  std::optional<AnchorDigest> digest_;
+  std::optional<Digest128Stream> digest_;
 };
 
 }  // namespace

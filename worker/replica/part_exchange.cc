@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/as_bytes.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "worker/replica/anchor_digest.h"
 
 namespace causeway {
 namespace {
@@ -83,7 +83,7 @@ absl::StatusOr<std::string> PartExchange::ScatterStrips(
 
 absl::StatusOr<std::string> PartExchange::DigestNewAnchor(
     FragmentPart& part) const {
-  AnchorDigest digest;
+  Digest128Stream digest;
   for (int turn = 0; turn < ranks(); ++turn) {
     if (shares_[turn].held.size() == 0) continue;
     if (turn == rank()) RETURN_IF_ERROR(part.Digest(digest));

@@ -19,9 +19,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "quantization/codec.h"
 #include "quantization/strips/encoding_reader.h"
-#include "worker/replica/anchor_digest.h"
 
 namespace causeway {
 
@@ -32,7 +32,7 @@ struct DecodedUpdate {
   std::vector<float> new_anchor;
   // The digest of the new anchor, made while the values were in the cache. Set
   // only if the values begin the vector, as a digest must start there.
-  std::optional<AnchorDigest> digest;
+  std::optional<Digest128Stream> digest;
 };
 
 // Not thread-safe.

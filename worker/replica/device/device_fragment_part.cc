@@ -202,7 +202,7 @@ class DeviceFragmentPart : public FragmentPart {
     return Write(values, new_anchor_);
   }
 
-  absl::Status Digest(AnchorDigest& digest) override {
+  absl::Status Digest(Digest128Stream& digest) override {
     if (held_size() == 0) return absl::OkStatus();
     CHECK(!new_anchor_.empty()) << "no update is prepared";
     if (new_anchor_.is_pinned()) {

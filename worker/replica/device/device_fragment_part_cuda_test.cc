@@ -19,13 +19,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
-#include "worker/replica/anchor_digest.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/device/device_queue.h"
 #include "worker/replica/host_fragment_part.h"
@@ -306,8 +306,8 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   }
 
   void Use(const UpdateUse& use) {
-    AnchorDigest want;
-    AnchorDigest got;
+    Digest128Stream want;
+    Digest128Stream got;
     if (share_.held.begin > 0) {
       const Values before = {1, 2, 3};
       want.Update(before);
@@ -494,7 +494,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
     }
     ASSERT_OK(part.Decode(update));
     ASSERT_OK(part.FinishUpdate());
-    AnchorDigest all;
+    Digest128Stream all;
     ASSERT_OK(part.Digest(all));
     digest = all.Finish();
   };
