@@ -167,10 +167,6 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          uint64_t staging_bytes);
 
-  // Returns the bytes of memory for uploads, or INVALID_ARGUMENT if too few are
-  // configured.
-  static absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config,
-                                               const v1::FragmentPlan& plan);
   // `effects` are the events of the start.
   void StartThreads(Effects effects);
   uint64_t FragmentSize(uint32_t fragment) const

@@ -99,6 +99,20 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
   return run;
 }
 
+// Returns the bytes of memory for uploads: for all fragments at once, as these
+// are in flight together at the last step, and when the overlap is long. With
+// less, some islands could hold the memory that others need to close the
+// rounds.
+uint64_t StagingBytes(const v1::RunConfig& config,
+                      const v1::FragmentPlan& plan) {
+  uint64_t bytes = 0;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    bytes +=
+        MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
+  }
+  return bytes * config.membership().max_islands();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
@@ -174,42 +188,19 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
     if (entry.state == v1::QuarantinedContribution::HELD) continue;
     RETURN_IF_ERROR(state->RemoveQuarantined(entry.id));
   }
-  ASSIGN_OR_RETURN(const uint64_t staging_bytes,
-                   StagingBytes(options.config, run->plan));
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run->config, run->plan));
   // The constructor is private, so std::make_unique cannot call it.
-  std::unique_ptr<Engine> engine(new Engine(
-      options, std::move(state),
-      {.run_id = run->run_id,
-       .config = run->config,
-       .plan = run->plan,
-       .schedule = std::move(schedule)},
-      std::move(heads), std::move(members), std::move(history), staging_bytes));
+  std::unique_ptr<Engine> engine(
+      new Engine(options, std::move(state),
+                 {.run_id = run->run_id,
+                  .config = run->config,
+                  .plan = run->plan,
+                  .schedule = std::move(schedule)},
+                 std::move(heads), std::move(members), std::move(history),
+                 StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(effects));
   return engine;
-}
-
-absl::StatusOr<uint64_t> Engine::StagingBytes(const v1::RunConfig& config,
-                                              const v1::FragmentPlan& plan) {
-  // Memory for all fragments at once: they are in flight together at the last
-  // step, and when the overlap is long. With less, some islands could hold the
-  // memory that others need to close the rounds.
-  uint64_t needed = 0;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    needed +=
-        MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
-  }
-  needed *= config.membership().max_islands();
-  const uint64_t configured = config.storage().max_staging_bytes();
-  if (configured != 0 && configured < needed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "storage.max_staging_bytes is ", configured,
-        "; contributions of membership.max_islands = ",
-        config.membership().max_islands(), " islands to every fragment take ",
-        needed, "; allowed: that or more, or 0 to have it derived"));
-  }
-  return configured == 0 ? needed : configured;
 }
 
 }  // namespace causeway

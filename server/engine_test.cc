@@ -125,12 +125,26 @@ TEST_F(EngineTest, ALostLogIsNoNewRun) {
                        HasSubstr("Nothing was changed")));
 }
 
-TEST_F(EngineTest, StagingThatCannotHoldARoundIsRefused) {
-  EXPECT_THAT(
-      run_.TryStart(TestRunConfig("storage { max_staging_bytes: 50000 }"))
-          .status(),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("storage.max_staging_bytes is 50000")));
+TEST_F(EngineTest, UploadsOfAllIslandsToAllFragmentsFitAtOnce) {
+  const v1::RunConfig config = TestRunConfig();
+  ASSERT_OK(run_.Start(config));
+  std::vector<v1::IslandIdentity> islands;
+  for (uint32_t i = 0; i < config.membership().max_islands(); ++i) {
+    ASSERT_OK_AND_ASSIGN(islands.emplace_back(),
+                         run_.Join(absl::StrCat("island-", i)));
+  }
+  for (const v1::IslandIdentity& island : islands) {
+    for (uint32_t fragment = 0; fragment < 2; ++fragment) {
+      ASSERT_OK_AND_ASSIGN(const std::vector<float> theta,
+                           run_.Fetch(island, fragment, 0));
+      ASSERT_OK_AND_ASSIGN(
+          const v1::ContributeResponse response,
+          run_.engine().Offer(run_.MakeContribution(island, fragment, 0, theta,
+                                                    Shifted(theta, 0.01f))
+                                  .header));
+      EXPECT_EQ(response.verdict(), v1::ContributeResponse::UPLOAD);
+    }
+  }
 }
 
 // An update is the exact difference of two versions, at any cost of sending.

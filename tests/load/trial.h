@@ -47,7 +47,7 @@ struct LoadResult {
   // round.
   uint64_t idle_bytes = 0;
   uint64_t joined_bytes = 0;
-  // The bound of the memory for uploads (storage.max_staging_bytes).
+  // The bound of the memory for uploads.
   uint64_t staging_bytes = 0;
 };
 
