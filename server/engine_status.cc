@@ -136,18 +136,7 @@ v1::ListFragmentsResponse Engine::ListFragments() {
 
 absl::StatusOr<std::vector<v1::Event>> Engine::EventsAfter(uint64_t after_id,
                                                            uint64_t limit) {
-  ASSIGN_OR_RETURN(const std::vector<EventRecord> records,
-                   state_->log().EventsAfter(after_id, limit));
-  std::vector<v1::Event> events;
-  for (const EventRecord& record : records) {
-    v1::Event& event = events.emplace_back();
-    event.set_id(record.id);
-    *event.mutable_time() = ToTimestamp(record.time);
-    event.set_kind(record.kind);
-    event.set_island_id(record.island_id);
-    event.set_text(record.text);
-  }
-  return events;
+  return state_->log().EventsAfter(after_id, limit);
 }
 
 }  // namespace causeway

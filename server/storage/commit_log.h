@@ -40,6 +40,7 @@
 #include "absl/time/time.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
+#include "proto/status.pb.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
 #include "server/rules/token_ledger.h"
@@ -211,8 +212,8 @@ class CommitLog {
   // Returns events with ids above `after_id`, oldest first: at most `limit`,
   // and none after the event with which their texts reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;
-  absl::StatusOr<std::vector<EventRecord>> EventsAfter(uint64_t after_id,
-                                                       uint64_t limit);
+  absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
+                                                     uint64_t limit);
 
  private:
   CommitLog(SqliteDatabase database, std::string path, bool read_only)

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
@@ -363,25 +364,26 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<EventRecord>> CommitLog::EventsAfter(
-    uint64_t after_id, uint64_t limit) {
+absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(uint64_t after_id,
+                                                              uint64_t limit) {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
                         " WHERE id > ? ORDER BY id LIMIT ?",
                         Limit(after_id), Limit(limit)));
-  std::vector<EventRecord> events;
+  std::vector<v1::Event> events;
   uint64_t bytes = 0;
   while (bytes < kEventPageBytes) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) break;
-    events.push_back({.id = query.Uint(0),
-                      .time = absl::FromUnixMicros(query.Int(1)),
-                      .kind = query.Text(2),
-                      .island_id = query.Text(3),
-                      .text = query.Text(4)});
-    bytes += events.back().text.size();
+    v1::Event& event = events.emplace_back();
+    event.set_id(query.Uint(0));
+    *event.mutable_time() = ToTimestamp(absl::FromUnixMicros(query.Int(1)));
+    event.set_kind(query.Text(2));
+    event.set_island_id(query.Text(3));
+    event.set_text(query.Text(4));
+    bytes += event.text().size();
   }
   return events;
 }

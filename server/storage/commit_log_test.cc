@@ -17,10 +17,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
+#include "common/proto_time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "proto/status.pb.h"
 #include "server/storage/sqlite.h"
 
 namespace causeway {
@@ -325,15 +327,15 @@ TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
     EXPECT_EQ(batch.events[0].id, 2 * i + 1);
     EXPECT_EQ(batch.events[1].id, 2 * i + 2);
   }
-  ASSERT_OK_AND_ASSIGN(const std::vector<EventRecord> events,
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
                        log->EventsAfter(2, 2));
   ASSERT_THAT(events, SizeIs(2));
-  EXPECT_EQ(events[0].id, 3);
-  EXPECT_EQ(events[0].time, kStart);
-  EXPECT_EQ(events[0].kind, "island_joined");
-  EXPECT_EQ(events[0].island_id, "a");
-  EXPECT_EQ(events[0].text, "event 1");
-  EXPECT_EQ(events[1].id, 4);
+  EXPECT_EQ(events[0].id(), 3);
+  EXPECT_EQ(ToTime(events[0].time()), kStart);
+  EXPECT_EQ(events[0].kind(), "island_joined");
+  EXPECT_EQ(events[0].island_id(), "a");
+  EXPECT_EQ(events[0].text(), "event 1");
+  EXPECT_EQ(events[1].id(), 4);
   EXPECT_THAT(log->EventsAfter(UINT64_MAX, UINT64_MAX),
               IsOkAndHolds(IsEmpty()));
 }
