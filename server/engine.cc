@@ -152,7 +152,8 @@ absl::StatusOr<OpenedParameters> Engine::OpenParameters(
                      return state_->fragments().OpenFragment(
                          commit.file, run_id_, commit.head);
                    }));
-  OpenedParameters opened{.bytes = owner->theta_bytes(), .owner = owner};
+  OpenedParameters opened{.bytes = owner->contents().theta_bytes(),
+                          .owner = owner};
   *opened.response.mutable_head() = commit.head;
   opened.response.set_total_bytes(opened.bytes.size());
   return opened;

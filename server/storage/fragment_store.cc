@@ -159,26 +159,11 @@ absl::Status ReadEncoding(const Safetensors& file, UpdateContents& update) {
   return absl::OkStatus();
 }
 
-// Reports anything wrong inside a file as a loss of data, and names the file.
-absl::Status Damaged(const std::string& path, const absl::Status& status) {
-  return absl::DataLossError(
-      absl::StrCat(path, " is damaged or another's: ", status.message()));
-}
-
-absl::StatusOr<SafetensorsFile> OpenSafetensors(const std::string& path) {
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-  if (absl::IsInvalidArgument(file.status())) {
-    return absl::DataLossError(file.status().message());
-  }
-  return file;
-}
-
 }  // namespace
 
-absl::string_view StoredFragment::theta_bytes() const {
-  return absl::string_view(
-      reinterpret_cast<const char*>(contents_.theta.data()),
-      contents_.theta.size() * sizeof(float));
+absl::string_view FragmentContents::theta_bytes() const {
+  return absl::string_view(reinterpret_cast<const char*>(theta.data()),
+                           theta.size() * sizeof(float));
 }
 
 absl::StatusOr<FragmentStore> FragmentStore::Create(std::string root,
@@ -274,26 +259,36 @@ absl::StatusOr<std::string> FragmentStore::WriteUpdate(
   return name;
 }
 
+template <typename Contents>
+absl::StatusOr<Stored<Contents>> FragmentStore::Open(
+    const std::string& file, absl::string_view run_id,
+    const v1::FragmentHead& head,
+    absl::Status (*read)(const Safetensors& file, Contents& contents)) const {
+  absl::StatusOr<SafetensorsFile> mapped = SafetensorsFile::Open(PathOf(file));
+  if (absl::IsInvalidArgument(mapped.status())) {
+    return absl::DataLossError(mapped.status().message());
+  }
+  RETURN_IF_ERROR(mapped.status());
+  Contents contents{.run_id = std::string(run_id), .head = head};
+  absl::Status status = CheckMetadata(mapped->contents(), run_id, head);
+  if (status.ok()) status = read(mapped->contents(), contents);
+  if (!status.ok()) {
+    return absl::DataLossError(absl::StrCat(
+        mapped->path(), " is damaged or another's: ", status.message()));
+  }
+  return Stored<Contents>(*std::move(mapped), std::move(contents));
+}
+
 absl::StatusOr<StoredFragment> FragmentStore::OpenFragment(
     const std::string& file, absl::string_view run_id,
     const v1::FragmentHead& head) const {
-  ASSIGN_OR_RETURN(SafetensorsFile mapped, OpenSafetensors(PathOf(file)));
-  FragmentContents contents{.run_id = std::string(run_id), .head = head};
-  absl::Status status = CheckMetadata(mapped.contents(), run_id, head);
-  if (status.ok()) status = ReadTensors(mapped.contents(), contents);
-  if (!status.ok()) return Damaged(mapped.path(), status);
-  return StoredFragment(std::move(mapped), std::move(contents));
+  return Open(file, run_id, head, ReadTensors);
 }
 
 absl::StatusOr<StoredUpdate> FragmentStore::OpenUpdate(
     const std::string& file, absl::string_view run_id,
     const v1::FragmentHead& head) const {
-  ASSIGN_OR_RETURN(SafetensorsFile mapped, OpenSafetensors(PathOf(file)));
-  UpdateContents contents{.run_id = std::string(run_id), .head = head};
-  absl::Status status = CheckMetadata(mapped.contents(), run_id, head);
-  if (status.ok()) status = ReadEncoding(mapped.contents(), contents);
-  if (!status.ok()) return Damaged(mapped.path(), status);
-  return StoredUpdate(std::move(mapped), std::move(contents));
+  return Open(file, run_id, head, ReadEncoding);
 }
 
 bool FragmentStore::BelongsTo(const std::string& path,

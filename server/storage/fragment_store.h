@@ -50,6 +50,9 @@ struct FragmentContents {
   absl::Span<const float> momentum;
   absl::Span<const float> residual;
   absl::Span<const float> gradient_sum;
+
+  // theta in its wire format: fp32, little-endian.
+  absl::string_view theta_bytes() const;
 };
 
 // The update that led to `head`; bytes are not owned.
@@ -62,22 +65,24 @@ struct UpdateContents {
   absl::string_view encoding;
 };
 
-// A verified file of fragment values, mapped into memory. It stays readable
-// after the file is removed.
-class StoredFragment {
+// A verified file, mapped into memory. It stays readable after the file is
+// removed.
+template <typename Contents>
+class Stored {
  public:
-  const FragmentContents& contents() const { return contents_; }
-  // theta in its wire format: fp32, little-endian.
-  absl::string_view theta_bytes() const;
+  const Contents& contents() const { return contents_; }
 
  private:
   friend class FragmentStore;
-  StoredFragment(SafetensorsFile file, FragmentContents contents)
+  Stored(SafetensorsFile file, Contents contents)
       : file_(std::move(file)), contents_(std::move(contents)) {}
 
   SafetensorsFile file_;
-  FragmentContents contents_;
+  Contents contents_;
 };
+
+using StoredFragment = Stored<FragmentContents>;
+using StoredUpdate = Stored<UpdateContents>;
 
 // A fragment's file that is being made. Its tensors are the mapped file itself:
 // values that are written to them need no copy, and take no memory of the
@@ -99,20 +104,6 @@ class NewFragment {
   FragmentContents contents_;
   AtomicFileWriter file_;
   absl::Span<char> header_;
-};
-
-// A verified file of an encoded update, mapped into memory.
-class StoredUpdate {
- public:
-  const UpdateContents& contents() const { return contents_; }
-
- private:
-  friend class FragmentStore;
-  StoredUpdate(SafetensorsFile file, UpdateContents contents)
-      : file_(std::move(file)), contents_(std::move(contents)) {}
-
-  SafetensorsFile file_;
-  UpdateContents contents_;
 };
 
 class FragmentStore {
@@ -168,6 +159,13 @@ class FragmentStore {
  private:
   FragmentStore(std::string root, Options options)
       : root_(std::move(root)), options_(std::move(options)) {}
+
+  // Opens a file, whose values `read` finds and verifies.
+  template <typename Contents>
+  absl::StatusOr<Stored<Contents>> Open(
+      const std::string& file, absl::string_view run_id,
+      const v1::FragmentHead& head,
+      absl::Status (*read)(const Safetensors& file, Contents& contents)) const;
 
   std::string PathOf(absl::string_view file) const;
   static bool BelongsTo(const std::string& path, absl::string_view run_id);

@@ -85,9 +85,10 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   EXPECT_THAT(stored.contents().residual, testing::ElementsAreArray(residual_));
   EXPECT_THAT(stored.contents().gradient_sum,
               testing::ElementsAreArray(gradient_sum_));
-  ASSERT_EQ(stored.theta_bytes().size(), theta_.size() * sizeof(float));
-  EXPECT_EQ(std::memcmp(stored.theta_bytes().data(), theta_.data(),
-                        stored.theta_bytes().size()),
+  ASSERT_EQ(stored.contents().theta_bytes().size(),
+            theta_.size() * sizeof(float));
+  EXPECT_EQ(std::memcmp(stored.contents().theta_bytes().data(), theta_.data(),
+                        stored.contents().theta_bytes().size()),
             0);
 }
 
