@@ -1,14 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW over the ranks of an island, each with the moments of its own shard
-// (ZeRO-1, Rajbhandari et al. 2020). The gradient is the mean over all
-// micro-batches of all ranks, however many each has processed, and is clipped
-// by the norm of that mean.
+// AdamW with decoupled weight decay (Loshchilov & Hutter 2019) over the ranks
+// of an island, each with the moments of its own shard (ZeRO-1, Rajbhandari et
+// al. 2020). The gradient is the mean over all micro-batches of all ranks,
+// however many each has processed, and is clipped by the norm of that mean, as
+// torch.nn.utils.clip_grad_norm_ does. Weight decay applies to tensors of two
+// dimensions. One pass over memory does all of it.
 //
 //   // gradients: this rank's sum over its micro-batches, the whole vector.
 //   ASSIGN_OR_RETURN(auto reduced, optimizer->Reduce(own, gradients));
-//   RETURN_IF_ERROR(optimizer->Step(rate, reduced, gradients, master));
+//   optimizer->Step(rate, reduced, gradients, master);
 //   // master: this rank's shard of the parameters; then all-gather.
 #ifndef WORKER_OPTIMIZER_SHARDED_ADAMW_H_
 #define WORKER_OPTIMIZER_SHARDED_ADAMW_H_
@@ -24,8 +26,8 @@
 #include "common/thread_pool.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/communicator.h"
+#include "worker/model/device_array.h"
 #include "worker/model/ops.h"
-#include "worker/optimizer/adamw.h"
 #include "worker/optimizer/adamw_state.h"
 
 namespace causeway {
@@ -72,13 +74,13 @@ class ShardedAdamW {
   // which only the shard is read; `master` and `estimate` are the shard.
 
   // Updates `master` and the moments.
-  absl::Status Step(double learning_rate, const ReducedGradient& reduced,
-                    absl::Span<const float> gradients, float* master);
+  void Step(double learning_rate, const ReducedGradient& reduced,
+            absl::Span<const float> gradients, float* master);
   // Writes the parameters that Step would compute to `estimate`, which may be
   // the shard of `gradients`. Changes nothing else and allocates no memory.
-  absl::Status Estimate(double learning_rate, const ReducedGradient& reduced,
-                        absl::Span<const float> gradients, const float* master,
-                        float* estimate);
+  void Estimate(double learning_rate, const ReducedGradient& reduced,
+                absl::Span<const float> gradients, const float* master,
+                float* estimate);
 
   // Save collects the moments of all shards and the number of updates; Restore
   // continues from them. All ranks must call them. Errors as Communicator and
@@ -86,22 +88,33 @@ class ShardedAdamW {
   absl::Status Save(AdamWState& state);
   void Restore(const AdamWState& state);
 
-  // Returns the shard's AdamW, for inspection.
-  const AdamW& adamw() const { return *adamw_; }
-
  private:
+  // Adjacent values of the shard that all decay or all do not.
+  struct Segment {
+    int64_t offset = 0;
+    int64_t size = 0;
+    bool decays = false;
+  };
+
   ShardedAdamW(const v1::TrainingConfig& config, const ModelLayout& layout,
                Communicator* communicator, Ops* ops);
-  AdamW::StepOptions OptionsFor(double learning_rate,
-                                const ReducedGradient& reduced) const;
+  // Does what Step does or, if `estimate` is not null, what Estimate does.
+  void Update(double learning_rate, const ReducedGradient& reduced,
+              absl::Span<const float> gradients, float* master,
+              float* estimate);
 
-  const double gradient_clip_;
+  const v1::TrainingConfig config_;
   // The number of values in the whole vector.
   const int64_t size_;
   Communicator* const communicator_;
   Ops* const ops_;
-  Slice shard_;
-  std::unique_ptr<AdamW> adamw_;
+  const Slice shard_;
+  std::vector<Segment> segments_;
+
+  // The number of updates so far, on which bias correction depends.
+  uint64_t updates_ = 0;
+  DeviceArray<float> first_moment_;
+  DeviceArray<float> second_moment_;
 };
 
 }  // namespace causeway

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/optimizer/sharded_adamw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +23,7 @@
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/model/ops_cpu.h"
+#include "worker/model/transformer.h"
 
 namespace causeway {
 namespace {
@@ -29,7 +33,10 @@ using testing::HasSubstr;
 
 class ShardedAdamWTest : public testing::Test {
  protected:
-  ShardedAdamWTest() {
+  ShardedAdamWTest() : layout_(MakeModelLayout(Model())) {}
+
+  // The model of tests/reference/make_adamw_golden.py.
+  static v1::ModelConfig Model() {
     v1::ModelConfig config;
     config.set_layers(1);
     config.set_hidden_size(6);
@@ -38,7 +45,16 @@ class ShardedAdamWTest : public testing::Test {
     config.set_kv_heads(3);
     config.set_vocab_size(7);
     config.set_sequence_length(4);
-    layout_ = MakeModelLayout(config);
+    config.set_init_stddev(0.5);
+    return config;
+  }
+
+  // The gradients of tests/reference/make_adamw_golden.py.
+  std::vector<float> GoldenGradients(int update) const {
+    std::vector<float> gradients =
+        InitialParameters(layout_, static_cast<uint64_t>(100 + update));
+    for (float& value : gradients) value *= update % 2 == 1 ? 4.0f : 1.0f;
+    return gradients;
   }
 
   // Runs `body` on `ranks` ranks, each on a thread of its own.
@@ -74,9 +90,110 @@ class ShardedAdamWTest : public testing::Test {
     return gradients;
   }
 
+  // Makes one update with `gradients`, of which this rank has `count`
+  // micro-batches. `parameters` is the whole vector, whose shard changes.
+  static void Update(ShardedAdamW& optimizer, double rate, int64_t count,
+                     std::vector<float> gradients,
+                     std::vector<float>& parameters) {
+    ASSERT_OK_AND_ASSIGN(
+        const ReducedGradient reduced,
+        optimizer.Reduce({.count = count}, absl::MakeSpan(gradients)));
+    optimizer.Step(rate, reduced, gradients,
+                   parameters.data() + optimizer.shard().begin);
+  }
+
   v1::TrainingConfig config_;
   ModelLayout layout_;
 };
+
+TEST_F(ShardedAdamWTest, UpdatesAreThoseOfPyTorch) {
+  config_.set_gradient_clip(20);
+  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+    std::ifstream file("tests/reference/adamw_golden.txt");
+    std::vector<float> parameters = InitialParameters(layout_, 1);
+    for (int update = 1; update <= 5; ++update) {
+      std::string word;
+      int number = 0;
+      double want_norm = 0;
+      file >> word >> number >> word >> want_norm;
+      ASSERT_EQ(number, update);
+      std::vector<float> gradients = GoldenGradients(update);
+      ASSERT_OK_AND_ASSIGN(
+          const ReducedGradient reduced,
+          optimizer.Reduce({.count = 1}, absl::MakeSpan(gradients)));
+      EXPECT_NEAR(reduced.gradient_norm, want_norm, 1e-6 * want_norm);
+      optimizer.Step(0.01 * update, reduced, gradients, parameters.data());
+      for (const float parameter : parameters) {
+        double want = 0;
+        ASSERT_TRUE(file >> want);
+        ASSERT_NEAR(parameter, want, 1e-6);
+      }
+    }
+  });
+}
+
+TEST_F(ShardedAdamWTest, AClipOfZeroIsNone) {
+  const auto updated = [&](double clip) {
+    config_.set_gradient_clip(clip);
+    std::vector<float> parameters = InitialParameters(layout_, 1);
+    OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+      Update(optimizer, 0.1, 1, GoldenGradients(1), parameters);
+    });
+    return parameters;
+  };
+  EXPECT_EQ(updated(0), updated(1e9));
+}
+
+TEST_F(ShardedAdamWTest, ZeroGradientsOnlyDecayMatrices) {
+  const std::vector<float> before = InitialParameters(layout_, 1);
+  std::vector<float> parameters = before;
+  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+    Update(optimizer, 0.5, 1, std::vector<float>(before.size()), parameters);
+  });
+  for (const TensorSpec& tensor : layout_.tensors) {
+    // The default weight decay is 0.1.
+    const float decay = tensor.shape.size() > 1 ? 0.95f : 1.0f;
+    for (int64_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      EXPECT_FLOAT_EQ(parameters[i], decay * before[i]) << tensor.name;
+    }
+  }
+}
+
+TEST_F(ShardedAdamWTest, OneBatchIsLearntByHeart) {
+  v1::ModelConfig config = Model();
+  config.set_hidden_size(24);
+  config.set_intermediate_size(48);
+  config.set_vocab_size(32);
+  config.set_sequence_length(16);
+  config.set_init_stddev(0.1);
+  layout_ = MakeModelLayout(config);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config, {.micro_batch = 2}, ops.get()));
+  std::vector<float> parameters = InitialParameters(layout_, 1);
+  // Each token occurs once, so the model can learn exactly what follows it.
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  for (int i = 0; i < 32; ++i) {
+    tokens.push_back(i);
+    targets.push_back(i * 11 % 32);
+  }
+  double loss = 0;
+  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+    for (int step = 0; step < 100; ++step) {
+      std::vector<float> gradients(parameters.size());
+      ASSERT_OK_AND_ASSIGN(
+          loss, model->ForwardBackward(parameters.data(), tokens, targets, 1,
+                                       gradients.data()));
+      if (step == 0) {
+        EXPECT_NEAR(loss, std::log(32.0), 0.5);
+      }
+      Update(optimizer, 0.02, 1, std::move(gradients), parameters);
+    }
+  });
+  EXPECT_LT(loss, 0.01);
+}
 
 TEST_F(ShardedAdamWTest, WeighsByTheNumberOfMicroBatches) {
   const std::vector<int64_t> counts = {1, 4, 0};
@@ -109,31 +226,21 @@ TEST_F(ShardedAdamWTest, WeighsByTheNumberOfMicroBatches) {
 TEST_F(ShardedAdamWTest, ShardsMakeTheUpdateOfTheWholeClippedByTheWholeNorm) {
   config_.set_gradient_clip(0.25);
   constexpr double kRate = 0.01;
-  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
-  ASSERT_OK_AND_ASSIGN(
-      const auto whole,
-      AdamW::Create(config_, layout_, 0, layout_.size, ops.get()));
   const std::vector<float> start = InitialParameters(layout_, 1);
   std::vector<float> want = start;
-  for (int update = 0; update < 3; ++update) {
-    std::vector<float> sum = Gradients(0, 1 + update);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += Gradients(1, 2)[i];
-    const double count = 3 + update;
-    const double norm = std::sqrt(whole->SquaredNorm(sum.data())) / count;
-    ASSERT_OK(whole->Step({.learning_rate = kRate,
-                           .gradient_scale = ClipScale(norm, 0.25) / count},
-                          sum.data(), want.data()));
-  }
+  OnRanks(1, [&](Communicator&, ShardedAdamW& whole) {
+    for (int update = 0; update < 3; ++update) {
+      std::vector<float> sum = Gradients(0, 1 + update);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += Gradients(1, 2)[i];
+      Update(whole, kRate, 3 + update, std::move(sum), want);
+    }
+  });
   OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
     std::vector<float> parameters = start;
     for (int update = 0; update < 3; ++update) {
       const int64_t count = communicator.rank() == 0 ? 1 + update : 2;
-      std::vector<float> gradients = Gradients(communicator.rank(), count);
-      ASSERT_OK_AND_ASSIGN(
-          const ReducedGradient reduced,
-          optimizer.Reduce({.count = count}, absl::MakeSpan(gradients)));
-      ASSERT_OK(optimizer.Step(kRate, reduced, gradients,
-                               parameters.data() + optimizer.shard().begin));
+      Update(optimizer, kRate, count, Gradients(communicator.rank(), count),
+             parameters);
     }
     for (int64_t i = optimizer.shard().begin; i < optimizer.shard().end; ++i) {
       EXPECT_NEAR(parameters[i], want[i], 1e-6);
@@ -141,40 +248,82 @@ TEST_F(ShardedAdamWTest, ShardsMakeTheUpdateOfTheWholeClippedByTheWholeNorm) {
   });
 }
 
+TEST_F(ShardedAdamWTest, UnclippedShardsMakeTheSameBitsAsTheWhole) {
+  config_.set_gradient_clip(0);
+  const auto updated = [&](int ranks) {
+    std::vector<float> all(layout_.size);
+    OnRanks(ranks, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+      std::vector<float> parameters = InitialParameters(layout_, 1);
+      for (int update = 1; update <= 3; ++update) {
+        // A sum to which only one rank has added is exact.
+        const int64_t count = communicator.rank() == 0 ? 2 : 0;
+        Update(optimizer, 0.1, count,
+               count == 0 ? std::vector<float>(layout_.size)
+                          : GoldenGradients(update),
+               parameters);
+      }
+      const Slice& shard = optimizer.shard();
+      std::copy(parameters.begin() + shard.begin,
+                parameters.begin() + shard.end, all.begin() + shard.begin);
+    });
+    return all;
+  };
+  const std::vector<float> whole = updated(1);
+  for (const int ranks : {2, 3, 4, 7}) EXPECT_EQ(updated(ranks), whole);
+}
+
 TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
   OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
-    const size_t size = optimizer.shard().size();
+    const Slice& shard = optimizer.shard();
     std::vector<float> master = InitialParameters(layout_, 1);
-    master = std::vector<float>(master.begin() + optimizer.shard().begin,
-                                master.begin() + optimizer.shard().end);
-    const auto copy = [size](const float* values) {
-      return std::vector<float>(values, values + size);
-    };
+    master = std::vector<float>(master.begin() + shard.begin,
+                                master.begin() + shard.end);
     for (int update = 0; update < 3; ++update) {
       std::vector<float> gradients = Gradients(communicator.rank(), 2);
       ASSERT_OK_AND_ASSIGN(
           const ReducedGradient reduced,
           optimizer.Reduce({.count = 2}, absl::MakeSpan(gradients)));
       const std::vector<float> old_master = master;
-      const std::vector<float> old_first =
-          copy(optimizer.adamw().first_moment());
-      const std::vector<float> old_second =
-          copy(optimizer.adamw().second_moment());
+      AdamWState before;
+      ASSERT_OK(optimizer.Save(before));
       // The estimate replaces the gradients, as in ACCO.
       std::vector<float> estimate = gradients;
-      ASSERT_OK(optimizer.Estimate(0.1, reduced, estimate, master.data(),
-                                   estimate.data() + optimizer.shard().begin));
+      optimizer.Estimate(0.1, reduced, estimate, master.data(),
+                         estimate.data() + shard.begin);
       EXPECT_EQ(master, old_master);
-      EXPECT_EQ(copy(optimizer.adamw().first_moment()), old_first);
-      EXPECT_EQ(copy(optimizer.adamw().second_moment()), old_second);
-      EXPECT_EQ(optimizer.adamw().updates(), update);
-      ASSERT_OK(optimizer.Step(0.1, reduced, gradients, master.data()));
+      AdamWState after;
+      ASSERT_OK(optimizer.Save(after));
+      EXPECT_EQ(after.first_moment, before.first_moment);
+      EXPECT_EQ(after.second_moment, before.second_moment);
+      EXPECT_EQ(after.updates, update);
+      optimizer.Step(0.1, reduced, gradients, master.data());
       EXPECT_NE(master, old_master);
-      EXPECT_EQ(copy(estimate.data() + optimizer.shard().begin), master);
+      EXPECT_TRUE(std::equal(master.begin(), master.end(),
+                             estimate.begin() + shard.begin));
     }
     AdamWState state;
     ASSERT_OK(optimizer.Save(state));
     EXPECT_EQ(state.updates, 3);
+  });
+}
+
+TEST_F(ShardedAdamWTest, ARestoredStateContinuesBitForBit) {
+  OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+    std::vector<float> parameters = InitialParameters(layout_, 1);
+    for (int update = 1; update <= 2; ++update) {
+      Update(optimizer, 0.1, 1, GoldenGradients(update), parameters);
+    }
+    AdamWState state;
+    ASSERT_OK(optimizer.Save(state));
+    const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+    ASSERT_OK_AND_ASSIGN(
+        const auto restored,
+        ShardedAdamW::Create(config_, layout_, &communicator, ops.get()));
+    restored->Restore(state);
+    std::vector<float> copy = parameters;
+    Update(optimizer, 0.1, 1, GoldenGradients(3), parameters);
+    Update(*restored, 0.1, 1, GoldenGradients(3), copy);
+    EXPECT_EQ(copy, parameters);
   });
 }
 

@@ -187,8 +187,7 @@ class Trainer : public RankTrainer {
     RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
                      optimizer_->Reduce(own, gradients));
-    RETURN_IF_ERROR(
-        optimizer_->Step(rate, reduced, gradients, master().data()));
+    optimizer_->Step(rate, reduced, gradients, master().data());
     RETURN_IF_ERROR(MastersChanged());
     return MakeInnerStepResult(reduced, rate, *options_.gradients);
   }
@@ -202,8 +201,8 @@ class Trainer : public RankTrainer {
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
           ASSIGN_OR_RETURN(const ReducedGradient reduced,
                            optimizer_->Reduce(own, All(exchange_)));
-          RETURN_IF_ERROR(optimizer_->Estimate(
-              rate, reduced, All(exchange_), master_.data(), ExchangedShard()));
+          optimizer_->Estimate(rate, reduced, All(exchange_), master_.data(),
+                               ExchangedShard());
           return Gather(exchange_);
         }));
     std::swap(compute_, exchange_);
@@ -219,13 +218,12 @@ class Trainer : public RankTrainer {
     ReducedGradient reduced;
     RETURN_IF_ERROR(Overlap(share, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(reduced, optimizer_->Reduce(own, All(exchange_)));
-      RETURN_IF_ERROR(
-          optimizer_->Step(rate, reduced, All(exchange_), master_.data()));
+      optimizer_->Step(rate, reduced, All(exchange_), master_.data());
       if (predicts()) {
         CopyMasterTo(committed_);
         RETURN_IF_ERROR(Gather(committed_));
-        RETURN_IF_ERROR(optimizer_->Estimate(rate, reduced, All(exchange_),
-                                             master_.data(), ExchangedShard()));
+        optimizer_->Estimate(rate, reduced, All(exchange_), master_.data(),
+                             ExchangedShard());
       } else {
         CopyMasterTo(exchange_);
       }

@@ -29,8 +29,8 @@
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/model/ops_cpu.h"
-#include "worker/optimizer/adamw.h"
 #include "worker/optimizer/learning_rate.h"
+#include "worker/optimizer/sharded_adamw.h"
 #include "worker/training/testing/train_ranks.h"
 
 namespace {
@@ -74,8 +74,8 @@ class Equations {
         theta_(InitialParameters(layout_, 1)),
         numbers_(scenario.ranks) {
     for (int rank = 0; rank < scenario.ranks; ++rank) numbers_[rank] = rank;
-    adamw_ =
-        *AdamW::Create(scenario.config, layout_, 0, layout_.size, ops_.get());
+    adamw_ = *ShardedAdamW::Create(scenario.config, layout_,
+                                   communicator_.get(), ops_.get());
   }
 
   std::vector<std::vector<float>> Run() {
@@ -147,19 +147,15 @@ class Equations {
     }
     return sum;
   }
-  AdamW::StepOptions OptionsFor(const Gradients& gradients) const {
-    return {.learning_rate = rate_,
-            .gradient_scale = 1.0 / static_cast<double>(gradients.count)};
-  }
   std::vector<float> Estimate(const Gradients& gradients) {
     std::vector<float> estimate(theta_.size());
-    EXPECT_OK(adamw_->Estimate(OptionsFor(gradients), Sum(gradients).data(),
-                               theta_.data(), estimate.data()));
+    adamw_->Estimate(rate_, {.micro_batches = gradients.count}, Sum(gradients),
+                     theta_.data(), estimate.data());
     return estimate;
   }
   void Commit(const Gradients& gradients) {
-    EXPECT_OK(adamw_->Step(OptionsFor(gradients), Sum(gradients).data(),
-                           theta_.data()));
+    adamw_->Step(rate_, {.micro_batches = gradients.count}, Sum(gradients),
+                 theta_.data());
   }
 
   const Scenario& scenario_;
@@ -168,7 +164,11 @@ class Equations {
   // The next micro-batch of each rank.
   std::vector<int64_t> numbers_;
   const std::unique_ptr<Ops> ops_ = MakeCpuOps(1);
-  std::unique_ptr<AdamW> adamw_;
+  LocalRendezvous rendezvous_;
+  const std::unique_ptr<Communicator> communicator_ = MakeMessageCommunicator(
+      {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
+      &rendezvous_);
+  std::unique_ptr<ShardedAdamW> adamw_;
   double rate_ = 0;
 };
 
