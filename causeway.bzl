@@ -27,7 +27,10 @@ def _precompiled(name, own_copts):
         # GCC takes some flags, such as -O3, from the header and not from the
         # command line.
         return [], []
-    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name]
+
+    # GCC 12 warns of strings that overlap or end too early where inlined code
+    # of a precompiled system header does neither.
+    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name, "-Wno-array-bounds", "-Wno-restrict"]
     return _unless_sanitized(copts), _unless_sanitized(["//third_party:" + name])
 
 def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs):

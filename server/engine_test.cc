@@ -126,7 +126,7 @@ TEST_F(EngineTest, ALostLogIsNoNewRun) {
 }
 
 TEST_F(EngineTest, UploadsOfAllIslandsToAllFragmentsFitAtOnce) {
-  const v1::RunConfig config = TestRunConfig();
+  const v1::RunConfig config = TestRunConfig("membership { min_islands: 3 }");
   ASSERT_OK(run_.Start(config));
   std::vector<v1::IslandIdentity> islands;
   for (uint32_t i = 0; i < config.membership().max_islands(); ++i) {
