@@ -30,7 +30,7 @@ def _precompiled(name, own_copts):
 
     # GCC 12 warns of strings that overlap or end too early where inlined code
     # of a precompiled system header does neither.
-    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name, "-Wno-array-bounds", "-Wno-restrict"]
+    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name, "-Wno-array-bounds", "-Wno-restrict", "-Wno-stringop-overread"]
     return _unless_sanitized(copts), _unless_sanitized(["//third_party:" + name])
 
 def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs):
