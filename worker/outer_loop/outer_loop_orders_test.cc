@@ -38,6 +38,11 @@ TEST(OuterLoopOrdersTest, ParametersAreFetchedAndBegunWith) {
   driver.joined().mutable_identity()->set_incarnation(4);
   driver.joined().mutable_heads(1)->set_version(2);
   driver.Connect();
+  // The host makes version 0 by itself, or fetches it like any other.
+  EXPECT_EQ(Next<action::FetchParameters>(driver).request.version(), 0);
+  v1::FragmentHead made;
+  made.set_digest("made");
+  driver.loop().ParametersAnswered(made, driver.now());
   const auto fetch = Next<action::FetchParameters>(driver);
   EXPECT_EQ(driver.loop().activity(), Activity::kLoading);
   EXPECT_EQ(fetch.request.identity().incarnation(), 4);
@@ -50,6 +55,7 @@ TEST(OuterLoopOrdersTest, ParametersAreFetchedAndBegunWith) {
   const auto begin = Next<action::Begin>(driver);
   ASSERT_EQ(begin.heads.size(), 2);
   EXPECT_EQ(begin.heads[0].version(), 0);
+  EXPECT_EQ(begin.heads[0].digest(), "made");
   EXPECT_EQ(begin.heads[1].digest(), "fetched");
   driver.loop().Begun();
   EXPECT_EQ(driver.loop().exchange(0).version(), 0);
