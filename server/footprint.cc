@@ -46,7 +46,7 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
     largest_down = std::max(largest_down, update);
   }
   const double uploads = up * config.membership().max_islands();
-  return {.first_memory = values * sizeof(float) + largest * state,
+  return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
           // The old and the new files are mapped.

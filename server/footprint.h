@@ -15,8 +15,8 @@ namespace causeway {
 
 // Bytes; double, since a configuration may ask for more than any machine has.
 struct Footprint {
-  // What a new run takes at once: the parameters and the state of the largest
-  // fragment in memory, version 0 of every fragment on disk.
+  // A new run takes at once: the state of the largest fragment, whose file is
+  // mapped into memory, and version 0 of every fragment on disk.
   double first_memory = 0;
   double first_disk = 0;
   // Contributions under way of max_islands islands to every fragment.

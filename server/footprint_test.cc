@@ -38,7 +38,7 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   plan.add_fragments()->set_size(1024);
   plan.add_fragments()->set_size(2048);
   const Footprint footprint = CoordinatorFootprint(config, plan);
-  EXPECT_EQ(footprint.first_memory, 3072 * 4 + 2048 * 8);
+  EXPECT_EQ(footprint.first_memory, 2048 * 8);
   EXPECT_EQ(footprint.first_disk, 3072 * 8);
   EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
   EXPECT_EQ(footprint.most_memory, 3072 * 2 * 10 + 2048 * (8 + 8 + 4));

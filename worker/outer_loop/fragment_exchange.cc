@@ -147,6 +147,7 @@ void FragmentExchange::ParametersAnswered(
                      : head.status(),
                  now);
   }
+  backoff_.Reset();
   update_.head = *head;
   ask_version_ = version_ + 1;
   MergedAnswered(FragmentWindow::Training(), now);
@@ -189,6 +190,7 @@ void FragmentExchange::Advance() {
   version_ = update_.head.version();
   step_ = Step::kNone;
   in_flight_ = false;
+  contribution_.reset();
 }
 
 void FragmentExchange::Retry(const absl::Status& status, absl::Time now) {

@@ -141,6 +141,18 @@ TEST_F(FragmentExchangeTest, ReceivesTheUpdatesOfOthersWithoutAContribution) {
   EXPECT_TRUE(exchange_.ready());
 }
 
+// What was sent after the update had come is on top of parameters that the
+// update replaces.
+TEST_F(FragmentExchangeTest, AContributionThatCameTooLateGoesWithTheUpdate) {
+  driver_.Publish({3, 0});
+  exchange_.UpdateAnswered(Received(), driver_.now());
+  ASSERT_TRUE(exchange_.ready());
+  exchange_.Send({.tokens = 40, .inner_steps = 4}, /*partial=*/false);
+  exchange_.Advance();
+  EXPECT_FALSE(exchange_.in_flight());
+  EXPECT_FALSE(NextIf<action::Contribute>().has_value());
+}
+
 TEST_F(FragmentExchangeTest, OffersOnlyWhereItIsExpected) {
   exchange_.Send({.tokens = 40, .inner_steps = 4}, /*partial=*/false);
   v1::SessionResponse view = membership().state();
