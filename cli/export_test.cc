@@ -175,33 +175,16 @@ TEST_F(ExportTest, SaysWhatIsMissing) {
 
 TEST_F(ExportTest, NamesWhatItIsOf) {
   ASSERT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
-  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
-                       SafetensorsFile::Open(out_path_));
+  ASSERT_OK_AND_ASSIGN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open(out_path_ + "/model.safetensors"));
   EXPECT_THAT(file.contents().Metadata("causeway.run_id"),
               IsOkAndHolds("test-1"));
   EXPECT_THAT(file.contents().Metadata("causeway.versions"),
               IsOkAndHolds("0,1"));
-  ASSERT_OK(RemoveFile(directory_ + "/config.json"));
+  ASSERT_OK(RemoveFile(out_path_ + "/config.json"));
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("model.safetensors exists"));
-}
-
-TEST_F(ExportTest, TheConfigurationFollowsTheModel) {
-  ASSERT_OK_AND_ASSIGN(TrainedModel model, LoadTrainedModel(state_));
-  v1::ModelConfig& config = *model.config.mutable_model();
-  config.set_tie_embeddings(true);
-  config.set_init_stddev(0.25);
-  config.set_intermediate_size(77);
-  const nlohmann::json json = nlohmann::json::parse(LlamaConfigJson(model));
-  EXPECT_EQ(json["tie_word_embeddings"], true);
-  EXPECT_EQ(json["initializer_range"], 0.25);
-  EXPECT_EQ(json["intermediate_size"], 77);
-  EXPECT_EQ(json["hidden_size"], 16);
-  EXPECT_EQ(json["bos_token_id"], 256);
-  // Other tokenizers have marks of their own.
-  model.config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
-  EXPECT_TRUE(
-      nlohmann::json::parse(LlamaConfigJson(model))["eos_token_id"].is_null());
 }
 
 }  // namespace

@@ -289,7 +289,7 @@ TEST_F(EngineFaultsTest, WhatWasMergedIsAdmittedWithItsCommit) {
                                                      Shifted(anchor_, 1000)))
                    .ok());
   ASSERT_OK(run_.engine().Admit(1));
-  RefuseInserts("events");
+  RefuseInserts("members");
   ASSERT_OK(Contribute(a_));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   run_.Stop();

@@ -2,15 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests what an engine checks and remembers when it takes up a run.
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -169,27 +165,6 @@ TEST_F(EngineStartTest, AStartRemovesWhatItsConfigurationDoesNotKeep) {
   ASSERT_OK(run_.Start(changed));
   EXPECT_THAT(ReadFile(HeadFile(0, 2)), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_OK(ReadFile(HeadFile(0, 3)));
-}
-
-TEST_F(EngineStartTest, MemoryForUploadsIsEnoughToTheByte) {
-  const auto try_with = [&](uint64_t bytes) {
-    return run_
-        .TryStart(TestRunConfig(
-            absl::StrCat("storage { max_staging_bytes: ", bytes, " }")))
-        .status();
-  };
-  // The refusal tells how much is needed.
-  const std::string refusal(try_with(1).message());
-  uint64_t needed = 0;
-  for (const absl::string_view word : absl::StrSplit(refusal, ' ')) {
-    uint64_t number = 0;
-    if (absl::SimpleAtoi(absl::StripSuffix(word, ";"), &number)) {
-      needed = std::max(needed, number);
-    }
-  }
-  EXPECT_THAT(try_with(needed - 1),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_OK(try_with(needed));
 }
 
 // An island is gone while its upload is under way.

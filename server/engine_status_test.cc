@@ -114,8 +114,8 @@ TEST_F(EngineStatusTest, TheTimeOfAnOuterStepIsTheMeanOfAll) {
   ASSERT_OK(Contribute(a, 0, 0));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   const double first = run_.engine().GetRun().outer_step_seconds();
-  // It looks when it begins, commits and ends.
-  EXPECT_DOUBLE_EQ(first, 0.002);
+  // It looks when it begins, describes its event, commits and ends.
+  EXPECT_DOUBLE_EQ(first, 0.003);
   ASSERT_OK(Contribute(a, 0, 1));
   ASSERT_TRUE(run_.AwaitVersion(0, 2));
   EXPECT_DOUBLE_EQ(run_.engine().GetRun().outer_step_seconds(), first);

@@ -184,6 +184,16 @@ class FalseCoordinator : public v1::Coordinator::Service {
     *response = joined;
     return grpc::Status::OK;
   }
+  // Sends no view, and ends with the island.
+  grpc::Status Session(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::SessionResponse, v1::SessionRequest>* stream)
+      override {
+    v1::SessionRequest request;
+    while (stream->Read(&request)) {
+    }
+    return grpc::Status::OK;
+  }
   grpc::Status FetchParameters(
       grpc::ServerContext* context, const v1::FetchParametersRequest* request,
       grpc::ServerWriter<v1::FetchParametersResponse>* writer) override {

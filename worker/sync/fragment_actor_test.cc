@@ -258,6 +258,14 @@ class FragmentActorTest : public testing::Test {
       const TrainerAction next = loop_->AwaitTrainerAction();
       if (std::holds_alternative<action::Train>(next)) {
         loop_->Tell([](OuterLoop& core, absl::Time) { core.Stepped(10); });
+      } else if (const auto* fetch =
+                     std::get_if<action::FetchParameters>(&next)) {
+        // Version 0 is made from the seed.
+        v1::FragmentHead head;
+        head.set_fragment(fetch->request.fragment());
+        loop_->Tell([&](OuterLoop& core, absl::Time now) {
+          core.ParametersAnswered(head, now);
+        });
       } else if (const auto* action = std::get_if<Action>(&next)) {
         return *action;
       } else {
