@@ -55,7 +55,7 @@ TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
       "model     12.2k parameters in 2 layers\n"
       "training  100 steps of 16 tokens on each island: 1.60k tokens\n"
       "rounds    20, one every 10 steps for each of 2 fragments\n"
-      "memory    coordinator: 112 KiB to begin; at most 3.13 MiB with 64 "
+      "memory    coordinator: 64.6 KiB to begin; at most 3.13 MiB with 64 "
       "islands\n"
       "disk      coordinator: 95.1 KiB to begin; at most 668 KiB, and the "
       "log\n"
