@@ -175,9 +175,8 @@ TEST_F(ExportTest, SaysWhatIsMissing) {
 
 TEST_F(ExportTest, NamesWhatItIsOf) {
   ASSERT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
-  ASSERT_OK_AND_ASSIGN(
-      const SafetensorsFile file,
-      SafetensorsFile::Open(out_path_ + "/model.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
+                       SafetensorsFile::Open(out_path_ + "/model.safetensors"));
   EXPECT_THAT(file.contents().Metadata("causeway.run_id"),
               IsOkAndHolds("test-1"));
   EXPECT_THAT(file.contents().Metadata("causeway.versions"),
