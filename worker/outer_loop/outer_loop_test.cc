@@ -177,6 +177,22 @@ TEST(OuterLoopTest, MovesOnWithTheRunWhenItHasMissedRounds) {
               ElementsAre("train 7", "rebase 0", "rebase 1", "train 11"));
 }
 
+TEST(OuterLoopTest, MovesOnAlsoIfTheUpdateOfAnotherFragmentFollows) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(4);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  driver.Train(6);
+  driver.Contribute(1);
+  // Version 2 of fragment 0 was sent after step 8.
+  driver.Publish({2, 1});
+  driver.ReceiveUpdate(0, false);
+  driver.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver.Train(9),
+              ElementsAre("train 7", "rebase 0", "mix 1", "train 9"));
+}
+
 TEST(OuterLoopTest, PassesOverTheStepsThatASlowIslandLeavesOut) {
   IslandDriver driver;
   driver.Connect();
