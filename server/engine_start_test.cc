@@ -167,6 +167,23 @@ TEST_F(EngineStartTest, AStartRemovesWhatItsConfigurationDoesNotKeep) {
   EXPECT_OK(ReadFile(HeadFile(0, 3)));
 }
 
+TEST_F(EngineStartTest, AProcessIsNotCreditedWithWhatAnEarlierOneDid) {
+  RunRounds(1);
+  ASSERT_OK(run_.Start(config_));
+  ASSERT_OK(run_.Leave(run_.Join("a").value()));
+  ASSERT_OK(run_.Join("a", /*instance=*/2));
+  for (const bool restarted : {false, true}) {
+    const v1::ListIslandsResponse live = run_.engine().ListIslands(false);
+    for (const v1::IslandStatus& island : live.islands()) {
+      const bool is_new = island.island_id() == "a";
+      EXPECT_EQ(island.contributions_merged(), is_new ? 0 : 1) << restarted;
+      // One of two fragments has merged its 1000 tokens.
+      EXPECT_EQ(island.tokens_merged(), is_new ? 0 : 500) << restarted;
+    }
+    ASSERT_OK(run_.Start(config_));
+  }
+}
+
 // An island is gone while its upload is under way.
 TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
   ASSERT_OK(run_.Start(config_));

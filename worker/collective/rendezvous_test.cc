@@ -21,6 +21,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 RendezvousOptions At(const std::string& address) {
   return {.address = address, .secret = "secret", .now = SteadyWallClock()};
@@ -71,6 +72,15 @@ TEST_P(RendezvousTest, GetGivesUpAndAnotherGetStillSucceeds) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   ASSERT_OK(there_->Put("key", "value"));
   EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("value"));
+}
+
+// A get that is under way ends with the table, long before its time.
+TEST(LocalRendezvousTest, ACloseEndsAGet) {
+  LocalRendezvous table;
+  std::thread closer([&] { table.Close(); });
+  EXPECT_THAT(table.Get("key", absl::Hours(1)).status(),
+              Not(StatusIs(absl::StatusCode::kDeadlineExceeded)));
+  closer.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),

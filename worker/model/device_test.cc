@@ -40,7 +40,7 @@ TEST(DeviceTest, ParsesNames) {
 TEST(DeviceTest, RefusesOtherNames) {
   for (const char* wrong :
        {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda1", "cuda:1,",
-        "cuda:1,,2", "cuda:1,1", "cpu,cuda:1", "0,1"}) {
+        "cuda:1,,2", "cuda:1,1", "cuda:0,1,1", "cpu,cuda:1", "0,1"}) {
     EXPECT_THAT(ParseDevices(wrong),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("allowed: cpu, cuda, cuda:N")))
