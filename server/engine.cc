@@ -84,12 +84,12 @@ Engine::~Engine() {
 }
 
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
-  return Handle(&Coordinator::Join, request);
+  return Handle(Event(&Coordinator::Join, request));
 }
 
 absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
-  return Handle(&Coordinator::Heartbeat, request.identity(),
-                request.progress());
+  return Handle(
+      Event(&Coordinator::Heartbeat, request.identity(), request.progress()));
 }
 
 v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {
@@ -131,11 +131,11 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
-  return Handle(&Coordinator::Complete, header, norm);
+  return Handle(Event(&Coordinator::Complete, header, norm));
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {
-  return Handle(&Coordinator::Leave, request);
+  return Handle(Event(&Coordinator::Leave, request));
 }
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(

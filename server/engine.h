@@ -176,23 +176,23 @@ class Engine {
   // event's result; but if the write failed, and the event changed something or
   // succeeded, returns the write's error, because nobody may hear of a change
   // that is not durable.
-  template <typename Event>
-  auto Handle(Event event) -> decltype(event(std::declval<Effects&>()))
+  template <typename AnyEvent>
+  auto Handle(AnyEvent event) -> decltype(event(std::declval<Effects&>()))
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same for an event of the rules that takes `arguments`, the time, if
-  // any, and effects.
+  // Returns an event that calls a method of the rules with `arguments`, the
+  // time, if the method takes it, and effects. Keeps references to `arguments`.
   template <typename Result, typename... Parameters, typename... Arguments>
-  Result Handle(Result (Coordinator::*event)(Parameters...),
-                const Arguments&... arguments) ABSL_LOCKS_EXCLUDED(mu_) {
-    return Handle([&](Effects& effects) {
+  auto Event(Result (Coordinator::*event)(Parameters...),
+             const Arguments&... arguments) {
+    return [this, event, &arguments...](Effects& effects) {
       mu_.AssertHeld();
       if constexpr (sizeof...(Parameters) > sizeof...(Arguments) + 1) {
         return (coordinator_.*event)(arguments..., options_.now(), effects);
       } else {
         return (coordinator_.*event)(arguments..., effects);
       }
-    });
+    };
   }
   // Handles an event of an operator; its records name `by`.
   absl::Status HandleFor(absl::string_view by,
@@ -280,8 +280,9 @@ class Engine {
   std::thread merger_;
 };
 
-template <typename Event>
-auto Engine::Handle(Event event) -> decltype(event(std::declval<Effects&>())) {
+template <typename AnyEvent>
+auto Engine::Handle(AnyEvent event)
+    -> decltype(event(std::declval<Effects&>())) {
   Effects effects;
   decltype(event(effects)) result = absl::UnknownError("");
   absl::Status persisted;

@@ -50,34 +50,23 @@ absl::Status Engine::HandleFor(
 
 absl::Status Engine::Pause(const v1::PauseRunRequest& request,
                            absl::string_view by) {
-  return HandleFor(by, [&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Pause(request.reason(), effects);
-  });
+  return HandleFor(by, Event(&Coordinator::Pause, request.reason()));
 }
 
 absl::Status Engine::Resume(absl::string_view by) {
-  return HandleFor(by, [&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Resume(options_.now(), effects);
-  });
+  return HandleFor(by, Event(&Coordinator::Resume));
 }
 
 absl::Status Engine::Drain(const v1::DrainIslandRequest& request,
                            absl::string_view by) {
-  return HandleFor(by, [&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Drain(request.island_id(), request.reason(), effects);
-  });
+  return HandleFor(
+      by, Event(&Coordinator::Drain, request.island_id(), request.reason()));
 }
 
 absl::Status Engine::Evict(const v1::EvictIslandRequest& request,
                            absl::string_view by) {
-  return HandleFor(by, [&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Evict(request.island_id(), request.reason(),
-                              options_.now(), effects);
-  });
+  return HandleFor(
+      by, Event(&Coordinator::Evict, request.island_id(), request.reason()));
 }
 
 v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
@@ -129,10 +118,7 @@ absl::Status Engine::Admit(uint64_t id, absl::string_view by) {
 }
 
 absl::Status Engine::Drop(uint64_t id, absl::string_view by) {
-  return HandleFor(by, [&](Effects& effects) {
-    mu_.AssertHeld();
-    return coordinator_.Drop(id, effects);
-  });
+  return HandleFor(by, Event(&Coordinator::Drop, id));
 }
 
 void Engine::Record(const CoordinatorEvent& event) {

@@ -185,6 +185,11 @@ absl::StatusOr<std::string> ListenAddress() {
 
 absl::Status Run(const std::string& address) {
   const Clock now = SteadyWallClock();
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (!HasOwnAuthority()) {
+    // Bad files end the program before the state is touched.
+    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(FilesOfFlags(), now()));
+  }
   ASSIGN_OR_RETURN(const v1::RunConfig config,
                    LoadRunConfig(absl::GetFlag(FLAGS_config)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
@@ -197,10 +202,10 @@ absl::Status Run(const std::string& address) {
                                       FLAGS_initial_parameters)}));
   ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
                    OpenTrust(config, engine.get(), now));
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<grpc::ServerCredentials> credentials,
-      MakeServerCredentials(
-          trust == nullptr ? FilesOfFlags() : trust->server_files(), now()));
+  if (trust != nullptr) {
+    ASSIGN_OR_RETURN(credentials,
+                     MakeServerCredentials(trust->server_files(), now()));
+  }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(
