@@ -33,6 +33,9 @@ struct DefaultValue {
   std::string operator()(const bool* value) const {
     return *value ? "true" : "";
   }
+  std::string operator()(const uint32_t* value) const {
+    return absl::StrCat(*value);
+  }
   std::string operator()(const uint64_t* value) const {
     return absl::StrCat(*value);
   }
@@ -51,6 +54,10 @@ struct Assign {
 
   absl::string_view operator()(bool* value) const {
     return absl::SimpleAtob(text, value) ? "" : "true or false";
+  }
+  absl::string_view operator()(uint32_t* value) const {
+    return absl::SimpleAtoi(text, value) ? ""
+                                         : "a whole number from 0 to 2^32 - 1";
   }
   absl::string_view operator()(uint64_t* value) const {
     return absl::SimpleAtoi(text, value) ? "" : "a whole number from 0";

@@ -42,8 +42,8 @@ inline constexpr int kExitUsage = 2;
 // The flags of one command. Targets are not owned.
 class FlagSet {
  public:
-  using Target = std::variant<bool*, uint64_t*, double*, std::string*,
-                              std::vector<std::string>*>;
+  using Target = std::variant<bool*, uint32_t*, uint64_t*, double*,
+                              std::string*, std::vector<std::string>*>;
 
   // Adds a flag. `value` stands for its value in the help ("ADDRESS"); empty
   // for booleans. `help` is a sentence.

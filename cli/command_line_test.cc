@@ -71,6 +71,16 @@ TEST_F(FlagSetTest, SaysWhatIsWrong) {
   EXPECT_THAT(flags_.Parse({"--text"}), invalid("--text needs FILE..."));
 }
 
+TEST_F(FlagSetTest, ANumberOf32BitsIsNotCutOff) {
+  uint32_t uses = 1;
+  flags_.Add("uses", "N", "Uses.", &uses);
+  EXPECT_OK(flags_.Parse({"--uses", "4294967295"}));
+  EXPECT_EQ(uses, 4294967295);
+  EXPECT_THAT(flags_.Parse({"--uses", "4294967297"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("from 0 to 2^32 - 1")));
+}
+
 TEST_F(FlagSetTest, ARequiredFlagMustBeGiven) {
   std::string out;
   flags_.AddRequired("out", "FILE", "Where to.", &out);

@@ -78,7 +78,7 @@ class CoordinatorClient {
     return Call(*control_, method, request, response);
   }
 
-  // The same for the Trust service.
+  // Calls a method of the Trust service.
   template <typename Request, typename Response>
   absl::Status Trust(grpc::Status (v1::Trust::Stub::*method)(
                          grpc::ClientContext*, const Request&, Response*),

@@ -30,9 +30,9 @@ namespace {
 struct ImportFlags {
   std::string out;
   std::string name;
-  uint64_t sequence_length = 0;
+  uint32_t sequence_length = 0;
   uint64_t total_steps = 1000;
-  uint64_t batch_size = 8;
+  uint32_t batch_size = 8;
   bool force = false;
 };
 
@@ -55,8 +55,7 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
   v1::RunConfig config;
   config.set_name(flags.name.empty() ? NameOf(directory) : flags.name);
   ASSIGN_OR_RETURN(*config.mutable_model(),
-                   ReadHuggingFaceConfig(
-                       json, static_cast<uint32_t>(flags.sequence_length)));
+                   ReadHuggingFaceConfig(json, flags.sequence_length));
   const bool sentencepiece =
       Exists(absl::StrCat(directory, "/tokenizer.model"));
   config.mutable_data()->set_tokenizer(sentencepiece
@@ -64,7 +63,7 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
                                            : v1::DataConfig::PRETOKENIZED);
   v1::TrainingConfig& training = *config.mutable_training();
   training.set_total_steps(flags.total_steps);
-  training.set_batch_size(static_cast<uint32_t>(flags.batch_size));
+  training.set_batch_size(flags.batch_size);
   training.set_micro_batch_size(1);
   config.mutable_synchronization()->set_inner_steps_per_round(
       static_cast<uint32_t>(std::min<uint64_t>(100, flags.total_steps)));

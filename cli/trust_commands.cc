@@ -30,7 +30,7 @@ struct TokenFlags {
   std::string operator_name;
   std::string viewer;
   std::string ttl = "1h";
-  uint64_t uses = 1;
+  uint32_t uses = 1;
   bool json = false;
 };
 
@@ -70,7 +70,7 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
         absl::StrCat("--ttl is \"", flags.ttl, "\"; examples: 30m, 1h, 72h"));
   }
   request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
-  request.set_uses(static_cast<uint32_t>(flags.uses));
+  request.set_uses(flags.uses);
   return request;
 }
 
@@ -94,15 +94,7 @@ absl::Status CreateToken(const TokenFlags& flags, const Clock& now,
   return absl::OkStatus();
 }
 
-absl::Status ListTokens(const TokenFlags& flags, const Clock& now,
-                        std::ostream& out) {
-  v1::ListTokensResponse response;
-  RETURN_IF_ERROR(Ask(flags.connection, now, &Stub::ListTokens,
-                      v1::ListTokensRequest(), response));
-  if (flags.json) {
-    out << MessageJson(response) << "\n";
-    return absl::OkStatus();
-  }
+Table TableOf(const v1::ListTokensResponse& response, absl::Time now) {
   Table table({{"ID"},
                {"ROLE"},
                {"NAME"},
@@ -111,21 +103,12 @@ absl::Status ListTokens(const TokenFlags& flags, const Clock& now,
   for (const v1::Token& token : response.tokens()) {
     table.AddRow({token.id(), token.role(), token.name(),
                   absl::StrCat(token.uses_left()),
-                  HumanDuration(ToTime(token.expires_at()) - now())});
+                  HumanDuration(ToTime(token.expires_at()) - now)});
   }
-  table.Print(out);
-  return absl::OkStatus();
+  return table;
 }
 
-absl::Status ListCertificates(const TokenFlags& flags, const Clock& now,
-                              std::ostream& out) {
-  v1::ListCertificatesResponse response;
-  RETURN_IF_ERROR(Ask(flags.connection, now, &Stub::ListCertificates,
-                      v1::ListCertificatesRequest(), response));
-  if (flags.json) {
-    out << MessageJson(response) << "\n";
-    return absl::OkStatus();
-  }
+Table TableOf(const v1::ListCertificatesResponse& response, absl::Time now) {
   Table table({{"ID"},
                {"ROLE"},
                {"NAME"},
@@ -136,11 +119,26 @@ absl::Status ListCertificates(const TokenFlags& flags, const Clock& now,
   for (const v1::IssuedCertificate& entry : response.certificates()) {
     table.AddRow({entry.id(), entry.role(), entry.name(),
                   entry.revoked() ? "revoked" : "good",
-                  HumanDuration(now() - ToTime(entry.enrolled_at())),
-                  HumanDuration(ToTime(entry.expires_at()) - now()),
+                  HumanDuration(now - ToTime(entry.enrolled_at())),
+                  HumanDuration(ToTime(entry.expires_at()) - now),
                   entry.token_id().empty() ? "-" : entry.token_id()});
   }
-  table.Print(out);
+  return table;
+}
+
+// Prints the answer of a method that lists, as JSON or as a table.
+template <typename Request, typename Response>
+absl::Status List(const TokenFlags& flags, const Clock& now,
+                  grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                               const Request&, Response*),
+                  std::ostream& out) {
+  Response response;
+  RETURN_IF_ERROR(Ask(flags.connection, now, method, Request(), response));
+  if (flags.json) {
+    out << MessageJson(response) << "\n";
+  } else {
+    TableOf(response, now()).Print(out);
+  }
   return absl::OkStatus();
 }
 
@@ -197,7 +195,9 @@ Command TokenCommand(const Clock& now) {
                     &flags->uses);
   command.run = [=](const Invocation& call) -> absl::Status {
     if (Is(call, "create", 1)) return CreateToken(*flags, now, call);
-    if (Is(call, "list", 1)) return ListTokens(*flags, now, call.out);
+    if (Is(call, "list", 1)) {
+      return List(*flags, now, &Stub::ListTokens, call.out);
+    }
     if (Is(call, "revoke", 2)) {
       return Revoke(*flags, now, &Stub::RevokeToken, call);
     }
@@ -220,7 +220,9 @@ Command CertificateCommand(const Clock& now) {
           "refused."};
   AddListFlags(*flags, command.flags);
   command.run = [=](const Invocation& call) -> absl::Status {
-    if (Is(call, "list", 1)) return ListCertificates(*flags, now, call.out);
+    if (Is(call, "list", 1)) {
+      return List(*flags, now, &Stub::ListCertificates, call.out);
+    }
     if (Is(call, "revoke", 2)) {
       return Revoke(*flags, now, &Stub::RevokeCertificate, call);
     }
