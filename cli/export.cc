@@ -24,8 +24,6 @@
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "server/storage/commit_log.h"
-#include "server/storage/fragment_store.h"
-#include "server/storage/state_directory.h"
 
 namespace causeway {
 namespace {
@@ -98,57 +96,26 @@ absl::Status PrepareDirectory(const std::string& path, bool force) {
       absl::StrCat("cannot list ", path, ": ", error.message()));
 }
 
-// A run's committed parameters, in the files of its state directory.
-class StoredModel {
- public:
-  // Errors of LoadTrainedModel.
-  static absl::StatusOr<StoredModel> Open(const std::string& state_dir) {
-    StoredModel model;
-    ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
-                     StateDirectory::OpenReadOnly(state_dir));
-    ASSIGN_OR_RETURN(model.run_, state->log().LoadRun());
-    for (const v1::Fragment& fragment : model.run_.plan.fragments()) {
-      ASSIGN_OR_RETURN(StoredFragment stored,
-                       state->ReadHead(model.run_.run_id, fragment.id()));
-      if (stored.contents().theta.size() != fragment.size()) {
-        return absl::DataLossError(
-            absl::StrCat(state_dir, ": fragment ", fragment.id(), " has ",
-                         stored.contents().theta.size(), " values, its plan ",
-                         fragment.size()));
-      }
-      model.versions_.push_back(stored.contents().head.version());
-      model.fragments_.push_back(std::move(stored));
+// Returns the model's tensors in the order of its layout.
+std::vector<NamedTensor> TensorsOf(const StoredModel& model) {
+  const RunRecord& run = model.run;
+  std::map<absl::string_view, absl::Span<const float>> values;
+  for (const v1::Fragment& fragment : run.plan.fragments()) {
+    for (const v1::TensorPlacement& tensor : fragment.tensors()) {
+      values[tensor.name()] =
+          model.fragments[fragment.id()].contents().theta.subspan(
+              tensor.offset());
     }
-    return model;
   }
-
-  const RunRecord& run() const { return run_; }
-  const std::vector<uint64_t>& versions() const { return versions_; }
-
-  // Returns the tensors in the order of the model's layout.
-  std::vector<NamedTensor> Tensors() const {
-    std::map<absl::string_view, absl::Span<const float>> values;
-    for (const v1::Fragment& fragment : run_.plan.fragments()) {
-      for (const v1::TensorPlacement& tensor : fragment.tensors()) {
-        values[tensor.name()] =
-            fragments_[fragment.id()].contents().theta.subspan(tensor.offset());
-      }
-    }
-    std::vector<NamedTensor> tensors;
-    for (TensorSpec& spec : MakeModelLayout(run_.config.model()).tensors) {
-      const absl::Span<const float> from = values[spec.name];
-      tensors.push_back({.name = std::move(spec.name),
-                         .shape = std::move(spec.shape),
-                         .values = from.first(static_cast<size_t>(spec.size))});
-    }
-    return tensors;
+  std::vector<NamedTensor> tensors;
+  for (TensorSpec& spec : MakeModelLayout(run.config.model()).tensors) {
+    const absl::Span<const float> from = values[spec.name];
+    tensors.push_back({.name = std::move(spec.name),
+                       .shape = std::move(spec.shape),
+                       .values = from.first(static_cast<size_t>(spec.size))});
   }
-
- private:
-  RunRecord run_;
-  std::vector<StoredFragment> fragments_;
-  std::vector<uint64_t> versions_;
-};
+  return tensors;
+}
 
 // Copies the tokenizer's files. Returns how many there were.
 absl::StatusOr<int> CopyTokenizer(const std::string& from,
@@ -167,20 +134,19 @@ absl::StatusOr<int> CopyTokenizer(const std::string& from,
 
 absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
   ASSIGN_OR_RETURN(const Dtype dtype, FindDtype(flags.dtype));
-  ASSIGN_OR_RETURN(const StoredModel model,
-                   StoredModel::Open(call.arguments[0]));
+  ASSIGN_OR_RETURN(const StoredModel model, OpenStoredModel(call.arguments[0]));
   std::string original;
   if (!flags.like.empty()) {
     ASSIGN_OR_RETURN(original,
                      ReadFile(absl::StrCat(flags.like, "/", kConfigFile)));
   }
-  const RunRecord& run = model.run();
+  const RunRecord& run = model.run;
   ASSIGN_OR_RETURN(const std::string config,
                    WriteHuggingFaceConfig(run.config, dtype.torch, original));
   RETURN_IF_ERROR(PrepareDirectory(flags.out, flags.force));
   // "format" tells the Hugging Face libraries which framework named the
   // tensors.
-  const std::vector<NamedTensor> tensors = model.Tensors();
+  const std::vector<NamedTensor> tensors = TensorsOf(model);
   ASSIGN_OR_RETURN(
       const std::vector<std::string> files,
       WriteTensorFiles(flags.out, tensors,
@@ -189,12 +155,12 @@ absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
                         .metadata = {{"format", "pt"},
                                      {"causeway.run_id", run.run_id},
                                      {"causeway.versions",
-                                      absl::StrJoin(model.versions(), ",")}}}));
+                                      absl::StrJoin(model.Versions(), ",")}}}));
   RETURN_IF_ERROR(
       WriteFileAtomically(absl::StrCat(flags.out, "/", kConfigFile), {config}));
   uint64_t size = 0;
   for (const NamedTensor& tensor : tensors) size += tensor.values.size();
-  call.out << DescribeVersions(run.run_id, model.versions()) << ": "
+  call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(static_cast<double>(size)) << " parameters in "
            << tensors.size() << " tensors written to " << flags.out << ": "
            << absl::StrJoin(files, ", ") << ", " << kConfigFile << "\n";

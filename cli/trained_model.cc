@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "server/storage/commit_log.h"
-#include "server/storage/fragment_store.h"
 #include "server/storage/state_directory.h"
 #include "worker/model/ops_cpu.h"
 
@@ -23,27 +22,44 @@ constexpr uint64_t kMaxThreads = 1024;
 
 }  // namespace
 
-absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir) {
+std::vector<uint64_t> StoredModel::Versions() const {
+  std::vector<uint64_t> versions;
+  for (const StoredFragment& fragment : fragments) {
+    versions.push_back(fragment.contents().head.version());
+  }
+  return versions;
+}
+
+absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::OpenReadOnly(state_dir));
-  ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
-  TrainedModel model{.run_id = run.run_id,
-                     .config = run.config,
-                     .layout = MakeModelLayout(run.config.model())};
+  StoredModel model;
+  ASSIGN_OR_RETURN(model.run, state->log().LoadRun());
+  for (const v1::Fragment& fragment : model.run.plan.fragments()) {
+    ASSIGN_OR_RETURN(StoredFragment stored,
+                     state->ReadHead(model.run.run_id, fragment.id()));
+    if (stored.contents().theta.size() != fragment.size()) {
+      return absl::DataLossError(absl::Substitute(
+          "$0: fragment $1 has $2 values, its plan $3", state_dir,
+          fragment.id(), stored.contents().theta.size(), fragment.size()));
+    }
+    model.fragments.push_back(std::move(stored));
+  }
+  return model;
+}
+
+absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir) {
+  ASSIGN_OR_RETURN(const StoredModel stored, OpenStoredModel(state_dir));
+  TrainedModel model{.run_id = stored.run.run_id,
+                     .config = stored.run.config,
+                     .layout = MakeModelLayout(stored.run.config.model()),
+                     .versions = stored.Versions()};
   ASSIGN_OR_RETURN(const FragmentMap map,
-                   FragmentMap::Create(model.layout, run.plan));
+                   FragmentMap::Create(model.layout, stored.run.plan));
   model.parameters.resize(map.model_size());
   for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
-    ASSIGN_OR_RETURN(const StoredFragment stored,
-                     state->ReadHead(run.run_id, fragment));
-    const FragmentContents& contents = stored.contents();
-    if (contents.theta.size() != map.size(fragment)) {
-      return absl::DataLossError(absl::Substitute(
-          "$0: fragment $1 has $2 values, its plan $3", state_dir, fragment,
-          contents.theta.size(), map.size(fragment)));
-    }
-    map.Scatter(fragment, contents.theta, absl::MakeSpan(model.parameters));
-    model.versions.push_back(contents.head.version());
+    map.Scatter(fragment, stored.fragments[fragment].contents().theta,
+                absl::MakeSpan(model.parameters));
   }
   return model;
 }

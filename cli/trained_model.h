@@ -17,11 +17,26 @@
 #include "absl/types/span.h"
 #include "common/model_layout.h"
 #include "proto/run_config.pb.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
 #include "worker/model/transformer.h"
 
 namespace causeway {
+
+// A run with the newest version of each fragment, mapped into memory.
+struct StoredModel {
+  RunRecord run;
+  // By fragment; each has as many values as the run's plan says.
+  std::vector<StoredFragment> fragments;
+
+  // Returns the version of each fragment.
+  std::vector<uint64_t> Versions() const;
+};
+
+// Opens the files of a state directory. Errors of LoadTrainedModel.
+absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir);
 
 struct TrainedModel {
   std::string run_id;
