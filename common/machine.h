@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the machine has, in bytes.
+// Tells the room that the machine has, in bytes.
 #ifndef COMMON_MACHINE_H_
 #define COMMON_MACHINE_H_
 

@@ -12,7 +12,7 @@
 
 namespace causeway {
 
-// Whether `text` is UTF-8 (RFC 3629): no surrogates, no overlong forms.
+// Returns whether `text` is UTF-8 (RFC 3629): no surrogates, no overlong forms.
 bool IsUtf8(absl::string_view text);
 
 // Returns `text` as one line that changes nothing but what it shows: control

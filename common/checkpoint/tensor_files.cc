@@ -54,10 +54,6 @@ void ReadPairs(absl::string_view bytes, Convert convert,
   }
 }
 
-uint64_t ElementBytes(absl::string_view dtype) {
-  return dtype == "F32" ? 4 : 2;
-}
-
 bool IsDirectory(const std::string& path) {
   struct stat status = {};
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
@@ -148,6 +144,10 @@ absl::StatusOr<TensorFiles> TensorFiles::Open(const std::string& path) {
 
 bool IsReadable(absl::string_view dtype) {
   return dtype == "F32" || dtype == "F16" || dtype == "BF16";
+}
+
+uint64_t ElementBytes(absl::string_view dtype) {
+  return dtype == "F32" ? 4 : 2;
 }
 
 uint64_t CountValues(const SafetensorsTensor& tensor) {

@@ -51,8 +51,10 @@ class TensorFiles {
   std::map<std::string, SafetensorsTensor> tensors_;
 };
 
-// Returns whether ReadValues can convert tensors of this type.
+// Returns whether checkpoints may have tensors of this type: F32, F16 or BF16.
 bool IsReadable(absl::string_view dtype);
+// Returns the bytes of a value of such a type.
+uint64_t ElementBytes(absl::string_view dtype);
 
 // Returns the number of elements of a readable tensor.
 uint64_t CountValues(const SafetensorsTensor& tensor);

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/file.h"
 #include "common/safetensors.h"
 #include "common/status_macros.h"
@@ -48,13 +49,9 @@ uint16_t ToF16(float value) {
   return static_cast<uint16_t>(sign | bits);
 }
 
-uint64_t ElementBytes(absl::string_view dtype) {
-  return dtype == "F32" ? 4 : 2;
-}
-
 absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
                           absl::string_view dtype) {
-  if (dtype != "F32" && dtype != "BF16" && dtype != "F16") {
+  if (!IsReadable(dtype)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the type is ", dtype, "; allowed: F32, BF16, F16"));
   }

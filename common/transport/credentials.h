@@ -40,8 +40,8 @@ struct ServerTlsFiles {
   // Certificates of the authorities that sign clients' certificates. If empty,
   // clients need no certificate.
   std::string tls_client_ca;
-  // Whether a client that shows no certificate may connect nevertheless. One
-  // that it shows must be valid.
+  // Lets clients connect that show no certificate. A certificate that is shown
+  // must be valid.
   bool client_certificate_optional = false;
 };
 

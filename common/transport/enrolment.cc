@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/enrolment.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,8 +28,8 @@ namespace causeway {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(20);
-// Between two tries to renew. A worker has a third of a certificate's life for
-// them.
+// The time between two tries. A worker has a third of a certificate's life to
+// renew it.
 constexpr absl::Duration kShortestRetry = absl::Seconds(1);
 constexpr absl::Duration kLongestRetry = absl::Minutes(10);
 
@@ -40,7 +39,8 @@ std::string KeyDigestOf(X509& certificate) {
   return key == nullptr ? "" : KeyDigest(*key);
 }
 
-// What PinVerifier has found out, for the call that it serves.
+// PinVerifier tells by this what it has found out. The call that it serves
+// reads it.
 struct Finding {
   absl::Mutex mu;
   // The error if the server is an impostor.
@@ -198,7 +198,7 @@ absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
                        const std::function<bool(absl::Duration)>& pause) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   if (IsEnrolled(folder, token.pin, now())) return absl::OkStatus();
-  Backoff backoff({.first = absl::Seconds(1)}, /*seed=*/1);
+  Backoff backoff({.first = kShortestRetry}, /*seed=*/1);
   while (true) {
     const absl::Status enrolled = Enrol(address, join_token, folder, now());
     LOG_IF(INFO, enrolled.ok())
@@ -246,7 +246,8 @@ CertificateRenewer::~CertificateRenewer() {
 
 void CertificateRenewer::Run(const std::string& address,
                              const std::string& folder, const Clock& now) {
-  absl::Duration retry = kShortestRetry;
+  Backoff backoff({.first = kShortestRetry, .longest = kLongestRetry},
+                  /*seed=*/1);
   absl::Duration wait = absl::ZeroDuration();
   while (!stop_.WaitForNotificationWithTimeout(wait)) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
@@ -258,15 +259,14 @@ void CertificateRenewer::Run(const std::string& address,
         due.ok() ? Renew(address, folder, now()) : due.status();
     if (renewed.ok()) {
       LOG(INFO) << "renewed the certificate in " << folder;
-      retry = kShortestRetry;
+      backoff.Reset();
       wait = absl::ZeroDuration();
       continue;
     }
     if (absl::IsUnimplemented(renewed)) return;
+    wait = backoff.Next();
     LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
-                 << renewed << "; the next try is in " << retry;
-    wait = retry;
-    retry = std::min(2 * retry, kLongestRetry);
+                 << renewed << "; the next try is in " << wait;
   }
 }
 
