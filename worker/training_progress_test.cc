@@ -21,8 +21,8 @@
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/outer_loop/testing/island_driver.h"
-#include "worker/sync/coordinator_client.h"
 #include "worker/sync/shared_outer_loop.h"
+#include "worker/sync/testing/unreachable_client.h"
 
 namespace causeway {
 namespace {
@@ -30,31 +30,9 @@ namespace {
 using testing::ElementsAre;
 using testing::SizeIs;
 
-// A client that reaches nobody and has moved some bytes.
-class FakeClient : public CoordinatorClient {
+// A client that has moved some bytes.
+class FakeClient : public UnreachableClient {
  public:
-  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest&) override {
-    return absl::UnavailableError("nobody");
-  }
-  std::unique_ptr<ControlStream> OpenSession() override { return nullptr; }
-  absl::StatusOr<v1::ContributeResponse> Contribute(
-      v1::ContributionHeader, StreamedEncoding&,
-      absl::FunctionRef<void()>) override {
-    return absl::UnavailableError("nobody");
-  }
-  std::unique_ptr<UpdateStream> FetchUpdate(const v1::FetchUpdateRequest&,
-                                            uint64_t,
-                                            const UpdateDownload&) override {
-    return nullptr;
-  }
-  absl::Status FetchParameters(const v1::FetchParametersRequest&, uint64_t,
-                               ParametersDownload&) override {
-    return absl::UnavailableError("nobody");
-  }
-  absl::Status Leave(const v1::LeaveRequest&) override {
-    return absl::UnavailableError("nobody");
-  }
-  void Shutdown() override {}
   uint64_t bytes_up() const override { return up; }
   uint64_t bytes_down() const override { return down; }
   void ReportLinks(v1::IslandProgress& progress) const override {

@@ -20,6 +20,7 @@
 #include "worker/outer_loop/testing/island_driver.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/shared_outer_loop.h"
+#include "worker/sync/testing/unreachable_client.h"
 
 namespace causeway {
 namespace {
@@ -119,7 +120,7 @@ class FakeStream : public ControlStream {
   FakeCoordinator* const coordinator_;
 };
 
-class FakeClient : public CoordinatorClient {
+class FakeClient : public UnreachableClient {
  public:
   explicit FakeClient(FakeCoordinator* coordinator)
       : coordinator_(coordinator) {}
@@ -133,27 +134,6 @@ class FakeClient : public CoordinatorClient {
   std::unique_ptr<ControlStream> OpenSession() override {
     return std::make_unique<FakeStream>(coordinator_);
   }
-  absl::StatusOr<v1::ContributeResponse> Contribute(
-      v1::ContributionHeader, StreamedEncoding&,
-      absl::FunctionRef<void()>) override {
-    return absl::UnimplementedError("");
-  }
-  std::unique_ptr<UpdateStream> FetchUpdate(const v1::FetchUpdateRequest&,
-                                            uint64_t,
-                                            const UpdateDownload&) override {
-    return nullptr;
-  }
-  absl::Status FetchParameters(const v1::FetchParametersRequest&, uint64_t,
-                               ParametersDownload&) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status Leave(const v1::LeaveRequest&) override {
-    return absl::UnimplementedError("");
-  }
-  void Shutdown() override {}
-  uint64_t bytes_up() const override { return 0; }
-  uint64_t bytes_down() const override { return 0; }
-  void ReportLinks(v1::IslandProgress&) const override {}
 
  private:
   FakeCoordinator* const coordinator_;
