@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the coordinator's program: what its flags do, and its exit codes.
+#include <unistd.h>
+
 #include <csignal>
 #include <memory>
 #include <string>
@@ -49,6 +51,16 @@ TEST_F(CoordinatorProgramTest, ServesWithTheLimitsOfItsFlags) {
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(coordinator->Wait(), 0);
   EXPECT_THAT(coordinator->Output(), HasSubstr("signal received"));
+}
+
+TEST_F(CoordinatorProgramTest, BadTlsFilesLeaveNoStateBehind) {
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.push_back(absl::StrCat("--tls_cert=", Path("none.crt")));
+  command.push_back(absl::StrCat("--tls_key=", Path("none.key")));
+  auto coordinator = Start("coordinator", command);
+  EXPECT_EQ(coordinator->Wait(), 1);
+  EXPECT_THAT(coordinator->Output(), HasSubstr("none.crt\" (--tls_cert)"));
+  EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
 }
 
 TEST_F(CoordinatorProgramTest, RefusesToGuess) {
