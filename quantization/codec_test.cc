@@ -504,6 +504,33 @@ TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
   }
 }
 
+// Whoever does not call CheckFinite must not take damage for values.
+TEST(CodecForeignBytesTest, AStripThatCannotBeReadIsNotANumber) {
+  const CodecSpec spec = {
+      .format = v1::INT4, .block_size = 256, .entropy_coded = true};
+  const uint64_t size = 2 * kStripValues;
+  ASSERT_OK_AND_ASSIGN(std::string encoded, Encode(spec, Values(size)));
+  std::mt19937 random(5);
+  int unreadable = 0;
+  for (int round = 0; round < 50; ++round) {
+    std::string damaged = encoded;
+    for (int i = 0; i < 8; ++i) damaged[10 + random() % 1000] ^= 0x55;
+    const auto decoder = OpenDecoder(spec, damaged, size);
+    if (!decoder.ok() || (*decoder)->CheckFinite().ok()) continue;
+    ++unreadable;
+    std::vector<float> values(size);
+    std::vector<float> sum(size);
+    const auto cursor = (*decoder)->NewCursor();
+    cursor->Decode(0, absl::MakeSpan(values));
+    cursor->DecodeAccumulate(0, 1, absl::MakeSpan(sum));
+    EXPECT_TRUE(std::isnan(values[0]));
+    EXPECT_TRUE(std::isnan(sum[0]));
+    EXPECT_FALSE(std::isnan(values[kStripValues]));
+    EXPECT_FALSE(std::isnan(sum[kStripValues]));
+  }
+  EXPECT_GT(unreadable, 0);
+}
+
 TEST(EncodeOptionsTest, RefusesStochasticRoundingOfFormatsWithoutLevels) {
   for (const v1::Format format : {v1::FP32, v1::BF16, v1::ECQ}) {
     EXPECT_THAT(Encode({.format = format, .entropy_coded = format == v1::ECQ},

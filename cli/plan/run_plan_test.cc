@@ -151,6 +151,23 @@ TEST(PredictRunTest, AddsUpMemory) {
               1000 * 4, kExact);
 }
 
+// Fragments that leave while others are under way take memory for each.
+TEST(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
+  RunAssumptions assumptions = Assumptions();
+  v1::SynchronizationConfig& sync =
+      *assumptions.config.mutable_synchronization();
+  sync.set_fragments(5);
+  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
+  // A fifth takes 6 s, and one leaves every 10 s.
+  sync.set_overlap_steps(12);
+  const double one = Predicted(assumptions).island_bytes;
+  EXPECT_NEAR(one, 1000 * (16 + 4) + 200 * (8 + 4), kExact);
+  // A longer way makes it 16 s, so that two are under way at once.
+  assumptions.islands[0].round_trip_seconds = 10;
+  sync.set_overlap_steps(40);
+  EXPECT_NEAR(Predicted(assumptions).island_bytes - one, 200 * (8 + 4), kExact);
+}
+
 TEST(PredictRunTest, RefusesWhatARunWouldRefuse) {
   RunAssumptions assumptions = Assumptions();
   assumptions.islands[0].link.up = 0;

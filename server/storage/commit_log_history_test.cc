@@ -89,6 +89,22 @@ TEST(CommitLogHistory, TheHistoryHasTheNormsOfWholeRounds) {
   }
 }
 
+TEST(CommitLogHistory, TheHistorySumsWhatWasMergedUntilTheLastRound) {
+  const std::unique_ptr<CommitLog> log = OpenLog();
+  LogBatch batch;
+  for (const uint64_t version : {2, 5, 4}) {
+    batch.contributions.push_back(
+        TestContribution("a", version, ContributionFate::kMerged));
+  }
+  ASSERT_OK(log->Apply(batch));
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 1));
+  using Settled = CoordinatorHistory::Settled;
+  EXPECT_THAT(history.settled,
+              ElementsAre(AllOf(Field(&Settled::tokens, 3000),
+                                Field(&Settled::base_version, 5))));
+}
+
 TEST(CommitLogHistory, TheHistoryTellsWhoTookPart) {
   const std::unique_ptr<CommitLog> log = OpenLog();
   for (const uint64_t version : {1, 2}) {

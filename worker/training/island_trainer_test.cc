@@ -300,6 +300,40 @@ TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
   EXPECT_OK(trainer->Step(2));
 }
 
+// The steps are shorter than the time between two diagnoses.
+TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
+  LocalRendezvous rendezvous;
+  const auto process = [&](int rank) {
+    return ProcessRankOptions{.rank = rank,
+                              .size = 2,
+                              .host = "127.0.0.1",
+                              .rendezvous = &rendezvous};
+  };
+  IslandTrainerOptions of_leader = options_;
+  of_leader.now = [now = options_.now, start = options_.now()] {
+    return start + 4 * (now() - start);
+  };
+  IslandTrainerOptions of_follower = options_;
+  of_follower.now = [now = of_leader.now] {
+    absl::SleepFor(absl::Milliseconds(2));
+    return now();
+  };
+  std::thread follower(
+      [&] { EXPECT_OK(RunFollowingRank(of_follower, process(1))); });
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const auto leader,
+        MakeLeadingRank(config_, of_leader, process(0), Start()));
+    v1::RankTrouble trouble;
+    for (int step = 1; step <= 50 && trouble.text().empty(); ++step) {
+      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, leader->Step(step));
+      trouble = result.trouble;
+    }
+    EXPECT_THAT(trouble.text(), HasSubstr("is slow"));
+  }
+  follower.join();
+}
+
 // The other processes hear of the shard from rank 0.
 TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
