@@ -172,10 +172,11 @@ absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
                       const NextTokenFunction& next_token,
                       const std::function<bool(int32_t)>& consume) {
   std::mt19937_64 random(options.seed);
-  for (uint64_t i = 0; i < options.tokens; ++i) {
-    const size_t length = std::min(tokens.size(), sequence_length);
+  size_t seen = std::min(tokens.size(), sequence_length);
+  for (uint64_t i = 0; i < options.tokens; ++i, ++seen) {
+    if (seen > sequence_length) seen = std::max<size_t>(sequence_length / 2, 1);
     ASSIGN_OR_RETURN(const absl::Span<const float> logits,
-                     next_token(absl::MakeConstSpan(tokens).last(length)));
+                     next_token(absl::MakeConstSpan(tokens).last(seen)));
     if (!std::all_of(logits.begin(), logits.end(),
                      [](float logit) { return std::isfinite(logit); })) {
       return absl::DataLossError(

@@ -49,10 +49,11 @@ int32_t DrawToken(absl::Span<const float> logits, double temperature,
 using NextTokenFunction = std::function<absl::StatusOr<absl::Span<const float>>(
     absl::Span<const int32_t> prefix)>;
 
-// Continues `tokens` (not empty) by up to options.tokens more; each time, the
-// model sees the last `sequence_length` tokens. `consume` gets each new token
-// as it is drawn and ends the text by returning false. DATA_LOSS if a logit is
-// not finite; errors of `next_token`.
+// Continues `tokens` (not empty) by up to options.tokens more. The model sees
+// at most the last `sequence_length` tokens; when they are full, it forgets all
+// but the last half, so that most prefixes continue the one before. `consume`
+// gets each new token as it is drawn and ends the text by returning false.
+// DATA_LOSS if a logit is not finite; errors of `next_token`.
 absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
                       const SampleOptions& options,
                       const NextTokenFunction& next_token,

@@ -87,19 +87,28 @@ class CountingModel {
 
 std::vector<int32_t> Text(CountingModel& model, const SampleOptions& options) {
   std::vector<int32_t> text;
-  EXPECT_OK(Continue({2}, 3, options, std::ref(model), [&](int32_t token) {
+  EXPECT_OK(Continue({2}, 4, options, std::ref(model), [&](int32_t token) {
     text.push_back(token);
     return text.size() < 5;
   }));
   return text;
 }
 
-TEST(ContinueTest, ShowsTheModelTheLastTokens) {
+TEST(ContinueTest, ForgetsTheFirstHalfOfAFullSequence) {
   CountingModel model;
-  EXPECT_THAT(Text(model, {.tokens = 4}), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(Text(model, {.tokens = 5}), ElementsAre(3, 0, 1, 2, 3));
+  EXPECT_THAT(
+      model.seen,
+      ElementsAre(ElementsAre(2), ElementsAre(2, 3), ElementsAre(2, 3, 0),
+                  ElementsAre(2, 3, 0, 1), ElementsAre(1, 2)));
+}
+
+TEST(ContinueTest, BeginsWithTheLastTokensOfALongPrompt) {
+  CountingModel model;
+  EXPECT_OK(Continue({3, 2, 1, 0, 1, 2}, 4, {.tokens = 2}, std::ref(model),
+                     [](int32_t) { return true; }));
   EXPECT_THAT(model.seen,
-              ElementsAre(ElementsAre(2), ElementsAre(2, 3),
-                          ElementsAre(2, 3, 0), ElementsAre(3, 0, 1)));
+              ElementsAre(ElementsAre(1, 0, 1, 2), ElementsAre(2, 3)));
 }
 
 TEST(ContinueTest, EndsAtTheEndOfTheTextOrWhenNobodyListens) {

@@ -92,7 +92,10 @@ absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(
   ASSIGN_OR_RETURN(
       inference->transformer_,
       Transformer::Create(model.config.model(),
-                          {.micro_batch = batch, .training = false}, ops));
+                          {.micro_batch = batch,
+                           .training = false,
+                           .keep_prefix = batch == 1},
+                          ops));
   inference->logits_.resize(
       static_cast<size_t>(inference->transformer_->vocab_size()));
   return inference;

@@ -95,7 +95,7 @@ void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
   const ModelKernels& kernels = CpuModelKernels();
   float* inverse_sum = scratch;
   float* scores = scratch + kBlock;
-  for (int64_t first = 0; first < shape.length; first += kBlock) {
+  for (int64_t first = shape.first; first < shape.length; first += kBlock) {
     const int64_t rows = std::min(kBlock, shape.length - first);
     const int64_t keys = first + rows;
     float* out = output + at.output + first * out_stride;

@@ -54,6 +54,9 @@ struct AttentionShape {
   int64_t kv_heads = 0;
   // Even.
   int64_t head_dim = 0;
+  // Attention must compute the output of rows [first, length) of each sequence;
+  // it may compute that of the rows before as well.
+  int64_t first = 0;
 
   // constexpr makes these callable on devices.
   constexpr int64_t rows() const { return batch * length; }

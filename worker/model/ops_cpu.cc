@@ -36,6 +36,9 @@ const float* Fp32(const void* memory) {
 }
 float* Fp32(void* memory) { return static_cast<float*>(memory); }
 
+// A matrix product that is not larger takes less time than waking a thread.
+constexpr int64_t kProductsOfOneThread = int64_t{1} << 18;
+
 // The number of logits at a time: about what a second-level cache holds.
 constexpr int64_t kLogits = int64_t{1} << 20;
 
@@ -182,12 +185,13 @@ class CpuOps final : public Ops {
     const float* const input = Fp32(input_memory);
     const float* const weight = Fp32(weight_memory);
     float* const output = Fp32(output_memory);
-    ForRowsOrColumns(shape.rows, shape.out, [&](Slice rows, Slice columns) {
-      Gemm(Transpose::kNo, Transpose::kYes, rows.size(), columns.size(),
-           shape.in, 1, input + rows.begin * shape.in, shape.in,
-           weight + columns.begin * shape.in, shape.in, 0,
-           output + rows.begin * shape.out + columns.begin, shape.out);
-    });
+    ForRowsOrColumns(
+        shape.rows, shape.out, shape.in, [&](Slice rows, Slice columns) {
+          Gemm(Transpose::kNo, Transpose::kYes, rows.size(), columns.size(),
+               shape.in, 1, input + rows.begin * shape.in, shape.in,
+               weight + columns.begin * shape.in, shape.in, 0,
+               output + rows.begin * shape.out + columns.begin, shape.out);
+        });
   }
 
   void LinearInputGradient(const void* d_output_memory,
@@ -196,12 +200,13 @@ class CpuOps final : public Ops {
     const float* const d_output = Fp32(d_output_memory);
     const float* const weight = Fp32(weight_memory);
     float* const d_input = Fp32(d_input_memory);
-    ForRowsOrColumns(shape.rows, shape.in, [&](Slice rows, Slice columns) {
-      Gemm(Transpose::kNo, Transpose::kNo, rows.size(), columns.size(),
-           shape.out, 1, d_output + rows.begin * shape.out, shape.out,
-           weight + columns.begin, shape.in, 0,
-           d_input + rows.begin * shape.in + columns.begin, shape.in);
-    });
+    ForRowsOrColumns(
+        shape.rows, shape.in, shape.out, [&](Slice rows, Slice columns) {
+          Gemm(Transpose::kNo, Transpose::kNo, rows.size(), columns.size(),
+               shape.out, 1, d_output + rows.begin * shape.out, shape.out,
+               weight + columns.begin, shape.in, 0,
+               d_input + rows.begin * shape.in + columns.begin, shape.in);
+        });
   }
 
   void LinearWeightGradient(const void* d_output_memory,
@@ -210,12 +215,13 @@ class CpuOps final : public Ops {
     const float* const d_output = Fp32(d_output_memory);
     const float* const input = Fp32(input_memory);
     float* const d_weight = d_weight_sum.fp32();
-    ForRowsOrColumns(shape.out, shape.in, [&](Slice rows, Slice columns) {
-      Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
-           shape.rows, 1, d_output + rows.begin, shape.out,
-           input + columns.begin, shape.in, 1,
-           d_weight + rows.begin * shape.in + columns.begin, shape.in);
-    });
+    ForRowsOrColumns(
+        shape.out, shape.in, shape.rows, [&](Slice rows, Slice columns) {
+          Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
+               shape.rows, 1, d_output + rows.begin, shape.out,
+               input + columns.begin, shape.in, 1,
+               d_weight + rows.begin * shape.in + columns.begin, shape.in);
+        });
   }
 
   void Rope(const AttentionShape& shape, const RopeTable& table,
@@ -317,14 +323,20 @@ class CpuOps final : public Ops {
  private:
   void ForSlices(int64_t size, int64_t granularity,
                  absl::FunctionRef<void(Slice, int worker)> body) {
+    // One slice is not worth waking the other threads.
+    if (size <= granularity) return body({0, size}, 0);
     pool_.Run([&](int worker) {
       body(SliceOf(size, pool_.threads(), worker, granularity), worker);
     });
   }
 
-  // Divides a matrix by rows, or by columns if there are too few rows.
-  void ForRowsOrColumns(int64_t rows, int64_t columns,
+  // Divides a matrix by rows, or by columns if there are too few rows. Each
+  // value is a sum of `depth` products.
+  void ForRowsOrColumns(int64_t rows, int64_t columns, int64_t depth,
                         absl::FunctionRef<void(Slice, Slice)> body) {
+    if (rows * columns * depth <= kProductsOfOneThread) {
+      return body({0, rows}, {0, columns});
+    }
     const bool by_rows = rows >= std::min(columns, 16l * pool_.threads());
     pool_.Run([&](int worker) {
       const Slice slice = SliceOf(by_rows ? rows : columns, pool_.threads(),

@@ -155,12 +155,14 @@ Transformer::ArenaPlan Transformer::PlanArena() {
   for (size_t i = 0; i < kept_blocks(); ++i) {
     BlockActivations& block = activations_[i];
     reserve_floats(rows, &block.input_inverse_rms);
-    reserve(rows * shape.qkv_width(), &block.qkv);
     reserve_floats(rows * heads_, &block.log_sum_exp);
     reserve(rows * hidden_, &block.attention);
     reserve(rows * hidden_, &block.middle);
     reserve_floats(rows, &block.middle_inverse_rms);
     reserve(rows * 2 * intermediate_, &block.gate_up);
+  }
+  for (size_t i = 0; i < kept_qkvs(); ++i) {
+    reserve(rows * shape.qkv_width(), &activations_[i].qkv);
   }
   reserve_floats(length_ * shape.head_dim / 2, &rope_cosine_);
   reserve_floats(length_ * shape.head_dim / 2, &rope_sine_);
@@ -192,8 +194,11 @@ absl::Status Transformer::AllocateMemory() {
   }
   std::fill(streams_.begin() + static_cast<int64_t>(kept_streams()),
             streams_.end(), streams_[0]);
-  std::fill(activations_.begin() + static_cast<int64_t>(kept_blocks()),
-            activations_.end(), activations_[0]);
+  for (size_t i = kept_blocks(); i < activations_.size(); ++i) {
+    void* const qkv = activations_[i < kept_qkvs() ? i : 0].qkv;
+    activations_[i] = activations_[0];
+    activations_[i].qkv = qkv;
+  }
   return absl::OkStatus();
 }
 
@@ -275,6 +280,7 @@ absl::Status Transformer::AddGradients(const float* parameters,
                                        uint64_t rounding_seed) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
+  kept_.clear();
   const int64_t rows = static_cast<int64_t>(tokens.size());
   const AttentionShape shape = ShapeOf(rows / length_, length_);
   ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
@@ -301,6 +307,7 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets) {
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
+  kept_.clear();
   const int64_t rows = static_cast<int64_t>(tokens.size());
   ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
   ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
@@ -324,11 +331,23 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
         absl::StrCat("room for ", logits.size(), " logits; want ", vocab_));
   }
   RETURN_IF_ERROR(CheckTokens(prefix, "prefix"));
-  ops_->CopyToDevice(prefix.data(), prefix.size() * 4, tokens_.data());
-  PrepareWeights(parameters, std::nullopt);
-  Forward(parameters, ShapeOf(1, length));
-  ops_->Linear(At(normalized_, (length - 1) * hidden_), Weight(head_),
-               {.rows = 1, .in = hidden_, .out = vocab_}, logits_);
+  // The last token is always computed, because its logits are asked for.
+  const auto kept = std::mismatch(kept_.begin(), kept_.end(), prefix.begin(),
+                                  prefix.end() - 1)
+                        .first;
+  kept_.erase(kept, kept_.end());
+  AttentionShape shape = ShapeOf(1, length);
+  shape.first = static_cast<int64_t>(kept_.size());
+  const absl::Span<const int32_t> added = prefix.subspan(kept_.size());
+  ops_->CopyToDevice(added.data(), added.size() * 4, tokens_.data());
+  if (kept_.empty()) PrepareWeights(parameters, std::nullopt);
+  if (options_.keep_prefix) {
+    kept_.insert(kept_.end(), added.begin(), added.end());
+  }
+  Forward(parameters, shape);
+  ops_->Linear(At(normalized_, (length - shape.first - 1) * hidden_),
+               Weight(head_), {.rows = 1, .in = hidden_, .out = vocab_},
+               logits_);
   ops_->CopyActivationsToHost(logits_, vocab_, logits.data());
   return ops_->Synchronize();
 }
@@ -348,7 +367,7 @@ void Transformer::PrepareWeights(const float* parameters,
 
 void Transformer::Forward(const float* parameters,
                           const AttentionShape& shape) {
-  const int64_t rows = shape.rows();
+  const int64_t rows = shape.rows() - shape.first;
   ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {
@@ -375,14 +394,18 @@ void Transformer::ForwardBlock(const float* parameters, int block,
                                const AttentionShape& shape) {
   const BlockActivations& to = activations_[block];
   const BlockOffsets& at = blocks_[block];
-  const int64_t rows = shape.rows();
+  const int64_t rows = shape.rows() - shape.first;
+  void* const qkv = At(to.qkv, shape.first * shape.qkv_width());
   ops_->Linear(normalized_, Weight(at.qkv),
-               {.rows = rows, .in = hidden_, .out = shape.qkv_width()}, to.qkv);
-  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kForward,
-             to.qkv);
+               {.rows = rows, .in = hidden_, .out = shape.qkv_width()}, qkv);
+  const int64_t angles = shape.first * shape.head_dim / 2;
+  ops_->Rope(ShapeOf(shape.batch, shape.length - shape.first),
+             {rope_cosine_ + angles, rope_sine_ + angles},
+             RopeDirection::kForward, qkv);
   ops_->Attention(shape, to.qkv, to.attention, to.log_sum_exp);
-  ops_->Linear(to.attention, Weight(at.output),
-               {.rows = rows, .in = hidden_, .out = hidden_}, residual_delta_);
+  ops_->Linear(At(to.attention, shape.first * shape.query_width()),
+               Weight(at.output), {.rows = rows, .in = hidden_, .out = hidden_},
+               residual_delta_);
   ops_->RmsNorm(streams_[block], residual_delta_, parameters + at.middle_norm,
                 rows, hidden_, norm_epsilon_, to.middle, to.middle_inverse_rms,
                 normalized_);

@@ -61,6 +61,10 @@ class Transformer {
     // parameter, instead of to nearest. This matters where Linear reads a copy
     // of the parameters that is rounded to bf16.
     bool stochastic_rounding = false;
+    // Whether NextTokenLogits keeps the queries, keys and values of its prefix,
+    // so that a longer one costs its new tokens only. Every block then has
+    // memory for them, and the parameters may not change between two calls.
+    bool keep_prefix = false;
   };
 
   // Creates a model. `config` must have been validated (common/run_config.h)
@@ -115,9 +119,9 @@ class Transformer {
                               absl::Span<const int32_t> targets);
 
   // Writes the logits (vocab_size of them, on the host) of the token that
-  // follows `prefix`, which has 1 to sequence_length tokens. Each call computes
-  // the whole prefix: there is no cache of keys and values. INVALID_ARGUMENT as
-  // above.
+  // follows `prefix`, which has 1 to sequence_length tokens. Computes the whole
+  // prefix, or with keep_prefix what follows the tokens that it shares with the
+  // last call's. INVALID_ARGUMENT as above.
   absl::Status NextTokenLogits(const float* parameters,
                                absl::Span<const int32_t> prefix,
                                absl::Span<float> logits);
@@ -154,14 +158,17 @@ class Transformer {
   };
   ArenaPlan PlanArena();
   absl::Status AllocateMemory();
-  // Return the number of streams, and of blocks' activations, that have memory
-  // of their own.
+  // Return the number of streams, of blocks' activations, and of their qkv,
+  // that have memory of their own.
   size_t kept_streams() const {
     return options_.training ? streams_.size() : 1;
   }
   size_t kept_blocks() const {
     const bool all = options_.training && !options_.recompute_activations;
     return all ? activations_.size() : 1;
+  }
+  size_t kept_qkvs() const {
+    return options_.keep_prefix ? activations_.size() : kept_blocks();
   }
   void UploadRopeTable(const v1::ModelConfig& config);
 
@@ -174,7 +181,9 @@ class Transformer {
   // Sets linear_weights_ for a pass.
   void PrepareWeights(const float* parameters,
                       std::optional<uint64_t> rounding_seed);
-  // Computes the final normalized stream (normalized_) from the tokens.
+  // Computes the final normalized stream (normalized_) from the tokens. If
+  // shape.first is not 0, there is one sequence, and the tokens and the stream
+  // are those of rows [first, length).
   void Forward(const float* parameters, const AttentionShape& shape);
   // Computes gate and up from the block's normalized input.
   void ForwardBlock(const float* parameters, int block,
@@ -221,6 +230,9 @@ class Transformer {
   int64_t embedding_ = 0;
   int64_t final_norm_ = 0;
   int64_t head_ = 0;
+
+  // The tokens whose qkv the blocks keep for the next call of NextTokenLogits.
+  std::vector<int32_t> kept_;
 
   // All memory below is part of the arena.
   DeviceArray<char> arena_;

@@ -339,6 +339,38 @@ TEST(TransformerTest, ALaterTokenChangesNoEarlierLogits) {
               IsOkAndHolds(testing::DoubleNear(mean, 1e-5)));
 }
 
+TEST(TransformerTest, AKeptPrefixChangesNoLogits) {
+  const v1::ModelConfig config = SmallConfig();
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  const auto create = [&](bool keep_prefix) {
+    return *Transformer::Create(
+        config,
+        {.micro_batch = 1, .training = false, .keep_prefix = keep_prefix},
+        ops.get());
+  };
+  const auto keeps = create(true);
+  const auto forgets = create(false);
+  const std::vector<float> parameters = InitialParameters(keeps->layout(), 1);
+  std::vector<int32_t> tokens = TokenStream(12, config.vocab_size());
+  const auto compare = [&](size_t length) {
+    const auto prefix = absl::MakeConstSpan(tokens).first(length);
+    std::vector<float> got(config.vocab_size());
+    std::vector<float> want(config.vocab_size());
+    ASSERT_OK(
+        keeps->NextTokenLogits(parameters.data(), prefix, absl::MakeSpan(got)));
+    ASSERT_OK(forgets->NextTokenLogits(parameters.data(), prefix,
+                                       absl::MakeSpan(want)));
+    EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6f), want));
+  };
+  for (const size_t length : {3, 4, 7, 7, 5, 12}) compare(length);
+  tokens[4] = (tokens[4] + 1) % static_cast<int32_t>(config.vocab_size());
+  for (const size_t length : {10, 3, 11}) compare(length);
+  // A loss takes the memory of the prefix.
+  const std::vector<int32_t> others(12, 1);
+  ASSERT_OK(keeps->Loss(parameters.data(), others, others));
+  compare(12);
+}
+
 TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
   const v1::ModelConfig config = SmallConfig();
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
