@@ -19,18 +19,40 @@ float ScoreScale(const AttentionShape& shape) {
   return 1 / std::sqrt(static_cast<float>(shape.head_dim));
 }
 
-// The offsets, in an array with the layout of qkv, of one sequence's query head
+// The positions [begin, end) of a sequence, which see one another only.
+struct Document {
+  int64_t begin;
+  int64_t end;
+};
+
+// Calls visit(document) for each document of a sequence, in order.
+template <typename Visitor>
+void ForEachDocument(const AttentionShape& shape, int64_t sequence,
+                     const Visitor& visit) {
+  if (shape.document_begin == nullptr) return visit(Document{0, shape.length});
+  const int32_t* const from = shape.document_begin + sequence * shape.length;
+  for (int64_t begin = 0; begin < shape.length;) {
+    const int32_t* const end =
+        std::upper_bound(from + begin, from + shape.length, from[begin]);
+    visit(Document{begin, end - from});
+    begin = end - from;
+  }
+}
+
+// The offsets, in an array with the layout of qkv, of one document's query head
 // and of the key and value heads it reads.
 struct HeadOffsets {
-  HeadOffsets(const AttentionShape& shape, int64_t sequence, int64_t head) {
-    const int64_t row = sequence * shape.length * shape.qkv_width();
+  HeadOffsets(const AttentionShape& shape, int64_t sequence,
+              const Document& document, int64_t head) {
+    const int64_t row = sequence * shape.length + document.begin;
     const int64_t kv_head = head / (shape.heads / shape.kv_heads);
-    query = row + head * shape.head_dim;
-    key = row + shape.query_width() + kv_head * shape.head_dim;
+    query = row * shape.qkv_width() + head * shape.head_dim;
+    key = row * shape.qkv_width() + shape.query_width() +
+          kv_head * shape.head_dim;
     value = key + shape.kv_width();
-    output =
-        sequence * shape.length * shape.query_width() + head * shape.head_dim;
-    log_sum_exp = (sequence * shape.heads + head) * shape.length;
+    output = row * shape.query_width() + head * shape.head_dim;
+    log_sum_exp =
+        (sequence * shape.heads + head) * shape.length + document.begin;
   }
 
   int64_t query;
@@ -39,6 +61,32 @@ struct HeadOffsets {
   int64_t output;
   int64_t log_sum_exp;
 };
+
+// Computes queries [first, first + rows) of one head.
+void AttendBlock(const AttentionShape& shape, const HeadOffsets& at,
+                 int64_t first, int64_t rows, const float* qkv, float* output,
+                 float* log_sum_exp, float* scratch) {
+  const int64_t dim = shape.head_dim;
+  const int64_t stride = shape.qkv_width();
+  const int64_t out_stride = shape.query_width();
+  const int64_t keys = first + rows;
+  float* inverse_sum = scratch;
+  float* scores = scratch + kBlock;
+  float* out = output + at.output + first * out_stride;
+
+  const ModelKernels& kernels = CpuModelKernels();
+  Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
+       qkv + at.query + first * stride, stride, qkv + at.key, stride, 0, scores,
+       keys);
+  kernels.causal_exp_rows(rows, first, keys, scores, inverse_sum,
+                          log_sum_exp + at.log_sum_exp + first);
+  Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, scores, keys,
+       qkv + at.value, stride, 0, out, out_stride);
+  // Normalizing the output touches fewer values than normalizing the scores.
+  for (int64_t r = 0; r < rows; ++r) {
+    kernels.scale(inverse_sum[r], dim, out + r * out_stride);
+  }
+}
 
 // Computes the backward pass of queries [first, first + rows) of one head.
 // `accumulate` says whether keys [0, first + rows) already have a gradient.
@@ -88,29 +136,15 @@ int64_t AttentionScratchSize(const AttentionShape& shape) {
 void AttendHead(const AttentionShape& shape, int64_t sequence, int64_t head,
                 const float* qkv, float* output, float* log_sum_exp,
                 float* scratch) {
-  const HeadOffsets at(shape, sequence, head);
-  const int64_t dim = shape.head_dim;
-  const int64_t stride = shape.qkv_width();
-  const int64_t out_stride = shape.query_width();
-  const ModelKernels& kernels = CpuModelKernels();
-  float* inverse_sum = scratch;
-  float* scores = scratch + kBlock;
-  for (int64_t first = shape.first; first < shape.length; first += kBlock) {
-    const int64_t rows = std::min(kBlock, shape.length - first);
-    const int64_t keys = first + rows;
-    float* out = output + at.output + first * out_stride;
-    Gemm(Transpose::kNo, Transpose::kYes, rows, keys, dim, ScoreScale(shape),
-         qkv + at.query + first * stride, stride, qkv + at.key, stride, 0,
-         scores, keys);
-    kernels.causal_exp_rows(rows, first, keys, scores, inverse_sum,
-                            log_sum_exp + at.log_sum_exp + first);
-    Gemm(Transpose::kNo, Transpose::kNo, rows, dim, keys, 1, scores, keys,
-         qkv + at.value, stride, 0, out, out_stride);
-    // Normalizing the output touches fewer values than normalizing the scores.
-    for (int64_t r = 0; r < rows; ++r) {
-      kernels.scale(inverse_sum[r], dim, out + r * out_stride);
+  ForEachDocument(shape, sequence, [&](const Document& document) {
+    const HeadOffsets at(shape, sequence, document, head);
+    for (int64_t first = std::max<int64_t>(shape.first - document.begin, 0);
+         first < document.end - document.begin; first += kBlock) {
+      AttendBlock(shape, at, first,
+                  std::min(kBlock, document.end - document.begin - first), qkv,
+                  output, log_sum_exp, scratch);
     }
-  }
+  });
 }
 
 void AttendGroupBackward(const AttentionShape& shape, int64_t sequence,
@@ -118,18 +152,20 @@ void AttendGroupBackward(const AttentionShape& shape, int64_t sequence,
                          const float* log_sum_exp, const float* d_output,
                          float* d_qkv, float* scratch) {
   const int64_t group = shape.heads / shape.kv_heads;
-  for (int64_t i = 0; i < group; ++i) {
-    const HeadOffsets at(shape, sequence, kv_head * group + i);
-    // The last block comes first: it reads all keys, so it writes all their
-    // gradients and none need zeroing.
-    const int64_t last = (shape.length - 1) / kBlock * kBlock;
-    for (int64_t first = last; first >= 0; first -= kBlock) {
-      AttendBlockBackward(shape, at, first,
-                          std::min(kBlock, shape.length - first),
-                          i > 0 || first < last, qkv, output, log_sum_exp,
-                          d_output, d_qkv, scratch);
+  ForEachDocument(shape, sequence, [&](const Document& document) {
+    const int64_t length = document.end - document.begin;
+    for (int64_t i = 0; i < group; ++i) {
+      const HeadOffsets at(shape, sequence, document, kv_head * group + i);
+      // The last block comes first: it reads all keys, so it writes all their
+      // gradients and none need zeroing.
+      const int64_t last = (length - 1) / kBlock * kBlock;
+      for (int64_t first = last; first >= 0; first -= kBlock) {
+        AttendBlockBackward(shape, at, first, std::min(kBlock, length - first),
+                            i > 0 || first < last, qkv, output, log_sum_exp,
+                            d_output, d_qkv, scratch);
+      }
     }
-  }
+  });
 }
 
 }  // namespace causeway

@@ -240,6 +240,11 @@ void CrossEntropyRows(const int32_t* targets, int64_t rows, int64_t vocab_size,
                       float* losses) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = logits + r * vocab_size;
+    if (targets[r] < 0) {
+      losses[r] = 0;
+      if (gradient) std::fill(row, row + vocab_size, 0.0f);
+      continue;
+    }
     const float max = MaxOf(row, vocab_size);
     const float target = row[targets[r]] - max;
     const float sum = ExpInPlace(max, vocab_size, row);

@@ -57,6 +57,9 @@ struct AttentionShape {
   // Attention must compute the output of rows [first, length) of each sequence;
   // it may compute that of the rows before as well.
   int64_t first = 0;
+  // Device memory: for each row, the position in its sequence at which its
+  // document begins. A row sees only its document. Null: a sequence is one.
+  const int32_t* document_begin = nullptr;
 
   // constexpr makes these callable on devices.
   constexpr int64_t rows() const { return batch * length; }
@@ -259,7 +262,8 @@ class Ops {
   virtual void Rope(const AttentionShape& shape, const RopeTable& table,
                     RopeDirection direction, void* qkv) = 0;
 
-  // output[r, h] <- sum_{s <= r} softmax_s(q_r k_s / sqrt(head_dim)) v_s.
+  // output[r, h] <- sum_s softmax_s(q_r k_s / sqrt(head_dim)) v_s over the
+  // positions s <= r that r sees.
   // output is [rows, query_width]. log_sum_exp is [batch][heads][length]: the
   // logarithm of each softmax's denominator, which is all that the backward
   // pass needs of the softmax.
@@ -279,9 +283,9 @@ class Ops {
                               int64_t rows, int64_t width, void* d_gate_up,
                               void* output) = 0;
 
-  // losses[r] <- -log softmax(logits[r])[targets[r]]. With `gradient_scale`,
-  // logits become gradient_scale * the gradient of losses[r]; without it they
-  // become unspecified.
+  // losses[r] <- -log softmax(logits[r])[targets[r]], or 0 if the target is
+  // negative. With `gradient_scale`, logits become gradient_scale * the
+  // gradient of losses[r]; without it they become unspecified.
   virtual void CrossEntropy(const int32_t* targets, int64_t rows,
                             int64_t vocab_size,
                             std::optional<float> gradient_scale, void* logits,

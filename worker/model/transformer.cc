@@ -85,7 +85,8 @@ int64_t Transformer::BytesNeeded(const v1::ModelConfig& config,
                                  const Options& options, Ops* ops) {
   Transformer model(config, options, ops);
   const int64_t tokens = options.micro_batch * model.length_;
-  return model.PlanArena().bytes + 2 * tokens * int64_t{sizeof(int32_t)};
+  const int64_t arrays = options.document_end.has_value() ? 3 : 2;
+  return model.PlanArena().bytes + arrays * tokens * int64_t{sizeof(int32_t)};
 }
 
 Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
@@ -187,6 +188,9 @@ absl::Status Transformer::AllocateMemory() {
   ASSIGN_OR_RETURN(arena_, DeviceArray<char>::Create(ops_, plan.bytes));
   ASSIGN_OR_RETURN(tokens_, DeviceArray<int32_t>::Create(ops_, rows));
   ASSIGN_OR_RETURN(targets_, DeviceArray<int32_t>::Create(ops_, rows));
+  if (options_.document_end.has_value()) {
+    ASSIGN_OR_RETURN(document_begin_, DeviceArray<int32_t>::Create(ops_, rows));
+  }
   ASSIGN_OR_RETURN(loss_, DeviceArray<double>::Create(ops_, 1));
   for (const auto& [array, at] : plan.activations) *array = arena_.data() + at;
   for (const auto& [array, at] : plan.floats) {
@@ -220,9 +224,9 @@ void Transformer::UploadRopeTable(const v1::ModelConfig& config) {
 }
 
 absl::Status Transformer::CheckTokens(absl::Span<const int32_t> tokens,
-                                      const char* name) const {
+                                      int32_t lowest, const char* name) const {
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocab_) {
+    if (tokens[i] < lowest || tokens[i] >= vocab_) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, "[", i, "] is ", tokens[i],
                        "; the vocabulary has the tokens 0 to ", vocab_ - 1));
@@ -244,8 +248,8 @@ absl::Status Transformer::CheckBatch(absl::Span<const int32_t> tokens,
     return absl::InvalidArgumentError(
         absl::StrCat("got ", targets.size(), " targets for ", size, " tokens"));
   }
-  RETURN_IF_ERROR(CheckTokens(tokens, "tokens"));
-  return CheckTokens(targets, "targets");
+  RETURN_IF_ERROR(CheckTokens(tokens, 0, "tokens"));
+  return CheckTokens(targets, kNoTarget, "targets");
 }
 
 const void* Transformer::At(const void* activations, int64_t offset) const {
@@ -261,7 +265,31 @@ AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
           .length = length,
           .heads = heads_,
           .kv_heads = kv_heads_,
-          .head_dim = hidden_ / heads_};
+          .head_dim = hidden_ / heads_,
+          .document_begin = document_begin_.data()};
+}
+
+void Transformer::UploadDocuments(absl::Span<const int32_t> tokens,
+                                  int64_t length) {
+  if (!options_.document_end.has_value()) return;
+  std::vector<int32_t> begins(tokens.size());
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    const auto position =
+        static_cast<int32_t>(static_cast<int64_t>(i) % length);
+    const bool begins_here =
+        position == 0 || tokens[i - 1] == *options_.document_end;
+    begins[i] = begins_here ? position : begins[i - 1];
+  }
+  ops_->CopyToDevice(begins.data(), begins.size() * sizeof(int32_t),
+                     document_begin_.data());
+}
+
+void Transformer::UploadBatch(absl::Span<const int32_t> tokens,
+                              absl::Span<const int32_t> targets) {
+  kept_.clear();
+  ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
+  ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  UploadDocuments(tokens, length_);
 }
 
 absl::StatusOr<double> Transformer::ForwardBackward(
@@ -280,11 +308,9 @@ absl::Status Transformer::AddGradients(const float* parameters,
                                        uint64_t rounding_seed) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
-  kept_.clear();
   const int64_t rows = static_cast<int64_t>(tokens.size());
   const AttentionShape shape = ShapeOf(rows / length_, length_);
-  ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
-  ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  UploadBatch(tokens, targets);
   const auto scale = static_cast<float>(loss_scale / static_cast<double>(rows));
   const ReplayKey key = {reinterpret_cast<uintptr_t>(this),
                          reinterpret_cast<uintptr_t>(parameters),
@@ -307,10 +333,8 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets) {
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
-  kept_.clear();
   const int64_t rows = static_cast<int64_t>(tokens.size());
-  ops_->CopyToDevice(tokens.data(), tokens.size() * 4, tokens_.data());
-  ops_->CopyToDevice(targets.data(), targets.size() * 4, targets_.data());
+  UploadBatch(tokens, targets);
   PrepareWeights(parameters, std::nullopt);
   Forward(parameters, ShapeOf(rows / length_, length_));
   HeadLoss(rows, std::nullopt, nullptr);
@@ -330,7 +354,7 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
     return absl::InvalidArgumentError(
         absl::StrCat("room for ", logits.size(), " logits; want ", vocab_));
   }
-  RETURN_IF_ERROR(CheckTokens(prefix, "prefix"));
+  RETURN_IF_ERROR(CheckTokens(prefix, 0, "prefix"));
   // The last token is always computed, because its logits are asked for.
   const auto kept = std::mismatch(kept_.begin(), kept_.end(), prefix.begin(),
                                   prefix.end() - 1)
@@ -338,6 +362,7 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   kept_.erase(kept, kept_.end());
   AttentionShape shape = ShapeOf(1, length);
   shape.first = static_cast<int64_t>(kept_.size());
+  UploadDocuments(prefix, length);
   const absl::Span<const int32_t> added = prefix.subspan(kept_.size());
   ops_->CopyToDevice(added.data(), added.size() * 4, tokens_.data());
   if (kept_.empty()) PrepareWeights(parameters, std::nullopt);

@@ -49,6 +49,9 @@ namespace causeway {
 // Not thread-safe: one thread at a time may use an object.
 class Transformer {
  public:
+  // In place of a target: the loss does not count.
+  static constexpr int32_t kNoTarget = -1;
+
   struct Options {
     // The largest number of sequences per call; bounds the memory.
     int64_t micro_batch = 1;
@@ -65,6 +68,10 @@ class Transformer {
     // so that a longer one costs its new tokens only. Every block then has
     // memory for them, and the parameters may not change between two calls.
     bool keep_prefix = false;
+    // The token that ends a document. Tokens attend only to their own document;
+    // the rotary embedding knows distances only, so positions need not begin
+    // anew. Unset: a sequence is one document.
+    std::optional<int32_t> document_end;
   };
 
   // Creates a model. `config` must have been validated (common/run_config.h)
@@ -88,9 +95,10 @@ class Transformer {
   int64_t activation_bytes() const { return arena_.size(); }
 
   // The functions below take whole sequences, at most micro_batch of them, one
-  // after the other; targets[i] is the token that should follow tokens[i].
-  // Their loss is the mean negative log likelihood of the targets in nats per
-  // token. They return an error before anything is changed.
+  // after the other; targets[i] is the token that should follow tokens[i], or
+  // kNoTarget. Their loss is the sum of the negative log likelihoods of the
+  // targets, in nats, divided by the number of tokens, with or without target.
+  // They return an error before anything is changed.
   //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.
 
   // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
@@ -172,11 +180,17 @@ class Transformer {
   }
   void UploadRopeTable(const v1::ModelConfig& config);
 
-  absl::Status CheckTokens(absl::Span<const int32_t> tokens,
+  // Tokens must not be less than `lowest`.
+  absl::Status CheckTokens(absl::Span<const int32_t> tokens, int32_t lowest,
                            const char* name) const;
   absl::Status CheckBatch(absl::Span<const int32_t> tokens,
                           absl::Span<const int32_t> targets) const;
   AttentionShape ShapeOf(int64_t batch, int64_t length) const;
+  // Copies a batch to the device, which ends what NextTokenLogits has kept.
+  void UploadBatch(absl::Span<const int32_t> tokens,
+                   absl::Span<const int32_t> targets);
+  // Tells attention the documents of sequences of `length` tokens.
+  void UploadDocuments(absl::Span<const int32_t> tokens, int64_t length);
 
   // Sets linear_weights_ for a pass.
   void PrepareWeights(const float* parameters,
@@ -238,6 +252,8 @@ class Transformer {
   DeviceArray<char> arena_;
   DeviceArray<int32_t> tokens_;
   DeviceArray<int32_t> targets_;
+  // AttentionShape::document_begin; empty if a sequence is one document.
+  DeviceArray<int32_t> document_begin_;
   // The sum that TakeLoss returns next.
   DeviceArray<double> loss_;
   float* rope_cosine_ = nullptr;

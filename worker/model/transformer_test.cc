@@ -371,6 +371,85 @@ TEST(TransformerTest, AKeptPrefixChangesNoLogits) {
   compare(12);
 }
 
+// Documents that share a sequence are computed as if each had its own: the
+// logits of a token are those of its document alone.
+TEST(TransformerTest, DocumentsOfASequenceDoNotSeeOneAnother) {
+  const v1::ModelConfig config = SmallConfig();
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  ASSERT_OK_AND_ASSIGN(
+      auto model,
+      Transformer::Create(
+          config, {.micro_batch = 1, .keep_prefix = true, .document_end = 3},
+          ops.get()));
+  const std::vector<float> parameters = InitialParameters(model->layout(), 1);
+  const std::vector<int32_t> tokens = {5, 1, 3, 7, 7, 2, 3, 3, 1, 4, 6, 0};
+  ASSERT_EQ(static_cast<int64_t>(tokens.size()), model->sequence_length());
+  const auto logits_of = [&](absl::Span<const int32_t> prefix) {
+    std::vector<float> logits(config.vocab_size());
+    EXPECT_OK(model->NextTokenLogits(parameters.data(), prefix,
+                                     absl::MakeSpan(logits)));
+    return logits;
+  };
+  std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
+  targets.push_back(5);
+  double mean = 0;
+  size_t document = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && tokens[i - 1] == 3) document = i;
+    const std::vector<float> alone = logits_of(
+        absl::MakeConstSpan(tokens).subspan(document, i + 1 - document));
+    const std::vector<float> packed =
+        logits_of(absl::MakeConstSpan(tokens).first(i + 1));
+    EXPECT_THAT(packed, testing::Pointwise(testing::FloatNear(1e-6f), alone))
+        << i;
+    double sum = 0;
+    for (const float logit : alone) sum += std::exp(logit);
+    mean += (std::log(sum) - alone[targets[i]]) / 12;
+  }
+  EXPECT_THAT(model->Loss(parameters.data(), tokens, targets),
+              IsOkAndHolds(testing::DoubleNear(mean, 1e-5)));
+}
+
+// The gradients of a sequence of two documents are the sum of those of two
+// sequences, in which the other half has no targets.
+TEST(TransformerTest, GradientsOfDocumentsAndOfMaskedTargetsAddUp) {
+  const v1::ModelConfig config = SmallConfig();
+  const std::unique_ptr<Ops> ops = MakeCpuOps(2);
+  const auto create = [&](std::optional<int32_t> document_end) {
+    return *Transformer::Create(
+        config, {.micro_batch = 2, .document_end = document_end}, ops.get());
+  };
+  const auto packed = create(3);
+  const auto plain = create(std::nullopt);
+  const std::vector<float> parameters = InitialParameters(plain->layout(), 1);
+  const std::vector<int32_t> first = {5, 1, 3};
+  const std::vector<int32_t> second = {7, 7, 2, 1, 4, 6, 0, 2, 4};
+  constexpr int32_t kNone = Transformer::kNoTarget;
+
+  std::vector<int32_t> tokens = first;
+  tokens.insert(tokens.end(), second.begin(), second.end());
+  const std::vector<int32_t> targets = {1, 3, kNone, 7, 2, 1, 4, 6, 0, 2, 4, 5};
+  std::vector<float> got(parameters.size());
+  ASSERT_OK_AND_ASSIGN(const double got_loss,
+                       packed->ForwardBackward(parameters.data(), tokens,
+                                               targets, 1, got.data()));
+
+  std::vector<int32_t> apart = first;
+  apart.resize(12, 1);
+  apart.insert(apart.end(), second.begin(), second.end());
+  apart.resize(24, 1);
+  std::vector<int32_t> apart_targets(24, kNone);
+  std::copy(targets.begin(), targets.begin() + 3, apart_targets.begin());
+  std::copy(targets.begin() + 3, targets.end(), apart_targets.begin() + 12);
+  std::vector<float> want(parameters.size());
+  // Two sequences have twice the tokens.
+  ASSERT_OK_AND_ASSIGN(const double want_loss,
+                       plain->ForwardBackward(parameters.data(), apart,
+                                              apart_targets, 2, want.data()));
+  EXPECT_NEAR(got_loss, 2 * want_loss, 1e-5);
+  EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6f), want));
+}
+
 TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
   const v1::ModelConfig config = SmallConfig();
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);

@@ -107,6 +107,13 @@ CAUSEWAY_DEVICE TileSource OutputSource(const AttentionShape& shape,
           static_cast<int>(shape.head_dim)};
 }
 
+// Returns the beginnings of the documents of this block's sequence, or null.
+CAUSEWAY_DEVICE const int32_t* DocumentBegin(const AttentionShape& shape) {
+  return shape.document_begin == nullptr
+             ? nullptr
+             : shape.document_begin + blockIdx.z * shape.length;
+}
+
 // The keys and values that a tile of queries loads step by step. Shared memory
 // has two tiles of each: one for even steps, one for odd ones.
 template <int kHeadDim, typename Tiles>
@@ -124,7 +131,14 @@ struct PassingKeys {
     const int length = static_cast<int>(shape.length);
     const int end_query =
         first_query + Tiles::kOwn < length ? first_query + Tiles::kOwn : length;
-    steps = (end_query + Tiles::kOther - 1) / Tiles::kOther;
+    const int32_t* const begin = DocumentBegin(shape);
+    first_step = begin == nullptr ? 0 : begin[first_query] / Tiles::kOther;
+    steps = (end_query + Tiles::kOther - 1) / Tiles::kOther - first_step;
+  }
+
+  // Returns the position of a step's first key.
+  CAUSEWAY_DEVICE int FirstKey(int step) const {
+    return (first_step + step) * Tiles::kOther;
   }
 
   CAUSEWAY_DEVICE Bf16* Keys(int step) const {
@@ -134,10 +148,10 @@ struct PassingKeys {
 
   // Starts to copy the step's tiles.
   CAUSEWAY_DEVICE void Load(int step) const {
-    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
-        key, step * Tiles::kOther, Keys(step));
-    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(
-        value, step * Tiles::kOther, Values(step));
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(key, FirstKey(step),
+                                                         Keys(step));
+    LoadTile<kHeadDim, Tiles::kOther, kAttentionThreads>(value, FirstKey(step),
+                                                         Values(step));
     EndCopies();
   }
 
@@ -146,6 +160,9 @@ struct PassingKeys {
   Bf16* tiles;
   // The block's first query.
   int first_query;
+  // The first step meets the tile of keys in which the document of the first
+  // query begins.
+  int first_step;
   int steps;
 };
 
@@ -200,7 +217,9 @@ struct RunningSoftmax {
             sums[tile][n][2 * half + 1] *= correction;
           }
         }
-        const float offset = -most * scale;
+        // All keys so far can be hidden: they are in another document.
+        const float offset =
+            most == -std::numeric_limits<float>::infinity() ? 0 : -most * scale;
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
@@ -214,8 +233,7 @@ struct RunningSoftmax {
     }
   }
 
-  // The largest unscaled score. Each row's first key is visible, so this is
-  // finite from the first keys on.
+  // The largest unscaled score; -infinity as long as all keys were hidden.
   float largest[kTiles][2];
   // This lane's share of the sum of weights.
   float total[kTiles][2] = {};
@@ -248,16 +266,21 @@ __global__ void AttentionKernel(AttentionShape shape, float scale,
     softmax.largest[tile][0] = softmax.largest[tile][1] =
         -std::numeric_limits<float>::infinity();
   }
+  const int32_t* const begin = DocumentBegin(shape);
   const auto load = [&](int step) { passing.Load(step); };
   ForEachStep(passing.steps, load, [&](int step) {
     // `ahead` is how many positions the keys are ahead of the queries; some
     // warps see none of the last keys.
-    const int ahead = step * kKeys - first_query;
+    const int ahead = passing.FirstKey(step) - first_query;
     if (ahead >= kTiles * 16) return;
     float scores[kTiles][kKeys / 8][4] = {};
     MultiplyTransposed<kHeadDim, kTiles, kKeys>(own, passing.Keys(step),
                                                 scores);
     if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    if (begin != nullptr) {
+      HideOtherDocuments<true>(begin, shape.length, first_query,
+                               passing.FirstKey(step), scores);
+    }
     softmax.template Add<kKeys, kHeadDim>(scale, scores, sums);
     Multiply<kHeadDim, kTiles, kKeys>(scores, passing.Values(step), sums);
   });
@@ -390,21 +413,31 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
                                               warp_row * kTileStride<kHeadDim>);
   const SharedRows<kHeadDim, kTiles> own_values(
       values + warp_row * kTileStride<kHeadDim>);
+  const int32_t* const begin = DocumentBegin(shape);
   float d_keys[kTiles][kHeadDim / 8][4] = {};
   float d_values[kTiles][kHeadDim / 8][4] = {};
   ForEachStep(steps, load, [&](int step) {
     const Bf16* const queries = passing + step % 2 * 2 * kPassing;
     const Bf16* const d_outputs = queries + kPassing;
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
-    const int ahead = first_query_of(step) - first_key;
-    // None of the first queries see the keys of some warps.
+    const int first_query = first_query_of(step);
+    const int ahead = first_query - first_key;
+    // None of the first queries see the keys of some warps, nor do those of
+    // later documents.
     if (ahead + kQueries <= 0) return;
+    if (begin != nullptr && begin[first_query] >= first_key + kTiles * 16) {
+      return;
+    }
     float weights[kTiles][kQueries / 8][4] = {};
     float d_scores[kTiles][kQueries / 8][4] = {};
     MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_keys, queries, weights);
     MultiplyTransposed<kHeadDim, kTiles, kQueries>(own_values, d_outputs,
                                                    d_scores);
     if (ahead < kTiles * 16 - 1) HideLaterKeys<false>(ahead, weights);
+    if (begin != nullptr) {
+      HideOtherDocuments<false>(begin, shape.length, first_key, first_query,
+                                weights);
+    }
 #pragma unroll
     for (int n = 0; n < kQueries / 8; ++n) {
 #pragma unroll
@@ -483,10 +516,11 @@ __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
   const typename Tiles::OwnRows own_d_outputs(d_outputs +
                                               warp_row * kTileStride<kHeadDim>);
   float d_queries[kTiles][kHeadDim / 8][4] = {};
+  const int32_t* const begin = DocumentBegin(shape);
   const auto load = [&](int step) { passing.Load(step); };
   ForEachStep(passing.steps, load, [&](int step) {
     const Bf16* const keys = passing.Keys(step);
-    const int ahead = step * kKeys - first_query;
+    const int ahead = passing.FirstKey(step) - first_query;
     if (ahead >= kTiles * 16) return;
     float scores[kTiles][kKeys / 8][4] = {};
     float d_scores[kTiles][kKeys / 8][4] = {};
@@ -494,6 +528,10 @@ __global__ void AttentionQueryGradientKernel(AttentionShape shape, float scale,
     MultiplyTransposed<kHeadDim, kTiles, kKeys>(own_d_outputs,
                                                 passing.Values(step), d_scores);
     if (ahead + kKeys > 1) HideLaterKeys<true>(ahead, scores);
+    if (begin != nullptr) {
+      HideOtherDocuments<true>(begin, shape.length, first_query,
+                               passing.FirstKey(step), scores);
+    }
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll

@@ -204,6 +204,32 @@ CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
   }
 }
 
+// Sets the scores of keys before their query's document to -infinity. The first
+// row and column are these positions of the sequence.
+template <bool kRowsAreQueries, int kTiles, int kColumns>
+CAUSEWAY_DEVICE void HideOtherDocuments(const int32_t* document_begin,
+                                        int64_t length, int first_row,
+                                        int first_column,
+                                        float (&scores)[kTiles][kColumns][4]) {
+  const auto begin_of = [&](int query) {
+    return query < length ? document_begin[query] : 0;
+  };
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = first_row + RowOf(tile, i);
+        const int column = first_column + ColumnOf(n, i);
+        if (kRowsAreQueries ? column < begin_of(row) : row < begin_of(column)) {
+          scores[tile][n][i] = -std::numeric_limits<float>::infinity();
+        }
+      }
+    }
+  }
+}
+
 template <int kHeadDim, int kTiles>
 CAUSEWAY_DEVICE void Scale(float factor,
                            float (&sums)[kTiles][kHeadDim / 8][4]) {

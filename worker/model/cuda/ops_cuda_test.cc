@@ -422,12 +422,17 @@ TEST_F(OpsCudaTest, Rope) {
 }
 
 TEST_F(OpsCudaTest, Attention) {
-  for (const AttentionShape& shape : kAttentionShapes) {
+  for (const auto& [shape, documents] : WithDocuments(kAttentionShapes)) {
     Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+    Tokens device_documents = Device(documents);
+    AttentionShape device_shape = shape;
+    if (!documents.empty()) {
+      device_shape.document_begin = device_documents.data();
+    }
     Activations device_qkv = Rounded(qkv);
     Activations output = Garbage(shape.rows() * shape.query_width());
     Values log_sum_exp = FloatGarbage(shape.rows() * shape.heads);
-    ops_->Attention(shape, device_qkv.data(), output.data(),
+    ops_->Attention(device_shape, device_qkv.data(), output.data(),
                     log_sum_exp.data());
     Doubles want_output(shape.rows() * shape.query_width());
     Doubles want_log_sum_exp(shape.rows() * shape.heads);
@@ -439,7 +444,7 @@ TEST_F(OpsCudaTest, Attention) {
     Floats d_output = Random(shape.rows() * shape.query_width(), 2);
     Activations device_d_output = Rounded(d_output);
     Activations d_qkv = Garbage(shape.rows() * shape.qkv_width());
-    ops_->AttentionBackward(shape, device_qkv.data(), output.data(),
+    ops_->AttentionBackward(device_shape, device_qkv.data(), output.data(),
                             log_sum_exp.data(), device_d_output.data(),
                             d_qkv.data());
     Doubles want_d_qkv(qkv.size());
@@ -500,8 +505,9 @@ TEST_F(OpsCudaTest, SwiGlu) {
 TEST_F(OpsCudaTest, CrossEntropy) {
   for (const int64_t vocab_size : {1, 2, 16, 258, 3000}) {
     constexpr int64_t kRows = 5;
-    const std::vector<int32_t> targets =
+    std::vector<int32_t> targets =
         RandomTokens(kRows, static_cast<int32_t>(vocab_size), 1);
+    targets[3] = -1;
     Floats logits = Random(kRows * vocab_size, 2);
     // The softmax must not depend on a common offset.
     for (float& logit : logits) logit = 10 * logit - 300;

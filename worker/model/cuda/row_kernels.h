@@ -296,7 +296,8 @@ __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
     }
   };
   const int32_t target = targets[row];
-  const float target_logit = FromBf16(of_row[target]);
+  const bool counts = target >= 0;
+  const float target_logit = counts ? FromBf16(of_row[target]) : 0;
   SoftmaxSum softmax;
   for (int64_t i = first; i < vocab_size; i += stride) {
     float values[kWidth];
@@ -307,10 +308,11 @@ __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
   // After its barriers all threads have read the target's logit.
   softmax = BlockSoftmaxSum(softmax);
   if (threadIdx.x == 0) {
-    losses[row] = softmax.largest + logf(softmax.sum) - target_logit;
+    losses[row] =
+        counts ? softmax.largest + logf(softmax.sum) - target_logit : 0;
   }
   if constexpr (kGradient) {
-    const float share = scale / softmax.sum;
+    const float share = counts ? scale / softmax.sum : 0;
     for (int64_t i = first; i < vocab_size; i += stride) {
       float values[kWidth];
       load(i, values);

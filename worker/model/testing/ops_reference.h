@@ -189,6 +189,13 @@ struct HeadPlace {
   int64_t log_sum_exp;
 };
 
+inline int64_t FirstKey(const AttentionShape& shape, int64_t sequence,
+                        int64_t row) {
+  return shape.document_begin == nullptr
+             ? 0
+             : shape.document_begin[sequence * shape.length + row];
+}
+
 template <typename T>
 T Dot(const T* a, const T* b, int64_t size) {
   T sum = 0;
@@ -206,17 +213,18 @@ void Attention(const AttentionShape& shape, const T* qkv, T* output,
       const HeadPlace at(shape, sequence, h);
       for (int64_t r = 0; r < shape.length; ++r) {
         T max = -HUGE_VAL;
-        for (int64_t s = 0; s <= r; ++s) {
+        const int64_t begin = FirstKey(shape, sequence, r);
+        for (int64_t s = begin; s <= r; ++s) {
           scores[s] = scale * Dot(qkv + at.query + r * at.stride,
                                   qkv + at.key + s * at.stride, shape.head_dim);
           max = std::max(max, scores[s]);
         }
         T sum = 0;
-        for (int64_t s = 0; s <= r; ++s) sum += std::exp(scores[s] - max);
+        for (int64_t s = begin; s <= r; ++s) sum += std::exp(scores[s] - max);
         log_sum_exp[at.log_sum_exp + r] = max + std::log(sum);
         for (int64_t i = 0; i < shape.head_dim; ++i) {
           T mean = 0;
-          for (int64_t s = 0; s <= r; ++s) {
+          for (int64_t s = begin; s <= r; ++s) {
             mean += std::exp(scores[s] - max) / sum *
                     qkv[at.value + s * at.stride + i];
           }
@@ -243,7 +251,7 @@ void AttentionBackward(const AttentionShape& shape, const T* qkv,
         const T* d_out = d_output + at.output + r * at.output_stride;
         const T mean = Dot(d_out, output + at.output + r * at.output_stride,
                            shape.head_dim);
-        for (int64_t s = 0; s <= r; ++s) {
+        for (int64_t s = FirstKey(shape, sequence, r); s <= r; ++s) {
           const T* key = qkv + at.key + s * at.stride;
           const T* value = qkv + at.value + s * at.stride;
           const T p = std::exp(scale * Dot(query, key, shape.head_dim) -
@@ -297,10 +305,11 @@ void CrossEntropyWithGradient(const int32_t* targets, int64_t rows,
     const T max = *std::max_element(logits, logits + vocab_size);
     T sum = 0;
     for (int64_t i = 0; i < vocab_size; ++i) sum += std::exp(logits[i] - max);
-    losses[r] = max + std::log(sum) - logits[targets[r]];
+    const bool counts = targets[r] >= 0;
+    losses[r] = counts ? max + std::log(sum) - logits[targets[r]] : 0;
     for (int64_t i = 0; i < vocab_size; ++i) {
       const T p = std::exp(logits[i] - max) / sum;
-      logits[i] = scale * (p - (i == targets[r] ? 1 : 0));
+      logits[i] = counts ? scale * (p - (i == targets[r] ? 1 : 0)) : 0;
     }
   }
 }

@@ -11,9 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "worker/model/ops.h"
 
 namespace causeway {
 
@@ -37,6 +40,37 @@ inline std::vector<int32_t> RandomTokens(int64_t size, int32_t end,
   std::vector<int32_t> tokens(static_cast<size_t>(size));
   for (int32_t& token : tokens) token = uniform(generator);
   return tokens;
+}
+
+// A shape of attention, and the memory of its document_begin.
+struct ShapeWithDocuments {
+  AttentionShape shape;
+  std::vector<int32_t> documents;
+};
+
+// Returns each shape with sequences of one document, of several, and of
+// documents that are one row each.
+inline std::vector<ShapeWithDocuments> WithDocuments(
+    absl::Span<const AttentionShape> shapes) {
+  std::vector<ShapeWithDocuments> all;
+  for (const AttentionShape& shape : shapes) {
+    all.push_back({shape, {}});
+    for (const int32_t length : {70, 20, 1}) {
+      const std::vector<int32_t> ends =
+          RandomTokens(shape.rows(), length, static_cast<uint64_t>(length));
+      std::vector<int32_t> begins;
+      for (int64_t row = 0; row < shape.rows(); ++row) {
+        const auto position = static_cast<int32_t>(row % shape.length);
+        const bool begins_here =
+            position == 0 || ends[static_cast<size_t>(row)] == 0;
+        begins.push_back(begins_here ? position : begins.back());
+      }
+      // Moving a vector keeps its memory.
+      all.push_back({shape, std::move(begins)});
+      all.back().shape.document_begin = all.back().documents.data();
+    }
+  }
+  return all;
 }
 
 inline Doubles Widen(const Floats& values) {
