@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
@@ -119,6 +121,7 @@ absl::StatusOr<Evaluation> EvaluateLoss(
   std::vector<int32_t> tokens(static_cast<size_t>(batch * sequence_length));
   std::vector<int32_t> targets(tokens.size());
   double sum = 0;
+  int64_t counted = 0;
   for (int64_t first = 0; first < validation.size(); first += batch) {
     const int64_t rows = std::min(batch, validation.size() - first);
     const size_t values = static_cast<size_t>(rows * sequence_length);
@@ -126,12 +129,19 @@ absl::StatusOr<Evaluation> EvaluateLoss(
     const auto batch_targets = absl::MakeSpan(targets).first(values);
     validation.Fill(first, batch_tokens, batch_targets);
     ASSIGN_OR_RETURN(const double mean, loss(batch_tokens, batch_targets));
-    sum += mean * static_cast<double>(rows);
+    sum += mean * static_cast<double>(values);
+    counted +=
+        static_cast<int64_t>(values) - absl::c_count(batch_targets, kNoTarget);
     if (progress != nullptr) progress(first + rows);
   }
-  return Evaluation{.loss = sum / static_cast<double>(validation.size()),
+  if (counted == 0) {
+    return absl::FailedPreconditionError(
+        "the masks hide every token of the validation split, so there is "
+        "nothing to evaluate on");
+  }
+  return Evaluation{.loss = sum / static_cast<double>(counted),
                     .sequences = validation.size(),
-                    .tokens = validation.size() * sequence_length};
+                    .tokens = counted};
 }
 
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,

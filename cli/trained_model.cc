@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/types/span.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "server/storage/state_directory.h"
@@ -94,7 +95,8 @@ absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(
       Transformer::Create(model.config.model(),
                           {.micro_batch = batch,
                            .training = false,
-                           .keep_prefix = batch == 1},
+                           .keep_prefix = batch == 1,
+                           .document_end = DocumentEnd(model.config.data())},
                           ops));
   inference->logits_.resize(
       static_cast<size_t>(inference->transformer_->vocab_size()));

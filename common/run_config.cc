@@ -283,6 +283,10 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
                     model.vocab_size() >= kByteVocabulary,
                 "model.vocab_size", "for the byte tokenizer at least ",
                 kByteVocabulary, " (256 bytes, begin and end of text)");
+  check.Require(!config.data().has_document_end() ||
+                    config.data().document_end() < model.vocab_size(),
+                "data.document_end",
+                "less than model.vocab_size = ", model.vocab_size());
   if (model.has_rope_scaling()) {
     check.InRange({"model.rope_scaling.factor", 1, 1e6});
     check.InRange({"model.rope_scaling.low_frequency_factor", 0, 1e6, true});
@@ -388,6 +392,11 @@ void Resolve(v1::RunConfig& config) {
 }
 
 }  // namespace
+
+std::optional<int32_t> DocumentEnd(const v1::DataConfig& config) {
+  if (!config.has_document_end()) return std::nullopt;
+  return static_cast<int32_t>(config.document_end());
+}
 
 bool IsValidName(absl::string_view name) {
   if (name.empty() || name.size() > 64) return false;

@@ -12,6 +12,7 @@
 #define COMMON_RUN_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,9 @@ namespace causeway {
 // special tokens.
 inline constexpr uint32_t kByteVocabulary = 258;
 
+// Stands for a target that a loss mask hides (DataConfig.loss_masks).
+inline constexpr int32_t kNoTarget = -1;
+
 // Parses and checks `text`; errors name it `file`. The result is resolved:
 // fields whose 0 means "derive it" (vocab_size, kv_heads, micro_batch_size,
 // data.shards) hold the derived value.
@@ -34,6 +38,10 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
 // Parses and checks a file's contents as ParseRunConfig does.
 //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read.
 absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path);
+
+// Returns the token that ends a document, if the run's documents do not see one
+// another.
+std::optional<int32_t> DocumentEnd(const v1::DataConfig& config);
 
 // Returns whether `name` may name a run or an island: 1 to 64 of [a-z0-9-].
 bool IsValidName(absl::string_view name);

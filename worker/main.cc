@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -40,6 +41,7 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/data/mixture.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
 #include "worker/island_checkpoint.h"
@@ -58,6 +60,10 @@ ABSL_FLAG(std::string, island, "",
 ABSL_FLAG(std::vector<std::string>, data, {},
           "Comma-separated files to train on: text for a run with the byte "
           "tokenizer, else token files (see `causeway prepare`).");
+ABSL_FLAG(std::vector<std::string>, data_weights, {},
+          "Comma-separated weights, one for each file of --data: how many "
+          "sequences of it are read, relative to the other files. Default: "
+          "every file in proportion to its size.");
 ABSL_FLAG(std::string, device, "cpu",
           "Devices to train on: cpu, cuda (all GPUs), cuda:N, or several as "
           "cuda:0,2.");
@@ -197,8 +203,18 @@ absl::StatusOr<std::string> Description(const LocalRanks& local) {
                       local.threads == 1 ? " thread" : " threads");
 }
 
+// A text that is no number is 0, which no weight may be.
+std::vector<double> DataWeights() {
+  std::vector<double> weights;
+  for (const std::string& text : absl::GetFlag(FLAGS_data_weights)) {
+    if (!absl::SimpleAtod(text, &weights.emplace_back())) weights.back() = 0;
+  }
+  return weights;
+}
+
 IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
   return {.data = absl::GetFlag(FLAGS_data),
+          .data_weights = DataWeights(),
           .devices = local.devices,
           .threads = local.threads,
           .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
@@ -496,6 +512,10 @@ std::string UsageProblem() {
     return "--checkpoint_steps must be 1 or more";
   }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
+  const std::vector<double> weights = DataWeights();
+  if (!weights.empty() && !Mixture::Create(weights).ok()) {
+    return std::string(Mixture::Create(weights).status().message());
+  }
   if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {
     return "--simulated_step_seconds must be 0 or more";
   }

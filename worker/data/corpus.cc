@@ -30,13 +30,16 @@ absl::Status CheckSameTokenizer(const TokenFile& first,
 }  // namespace
 
 absl::StatusOr<Corpus> Corpus::Open(v1::DataConfig::Tokenizer tokenizer,
-                                    absl::Span<const std::string> paths) {
+                                    absl::Span<const std::string> paths,
+                                    bool masked) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no data file is given; name at least 1");
   }
   Corpus corpus;
+  corpus.masked_ = masked;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, tokenizer));
+    if (masked) RETURN_IF_ERROR(file.OpenMask());
     for (const Part& part : corpus.parts_) {
       RETURN_IF_ERROR(CheckSameTokenizer(part.file, file));
     }
@@ -84,7 +87,9 @@ absl::Status Corpus::CheckFits(const v1::ModelConfig& model) const {
   return absl::OkStatus();
 }
 
-void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
+template <typename Visitor>
+void Corpus::ForEachFile(int64_t begin, absl::Span<int32_t> tokens,
+                         const Visitor& visit) const {
   CHECK_GE(begin, 0);
   CHECK_LE(begin, size_);
   CHECK_LE(static_cast<int64_t>(tokens.size()), size_ - begin);
@@ -96,7 +101,7 @@ void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
     const int64_t end = part->begin + part->file.size();
     const size_t count = std::min(
         tokens.size(), static_cast<size_t>(std::max<int64_t>(0, end - begin)));
-    if (count > 0) part->file.Copy(begin - part->begin, tokens.first(count));
+    if (count > 0) visit(part->file, begin - part->begin, tokens.first(count));
     tokens.remove_prefix(count);
     begin += static_cast<int64_t>(count);
     // Adds the separator, if there is one before the next part.
@@ -106,6 +111,22 @@ void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
       ++begin;
     }
   }
+}
+
+void Corpus::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
+  ForEachFile(begin, tokens,
+              [](const TokenFile& file, int64_t at, absl::Span<int32_t> part) {
+                file.Copy(at, part);
+              });
+}
+
+void Corpus::CopyTargets(int64_t begin, absl::Span<int32_t> targets) const {
+  ForEachFile(
+      begin, targets,
+      [this](const TokenFile& file, int64_t at, absl::Span<int32_t> part) {
+        file.Copy(at, part);
+        if (masked_) file.HideMasked(at, part);
+      });
 }
 
 }  // namespace causeway

@@ -30,11 +30,13 @@ namespace causeway {
 
 class Corpus {
  public:
-  // Opens every file as TokenFile::Open does, with its errors.
+  // Opens every file, and with `masked` its mask, with the errors of
+  // TokenFile::Open and TokenFile::OpenMask.
   //   INVALID_ARGUMENT  also: no path is given, or files were prepared with
   //                     different SentencePiece models.
   static absl::StatusOr<Corpus> Open(v1::DataConfig::Tokenizer tokenizer,
-                                     absl::Span<const std::string> paths);
+                                     absl::Span<const std::string> paths,
+                                     bool masked = false);
 
   Corpus(Corpus&&) = default;
   Corpus& operator=(Corpus&&) = default;
@@ -57,6 +59,18 @@ class Corpus {
   // be in range, to `tokens`. Requires a successful CheckFits.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
+  // Does the same, but writes kNoTarget for tokens that a mask hides. The
+  // separators of text files are never hidden.
+  void CopyTargets(int64_t begin, absl::Span<int32_t> targets) const;
+
+  // Returns the number of files, and the index in the stream of a file's first
+  // token.
+  size_t files() const { return parts_.size(); }
+  int64_t file_begin(size_t file) const { return parts_[file].begin; }
+  const std::string& file_path(size_t file) const {
+    return parts_[file].file.path();
+  }
+
  private:
   struct Part {
     TokenFile file;
@@ -66,9 +80,16 @@ class Corpus {
 
   Corpus() = default;
 
+  // Calls visit(file, begin in the file, tokens) for the part of the tokens
+  // that is of each file, and writes the separators between files.
+  template <typename Visitor>
+  void ForEachFile(int64_t begin, absl::Span<int32_t> tokens,
+                   const Visitor& visit) const;
+
   std::vector<Part> parts_;
   int64_t size_ = 0;
   int64_t vocabulary_ = 0;
+  bool masked_ = false;
 };
 
 }  // namespace causeway

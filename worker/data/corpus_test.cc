@@ -146,5 +146,36 @@ TEST(CorpusTest, ReportsTheFileThatCannotBeRead) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST(CorpusTest, MasksHideTargets) {
+  const std::string a = WriteTestFile("a", "abcdefghij");
+  const std::string b = WriteTestFile("b", "kl");
+  // The lowest bit is the first token's.
+  WriteTestFile("a.mask", std::string("\x0d\x02", 2));
+  WriteTestFile("b.mask", "\x02");
+  ASSERT_OK_AND_ASSIGN(const Corpus corpus,
+                       Corpus::Open(v1::DataConfig::BYTES, {a, b}, true));
+  std::vector<int32_t> targets(13);
+  corpus.CopyTargets(0, absl::MakeSpan(targets));
+  EXPECT_THAT(targets, ElementsAre('a', -1, 'c', 'd', -1, -1, -1, -1, -1, 'j',
+                                   257, -1, 'l'));
+  std::vector<int32_t> part(3);
+  corpus.CopyTargets(8, absl::MakeSpan(part));
+  EXPECT_THAT(part, ElementsAre(-1, 'j', 257));
+  EXPECT_THAT(Tokens(corpus).front(), 'a');
+  EXPECT_THAT(Tokens(corpus)[1], 'b');
+}
+
+TEST(CorpusTest, MasksHaveABitForEachToken) {
+  const std::string file = WriteTestFile("a", "abcdefghi");
+  EXPECT_THAT(Corpus::Open(v1::DataConfig::BYTES, {file}, true),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("a.mask")));
+  for (const char* mask : {"x", "xyz"}) {
+    WriteTestFile("a.mask", mask);
+    EXPECT_THAT(Corpus::Open(v1::DataConfig::BYTES, {file}, true),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("a.mask"), HasSubstr("need 2"))));
+  }
+}
+
 }  // namespace
 }  // namespace causeway

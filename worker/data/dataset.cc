@@ -22,14 +22,20 @@ void Dataset::CopyWindows(absl::FunctionRef<int64_t()> next,
   for (size_t row = 0; row < tokens.size(); row += length) {
     const int64_t begin = next();
     corpus.Copy(begin, tokens.subspan(row, length));
-    corpus.Copy(begin + 1, targets.subspan(row, length));
+    corpus.CopyTargets(begin + 1, targets.subspan(row, length));
   }
 }
 
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
-                                    absl::Span<const std::string> paths) {
-  ASSIGN_OR_RETURN(Corpus corpus,
-                   Corpus::Open(config.data().tokenizer(), paths));
+                                    absl::Span<const std::string> paths,
+                                    std::vector<double> weights) {
+  if (!weights.empty() && weights.size() != paths.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(weights.size(), " weights for ", paths.size(),
+                     " data files; give one for each file, or none"));
+  }
+  ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(config.data().tokenizer(), paths,
+                                               config.data().loss_masks()));
   RETURN_IF_ERROR(corpus.CheckFits(config.model()));
   absl::StatusOr<Split> split =
       Split::Create({.tokens = corpus.size(),
@@ -41,7 +47,7 @@ absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
                         absl::StrCat(absl::StrJoin(paths, ", "), ": ",
                                      split.status().message()));
   }
-  return Dataset{std::move(corpus), *split};
+  return Dataset{std::move(corpus), *split, std::move(weights)};
 }
 
 }  // namespace causeway

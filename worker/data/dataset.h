@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -27,10 +28,13 @@ namespace causeway {
 struct Dataset {
   Corpus corpus;
   Split split;
+  // How many sequences the trainer reads of each file, relative to one another.
+  // Empty: each file in proportion to its size.
+  std::vector<double> weights;
 
   // Writes as many windows as the spans hold: rows of sequence_length tokens,
-  // and the token that follows each. next() returns the place in the corpus of
-  // each window's first token.
+  // and the token that follows each, or kNoTarget if a mask hides it. next()
+  // returns the place in the corpus of each window's first token.
   void CopyWindows(absl::FunctionRef<int64_t()> next,
                    absl::Span<int32_t> tokens,
                    absl::Span<int32_t> targets) const;
@@ -39,8 +43,10 @@ struct Dataset {
 // Opens `paths` for a run. `config` must be resolved (common/run_config.h).
 // Reads files of token ids once (see token_file.h). Errors are those of
 // Corpus::Open, Corpus::CheckFits and Split::Create.
+//   INVALID_ARGUMENT  also: there are weights, but not one for each file.
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
-                                    absl::Span<const std::string> paths);
+                                    absl::Span<const std::string> paths,
+                                    std::vector<double> weights = {});
 
 }  // namespace causeway
 

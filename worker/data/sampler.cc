@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/data/permutation.h"
 
@@ -29,21 +31,63 @@ absl::StatusOr<Sampler> Sampler::Create(const Dataset* dataset, uint64_t seed,
         absl::StrCat("data shard is ", shard, "; allowed with data.shards ",
                      shards, ": 0 to ", shards - 1));
   }
-  return Sampler(dataset, seed, shard);
+  const std::vector<double>& weights = dataset->weights;
+  ASSIGN_OR_RETURN(
+      Mixture mixture,
+      Mixture::Create(weights.empty() ? std::vector<double>{1} : weights));
+  Sampler sampler(dataset, shard, std::move(mixture));
+  const uint64_t key = ExtendKey(seed, shard);
+  if (weights.empty()) {
+    sampler.sources_ = {{0, sampler.epoch_windows_, key}};
+    return sampler;
+  }
+  const Corpus& corpus = dataset->corpus;
+  for (size_t file = 0; file < corpus.files(); ++file) {
+    const int64_t first = sampler.FirstWindowFrom(corpus.file_begin(file));
+    const int64_t end =
+        file + 1 == corpus.files()
+            ? sampler.epoch_windows_
+            : sampler.FirstWindowFrom(corpus.file_begin(file + 1));
+    if (first == end) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          corpus.file_path(file), ": no training sequence of data shard ",
+          shard,
+          " begins in this file, so it cannot have a weight; give a "
+          "larger file, or fewer data.shards"));
+    }
+    sampler.sources_.push_back(
+        {first, end - first, ExtendKey(key, static_cast<int64_t>(file))});
+  }
+  return sampler;
 }
 
-Sampler::Sampler(const Dataset* dataset, uint64_t seed, int64_t shard)
+Sampler::Sampler(const Dataset* dataset, int64_t shard, Mixture mixture)
     : dataset_(dataset),
-      seed_(seed),
       shard_(shard),
-      epoch_windows_(dataset->split.training_windows(shard)) {}
+      epoch_windows_(dataset->split.training_windows(shard)),
+      mixture_(std::move(mixture)) {}
+
+int64_t Sampler::FirstWindowFrom(int64_t token) const {
+  int64_t low = 0;
+  for (int64_t high = epoch_windows_; low < high;) {
+    const int64_t middle = low + (high - low) / 2;
+    if (dataset_->split.TrainingWindow(shard_, middle) < token) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
 
 int64_t Sampler::SequenceBegin(int64_t number) const {
-  CHECK_GE(number, 0);
-  uint64_t key = ExtendKey(seed_, shard_);
-  key = MixBits(ExtendKey(key, number / epoch_windows_));
-  const Permutation order(epoch_windows_, key);
-  return dataset_->split.TrainingWindow(shard_, order(number % epoch_windows_));
+  const Mixture::Place place = mixture_.At(number);
+  const Source& source = sources_[place.source];
+  const uint64_t key =
+      MixBits(ExtendKey(source.key, place.index / source.windows));
+  const Permutation order(source.windows, key);
+  return dataset_->split.TrainingWindow(
+      shard_, source.first + order(place.index % source.windows));
 }
 
 void Sampler::Fill(int64_t first, absl::Span<int32_t> tokens,

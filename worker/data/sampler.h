@@ -9,6 +9,9 @@
 // window once, in an order of its own (permutation.h, keyed by seed, shard and
 // epoch).
 //
+// If the dataset has weights, each file has such a series of the shard's
+// windows that begin in it, and mixture.h says which file comes when.
+//
 // So a sequence is a pure function of (seed, shard, number): it depends neither
 // on the age of the process nor on how many ranks share the batch, and an
 // island that comes back continues where it was.
@@ -18,10 +21,12 @@
 #define WORKER_DATA_SAMPLER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/dataset.h"
+#include "worker/data/mixture.h"
 
 namespace causeway {
 
@@ -29,11 +34,13 @@ class Sampler {
  public:
   // Creates the sampler of the island's shard, one of the split's. `dataset`
   // must outlive the sampler.
-  //   INVALID_ARGUMENT  the split has no such shard.
+  //   INVALID_ARGUMENT  the split has no such shard; or the dataset has weights
+  //                     that Mixture::Create refuses, or a file in which no
+  //                     window of the shard begins.
   static absl::StatusOr<Sampler> Create(const Dataset* dataset, uint64_t seed,
                                         int64_t shard);
 
-  // Returns the number of windows in an epoch.
+  // Returns the number of the shard's windows.
   int64_t epoch_windows() const { return epoch_windows_; }
 
   // Returns the index in the corpus of the first token of sequence `number`.
@@ -45,12 +52,25 @@ class Sampler {
             absl::Span<int32_t> targets) const;
 
  private:
-  Sampler(const Dataset* dataset, uint64_t seed, int64_t shard);
+  // Windows of the shard that have a series of their own.
+  struct Source {
+    int64_t first = 0;
+    int64_t windows = 0;
+    uint64_t key = 0;
+  };
+
+  Sampler(const Dataset* dataset, int64_t shard, Mixture mixture);
+
+  // Returns the index of the shard's first window that begins at this token of
+  // the corpus or later.
+  int64_t FirstWindowFrom(int64_t token) const;
 
   const Dataset* dataset_;
-  uint64_t seed_;
   int64_t shard_;
   int64_t epoch_windows_;
+  Mixture mixture_;
+  // One, or one for each file.
+  std::vector<Source> sources_;
 };
 
 // The held-out windows, in a fixed order: no two share a target, and none

@@ -3,8 +3,11 @@
 #include "worker/data/sampler.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -14,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
+#include "worker/data/testing/files.h"
 #include "worker/data/testing/positions_dataset.h"
 
 namespace causeway {
@@ -118,6 +122,58 @@ TEST(SamplerTest, AShardThatIsNotThereIsRefused) {
   EXPECT_THAT(Sampler::Create(&dataset, 0, 2),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("data shard is 2")));
+}
+
+// Opens files of byte values that tell them apart.
+absl::StatusOr<Dataset> FilesOfBytes(const std::vector<int64_t>& sizes,
+                                     std::vector<double> weights) {
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const char letter = static_cast<char>('a' + i);
+    paths.push_back(
+        WriteTestFile(std::string(1, letter),
+                      std::string(static_cast<size_t>(sizes[i]), letter)));
+  }
+  v1::RunConfig config;
+  config.mutable_model()->set_vocab_size(258);
+  config.mutable_model()->set_sequence_length(kTestSequenceLength);
+  config.mutable_data()->set_shards(2);
+  return OpenDataset(config, paths, std::move(weights));
+}
+
+TEST(SamplerTest, WeightsDecideHowOftenAFileIsRead) {
+  ASSERT_OK_AND_ASSIGN(const Dataset dataset,
+                       FilesOfBytes({40000, 4000, 4000}, {1, 2, 1}));
+  const Sampler sampler = MakeSampler(dataset, 5, 1);
+  std::vector<std::vector<int64_t>> read(3);
+  constexpr int64_t kSequences = 4000;
+  for (int64_t number = 0; number < kSequences; ++number) {
+    const int64_t begin = sampler.SequenceBegin(number);
+    int32_t first = 0;
+    dataset.corpus.Copy(begin, absl::MakeSpan(&first, 1));
+    // The separator before a file belongs to the one before it.
+    read[std::min(first - 'a', 2)].push_back(begin);
+  }
+  EXPECT_EQ(read[0].size(), kSequences / 4);
+  EXPECT_EQ(read[1].size(), kSequences / 2);
+  EXPECT_EQ(read[2].size(), kSequences / 4);
+  // A file is read whole before any of it is read again.
+  const std::set<int64_t> windows(read[1].begin(), read[1].end());
+  EXPECT_GT(windows.size(), 200);
+  const std::set<int64_t> epoch(
+      read[1].begin(),
+      read[1].begin() + static_cast<std::ptrdiff_t>(windows.size()));
+  EXPECT_EQ(epoch, windows);
+}
+
+TEST(SamplerTest, AWeightNeedsAFileWithSequences) {
+  EXPECT_THAT(FilesOfBytes({4000, 4000}, {1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1 weights for 2 data files")));
+  ASSERT_OK_AND_ASSIGN(const Dataset small, FilesOfBytes({4000, 3}, {1, 1}));
+  EXPECT_THAT(Sampler::Create(&small, 1, 0).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("no training sequence")));
 }
 
 }  // namespace

@@ -144,6 +144,25 @@ void TokenFile::Copy(int64_t begin, absl::Span<int32_t> tokens) const {
   });
 }
 
+absl::Status TokenFile::OpenMask() {
+  ASSIGN_OR_RETURN(mask_, MappedFile::Open(path() + ".mask"));
+  const int64_t bytes = static_cast<int64_t>(mask_->bytes().size());
+  if (bytes != (size_ + 7) / 8) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        mask_->path(), ": ", bytes, " bytes; the ", size_, " tokens of ",
+        path(), " need ", (size_ + 7) / 8, ", one bit for each token"));
+  }
+  return absl::OkStatus();
+}
+
+void TokenFile::HideMasked(int64_t begin, absl::Span<int32_t> tokens) const {
+  const absl::string_view bits = mask_->bytes();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t at = static_cast<size_t>(begin) + i;
+    if ((bits[at / 8] >> at % 8 & 1) == 0) tokens[i] = kNoTarget;
+  }
+}
+
 int64_t TokenFile::FindOutside(int64_t vocabulary) const {
   return VisitTokens(payload_, token_bytes_, [&](const auto* tokens) {
     return std::find_if(tokens, tokens + size_,

@@ -63,6 +63,16 @@ class TokenFile {
   // and below 2^31, to `tokens`.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
+  // Opens the file's mask: path() + ".mask", a bit for each token, the lowest
+  // bit of a byte first. HideMasked is allowed then.
+  //   NOT_FOUND, PERMISSION_DENIED, ...  the mask cannot be read.
+  //   INVALID_ARGUMENT  it has another number of bytes than the tokens need.
+  absl::Status OpenMask();
+
+  // Replaces each of the tokens begin .. begin + tokens.size() - 1 whose bit is
+  // 0 by kNoTarget.
+  void HideMasked(int64_t begin, absl::Span<int32_t> tokens) const;
+
   // Returns the index of the first token that is not less than `vocabulary`, or
   // size().
   int64_t FindOutside(int64_t vocabulary) const;
@@ -82,6 +92,7 @@ class TokenFile {
   int64_t size_ = 0;
   int64_t vocabulary_ = 0;
   std::optional<PreparedInfo> prepared_;
+  std::optional<MappedFile> mask_;
 };
 
 }  // namespace causeway

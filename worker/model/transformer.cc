@@ -12,6 +12,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -49,9 +49,6 @@ namespace causeway {
 // Not thread-safe: one thread at a time may use an object.
 class Transformer {
  public:
-  // In place of a target: the loss does not count.
-  static constexpr int32_t kNoTarget = -1;
-
   struct Options {
     // The largest number of sequences per call; bounds the memory.
     int64_t micro_batch = 1;
@@ -96,9 +93,9 @@ class Transformer {
 
   // The functions below take whole sequences, at most micro_batch of them, one
   // after the other; targets[i] is the token that should follow tokens[i], or
-  // kNoTarget. Their loss is the sum of the negative log likelihoods of the
-  // targets, in nats, divided by the number of tokens, with or without target.
-  // They return an error before anything is changed.
+  // kNoTarget (common/run_config.h). Their loss is the sum of the negative log
+  // likelihoods of the targets, in nats, divided by the number of tokens, with
+  // or without target. They return an error before anything is changed.
   //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.
 
   // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/model_layout.h"
+#include "common/run_config.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -424,11 +425,11 @@ TEST(TransformerTest, GradientsOfDocumentsAndOfMaskedTargetsAddUp) {
   const std::vector<float> parameters = InitialParameters(plain->layout(), 1);
   const std::vector<int32_t> first = {5, 1, 3};
   const std::vector<int32_t> second = {7, 7, 2, 1, 4, 6, 0, 2, 4};
-  constexpr int32_t kNone = Transformer::kNoTarget;
 
   std::vector<int32_t> tokens = first;
   tokens.insert(tokens.end(), second.begin(), second.end());
-  const std::vector<int32_t> targets = {1, 3, kNone, 7, 2, 1, 4, 6, 0, 2, 4, 5};
+  const std::vector<int32_t> targets = {1, 3, kNoTarget, 7, 2, 1,
+                                        4, 6, 0,         2, 4, 5};
   std::vector<float> got(parameters.size());
   ASSERT_OK_AND_ASSIGN(const double got_loss,
                        packed->ForwardBackward(parameters.data(), tokens,
@@ -438,7 +439,7 @@ TEST(TransformerTest, GradientsOfDocumentsAndOfMaskedTargetsAddUp) {
   apart.resize(12, 1);
   apart.insert(apart.end(), second.begin(), second.end());
   apart.resize(24, 1);
-  std::vector<int32_t> apart_targets(24, kNone);
+  std::vector<int32_t> apart_targets(24, kNoTarget);
   std::copy(targets.begin(), targets.begin() + 3, apart_targets.begin());
   std::copy(targets.begin() + 3, targets.end(), apart_targets.begin() + 12);
   std::vector<float> want(parameters.size());

@@ -69,7 +69,8 @@ class Followers {
 absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
                                          const IslandTrainerOptions& options,
                                          uint32_t shard) {
-  ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(config, options.data));
+  ASSIGN_OR_RETURN(Dataset dataset,
+                   OpenDataset(config, options.data, options.data_weights));
   return Rank::Options{
       .config = config,
       .dataset = std::make_shared<const Dataset>(std::move(dataset)),

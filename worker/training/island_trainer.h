@@ -31,6 +31,8 @@ namespace causeway {
 struct IslandTrainerOptions {
   // Text or token files, as the run's tokenizer needs.
   std::vector<std::string> data;
+  // See Dataset::weights.
+  std::vector<double> data_weights;
   uint32_t shard = 0;
   // The devices, at least one, that the ranks of this process take in turn.
   // There is one GPU for each rank, or one for all in an island of threads.

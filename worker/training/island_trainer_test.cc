@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -205,6 +206,22 @@ TEST_F(IslandTrainerTest, TheLossIsThatOfTheShardsText) {
   ASSERT_EQ(losses.size(), 3);
   EXPECT_NE(losses[0], losses[1]);
   EXPECT_NE(losses[1], losses[2]);
+}
+
+// An untrained model finds every token about equally likely.
+TEST_F(IslandTrainerTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
+  ASSERT_OK_AND_ASSIGN(const auto plain,
+                       MakeThreadedIsland(config_, options_, 1, Start()));
+  ASSERT_OK_AND_ASSIGN(const InnerStepResult all, plain->Step(1));
+  config_.mutable_data()->set_loss_masks(true);
+  std::ifstream text(options_.data[0], std::ios::ate);
+  const auto bytes = static_cast<size_t>(text.tellg() + std::streamoff{7}) / 8;
+  WriteTestFile("text.txt.mask", std::string(bytes, '\x24'));
+  ASSERT_OK_AND_ASSIGN(const auto masked,
+                       MakeThreadedIsland(config_, options_, 1, Start()));
+  ASSERT_OK_AND_ASSIGN(const InnerStepResult some, masked->Step(1));
+  EXPECT_NEAR(some.loss, all.loss, 0.05 * all.loss);
+  EXPECT_NE(some.loss, all.loss);
 }
 
 TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {

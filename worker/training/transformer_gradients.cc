@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/types/span.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/data/sampler.h"
@@ -35,12 +37,21 @@ class TransformerGradients : public GradientSource {
                           GradientSum gradients) override {
     sampler_.Fill(number * micro_batch_size_, absl::MakeSpan(tokens_),
                   absl::MakeSpan(targets_));
+    positions_ += static_cast<int64_t>(targets_.size());
+    targets_seen_ += static_cast<int64_t>(targets_.size()) -
+                     absl::c_count(targets_, kNoTarget);
     return model_->AddGradients(
         parameters, tokens_, targets_, /*loss_scale=*/1, gradients,
         rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
   }
 
-  absl::StatusOr<double> TakeLoss() override { return model_->TakeLoss(); }
+  absl::StatusOr<double> TakeLoss() override {
+    ASSIGN_OR_RETURN(const double loss, model_->TakeLoss());
+    const int64_t positions = std::exchange(positions_, 0);
+    const int64_t targets = std::exchange(targets_seen_, 0);
+    if (targets == 0) return 0;
+    return loss * static_cast<double>(positions) / static_cast<double>(targets);
+  }
 
   uint64_t tokens() const override { return tokens_.size(); }
 
@@ -52,6 +63,9 @@ class TransformerGradients : public GradientSource {
   const std::unique_ptr<Transformer> model_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> targets_;
+  // Since the last TakeLoss.
+  int64_t positions_ = 0;
+  int64_t targets_seen_ = 0;
 };
 
 }  // namespace
@@ -68,7 +82,8 @@ absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
           config.model(),
           {.micro_batch = training.micro_batch_size(),
            .recompute_activations = training.recompute_activations(),
-           .stochastic_rounding = stochastic_rounding},
+           .stochastic_rounding = stochastic_rounding,
+           .document_end = DocumentEnd(config.data())},
           ops));
   LOG(INFO) << model->layout().size << " parameters, "
             << (model->activation_bytes() >> 20) << " MiB of activations, "
