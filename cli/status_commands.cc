@@ -35,6 +35,7 @@ struct StatusFlags {
   ConnectionFlags connection;
   bool json = false;
   bool all = false;
+  bool peers = false;
   bool follow = false;
   uint64_t after = 0;
   double interval = 1;
@@ -96,12 +97,41 @@ Command ShowCommand(
       });
 }
 
+absl::Status ShowPeers(CoordinatorClient& client, bool json,
+                       std::ostream& out) {
+  v1::ListPeersResponse peers;
+  RETURN_IF_ERROR(client.Control(&v1::Control::Stub::ListPeers,
+                                 v1::ListPeersRequest(), peers));
+  if (json) {
+    out << MessageJson(peers) << "\n";
+  } else {
+    PrintPeers(peers, out);
+  }
+  return absl::OkStatus();
+}
+
 Command StatusCommand(const StatusEnvironment& environment) {
-  return ShowCommand("status", "Shows the run, its islands and its fragments.",
-                     environment, true, StatusJson,
-                     [=](const StatusSnapshot& status, std::ostream& out) {
-                       PrintStatus(status, environment.now(), out);
-                     });
+  return NewCommand(
+      "status", "Shows the run, its islands and its fragments.", environment,
+      [](Command& command, StatusFlags& flags) {
+        AddJson(command, flags);
+        AddAll(command, flags);
+        command.flags.Add("peers", "",
+                          "Shows who is connected instead, and what each peer "
+                          "uses. For operators.",
+                          &flags.peers);
+      },
+      [=](CoordinatorClient& client, const StatusFlags& flags,
+          const Invocation& call) -> absl::Status {
+        if (flags.peers) return ShowPeers(client, flags.json, call.out);
+        ASSIGN_OR_RETURN(const StatusSnapshot status, client.Fetch(flags.all));
+        if (flags.json) {
+          call.out << StatusJson(status) << "\n";
+        } else {
+          PrintStatus(status, environment.now(), call.out);
+        }
+        return absl::OkStatus();
+      });
 }
 
 Command IslandsCommand(const StatusEnvironment& environment) {
@@ -161,7 +191,7 @@ absl::Status FollowEvents(CoordinatorClient& client, uint64_t after,
     if (!wanted) return absl::OkStatus();
     // A coordinator that stops in order ends the stream in order.
     if (!status.ok() && !absl::IsUnavailable(status) &&
-        !absl::IsCancelled(status)) {
+        !absl::IsResourceExhausted(status) && !absl::IsCancelled(status)) {
       return status;
     }
     if (!lost) {

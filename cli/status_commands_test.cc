@@ -17,6 +17,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "proto/control.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 
 namespace causeway {
@@ -72,6 +73,18 @@ class FakeStatus : public v1::Status::Service {
   grpc::StatusCode follow_end = grpc::StatusCode::UNAVAILABLE;
 };
 
+// Two peers.
+class FakeControl : public v1::Control::Service {
+ public:
+  grpc::Status ListPeers(grpc::ServerContext*, const v1::ListPeersRequest*,
+                         v1::ListPeersResponse* response) override {
+    response->add_peers()->set_peer("10.0.0.7");
+    response->add_peers()->set_peer("island north");
+    response->mutable_peers(1)->set_held_bytes(2'000'000);
+    return grpc::Status::OK;
+  }
+};
+
 class StatusCommandsTest : public testing::Test {
  protected:
   StatusCommandsTest() {
@@ -80,6 +93,7 @@ class StatusCommandsTest : public testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port);
     builder.RegisterService(&service_);
+    builder.RegisterService(&control_);
     server_ = builder.BuildAndStart();
     address_ = absl::StrCat("127.0.0.1:", port);
     environment_.now = [] { return absl::FromUnixSeconds(1700000000); };
@@ -96,6 +110,7 @@ class StatusCommandsTest : public testing::Test {
   }
 
   FakeStatus service_;
+  FakeControl control_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
   int sleeps_ = 1;
@@ -123,6 +138,14 @@ TEST_F(StatusCommandsTest, IslandsAndFragments) {
   EXPECT_EQ(Run({"fragments", "--json"}), kExitOk);
   EXPECT_EQ(nlohmann::json::parse(out_.str())["fragments"][0]["size"],
             "1234567");
+}
+
+TEST_F(StatusCommandsTest, PeersWithTheMostMemoryFirst) {
+  EXPECT_EQ(Run({"status", "--peers"}), kExitOk);
+  EXPECT_THAT(out_.str(),
+              testing::MatchesRegex("PEER .*north .*1.91 MiB.*10.0.0.7 .*"));
+  EXPECT_EQ(Run({"status", "--peers", "--json"}), kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["peers"].size(), 2);
 }
 
 TEST_F(StatusCommandsTest, EventsEndAtTheLastRecorded) {
@@ -203,10 +226,13 @@ TEST_F(StatusCommandsTest, ALossIsToldOnceUntilTheNextEvent) {
 }
 
 TEST_F(StatusCommandsTest, FollowingEndsWithAnErrorThatStays) {
-  service_.follow_end = grpc::StatusCode::CANCELLED;
-  sleeps_ = 2;
-  EXPECT_EQ(Run({"events", "--follow"}), kExitOk);
-  EXPECT_EQ(sleeps_, 0);
+  for (const auto passing :
+       {grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED}) {
+    service_.follow_end = passing;
+    sleeps_ = 2;
+    EXPECT_EQ(Run({"events", "--follow"}), kExitOk);
+    EXPECT_EQ(sleeps_, 0);
+  }
   service_.follow_end = grpc::StatusCode::INTERNAL;
   sleeps_ = 2;
   EXPECT_EQ(Run({"events", "--follow"}), kExitFailure);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -245,6 +246,33 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
                   OrDash(live, HumanDuration(absl::Seconds(
                                    island.heartbeat_age_seconds()))),
                   live ? progress.activity() : island.reason()});
+  }
+  table.Print(out);
+}
+
+void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out) {
+  std::vector<v1::PeerUse> sorted(peers.peers().begin(), peers.peers().end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const v1::PeerUse& a, const v1::PeerUse& b) {
+                     return a.held_bytes() > b.held_bytes();
+                   });
+  Table table({{"PEER"},
+               {"CONNECTIONS", kRight},
+               {"CALLS", kRight},
+               {"HOLDS", kRight},
+               {"CALLS BEGUN", kRight},
+               {"RECEIVED", kRight},
+               {"SENT", kRight},
+               {"REFUSED", kRight},
+               {"CUT OFF", kRight}});
+  for (const v1::PeerUse& peer : sorted) {
+    table.AddRow({peer.peer(), absl::StrCat(peer.connections()),
+                  absl::StrCat(peer.calls()),
+                  HumanBytes(static_cast<double>(peer.held_bytes())),
+                  absl::StrCat(peer.calls_begun()),
+                  HumanBytes(static_cast<double>(peer.bytes_received())),
+                  HumanBytes(static_cast<double>(peer.bytes_sent())),
+                  absl::StrCat(peer.refused()), absl::StrCat(peer.cut())});
   }
   table.Print(out);
 }

@@ -23,6 +23,8 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
 void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out);
 void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
                     std::ostream& out);
+// The peer with the most memory comes first.
+void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out);
 
 // Prints one line: id, local time, kind, island, text.
 void PrintEvent(const v1::Event& event, absl::TimeZone zone, std::ostream& out);

@@ -203,7 +203,8 @@ absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
     const absl::Status enrolled = Enrol(address, join_token, folder, now());
     LOG_IF(INFO, enrolled.ok())
         << "enrolled: " << folder << " has a certificate for this machine";
-    if (!absl::IsUnavailable(enrolled) && !absl::IsDeadlineExceeded(enrolled)) {
+    if (!absl::IsUnavailable(enrolled) && !absl::IsDeadlineExceeded(enrolled) &&
+        !absl::IsResourceExhausted(enrolled)) {
       return enrolled;
     }
     LOG(WARNING) << "cannot enrol yet: " << enrolled.message();

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -89,8 +88,10 @@ std::string NetworkOf(absl::string_view peer) {
   inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
             &address);
   // The owner of one IPv6 address has a network of them.
-  return absl::BytesToHexString(absl::string_view(
-      reinterpret_cast<const char*>(address.s6_addr), sizeof(address) / 2));
+  std::memset(&address.s6_addr[sizeof(address) / 2], 0, sizeof(address) / 2);
+  char text[INET6_ADDRSTRLEN];
+  inet_ntop(AF_INET6, &address, text, sizeof(text));
+  return absl::StrCat(text, "/64");
 }
 
 }  // namespace causeway

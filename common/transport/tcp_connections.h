@@ -52,7 +52,7 @@ std::string AddressText(const sockaddr_storage& address);
 std::string PeerAddress(absl::string_view grpc_peer);
 
 // Returns the part of a TcpConnection::peer that limits by address go by: an
-// IPv4 address, or the first 64 bits of an IPv6 address.
+// IPv4 address, or the network of an IPv6 address, as "2001:db8::/64".
 std::string NetworkOf(absl::string_view peer);
 
 }  // namespace causeway

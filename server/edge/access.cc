@@ -21,6 +21,7 @@ struct AccessRule {
   uint32_t roles;
   // Whether requests name the island that sends them.
   bool names_island = false;
+  Precedence precedence = Precedence::kMember;
 };
 
 namespace {
@@ -34,18 +35,20 @@ constexpr uint32_t kOperator = Bit(Role::kOperator);
 constexpr uint32_t kWatchers = kIsland | kOperator | Bit(Role::kViewer);
 // Whoever connects, even without a certificate.
 constexpr uint32_t kAnybody = 1u << 31;
+constexpr Precedence kJoiner = Precedence::kJoiner;
+constexpr Precedence kWatcher = Precedence::kWatcher;
 
 constexpr AccessRule kRules[] = {
-    {"/causeway.v1.Coordinator/Join", kIsland, true},
+    {"/causeway.v1.Coordinator/Join", kIsland, true, kJoiner},
     {"/causeway.v1.Coordinator/Session", kIsland, true},
     {"/causeway.v1.Coordinator/FetchParameters", kIsland, true},
     {"/causeway.v1.Coordinator/Contribute", kIsland, true},
     {"/causeway.v1.Coordinator/FetchUpdate", kIsland, true},
     {"/causeway.v1.Coordinator/Leave", kIsland, true},
-    {"/causeway.v1.Status/GetRun", kWatchers},
-    {"/causeway.v1.Status/ListIslands", kWatchers},
-    {"/causeway.v1.Status/ListFragments", kWatchers},
-    {"/causeway.v1.Status/WatchEvents", kWatchers},
+    {"/causeway.v1.Status/GetRun", kWatchers, false, kWatcher},
+    {"/causeway.v1.Status/ListIslands", kWatchers, false, kWatcher},
+    {"/causeway.v1.Status/ListFragments", kWatchers, false, kWatcher},
+    {"/causeway.v1.Status/WatchEvents", kWatchers, false, kWatcher},
     {"/causeway.v1.Control/PauseRun", kOperator},
     {"/causeway.v1.Control/ResumeRun", kOperator},
     {"/causeway.v1.Control/DrainIsland", kOperator},
@@ -53,7 +56,8 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Control/ListQuarantine", kOperator},
     {"/causeway.v1.Control/AdmitContribution", kOperator},
     {"/causeway.v1.Control/DropContribution", kOperator},
-    {"/causeway.v1.Trust/Enrol", kAnybody},
+    {"/causeway.v1.Control/ListPeers", kOperator},
+    {"/causeway.v1.Trust/Enrol", kAnybody, false, kJoiner},
     {"/causeway.v1.Trust/Renew", kWatchers},
     {"/causeway.v1.Trust/CreateToken", kOperator},
     {"/causeway.v1.Trust/ListTokens", kOperator},
@@ -119,6 +123,12 @@ std::string ListRoles(uint32_t roles) {
 
 std::string Caller::Name() const {
   return identity_.ok() ? Describe(*identity_) : peer_;
+}
+
+Precedence Caller::precedence() const {
+  const bool is_operator = identity_.ok() && identity_->role == Role::kOperator;
+  return is_operator || rule_ == nullptr ? Precedence::kMember
+                                         : rule_->precedence;
 }
 
 absl::Status Caller::Check() const {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who may call what. A table in access.cc has the roles that may call each
-// method; a method that is not in it is refused. Islands act under their own
-// names only. docs/security.md describes the roles.
+// method, and how much load it is served under; a method that is not in it is
+// refused. Islands act under their own names only. docs/security.md describes
+// the roles.
 //
 //   Access access({.run = "r", .certificates = true, .now = now});
 //   const Caller caller = access.Identify(path, *context);
@@ -28,6 +29,7 @@
 #include "common/transport/identity.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
+#include "server/edge/connections.h"
 #include "server/rules/coordinator.h"
 
 namespace causeway {
@@ -65,6 +67,8 @@ class Caller {
   // Returns, for people, "operator anna", or the address of a caller without an
   // identity.
   std::string Name() const;
+  // How much load the call may still be served under.
+  Precedence precedence() const;
   // The address and port.
   const std::string& peer() const { return peer_; }
   const ClientCertificate& certificate() const { return certificate_; }

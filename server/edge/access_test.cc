@@ -7,6 +7,7 @@
 #include "server/edge/access.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -135,7 +136,7 @@ class AccessTest : public testing::Test {
 
   // Starts a coordinator that asks for clients' certificates, and closes
   // connections without one if they are `required`.
-  void Start(bool required = true) {
+  void Start(bool required = true, int max_connections = 0) {
     const TestIdentity identity = authority_.Sign(kHost, valid_);
     std::shared_ptr<grpc::ServerCredentials> credentials;
     if (required) {
@@ -168,7 +169,8 @@ class AccessTest : public testing::Test {
                    seen_ = certificate;
                    return revoked_ ? absl::UnauthenticatedError("revoked")
                                    : absl::OkStatus();
-                 }}));
+                 },
+             .max_connections = max_connections}));
   }
 
   static std::string Path(const std::string& name) {
@@ -388,6 +390,44 @@ TEST_F(AccessTest, OperatorsActionsNameTheOperator) {
                  evict.SerializeAsString()));
   EXPECT_THAT(Texts("island_evicted"),
               Contains(HasSubstr("(by operator anna)")));
+}
+
+TEST_F(AccessTest, PeersAreKnownByTheirCertificates) {
+  Start();
+  EXPECT_OK(
+      Call(Connect(Uri(Role::kViewer, "page")), "/causeway.v1.Status/GetRun"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(Call(Connect("x.example"), kPause).ok());
+  }
+  const auto stub = v1::Control::NewStub(Connect(Uri(Role::kOperator, "anna")));
+  grpc::ClientContext context;
+  v1::ListPeersResponse response;
+  ASSERT_OK(FromGrpcStatus(stub->ListPeers(&context, {}, &response)));
+  std::map<std::string, v1::PeerUse> peers;
+  for (const auto& peer : response.peers()) peers[peer.peer()] = peer;
+  EXPECT_EQ(peers.size(), 3);
+  EXPECT_EQ(peers["operator anna"].calls(), 1);
+  EXPECT_EQ(peers["operator anna"].connections(), 1);
+  EXPECT_EQ(peers["viewer page"].calls_begun(), 1);
+  EXPECT_EQ(peers["viewer page"].refused(), 0);
+  EXPECT_EQ(peers["127.0.0.1"].calls_begun(), 2);
+  EXPECT_EQ(peers["127.0.0.1"].refused(), 2);
+}
+
+TEST_F(AccessTest, UnderLoadAnOperatorIsServedAndAViewerIsNot) {
+  // Six connections of eight from this address are in use.
+  Start(/*required=*/true, /*max_connections=*/16);
+  constexpr char kGetRun[] = "/causeway.v1.Status/GetRun";
+  const Channel viewer = Connect(Uri(Role::kViewer, "page"));
+  EXPECT_OK(Call(viewer, kGetRun));
+  std::vector<Channel> others;
+  for (int i = 0; i < 5; ++i) {
+    others.push_back(Connect(Uri(Role::kIsland, absl::StrCat("i", i))));
+    EXPECT_OK(Call(others.back(), kGetRun));
+  }
+  EXPECT_TRUE(driver_.Await([&] { return !Call(viewer, kGetRun).ok(); }));
+  EXPECT_THAT(Call(viewer, kGetRun), StatusIs(StatusCode::kResourceExhausted));
+  EXPECT_OK(Call(Connect(Uri(Role::kOperator, "anna")), kGetRun));
 }
 
 // The streams that last are checked with each message.

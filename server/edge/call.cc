@@ -10,6 +10,11 @@
 namespace causeway {
 namespace {
 
+// Tells a client that was refused for load when to try again (gRPC's proposal
+// A6).
+constexpr char kRetryAfter[] = "grpc-retry-pushback-ms";
+constexpr char kRetryMilliseconds[] = "5000";
+
 class UnaryCall : public Call {
  public:
   using Answer = std::function<absl::StatusOr<grpc::ByteBuffer>(
@@ -70,17 +75,25 @@ class TableService : public grpc::Service {
           index++,
           new Handler([connections, access, &path = path, &method = method](
                           grpc::CallbackServerContext* context) -> Reactor* {
-            BegunCall begun = {connections->BeginCall(context->peer()),
-                               access->Identify(path, *context)};
-            const absl::Status allowed = begun.caller.Check();
-            if (!allowed.ok()) {
-              // TLS asks for a certificate once in a connection.
-              if (absl::IsUnavailable(allowed)) {
-                begun.ticket.connection().End();
+            Caller caller = access->Identify(path, *context);
+            absl::Status allowed = caller.Check();
+            const bool is_known = allowed.ok() && caller.identity().ok();
+            BegunCall begun = {
+                connections->BeginCall(context->peer(),
+                                       is_known ? caller.Name() : ""),
+                std::move(caller)};
+            Connection& connection = begun.ticket.connection();
+            // TLS asks for a certificate once in a connection.
+            if (absl::IsUnavailable(allowed)) connection.End();
+            if (allowed.ok()) {
+              allowed = connection.CheckLoad(begun.caller.precedence());
+              if (!allowed.ok()) {
+                context->AddTrailingMetadata(kRetryAfter, kRetryMilliseconds);
               }
-              return new RefusedCall(std::move(begun), allowed);
             }
-            return method(std::move(begun), *context);
+            if (allowed.ok()) return method(std::move(begun), *context);
+            connection.CallRefused();
+            return new RefusedCall(std::move(begun), allowed);
           }));
     }
   }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -40,6 +41,10 @@ constexpr uint64_t kSentBytesPerByteBeside = 32;
 constexpr uint64_t kLeastBytesRead = 64 << 10;
 constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
 
+// The load from which on calls are refused.
+constexpr double kFullForJoiners = 7.0 / 8;
+constexpr double kFullForWatchers = 3.0 / 4;
+
 // A connection without a call for this long is not in use.
 constexpr absl::Duration kUnused = absl::Minutes(1);
 
@@ -59,6 +64,23 @@ uint64_t CookieOf(int file) {
 
 }  // namespace
 
+absl::Status Connection::CheckLoad(Precedence precedence) const {
+  const bool is_joiner = precedence == Precedence::kJoiner;
+  if (precedence == Precedence::kMember ||
+      load_ < (is_joiner ? kFullForJoiners : kFullForWatchers)) {
+    return absl::OkStatus();
+  }
+  LOG_EVERY_T(WARNING, kLogSeconds)
+      << "refuses calls of " << (is_joiner ? "newcomers" : "watchers") << ": "
+      << absl::StrFormat("%.0f", 100 * load_)
+      << " % of the connections or of the memory for calls are in use";
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the coordinator is overloaded and serves its members first, not ",
+      is_joiner ? "newcomers" : "watchers",
+      ": its connections or its memory for calls are nearly all in use; try "
+      "again in some seconds"));
+}
+
 bool Connections::Admit(int file) {
   const std::optional<TcpConnection> tcp = AskTcpConnection(file);
   // The connection is already closed.
@@ -71,6 +93,8 @@ bool Connections::Admit(int file) {
     if ((Count(address) >= limits_.per_address && !Displace(address)) ||
         (Count("") >= limits_.connections && !Displace(""))) {
       ++refused_;
+      v1::PeerUse& peer = Remember(address);
+      peer.set_refused(peer.refused() + 1);
       LOG_EVERY_T(WARNING, kLogSeconds)
           << "refused a connection from " << tcp->peer << ": " << Count(address)
           << " of " << limits_.per_address << " from its address and "
@@ -87,6 +111,7 @@ bool Connections::Admit(int file) {
                               .address = address,
                               .used = now,
                               .read = now};
+  SpreadLoad();
   return true;
 }
 
@@ -105,6 +130,8 @@ void Connections::Audit() {
       held += entry.held;
     }
   }
+  held_ = held;
+  SpreadLoad();
   // Connections that have delivered much go last.
   const auto excess = [](const Entry& entry) {
     return entry.cut ? INT64_MIN
@@ -132,6 +159,7 @@ void Connections::Look() {
       ++it;
       continue;
     }
+    AddTo(entry, Remember(entry.name.empty() ? entry.address : entry.name));
     if (entry.use->calls_begun_ == 0 && !entry.cut) {
       ++unused_;
       LOG_EVERY_T(INFO, kLogSeconds)
@@ -198,15 +226,14 @@ bool Connections::Displace(const std::string& address) {
   int closing = 0;
   Entries::value_type* victim = nullptr;
   const auto rank = [](const Entry& entry) {
-    return std::make_tuple(entry.use->calls_begun_ > 0,
-                           entry.tcp.bytes_received > 0, entry.used);
+    return std::make_tuple(entry.use->served(), entry.tcp.bytes_received > 0,
+                           entry.used);
   };
   for (auto& candidate : entries_) {
     const Entry& entry = candidate.second;
     if (entry.cut) {
       ++closing;
-    } else if (entry.use->calls_ == 0 &&
-               (entry.use->calls_begun_ == 0 || now - entry.used >= kUnused) &&
+    } else if (!IsInUse(entry, now) &&
                (address.empty() || entry.address == address) &&
                (victim == nullptr || rank(entry) < rank(victim->second))) {
       victim = &candidate;
@@ -239,12 +266,79 @@ void Connections::Cut(const std::string& peer, Entry& entry,
       << "cut off the connection from " << peer << ": " << why;
 }
 
-CallTicket Connections::BeginCall(absl::string_view peer) {
+bool Connections::IsInUse(const Entry& entry, absl::Time now) {
+  return entry.use->calls_ > 0 ||
+         (entry.use->served() && now - entry.used < kUnused);
+}
+
+void Connections::SpreadLoad() {
+  const absl::Time now = now_();
+  std::map<absl::string_view, int> in_use;
+  int all = 0;
+  for (const auto& [peer, entry] : entries_) {
+    if (entry.cut || !IsInUse(entry, now)) continue;
+    ++in_use[entry.address];
+    ++all;
+  }
+  const double total = std::max(
+      static_cast<double>(all) / limits_.connections,
+      static_cast<double>(held_) / static_cast<double>(limits_.held_bytes));
+  for (auto& [peer, entry] : entries_) {
+    entry.use->load_ =
+        std::max(total, static_cast<double>(in_use[entry.address]) /
+                            limits_.per_address);
+  }
+}
+
+v1::PeerUse& Connections::Remember(const std::string& peer) {
+  if (gone_.size() >= kMostGone && gone_.count(peer) == 0) {
+    gone_.erase(std::min_element(gone_.begin(), gone_.end(),
+                                 [](const auto& a, const auto& b) {
+                                   return a.second.last < b.second.last;
+                                 }));
+  }
+  Gone& gone = gone_[peer];
+  gone.last = now_();
+  return gone.use;
+}
+
+void Connections::AddTo(const Entry& entry, v1::PeerUse& use) {
+  use.set_calls_begun(use.calls_begun() + entry.use->calls_begun_);
+  use.set_bytes_received(use.bytes_received() + entry.tcp.bytes_received);
+  use.set_bytes_sent(use.bytes_sent() + entry.tcp.bytes_acknowledged);
+  use.set_refused(use.refused() + entry.use->calls_refused_);
+  use.set_cut(use.cut() + (entry.cut ? 1 : 0));
+}
+
+v1::ListPeersResponse Connections::Peers() const {
+  std::map<std::string, v1::PeerUse> peers;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [peer, gone] : gone_) peers[peer] = gone.use;
+  for (const auto& [_, entry] : entries_) {
+    v1::PeerUse& peer = peers[entry.name.empty() ? entry.address : entry.name];
+    AddTo(entry, peer);
+    peer.set_connections(peer.connections() + 1);
+    peer.set_calls(peer.calls() + static_cast<uint32_t>(entry.use->calls_));
+    peer.set_held_bytes(peer.held_bytes() + entry.held);
+  }
+  v1::ListPeersResponse response;
+  for (auto& [peer, use] : peers) {
+    use.set_peer(peer);
+    *response.add_peers() = std::move(use);
+  }
+  return response;
+}
+
+CallTicket Connections::BeginCall(absl::string_view peer,
+                                  absl::string_view name) {
   std::shared_ptr<Connection> connection;
   {
     absl::MutexLock lock(&mu_);
     const auto entry = entries_.find(PeerAddress(peer));
-    if (entry != entries_.end()) connection = entry->second.use;
+    if (entry != entries_.end()) {
+      connection = entry->second.use;
+      if (!name.empty()) entry->second.name = std::string(name);
+    }
   }
   // The connection has just been cut off.
   if (connection == nullptr) connection = std::make_shared<Connection>();

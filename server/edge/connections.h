@@ -8,9 +8,13 @@
 // connection has received, and the calls count the bytes they have taken; gRPC
 // holds the difference. docs/security.md has the limits.
 //
+// When connections or memory run short, calls are refused before connections
+// are: first those of watchers, then those of joiners, never those of members.
+//
 // The listener:  if (!connections.Admit(file)) close(file);
 //                connections.Audit();      many times a second
 // A call:        CallTicket ticket = connections.BeginCall(peer);
+//                RETURN_IF_ERROR(ticket.connection().CheckLoad(precedence));
 //                ticket.connection().Took(bytes);
 #ifndef SERVER_EDGE_CONNECTIONS_H_
 #define SERVER_EDGE_CONNECTIONS_H_
@@ -23,11 +27,13 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/transport/tcp_connections.h"
+#include "proto/control.pb.h"
 #include "proto/status.pb.h"
 
 namespace causeway {
@@ -40,9 +46,23 @@ struct ConnectionLimits {
   uint64_t held_bytes = 64 << 20;
 };
 
+// How much load a call may still be served under.
+enum class Precedence {
+  // Always served: calls of members, and of operators.
+  kMember,
+  // Served until seven eighths of the connections or the memory are in use.
+  kJoiner,
+  // Served until three quarters are in use.
+  kWatcher,
+};
+
 // The use of one connection, as its calls count it. Thread-safe.
 class Connection {
  public:
+  // The call that has begun last is refused: it does not count as a use.
+  void CallRefused() { ++calls_refused_; }
+  //   RESOURCE_EXHAUSTED  Such calls have to wait until the load has passed.
+  absl::Status CheckLoad(Precedence precedence) const;
   void CallBegan() {
     ++calls_begun_;
     ++calls_;
@@ -70,8 +90,15 @@ class Connection {
  private:
   friend class Connections;
 
+  // Whether it has had a call that was not refused.
+  bool served() const { return calls_begun_ > calls_refused_; }
+
+  // The share of what the coordinator has, or has for the peer's address, that
+  // is in use.
+  std::atomic<double> load_ = 0;
   std::atomic<int64_t> calls_ = 0;
   std::atomic<uint64_t> calls_begun_ = 0;
+  std::atomic<uint64_t> calls_refused_ = 0;
   std::atomic<uint64_t> calls_broken_off_ = 0;
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> taken_ = 0;
@@ -107,21 +134,28 @@ class Connections {
   // Returns whether `file`, which was just accepted, may be handed to gRPC;
   // otherwise the caller closes it. If there are too many connections, a new
   // one takes the place of an unused one, if any: first one that has sent
-  // nothing, then one that has made no call, then one that has had no call for
-  // a minute; among equals, the one whose last use is the oldest. Admit and
-  // Audit belong to one thread: while it is in here, no known file descriptor
-  // can become another socket.
+  // nothing, then one of which no call was served, then one that has had no
+  // call for a minute; among equals, the one whose last use is the oldest.
+  // Admit and Audit belong to one thread: while it is in here, no known file
+  // descriptor can become another socket.
   bool Admit(int file);
 
-  // Cuts off connections that hold too much memory, or that do not read.
+  // Cuts off connections that hold too much memory, or that do not read, and
+  // finds the load.
   void Audit();
 
-  // Begins a call on the connection `peer` (grpc::ServerContext::peer()).
-  // Thread-safe.
-  CallTicket BeginCall(absl::string_view peer);
+  // Begins a call on the connection `peer` (grpc::ServerContext::peer()) of the
+  // caller `name`, who is not known if that is empty. Thread-safe.
+  CallTicket BeginCall(absl::string_view peer, absl::string_view name = "");
 
   // Thread-safe.
   v1::ConnectionUse Use() const;
+
+  // What each peer uses and has used: peers with connections, and of the others
+  // the kMostGone that were there last. Thread-safe.
+  v1::ListPeersResponse Peers() const;
+
+  static constexpr size_t kMostGone = 256;
 
  private:
   // A connection that was admitted.
@@ -132,6 +166,8 @@ class Connections {
     uint64_t cookie = 0;
     // The address that ConnectionLimits::per_address counts.
     std::string address;
+    // The caller's name; empty as long as it is not known.
+    std::string name;
     // The state at the last look.
     TcpConnection tcp;
     uint64_t held = 0;
@@ -154,6 +190,20 @@ class Connections {
   };
   // By peer, as in TcpConnection::peer.
   using Entries = std::map<std::string, Entry>;
+  // What the closed connections of a peer have used.
+  struct Gone {
+    v1::PeerUse use;
+    absl::Time last;
+  };
+
+  // Adds what a connection has used.
+  static void AddTo(const Entry& entry, v1::PeerUse& use);
+  static bool IsInUse(const Entry& entry, absl::Time now);
+  // Returns the sums of a peer without connections, which may be new ones.
+  v1::PeerUse& Remember(const std::string& peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells all connections the load.
+  void SpreadLoad() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Updates all entries; removes those of closed connections.
   void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -173,6 +223,10 @@ class Connections {
 
   mutable absl::Mutex mu_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
+  // The bytes that all connections held at the last audit.
+  uint64_t held_ ABSL_GUARDED_BY(mu_) = 0;
+  // By name or address.
+  std::map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
   // Counts since the start: connections that were refused, closed to make room,
   // cut off, and ended without a call.
   uint64_t refused_ ABSL_GUARDED_BY(mu_) = 0;

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -256,6 +257,7 @@ TEST_F(ConnectionsTest, WhomALimitConcernsMakesRoom) {
   const auto second = Admit();
   const auto third = Admit();
   // One address has as many as it may have.
+  now_ += absl::Seconds(1);
   const auto fourth = Admit();
   EXPECT_TRUE(other->open());
   EXPECT_FALSE(oldest->open());
@@ -361,6 +363,105 @@ TEST_F(ConnectionsTest, ACallThatBrokeOffMayHoldMemoryForAWhile) {
   now_ += absl::Seconds(1);
   connections_.Audit();
   EXPECT_FALSE(pair->open());
+}
+
+TEST_F(ConnectionsTest, WatchersAreRefusedFirstThenJoinersAndMembersNever) {
+  Connections connections({.connections = 100, .per_address = 8},
+                          [this] { return now_; });
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<CallTicket> calls;
+  for (int in_use = 1; in_use <= 8; ++in_use) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(connections.Admit(pairs.back()->server));
+    calls.push_back(connections.BeginCall(pairs.back()->peer()));
+    connections.Audit();
+    const Connection& connection = calls.front().connection();
+    EXPECT_EQ(connection.CheckLoad(Precedence::kWatcher).ok(), in_use < 6);
+    EXPECT_EQ(connection.CheckLoad(Precedence::kJoiner).ok(), in_use < 7);
+    EXPECT_TRUE(connection.CheckLoad(Precedence::kMember).ok());
+  }
+  // The load of one address does not concern another.
+  const auto other = Connect(2);
+  ASSERT_TRUE(connections.Admit(other->server));
+  const CallTicket call = connections.BeginCall(other->peer());
+  EXPECT_TRUE(call.connection().CheckLoad(Precedence::kWatcher).ok());
+}
+
+TEST_F(ConnectionsTest, MemoryIsALoadToo) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  const CallTicket second = connections_.BeginCall(pair->peer());
+  const auto other = Admit(2);
+  const CallTicket other_call = connections_.BeginCall(other->peer());
+  pair->Deliver(9 * kMiB - (64 << 10));
+  connections_.Audit();
+  const Connection& connection = other_call.connection();
+  EXPECT_TRUE(connection.CheckLoad(Precedence::kWatcher).ok());
+  other->Deliver(64 << 10);
+  connections_.Audit();
+  EXPECT_EQ(connection.CheckLoad(Precedence::kWatcher).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(connection.CheckLoad(Precedence::kJoiner).ok());
+}
+
+TEST_F(ConnectionsTest, WhoseCallsAreRefusedMakesRoomFirst) {
+  const auto served = Admit();
+  { const CallTicket call = connections_.BeginCall(served->peer()); }
+  now_ += absl::Seconds(1);
+  const auto refused = Admit();
+  connections_.BeginCall(refused->peer()).connection().CallRefused();
+  const auto third = Admit();
+  const CallTicket call = connections_.BeginCall(third->peer());
+  const auto fourth = Admit();
+  EXPECT_TRUE(served->open());
+  EXPECT_FALSE(refused->open());
+}
+
+TEST_F(ConnectionsTest, PeersAreAccountedForAfterTheirEnd) {
+  const auto find = [this](const std::string& peer) {
+    const v1::ListPeersResponse response = connections_.Peers();
+    for (const v1::PeerUse& use : response.peers()) {
+      if (use.peer() == peer) return use;
+    }
+    return v1::PeerUse();
+  };
+  const auto first = Admit();
+  first->Deliver(kMiB);
+  first->Answer(2 * kMiB);
+  const CallTicket call = connections_.BeginCall(first->peer(), "island a");
+  {
+    const auto second = Admit();
+    second->Deliver(kMiB);
+    connections_.BeginCall(second->peer(), "island a")
+        .connection()
+        .CallRefused();
+    connections_.Audit();
+  }
+  connections_.Audit();
+  const v1::PeerUse use = find("island a");
+  EXPECT_EQ(use.connections(), 1);
+  EXPECT_EQ(use.calls(), 1);
+  EXPECT_EQ(use.calls_begun(), 2);
+  EXPECT_EQ(use.refused(), 1);
+  EXPECT_EQ(use.cut(), 0);
+  EXPECT_EQ(use.bytes_received(), 2 * kMiB);
+  EXPECT_EQ(use.bytes_sent(), 2 * kMiB);
+  EXPECT_GT(use.held_bytes(), kMiB / 2);
+  EXPECT_EQ(find("127.0.0.1").connections(), 0);
+}
+
+TEST_F(ConnectionsTest, PeersThatAreGoneAreForgottenAtSomeTime) {
+  for (uint32_t host = 1; host <= Connections::kMostGone + 2; ++host) {
+    Admit(host);
+    connections_.Audit();
+    now_ += absl::Seconds(1);
+  }
+  const v1::ListPeersResponse response = connections_.Peers();
+  std::set<std::string> peers;
+  for (const auto& peer : response.peers()) peers.insert(peer.peer());
+  EXPECT_EQ(peers.size(), Connections::kMostGone);
+  EXPECT_EQ(peers.count("127.0.0.1") + peers.count("127.0.0.2"), 0);
+  EXPECT_EQ(peers.count("127.0.0.3"), 1);
 }
 
 TEST_F(ConnectionsTest, WhoReadsALittleIsNotCut) {

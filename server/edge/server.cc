@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   std::vector<Methods> services = {
       CoordinatorMethods(engine, &server->links_),
       StatusMethods(engine, &server->links_, &connections, warning),
-      ControlMethods(engine)};
+      ControlMethods(engine, &connections)};
   if (options.trust != nullptr) {
     services.push_back(TrustMethods(options.trust));
   }

@@ -121,7 +121,7 @@ Methods StatusMethods(Engine* engine, const IslandLinks* links,
        }}};
 }
 
-Methods ControlMethods(Engine* engine) {
+Methods ControlMethods(Engine* engine, const Connections* connections) {
   return {
       {"/causeway.v1.Control/PauseRun",
        Unary<v1::PauseRunRequest>(
@@ -159,7 +159,10 @@ Methods ControlMethods(Engine* engine) {
            [=](const Caller& caller,
                const v1::DropContributionRequest& request) {
              return engine->Drop(request.id(), caller.Name());
-           })}};
+           })},
+      {"/causeway.v1.Control/ListPeers",
+       Unary<v1::ListPeersRequest>(
+           [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};
 }
 
 Methods TrustMethods(Trust* trust) {

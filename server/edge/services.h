@@ -22,7 +22,7 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
 Methods StatusMethods(Engine* engine, const IslandLinks* links,
                       const Connections* connections,
                       const std::string& warning);
-Methods ControlMethods(Engine* engine);
+Methods ControlMethods(Engine* engine, const Connections* connections);
 Methods TrustMethods(Trust* trust);
 
 }  // namespace causeway

@@ -510,7 +510,7 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
   std::set<std::string> served;
   for (const Methods& methods : {CoordinatorMethods(nullptr, nullptr),
                                  StatusMethods(nullptr, nullptr, nullptr, ""),
-                                 ControlMethods(nullptr)}) {
+                                 ControlMethods(nullptr, nullptr)}) {
     for (const auto& [path, method] : methods) {
       served.insert(path);
       EXPECT_TRUE(Access::Knows(path)) << path;

@@ -110,6 +110,71 @@ TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
   EXPECT_EQ(run.connections().displaced(), 1);
 }
 
+// Half of 16 connections are for one address, and six of these are in use.
+TEST_F(StreamsTest, UnderLoadWatchersAreToldWhenToTryAgain) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      CoordinatorServer::Start(&driver_.engine(), {.address = "127.0.0.1:0",
+                                                   .now = SteadyWallClock(),
+                                                   .max_connections = 16}));
+  const auto connect = [&] {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server->port()),
+                                     grpc::InsecureChannelCredentials(),
+                                     arguments);
+  };
+  struct Watcher {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::Event>> stream;
+  };
+  std::vector<std::unique_ptr<Watcher>> watchers(5);
+  v1::Event event;
+  for (auto& watcher : watchers) {
+    watcher = std::make_unique<Watcher>();
+    watcher->stream = v1::Status::NewStub(connect())->WatchEvents(
+        &watcher->context, v1::WatchEventsRequest());
+    ASSERT_TRUE(watcher->stream->Read(&event));
+  }
+  const auto channel = connect();
+  const auto session = v1::Coordinator::NewStub(channel)->Session(&context_);
+  v1::SessionRequest heartbeat;
+  *heartbeat.mutable_identity() = identity_;
+  v1::SessionResponse view;
+  ASSERT_TRUE(session->Write(heartbeat) && session->Read(&view));
+  const auto status = v1::Status::NewStub(channel);
+  const auto get_run = [&](grpc::ClientContext& context) {
+    v1::RunStatus run;
+    return status->GetRun(&context, {}, &run).error_code();
+  };
+  ASSERT_TRUE(driver_.Await([&] {
+    grpc::ClientContext context;
+    return get_run(context) == grpc::StatusCode::RESOURCE_EXHAUSTED;
+  }));
+  grpc::ClientContext refused;
+  EXPECT_EQ(get_run(refused), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"),
+            1);
+  // Members and joiners are served.
+  EXPECT_TRUE(session->Write(heartbeat) && session->Read(&view));
+  v1::JoinRequest join;
+  join.set_island_id("b");
+  join.set_instance_id(2);
+  v1::JoinResponse joined;
+  grpc::ClientContext joining;
+  EXPECT_TRUE(
+      v1::Coordinator::NewStub(channel)->Join(&joining, join, &joined).ok());
+
+  for (auto& watcher : watchers) watcher->context.TryCancel();
+  // Close their connections.
+  watchers.clear();
+  EXPECT_TRUE(driver_.Await([&] {
+    grpc::ClientContext context;
+    return get_run(context) == grpc::StatusCode::OK;
+  }));
+  session->WritesDone();
+}
+
 TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
   const auto stub = v1::Status::NewStub(channel_);
   v1::WatchEventsRequest request;

@@ -74,6 +74,30 @@ TEST_F(ConnectionsTest, IdleOnesLeaveDescriptorsToTheStorage) {
   ResistIdleConnections({.soft_files = 128, .hard_files = 128});
 }
 
+TEST_F(ConnectionsTest, IdleOnesAreOfNoConsequence) {
+  Start();
+  AddIsland("east");
+  AddIsland("west");
+  Resist([this] { return Connect(kMany); });
+}
+
+// Watchers do not get all connections that are for their address.
+TEST_F(ConnectionsTest, WatchersKeepNoIslandOut) {
+  Start();
+  AddIsland("before");
+  AwaitRounds(5);
+  RawConnections watchers;
+  for (int i = 0; i < kMany / 4; ++i) {
+    watchers.push_back(std::make_unique<RawHttp2>(port(), 65535));
+    RawHttp2& watcher = *watchers.back();
+    watcher.Receive(absl::Seconds(5));
+    watcher.SendData(watcher.Begin("/causeway.v1.Status/WatchEvents"),
+                     MessagePrefix(0));
+  }
+  AddIsland("meanwhile");
+  AwaitRounds(5);
+}
+
 TEST_F(ConnectionsTest, WithoutDescriptorsTheListenerDoesNotGoDeaf) {
   Start();
   AddIsland("before");

@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/run_config.h"
 #include "common/testing/status_matchers.h"
@@ -37,12 +39,18 @@ constexpr char kConfig[] = R"pb(
 )pb";
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-constexpr absl::Duration kAttack = absl::Seconds(4);
 
 TemporaryDirectory MakeDirectory() {
   auto directory = TemporaryDirectory::Make("causeway-siege");
   CHECK(directory.ok()) << directory.status();
   return *std::move(directory);
+}
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  int value = otherwise;
+  if (text != nullptr) CHECK(absl::SimpleAtoi(text, &value)) << name;
+  return value;
 }
 
 Validity ThisHour() {
@@ -119,17 +127,18 @@ void Siege::AddIsland(const std::string& name) {
     absl::MutexLock lock(&mu_);
     rounds_[name] = 0;
   }
-  islands_.push_back(std::make_unique<IslandUnderTest>(
-      IslandUnderTest::Options{.name = name,
-                               .address = coordinator_->address(),
-                               .target = 1,
-                               .instance_id = 100 * islands_.size() + 1,
-                               .credentials = Credentials(name),
-                               .before_step = [this, name](uint64_t) {
-                                 absl::MutexLock lock(&mu_);
-                                 ++rounds_[name];
-                                 return absl::OkStatus();
-                               }}));
+  islands_.push_back(std::make_unique<IslandUnderTest>(IslandUnderTest::Options{
+      .name = name,
+      .address = coordinator_->address(),
+      .target = 1,
+      .instance_id = 100 * islands_.size() + 1,
+      .credentials = Credentials(name),
+      .before_step = [this, name](uint64_t) {
+        absl::SleepFor(absl::Milliseconds(FromEnvironment("SIEGE_STEP_MS", 0)));
+        absl::MutexLock lock(&mu_);
+        ++rounds_[name];
+        return absl::OkStatus();
+      }}));
 }
 
 void Siege::AwaitRounds(uint64_t rounds) {
@@ -147,44 +156,65 @@ void Siege::AwaitRounds(uint64_t rounds) {
       << "the run does not go on";
 }
 
-void Siege::Resist(const std::function<RawConnections()>& attack) {
-  const absl::Time calm = absl::Now();
-  AwaitRounds(50);
-  LOG(INFO) << "rounds per second before: "
-            << 50 / absl::ToDoubleSeconds(absl::Now() - calm);
+uint64_t Siege::Rounds() {
+  absl::MutexLock lock(&mu_);
+  uint64_t rounds = UINT64_MAX;
+  for (const auto& [island, count] : rounds_) rounds = std::min(rounds, count);
+  return rounds;
+}
+
+double Siege::RoundsPerSecond(const std::function<void()>& act) {
+  const absl::Duration time =
+      absl::Seconds(FromEnvironment("SIEGE_SECONDS", 3));
+  const absl::Time begun = absl::Now();
+  const uint64_t rounds = Rounds();
+  while (absl::Now() - begun < time) act();
+  return static_cast<double>(Rounds() - rounds) /
+         absl::ToDoubleSeconds(absl::Now() - begun);
+}
+
+void Siege::ResistAny(const std::function<std::shared_ptr<void>()>& attack) {
+  AwaitRounds(5);
   const uint32_t connections = Run().connections().open();
   const uint64_t bytes = coordinator_->AnonymousBytes();
   coordinator_->TakePeak();
-  {
-    const absl::Time begun = absl::Now();
-    const uint64_t rounds = Run().rounds();
-    RawConnections last = attack();
-    while (absl::Now() - begun < kAttack) last = attack();
-    LOG(INFO) << "rounds per second under attack: "
-              << static_cast<double>(Run().rounds() - rounds) /
-                     absl::ToDoubleSeconds(absl::Now() - begun);
+  for (int turn = FromEnvironment("SIEGE_TURNS", 1); turn > 0; --turn) {
+    const double calm = RoundsPerSecond([&] { AwaitRounds(1); });
+    std::shared_ptr<void> last;
+    const double attacked = RoundsPerSecond([&] { last = attack(); });
+    last = nullptr;
+    const absl::Time over = absl::Now();
     AwaitRounds(5);
+    AwaitStatus([&](const v1::RunStatus& run) {
+      return run.connections().open() <= connections;
+    });
+    LOG(INFO) << absl::StrFormat(
+        "rounds per second %.2f, under attack %.2f, ratio %.3f; all is as "
+        "before after %.2f s",
+        calm, attacked, attacked / calm,
+        absl::ToDoubleSeconds(absl::Now() - over));
   }
   const uint64_t peak = coordinator_->TakePeak();
   LOG(INFO) << "memory before " << bytes << ", at most " << peak << "; "
             << Run().connections().ShortDebugString();
   EXPECT_LT(peak, bytes + kMostBytes);
-  AwaitStatus([&](const v1::RunStatus& run) {
-    return run.connections().open() <= connections;
-  });
   AddIsland("afterwards");
   AwaitRounds(5);
 }
 
 v1::RunStatus Siege::Run() const {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
-  context.set_wait_for_ready(true);
-  v1::RunStatus run;
-  const grpc::Status status =
-      v1::Status::NewStub(channel_)->GetRun(&context, {}, &run);
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  return run;
+  const absl::Time deadline = absl::Now() + kPatience;
+  for (;;) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_wait_for_ready(true);
+    v1::RunStatus run;
+    const grpc::Status status =
+        v1::Status::NewStub(channel_)->GetRun(&context, {}, &run);
+    if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) continue;
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return run;
+  }
 }
 
 void Siege::AwaitStatus(

@@ -4,6 +4,10 @@
 // A run that continues under attack. The coordinator is a process of its own,
 // whose memory is watched; honest islands run in this process. Each round is
 // one step, and needs every island.
+//
+// To measure, set SIEGE_SECONDS (of an attack, and of the calm before it),
+// SIEGE_TURNS (attacks) and SIEGE_STEP_MS (an island's step) in the
+// environment. docs/benchmarks_faults.md has the command.
 #ifndef TESTS_HOSTILE_SIEGE_H_
 #define TESTS_HOSTILE_SIEGE_H_
 
@@ -62,9 +66,15 @@ class Siege : public testing::Test {
   void AwaitRounds(uint64_t rounds);
 
   // Repeats `attack` for some seconds, while rounds go on, and then checks its
-  // cost. The last result of `attack` lives until then.
-  void Resist(const std::function<RawConnections()>& attack);
+  // cost. The last result of `attack` lives as long as the attack.
+  template <typename Attack>
+  void Resist(Attack attack) {
+    ResistAny([&]() -> std::shared_ptr<void> {
+      return std::make_shared<decltype(attack())>(attack());
+    });
+  }
 
+  // Asks again if the coordinator is overloaded.
   v1::RunStatus Run() const;
   // Waits until `is_so` holds for the status.
   void AwaitStatus(const std::function<bool(const v1::RunStatus&)>& is_so);
@@ -72,6 +82,12 @@ class Siege : public testing::Test {
  private:
   std::shared_ptr<grpc::ChannelCredentials> Credentials(
       const std::string& island);
+  void ResistAny(const std::function<std::shared_ptr<void>()>& attack);
+  // Returns the rounds of the slowest island in a second while `act` is called
+  // again and again.
+  double RoundsPerSecond(const std::function<void()>& act);
+  // Returns the rounds of the slowest island.
+  uint64_t Rounds();
 
   TemporaryDirectory directory_;
   // Null in plain text.
