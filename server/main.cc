@@ -25,10 +25,10 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
 #include "server/edge/access.h"
-#include "server/edge/listener.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 #include "server/rules/coordinator.h"
@@ -171,11 +171,10 @@ absl::StatusOr<std::string> ListenAddress() {
   if (address.empty()) {
     return ClientsShowCertificates() ? "0.0.0.0:7070" : "127.0.0.1:7070";
   }
-  if (ClientsShowCertificates() || absl::GetFlag(FLAGS_insecure)) {
+  if (ClientsShowCertificates() || absl::GetFlag(FLAGS_insecure) ||
+      IsLoopback(address)) {
     return address;
   }
-  ASSIGN_OR_RETURN(const bool is_loopback, Listener::IsLoopback(address));
-  if (is_loopback) return address;
   return absl::InvalidArgumentError(absl::StrCat(
       "whoever reaches --listen ", address,
       " could change and read the run; use --tls auto, or --tls_cert, "

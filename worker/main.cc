@@ -37,6 +37,7 @@
 #include "common/transport/enrolment.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/identity.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
@@ -226,7 +227,7 @@ IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
 }
 
 bool LeaderIsOnLoopback() {
-  return IsOnLoopback(absl::GetFlag(FLAGS_island_leader));
+  return IsLoopback(absl::GetFlag(FLAGS_island_leader));
 }
 
 absl::StatusOr<RendezvousOptions> MakeRendezvousOptions() {
@@ -246,7 +247,7 @@ ProcessRankOptions RankOptions(const LocalRanks& local,
                                Rendezvous* rendezvous) {
   std::string host = absl::GetFlag(FLAGS_rank_host);
   if (host.empty() && LeaderIsOnLoopback()) {
-    host = HostOf(absl::GetFlag(FLAGS_island_leader));
+    host = std::string(HostOf(absl::GetFlag(FLAGS_island_leader)));
   }
   return {.rank = absl::GetFlag(FLAGS_island_rank),
           .size = absl::GetFlag(FLAGS_island_size),

@@ -16,26 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/transport/socket_address.h"
 
 namespace causeway {
-std::string AddressText(const sockaddr_storage& address) {
-  char text[INET6_ADDRSTRLEN];
-  if (address.ss_family == AF_INET) {
-    sockaddr_in in;
-    std::memcpy(&in, &address, sizeof(in));
-    inet_ntop(AF_INET, &in.sin_addr, text, sizeof(text));
-    return absl::StrCat(text, ":", ntohs(in.sin_port));
-  }
-  sockaddr_in6 in6;
-  std::memcpy(&in6, &address, sizeof(in6));
-  const uint16_t port = ntohs(in6.sin6_port);
-  if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
-    inet_ntop(AF_INET, &in6.sin6_addr.s6_addr[12], text, sizeof(text));
-    return absl::StrCat(text, ":", port);
-  }
-  inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text));
-  return absl::StrCat("[", text, "]:", port);
-}
 
 std::optional<TcpConnection> AskTcpConnection(int file) {
   sockaddr_storage address = {};

@@ -7,8 +7,6 @@
 #ifndef COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 #define COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 
-#include <sys/socket.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,9 +40,6 @@ std::optional<TcpConnection> AskTcpConnection(int file);
 // takes Linux and /proc). Thread-safe; costs some microseconds for each open
 // file.
 std::vector<TcpConnection> OpenTcpConnections();
-
-// Returns an IPv4 or IPv6 address in the form of TcpConnection::peer.
-std::string AddressText(const sockaddr_storage& address);
 
 // Returns the peer that grpc::ServerContext::peer() or ClientContext::peer()
 // names ("ipv4:10.0.0.1:80", "ipv6:%5B::1%5D:80") in the same form; empty if it

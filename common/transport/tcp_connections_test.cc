@@ -102,18 +102,11 @@ TEST_F(TcpConnectionsTest, OnlySocketsOfTheInternetAreConnections) {
   EXPECT_FALSE(AskTcpConnection(STDIN_FILENO).has_value());
 }
 
-TEST(AddressTextTest, IsWrittenAsInAUrl) {
-  sockaddr_storage storage = {};
-  sockaddr_in6 in6 = {};
-  in6.sin6_family = AF_INET6;
-  in6.sin6_port = htons(7070);
-  in6.sin6_addr = in6addr_loopback;
-  std::memcpy(&storage, &in6, sizeof(in6));
-  EXPECT_EQ(AddressText(storage), "[::1]:7070");
-  // An address of IPv4 that a socket of IPv6 sees.
-  ASSERT_EQ(inet_pton(AF_INET6, "::ffff:10.77.0.2", &in6.sin6_addr), 1);
-  std::memcpy(&storage, &in6, sizeof(in6));
-  EXPECT_EQ(AddressText(storage), "10.77.0.2:7070");
+TEST(NetworkOfTest, OneOwnerHasOneNetwork) {
+  EXPECT_EQ(NetworkOf("10.77.0.2:40312"), "10.77.0.2");
+  EXPECT_EQ(NetworkOf("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf("[2001:db8:1:2::7]:81"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf("[::1]:7070"), "::/64");
 }
 
 TEST(PeerAddressTest, ReadsWhatGrpcWrites) {

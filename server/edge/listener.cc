@@ -18,8 +18,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -40,10 +40,6 @@ constexpr int kAcceptedAtOnce = 64;
 // the database and of updates that are being read, and connections that are
 // about to be closed.
 constexpr rlim_t kOtherDescriptors = 512;
-
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
 
 void SetOption(int socket, int level, int option, int value) {
   setsockopt(socket, level, option, &value, sizeof(value));
@@ -83,59 +79,30 @@ int ListenOn(const addrinfo& address) {
   return -1;
 }
 
-// Returns the addresses that "host:port" stands for.
-absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(
-    absl::string_view address) {
-  const size_t colon = address.rfind(':');
-  absl::string_view host = address.substr(0, colon);
-  if (colon == absl::string_view::npos || host.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not host:port, like 10.0.0.1:7070"));
-  }
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  const bool any = host == "0.0.0.0" || host == "::";
+// Returns the addresses that stand for all of this machine, one for each
+// family.
+absl::StatusOr<Addresses> EveryAddress(const std::string& port) {
   const addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                           .ai_family = AF_UNSPEC,
                           .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(any ? nullptr : std::string(host).c_str(),
-                                std::string(address.substr(colon + 1)).c_str(),
-                                &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is no address: ", gai_strerror(error)));
-  }
-  return std::unique_ptr<addrinfo, FreeAddresses>(found);
-}
-
-bool IsLoopbackAddress(const addrinfo& address) {
-  if (address.ai_family == AF_INET6) {
-    sockaddr_in6 in6;
-    std::memcpy(&in6, address.ai_addr, sizeof(in6));
-    return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
-  }
-  sockaddr_in in;
-  std::memcpy(&in, address.ai_addr, sizeof(in));
-  return ntohl(in.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+  const int error = getaddrinfo(nullptr, port.c_str(), &hints, &found);
+  if (error != 0) return absl::UnavailableError(gai_strerror(error));
+  return Addresses(found);
 }
 
 int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
 
-absl::StatusOr<bool> Listener::IsLoopback(const std::string& address) {
-  ASSIGN_OR_RETURN(const auto addresses, Resolve(address));
-  for (const addrinfo* one = addresses.get(); one != nullptr;
-       one = one->ai_next) {
-    if (!IsLoopbackAddress(*one)) return false;
-  }
-  return true;
-}
-
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(
     const std::string& address) {
   std::unique_ptr<Listener> listener(new Listener);
-  ASSIGN_OR_RETURN(const auto addresses, Resolve(address));
+  ASSIGN_OR_RETURN(Addresses addresses, Resolve(address, AI_PASSIVE));
+  const absl::string_view host = HostOf(address);
+  if (host == "0.0.0.0" || host == "[::]") {
+    ASSIGN_OR_RETURN(addresses, EveryAddress(address.substr(host.size() + 1)));
+  }
   listener->stop_ = eventfd(0, EFD_CLOEXEC);
   listener->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
   listener->reserve_ = OpenReserve();

@@ -31,9 +31,6 @@ class Listener {
   //   UNAVAILABLE       The address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Listener>> Listen(
       const std::string& address);
-  // Returns whether only this machine reaches `address`: 127.0.0.0/8 or [::1].
-  //   INVALID_ARGUMENT  `address` is not host:port.
-  static absl::StatusOr<bool> IsLoopback(const std::string& address);
   // Stops, and closes the port.
   ~Listener();
 

@@ -82,8 +82,7 @@ TEST(ListenerTest, APortIsForOneListener) {
 }
 
 TEST(ListenerTest, SaysWhatIsWrongWithAnAddress) {
-  for (const char* const address :
-       {"", "7070", ":7070", "127.0.0.1:port", "256.0.0.1:7070"}) {
+  for (const char* const address : {"", "7070", ":7070", "127.0.0.1:port"}) {
     EXPECT_THAT(Listener::Listen(address),
                 StatusIs(StatusCode::kInvalidArgument))
         << address;
@@ -105,22 +104,6 @@ TEST(ListenerTest, TakesNoMoreConnectionsThanThereAreDescriptors) {
   EXPECT_EQ(after.rlim_cur, before.rlim_max) << "raised as far as it goes";
   EXPECT_LT(many.connections, after.rlim_cur);
   EXPECT_GE(many.connections, after.rlim_cur / 2);
-}
-
-TEST(ListenerTest, KnowsWhatOnlyThisMachineReaches) {
-  for (const char* const address :
-       {"127.0.0.1:0", "127.9.9.9:7070", "[::1]:7070", "localhost:7070"}) {
-    ASSERT_OK_AND_ASSIGN(const bool is_loopback, Listener::IsLoopback(address));
-    EXPECT_TRUE(is_loopback) << address;
-  }
-  for (const char* const address :
-       {"0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "128.0.0.1:7070",
-        "[::ffff:127.0.0.1]:7070", "[fe80::1]:7070"}) {
-    ASSERT_OK_AND_ASSIGN(const bool is_loopback, Listener::IsLoopback(address));
-    EXPECT_FALSE(is_loopback) << address;
-  }
-  EXPECT_THAT(Listener::IsLoopback("7070"),
-              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

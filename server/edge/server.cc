@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/transport/grpc_time.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -105,7 +106,6 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     Engine* engine, const Options& options) {
-  ASSIGN_OR_RETURN(const bool loopback, Listener::IsLoopback(options.address));
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                    Listener::Listen(options.address));
   const v1::RunConfig config = engine->GetRun().config();
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     builder.SetOption(std::make_unique<NoReflection>());
   }
   std::string warning;
-  if (!options.client_certificates && !loopback) {
+  if (!options.client_certificates && !IsLoopback(options.address)) {
     warning = absl::StrCat(
         "whoever reaches ", options.address,
         " can change and read the run: clients show no certificates");

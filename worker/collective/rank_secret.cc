@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/rank_secret.h"
 
-#include <arpa/inet.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/file.h"
@@ -24,18 +22,6 @@ absl::StatusOr<std::string> ReadRankSecret(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       "the secret in \"", path, "\" has ", secret.size(), " bytes; needed: ",
       kShortestSecret, " or more, as from `head -c 32 /dev/urandom | base64`"));
-}
-
-std::string HostOf(const std::string& address) {
-  return address.substr(0, address.rfind(':'));
-}
-
-bool IsOnLoopback(const std::string& address) {
-  const std::string host = HostOf(address);
-  in_addr number = {};
-  return host == "localhost" || host == "[::1]" ||
-         (inet_pton(AF_INET, host.c_str(), &number) == 1 &&
-          ntohl(number.s_addr) >> 24 == IN_LOOPBACKNET);
 }
 
 }  // namespace causeway

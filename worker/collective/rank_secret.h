@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The secret that the processes of an island share, and when they need one.
+// The secret that the processes of an island share.
 #ifndef WORKER_COLLECTIVE_RANK_SECRET_H_
 #define WORKER_COLLECTIVE_RANK_SECRET_H_
 
@@ -15,13 +15,6 @@ namespace causeway {
 //   INVALID_ARGUMENT  They are fewer than 32: somebody might guess them.
 //   NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE  See ReadFile.
 absl::StatusOr<std::string> ReadRankSecret(const std::string& path);
-
-// Returns the host of host:port, with its brackets if it has some.
-std::string HostOf(const std::string& address);
-
-// Returns whether only this machine reaches the address, host:port. Of names it
-// knows only localhost.
-bool IsOnLoopback(const std::string& address);
 
 }  // namespace causeway
 

@@ -35,20 +35,5 @@ TEST(RankSecretTest, MustBeLongAndReadable) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
 }
 
-TEST(RankSecretTest, KnowsWhatIsOnLoopback) {
-  for (const char* const address :
-       {"127.0.0.1:7100", "127.3.2.1:0", "localhost:7100", "[::1]:7100"}) {
-    EXPECT_TRUE(IsOnLoopback(address)) << address;
-  }
-  for (const char* const address :
-       {"10.0.0.1:7100", "0.0.0.0:7100", "[::]:7100", "[fe80::1]:7100",
-        "127.0.0.1.example.org:7100", "localhost.example.org:1", "east:7100",
-        ":7100", ""}) {
-    EXPECT_FALSE(IsOnLoopback(address)) << address;
-  }
-  EXPECT_EQ(HostOf("[::1]:7100"), "[::1]");
-  EXPECT_EQ(HostOf("east:7100"), "east");
-}
-
 }  // namespace
 }  // namespace causeway

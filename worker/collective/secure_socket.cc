@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/secure_socket.h"
 
-#include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>
@@ -17,11 +17,10 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -35,36 +34,6 @@ constexpr absl::Duration kConnectPause = absl::Milliseconds(200);
 // AES-GCM keeps its bound on forgeries for 2^24.5 records of 2^14 bytes (RFC
 // 8446, section 5.5). New keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
-
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
-
-// Returns the addresses that "host:port" stands for.
-absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(
-    absl::string_view address, int flags) {
-  const size_t colon = address.rfind(':');
-  absl::string_view host = address.substr(0, colon);
-  int port = 0;
-  if (colon == absl::string_view::npos || host.empty() ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not host:port, like 10.0.0.1:7100"));
-  }
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  const addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV,
-                          .ai_family = AF_UNSPEC,
-                          .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(std::string(host).c_str(),
-                                absl::StrCat(port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot find the host of \"", address, "\": ", gai_strerror(error)));
-  }
-  return std::unique_ptr<addrinfo, FreeAddresses>(found);
-}
 
 absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
@@ -85,19 +54,14 @@ int SetOption(int descriptor, int level, int option) {
   return setsockopt(descriptor, level, option, &on, sizeof(on));
 }
 
-// Returns the numeric host:port of one end of a connection, or why not.
+// Returns the host:port of one end of a connection, or why not.
 std::string AddressOf(int descriptor, int (*get)(int, sockaddr*, socklen_t*)) {
-  sockaddr_storage bytes = {};
-  socklen_t size = sizeof(bytes);
-  auto* const address = reinterpret_cast<sockaddr*>(&bytes);
-  if (get(descriptor, address, &size) != 0) return strerror(errno);
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  const int error = getnameinfo(address, size, host, sizeof(host), port,
-                                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-  if (error != 0) return gai_strerror(error);
-  return bytes.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port)
-                                     : absl::StrCat(host, ":", port);
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (get(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return strerror(errno);
+  }
+  return AddressText(address);
 }
 
 // Calls `move` with what is left of `bytes` until nothing is.
