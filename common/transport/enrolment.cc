@@ -195,10 +195,11 @@ absl::Status Enrol(const std::string& address, absl::string_view join_token,
 
 absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
                        const std::string& folder, const Clock& now,
+                       uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   if (IsEnrolled(folder, token.pin, now())) return absl::OkStatus();
-  Backoff backoff({.first = kShortestRetry}, /*seed=*/1);
+  Backoff backoff({.first = kShortestRetry}, seed);
   while (true) {
     const absl::Status enrolled = Enrol(address, join_token, folder, now());
     LOG_IF(INFO, enrolled.ok())
@@ -236,9 +237,10 @@ absl::Status Renew(const std::string& address, const std::string& folder,
 }
 
 CertificateRenewer::CertificateRenewer(std::string address, std::string folder,
-                                       Clock now)
+                                       Clock now, uint64_t seed)
     : thread_([this, address = std::move(address), folder = std::move(folder),
-               now = std::move(now)] { Run(address, folder, now); }) {}
+               now = std::move(now),
+               seed] { Run(address, folder, now, seed); }) {}
 
 CertificateRenewer::~CertificateRenewer() {
   stop_.Notify();
@@ -246,9 +248,9 @@ CertificateRenewer::~CertificateRenewer() {
 }
 
 void CertificateRenewer::Run(const std::string& address,
-                             const std::string& folder, const Clock& now) {
-  Backoff backoff({.first = kShortestRetry, .longest = kLongestRetry},
-                  /*seed=*/1);
+                             const std::string& folder, const Clock& now,
+                             uint64_t seed) {
+  Backoff backoff({.first = kShortestRetry, .longest = kLongestRetry}, seed);
   absl::Duration wait = absl::ZeroDuration();
   while (!stop_.WaitForNotificationWithTimeout(wait)) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);

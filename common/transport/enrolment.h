@@ -13,6 +13,7 @@
 #ifndef COMMON_TRANSPORT_ENROLMENT_H_
 #define COMMON_TRANSPORT_ENROLMENT_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -39,11 +40,12 @@ absl::Status Enrol(const std::string& address, absl::string_view join_token,
                    const std::string& folder, absl::Time now);
 
 // Enrols unless the folder has a valid certificate of the token's authority.
-// While no coordinator
-// answers, it tries again after `pause`, which returns false to end that.
-// Returns Enrol's errors, and CANCELLED.
+// While no coordinator answers, or it is overloaded, it tries again after
+// `pause`, which returns false to end that. `seed` spreads the retries. Returns
+// Enrol's errors, and CANCELLED.
 absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
                        const std::string& folder, const Clock& now,
+                       uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause);
 
 // Returns the time at which the folder's certificate is to be renewed.
@@ -58,13 +60,15 @@ absl::Status Renew(const std::string& address, const std::string& folder,
 // its own.
 class CertificateRenewer {
  public:
-  CertificateRenewer(std::string address, std::string folder, Clock now);
+  // `seed` spreads the retries.
+  CertificateRenewer(std::string address, std::string folder, Clock now,
+                     uint64_t seed);
   // Blocks until a renewal under way has ended.
   ~CertificateRenewer();
 
  private:
   void Run(const std::string& address, const std::string& folder,
-           const Clock& now);
+           const Clock& now, uint64_t seed);
 
   absl::Notification stop_;
   std::thread thread_;

@@ -79,21 +79,8 @@ const AccessRule* FindRule(absl::string_view method) {
 constexpr absl::Duration kQuiet = absl::Minutes(1);
 constexpr size_t kMostRefused = 1024;
 
-absl::StatusOr<ClientCertificate> ReadCertificate(const std::string& pem) {
-  ASSIGN_OR_RETURN(const std::vector<Certificate> read, ParseCertificates(pem));
-  const CertificateFacts facts = FactsOf(*read.front());
-  return ClientCertificate{.serial = facts.serial,
-                           .expires = facts.valid_until};
-}
-
-std::vector<std::string> Values(const grpc::AuthContext& context,
-                                const char* property) {
-  std::vector<std::string> values;
-  for (const grpc::string_ref& value : context.FindPropertyValues(property)) {
-    values.emplace_back(value.data(), value.size());
-  }
-  return values;
-}
+// The most certificates that are remembered; 1 KB each.
+constexpr size_t kMostShown = 1024;
 
 // Appends the names of all islands in `message`.
 void AppendIslands(const Message& message, std::vector<std::string>& islands) {
@@ -197,27 +184,35 @@ Caller Access::Identify(absl::string_view method,
   caller.rule_ = FindRule(method);
   caller.peer_ = PeerAddress(context.peer());
   if (!options_.certificates) return caller;
-  const grpc::AuthContext& shown = *context.auth_context();
-  const std::vector<std::string> pem =
-      Values(shown, GRPC_X509_PEM_CERT_PROPERTY_NAME);
-  if (pem.empty()) {
-    caller.identity_ =
-        absl::UnauthenticatedError("the caller shows no certificate");
-    return caller;
-  }
-  std::vector<std::string> names = Values(shown, GRPC_PEER_URI_PROPERTY_NAME);
-  for (std::string& name : Values(shown, GRPC_PEER_DNS_PROPERTY_NAME)) {
-    names.push_back(std::move(name));
-  }
-  caller.identity_ = ParseIdentity(names);
-  absl::StatusOr<ClientCertificate> read = ReadCertificate(pem.front());
-  if (read.ok()) {
-    caller.certificate_ = *std::move(read);
-  } else {
-    caller.identity_ =
-        absl::UnauthenticatedError("the certificate cannot be read");
-  }
+  Shown shown = ReadCertificate(*context.auth_context());
+  caller.identity_ = std::move(shown.identity);
+  caller.certificate_ = std::move(shown.certificate);
   return caller;
+}
+
+Access::Shown Access::ReadCertificate(const grpc::AuthContext& context) const {
+  const std::vector<grpc::string_ref> property =
+      context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  if (property.empty()) {
+    return {absl::UnauthenticatedError("the caller shows no certificate"), {}};
+  }
+  const absl::string_view pem(property.front().data(), property.front().size());
+  {
+    absl::MutexLock lock(&mu_);
+    const auto known = shown_.find(pem);
+    if (known != shown_.end()) return known->second;
+  }
+  const absl::StatusOr<std::vector<Certificate>> read = ParseCertificates(pem);
+  if (!read.ok()) {
+    return {absl::UnauthenticatedError("the certificate cannot be read"), {}};
+  }
+  const CertificateFacts facts = FactsOf(*read->front());
+  Shown shown = {ParseIdentity(facts.names),
+                 {.serial = facts.serial, .expires = facts.valid_until}};
+  absl::MutexLock lock(&mu_);
+  if (shown_.size() >= kMostShown) shown_.clear();
+  shown_.emplace(pem, shown);
+  return shown;
 }
 
 bool Access::Knows(absl::string_view method) {

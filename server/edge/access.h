@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -122,6 +123,15 @@ class Access {
  private:
   friend class Caller;
 
+  // What a certificate says.
+  struct Shown {
+    absl::StatusOr<Identity> identity;
+    ClientCertificate certificate;
+  };
+  // Returns what the certificate in a call's context says.
+  Shown ReadCertificate(const grpc::AuthContext& context) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Events of one caller's refused calls.
   struct Refusals {
     // No further event before this time.
@@ -135,6 +145,9 @@ class Access {
 
   const Options options_;
   mutable absl::Mutex mu_;
+  // By certificate (PEM). All calls of a connection show the same one, and to
+  // parse it takes longer than everything else about a short call.
+  mutable absl::flat_hash_map<std::string, Shown> shown_ ABSL_GUARDED_BY(mu_);
   // By name of the caller.
   mutable std::map<std::string, Refusals> refusals_ ABSL_GUARDED_BY(mu_);
 };

@@ -309,6 +309,28 @@ TEST_F(AccessTest, CertificatesThatTlsRefuses) {
   EXPECT_EQ(driver_.engine().ListIslands(true).islands_size(), 0);
 }
 
+TEST_F(AccessTest, NothingIsServedToARevokedOrExpiredCertificate) {
+  Start();
+  const Channel island = Connect(Uri(Role::kIsland, "a"));
+  const Channel anna = Connect(Uri(Role::kOperator, "anna"));
+  for (const Channel& channel : {island, anna}) {
+    EXPECT_OK(Call(channel, "/causeway.v1.Status/GetRun"));
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    revoked_ = true;
+  }
+  ExpectRow({"revoked", kUnknown, kUnknown, kDenied}, island,
+            &AccessTest::Call);
+  ExpectRow({"revoked", kDenied, kUnknown, kUnknown}, anna, &AccessTest::Call);
+  ahead_ = 3700;
+  for (const Cell& cell : Cells("a")) {
+    if (cell.service == "Control") continue;
+    EXPECT_THAT(Call(island, cell.method, cell.request), StatusIs(kCutOff))
+        << cell.method;
+  }
+}
+
 TEST_F(AccessTest, WithoutACertificateNothingIsServedButHealth) {
   Start(/*required=*/false);
   const Channel channel = Connect("");

@@ -20,6 +20,7 @@
 #include "common/transport/join_token.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/client_unary_call.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
@@ -122,6 +123,33 @@ TEST_F(EnrolmentTest, GivesTheRoleOfTheToken) {
   EXPECT_OK(Resume({.tls = Path("tls/operator")}));
 }
 
+TEST_F(EnrolmentTest, EveryCellOfTheTrustService) {
+  const auto& service = *v1::EnrolRequest::descriptor()->file()->service(0);
+  for (const char* role : {"island", "operator", "viewer"}) {
+    ASSERT_OK(Enrol(address_, Token(role), Path(role), absl::Now()));
+    for (int i = 0; i < service.method_count(); ++i) {
+      const std::string& name = service.method(i)->name();
+      const absl::Status status =
+          Call({.tls = Path(role)}, [&](auto& channel, auto& context) {
+            // Empty messages of all types are alike.
+            v1::ListTokensRequest request;
+            v1::ListTokensResponse response;
+            const std::string path =
+                absl::StrCat("/", service.full_name(), "/", name);
+            return grpc::internal::BlockingUnaryCall(
+                channel.get(),
+                grpc::internal::RpcMethod(
+                    path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC),
+                &context, request, &response);
+          });
+      EXPECT_EQ(
+          status.code() != StatusCode::kPermissionDenied,
+          role == std::string("operator") || name == "Enrol" || name == "Renew")
+          << role << " calls " << name << ": " << status;
+    }
+  }
+}
+
 TEST_F(EnrolmentTest, WithoutACertificateThereIsNothingElse) {
   // The coordinator's certificate names no host.
   EXPECT_THAT(Watch({.tls_ca = Path("tls/ca.crt")}),
@@ -181,18 +209,21 @@ TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
   const std::string token = Token("island");
   int pauses = 0;
   const auto pause = [&](absl::Duration) { return ++pauses < 3; };
-  EXPECT_THAT(EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, pause),
-              StatusIs(StatusCode::kCancelled));
+  EXPECT_THAT(
+      EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause),
+      StatusIs(StatusCode::kCancelled));
   EXPECT_EQ(pauses, 3);
-  EXPECT_OK(EnrolOnce(address_, token, Path("a"), absl::Now, pause));
-  EXPECT_OK(EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, pause));
+  EXPECT_OK(
+      EnrolOnce(address_, token, Path("a"), absl::Now, /*seed=*/1, pause));
+  EXPECT_OK(
+      EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause));
   EXPECT_EQ(pauses, 3);
   // The old certificate is of no use with another authority.
   ASSERT_OK_AND_ASSIGN(JoinToken other, ParseJoinToken(token));
   other.pin[0] ^= 1;
-  EXPECT_THAT(
-      EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now, pause),
-      StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_THAT(EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now,
+                        /*seed=*/1, pause),
+              StatusIs(StatusCode::kUnauthenticated));
 }
 
 TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
@@ -205,12 +236,15 @@ TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
   absl::Notification renewed;
   int asked = 0;
   {
-    CertificateRenewer renewer(address_, folder, [&] {
-      if (++asked == 1) return due - absl::Milliseconds(1);
-      if (*ReadFile(Path("a/tls.crt")) == first) return due;
-      if (!renewed.HasBeenNotified()) renewed.Notify();
-      return absl::Now();
-    });
+    CertificateRenewer renewer(
+        address_, folder,
+        [&] {
+          if (++asked == 1) return due - absl::Milliseconds(1);
+          if (*ReadFile(Path("a/tls.crt")) == first) return due;
+          if (!renewed.HasBeenNotified()) renewed.Notify();
+          return absl::Now();
+        },
+        /*seed=*/1);
     EXPECT_TRUE(renewed.WaitForNotificationWithTimeout(absl::Seconds(60)));
   }
   EXPECT_GT(asked, 1);

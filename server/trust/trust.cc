@@ -37,10 +37,6 @@ std::string RecordsPath(const std::string& folder) {
   return absl::StrCat(folder, "/records");
 }
 
-bool IsGood(const v1::IssuedCertificate& entry, absl::Time now) {
-  return !entry.revoked() && now < ToTime(entry.expires_at());
-}
-
 // Takes a token or a certificate.
 template <typename Entry>
 std::string DescribeEntry(const Entry& entry) {
@@ -111,8 +107,9 @@ absl::Status Trust::WriteOwnPairs() {
   RETURN_IF_ERROR(authority_.WriteServerPair(now, kOwnLife));
   CertificateRecord* own = nullptr;
   for (CertificateRecord& record : *records_.mutable_certificates()) {
-    if (record.certificate().token_id().empty() &&
-        IsGood(record.certificate(), now)) {
+    const v1::IssuedCertificate& entry = record.certificate();
+    if (entry.token_id().empty() && !entry.revoked() &&
+        now < ToTime(entry.expires_at())) {
       own = &record;
     }
   }

@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -82,12 +84,14 @@ class TrustTest : public ProcessTestFixture {
         absl::StripSuffix(output.substr(output.rfind("causeway1.")), "\n"));
   }
 
+  // `token` is what --join or --join_file takes.
   std::unique_ptr<Process> Worker(const std::string& name, int port,
-                                  const std::string& token) {
+                                  const std::string& token,
+                                  const std::string& flag = "--join") {
     return Start(name, {ProgramPath("worker/causeway-worker"),
                         absl::StrCat("--coordinator=127.0.0.1:", port),
                         absl::StrCat("--tls=", Path(name), "-tls"),
-                        absl::StrCat("--join=", token),
+                        absl::StrCat(flag, "=", token),
                         absl::StrCat("--data=", kText), "--threads=1"});
   }
 
@@ -112,7 +116,9 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   island->Signal(SIGTERM);
   EXPECT_EQ(island->Wait(), 0) << island->Output();
   ExpectRefused("thief", port, token, "the token is used up");
-  island = Worker("east", port, token);
+  const std::string file = Path("token");
+  ASSERT_OK(WriteFileAtomically(file, {token, "\n"}));
+  island = Worker("east", port, file, "--join_file");
   ASSERT_TRUE(coordinator->AwaitOutput("east joined (incarnation 2"))
       << island->Output();
 

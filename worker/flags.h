@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The flags of causeway-worker; `causeway-worker --help` describes them.
+#ifndef WORKER_FLAGS_H_
+#define WORKER_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "worker/sync/link_rate.h"
+
+ABSL_DECLARE_FLAG(std::string, coordinator);
+ABSL_DECLARE_FLAG(std::string, island);
+ABSL_DECLARE_FLAG(std::vector<std::string>, data);
+ABSL_DECLARE_FLAG(std::vector<std::string>, data_weights);
+ABSL_DECLARE_FLAG(std::string, device);
+ABSL_DECLARE_FLAG(bool, anchors_on_device);
+ABSL_DECLARE_FLAG(bool, stochastic_rounding);
+ABSL_DECLARE_FLAG(bool, bf16_gradients);
+ABSL_DECLARE_FLAG(int, threads);
+ABSL_DECLARE_FLAG(int, ranks);
+ABSL_DECLARE_FLAG(int, island_size);
+ABSL_DECLARE_FLAG(int, island_rank);
+ABSL_DECLARE_FLAG(std::string, island_leader);
+ABSL_DECLARE_FLAG(std::string, rank_host);
+ABSL_DECLARE_FLAG(std::string, rank_secret_file);
+ABSL_DECLARE_FLAG(bool, insecure_ranks);
+ABSL_DECLARE_FLAG(bool, rank_encryption);
+ABSL_DECLARE_FLAG(std::string, rank_format);
+ABSL_DECLARE_FLAG(double, rank_timeout);
+ABSL_DECLARE_FLAG(std::string, tls);
+ABSL_DECLARE_FLAG(std::string, join);
+ABSL_DECLARE_FLAG(std::string, join_file);
+ABSL_DECLARE_FLAG(std::string, tls_ca);
+ABSL_DECLARE_FLAG(std::string, tls_cert);
+ABSL_DECLARE_FLAG(std::string, tls_key);
+ABSL_DECLARE_FLAG(int, bulk_connections);
+ABSL_DECLARE_FLAG(causeway::LinkRate, uplink_mbit_s);
+ABSL_DECLARE_FLAG(causeway::LinkRate, downlink_mbit_s);
+ABSL_DECLARE_FLAG(double, simulated_step_seconds);
+ABSL_DECLARE_FLAG(std::optional<uint32_t>, overlap_steps);
+ABSL_DECLARE_FLAG(double, leave_timeout);
+ABSL_DECLARE_FLAG(std::string, preemption_notice_file);
+ABSL_DECLARE_FLAG(std::string, checkpoint_dir);
+ABSL_DECLARE_FLAG(std::string, initial_parameters);
+ABSL_DECLARE_FLAG(uint64_t, checkpoint_steps);
+ABSL_DECLARE_FLAG(double, log_seconds);
+
+namespace causeway {
+
+// Returns what is wrong with the flags, or "".
+std::string UsageProblem();
+
+// Returns --data_weights. A text that is no number is 0, which no weight may
+// be.
+std::vector<double> DataWeights();
+
+// Returns whether only this machine reaches --island_leader.
+bool LeaderIsOnLoopback();
+
+}  // namespace causeway
+
+#endif  // WORKER_FLAGS_H_
