@@ -30,20 +30,24 @@ std::shared_ptr<grpc::Channel> Connect(
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
   set.Add("coordinator", "ADDRESS", "The coordinator to ask, as HOST:PORT.",
           &flags.coordinator);
+  AddTlsFlags(flags.tls, set);
+}
+
+void AddTlsFlags(ClientTlsFiles& flags, FlagSet& set) {
   set.Add("tls", "DIR",
           "Folder with a certificate of the coordinator's own authority, as "
           "`causeway enrol` makes it. Turns TLS on. On the coordinator's "
           "machine: STATE_DIR/tls/operator.",
-          &flags.tls.tls);
+          &flags.tls);
   set.Add("tls_ca", "FILE",
           "PEM file with the authorities that sign the coordinator's "
           "certificate. Turns TLS on.",
-          &flags.tls.tls_ca);
+          &flags.tls_ca);
   set.Add("tls_cert", "FILE",
           "PEM file with a certificate, if the coordinator demands one.",
-          &flags.tls.tls_cert);
+          &flags.tls_cert);
   set.Add("tls_key", "FILE", "PEM file with the key of --tls_cert.",
-          &flags.tls.tls_key);
+          &flags.tls_key);
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(

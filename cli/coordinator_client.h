@@ -33,8 +33,10 @@ struct ConnectionFlags {
   ClientTlsFiles tls;
 };
 
-// Adds --coordinator, --tls, --tls_ca, --tls_cert and --tls_key to `set`.
-// `flags` is not owned.
+// Adds --tls, --tls_ca, --tls_cert and --tls_key to `set`. `flags` is not
+// owned.
+void AddTlsFlags(ClientTlsFiles& flags, FlagSet& set);
+// Adds these and --coordinator.
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set);
 
 // A coordinator's answers, given at about the same moment.

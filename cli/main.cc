@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "cli/status_commands.h"
 #include "cli/trust_commands.h"
 #include "cli/validate.h"
+#include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -51,13 +53,14 @@ std::vector<Command> AllCommands() {
     commands.push_back(std::move(command));
   }
   commands.push_back(ValidateCommand());
-  commands.push_back(PlanCommand({.fetch =
-                                      [](std::string address) {
-                                        return CoordinatorClient(
-                                                   std::move(address))
-                                            .Fetch(/*departed=*/true);
-                                      },
-                                  .now = [] { return absl::Now(); }}));
+  commands.push_back(PlanCommand(
+      {.fetch =
+           [](const ConnectionFlags& flags) -> absl::StatusOr<StatusSnapshot> {
+         ASSIGN_OR_RETURN(const auto client,
+                          CoordinatorClient::Create(flags, absl::Now()));
+         return client->Fetch(/*departed=*/true);
+       },
+       .now = [] { return absl::Now(); }}));
   commands.push_back(
       PrepareCommand([] { return absl::Now(); }, err_is_terminal));
   const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());

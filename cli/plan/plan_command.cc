@@ -16,6 +16,7 @@
 #include "cli/plan/settings_search.h"
 #include "common/file.h"
 #include "common/status_macros.h"
+#include "common/transport/credentials.h"
 #include "nlohmann/json.hpp"
 
 namespace causeway {
@@ -37,6 +38,7 @@ struct PlanFlags {
   PlanSettings settings;
   double want = 0;
   std::string compare;
+  ClientTlsFiles tls;
   std::string json;
 };
 
@@ -53,7 +55,8 @@ absl::Status RunCompare(const PlanFlags& flags,
   if (file.ok()) {
     ASSIGN_OR_RETURN(status, ParseStatusJson(*file));
   } else if (absl::IsNotFound(file.status())) {
-    ASSIGN_OR_RETURN(status, environment.fetch(flags.compare));
+    ASSIGN_OR_RETURN(status, environment.fetch({.coordinator = flags.compare,
+                                                .tls = flags.tls}));
     asked_at = environment.now();
   } else {
     return file.status();
@@ -104,6 +107,7 @@ Command PlanCommand(PlanEnvironment environment) {
       "Compares the prediction with a run: the address of its coordinator, or "
       "a file with the output of `causeway status --json --all`.",
       &flags->compare);
+  AddTlsFlags(flags->tls, command.flags);
   command.flags.Add("json", "FILE",
                     "Also writes the results to this file, in bits per second, "
                     "bytes and seconds.",

@@ -17,9 +17,8 @@
 namespace causeway {
 
 struct PlanEnvironment {
-  // Asks the coordinator at an address for its status, including the islands
-  // that have left.
-  std::function<absl::StatusOr<StatusSnapshot>(std::string address)> fetch;
+  // Asks a coordinator for its status, including the islands that have left.
+  std::function<absl::StatusOr<StatusSnapshot>(const ConnectionFlags&)> fetch;
   Clock now;
 };
 

@@ -63,15 +63,16 @@ class PlanCommandTest : public testing::Test {
     err_.str("");
     return RunCommandLine(
         "causeway", "",
-        {PlanCommand(
-            {.fetch =
-                 [this](std::string address) -> absl::StatusOr<StatusSnapshot> {
-               if (address == "down:1") {
-                 return absl::UnavailableError("down:1 does not answer");
-               }
-               return status_;
-             },
-             .now = [] { return absl::FromUnixSeconds(210); }})},
+        {PlanCommand({.fetch = [this](const ConnectionFlags& flags)
+                          -> absl::StatusOr<StatusSnapshot> {
+                        if (flags.coordinator == "down:1") {
+                          return absl::UnavailableError(
+                              "down:1 does not answer");
+                        }
+                        asked_ = flags;
+                        return status_;
+                      },
+                      .now = [] { return absl::FromUnixSeconds(210); }})},
         words, out_, err_);
   }
 
@@ -91,6 +92,8 @@ class PlanCommandTest : public testing::Test {
   }
 
   StatusSnapshot status_;
+  // The flags with which the coordinator was asked.
+  ConnectionFlags asked_;
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -180,7 +183,10 @@ void MakeStatus(StatusSnapshot& status) {
 
 TEST_F(PlanCommandTest, ComparesWithACoordinatorAndWithASavedStatus) {
   MakeStatus(status_);
-  const nlohmann::json live = RunToJson("--compare north.example:7070");
+  const nlohmann::json live =
+      RunToJson("--compare north.example:7070 --tls folder");
+  EXPECT_EQ(asked_.coordinator, "north.example:7070");
+  EXPECT_EQ(asked_.tls.tls, "folder");
   const nlohmann::json& utilization =
       live["compared"]["north"]["compute_utilization"];
   EXPECT_NEAR(utilization["measured"], 0.8, 1e-9);
