@@ -65,9 +65,10 @@ std::string Printable(absl::string_view text) {
     }
     if (IsPrintable(first.code)) {
       printable.append(text.data(), first.bytes);
+    } else if (first.code < 0x100) {
+      absl::StrAppendFormat(&printable, "\\x%02x", first.code);
     } else {
-      absl::StrAppendFormat(
-          &printable, first.code < 0x100 ? "\\x%02x" : "\\u%04x", first.code);
+      absl::StrAppendFormat(&printable, "\\u%04x", first.code);
     }
     text.remove_prefix(first.bytes);
   }
