@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The secret that the processes of an island share.
+// The secret that the processes of an island share, and the keys with which
+// they prove themselves to one another (worker/collective/secure_socket.h).
 #ifndef WORKER_COLLECTIVE_RANK_SECRET_H_
 #define WORKER_COLLECTIVE_RANK_SECRET_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace causeway {
 
@@ -15,6 +18,12 @@ namespace causeway {
 //   INVALID_ARGUMENT  They are fewer than 32: somebody might guess them.
 //   NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE  See ReadFile.
 absl::StatusOr<std::string> ReadRankSecret(const std::string& path);
+
+inline constexpr size_t kRankKeyBytes = 32;
+// Returns a key that depends on all bytes of `secret`.
+std::string KeyOfSecret(absl::string_view secret);
+// Returns a random key.
+std::string RandomKey();
 
 }  // namespace causeway
 

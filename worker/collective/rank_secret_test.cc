@@ -35,5 +35,13 @@ TEST(RankSecretTest, MustBeLongAndReadable) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
 }
 
+TEST(RankSecretTest, DependsOnAllOfTheSecret) {
+  EXPECT_EQ(KeyOfSecret("secret"), KeyOfSecret("secret"));
+  EXPECT_NE(KeyOfSecret("secret"), KeyOfSecret("secret."));
+  EXPECT_NE(KeyOfSecret(std::string("a\0b", 3)),
+            KeyOfSecret(std::string("a\0c", 3)));
+  EXPECT_NE(RandomKey(), RandomKey());
+}
+
 }  // namespace
 }  // namespace causeway

@@ -12,6 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/secure_socket.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/collective/testing/raw_socket.h"

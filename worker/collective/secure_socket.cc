@@ -5,8 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,11 +20,11 @@
 #include "common/status_macros.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
+#include "worker/collective/rank_secret.h"
 
 namespace causeway {
 namespace {
 
-constexpr size_t kKeyBytes = 32;
 constexpr size_t kMostHandshakes = 64;
 constexpr absl::Duration kHandshakeTime = absl::Seconds(10);
 // No event tells when another host begins to listen.
@@ -94,22 +92,6 @@ absl::Status PollUntil(absl::Span<pollfd> files, absl::Time deadline,
   }
 }
 
-std::string KeyOfSecret(absl::string_view secret) {
-  static constexpr char kPurpose[] = "causeway ranks";
-  std::string key(kKeyBytes, '\0');
-  CHECK(HMAC(EVP_sha256(), kPurpose, sizeof(kPurpose),
-             reinterpret_cast<const unsigned char*>(secret.data()),
-             secret.size(), reinterpret_cast<unsigned char*>(&key[0]),
-             nullptr) != nullptr);
-  return key;
-}
-
-std::string RandomKey() {
-  std::string key(kKeyBytes, '\0');
-  CHECK_EQ(RAND_bytes(reinterpret_cast<unsigned char*>(&key[0]), kKeyBytes), 1);
-  return key;
-}
-
 SSL_CTX* SecureSocket::Context() {
   static SSL_CTX* const context = [] {
     std::signal(SIGPIPE, SIG_IGN);
@@ -133,26 +115,26 @@ unsigned SecureSocket::OfferKey(SSL* ssl, const char* /*hint*/, char* identity,
                                 unsigned identity_size, unsigned char* key,
                                 unsigned key_size) {
   const auto* self = static_cast<SecureSocket*>(SSL_get_app_data(ssl));
-  CHECK(self->name_.size() < identity_size && kKeyBytes <= key_size);
+  CHECK(self->name_.size() < identity_size && kRankKeyBytes <= key_size);
   std::strcpy(identity, self->name_.c_str());
-  std::memcpy(key, self->key_.data(), kKeyBytes);
-  return kKeyBytes;
+  std::memcpy(key, self->key_.data(), kRankKeyBytes);
+  return kRankKeyBytes;
 }
 
 unsigned SecureSocket::FindKey(SSL* ssl, const char* identity,
                                unsigned char* key, unsigned key_size) {
   auto* self = static_cast<SecureSocket*>(SSL_get_app_data(ssl));
-  CHECK_LE(kKeyBytes, key_size);
+  CHECK_LE(kRankKeyBytes, key_size);
   // The handshake will fail if whoever says this does not have the key.
   self->name_ = identity;
-  std::memcpy(key, self->key_.data(), kKeyBytes);
-  return kKeyBytes;
+  std::memcpy(key, self->key_.data(), kRankKeyBytes);
+  return kRankKeyBytes;
 }
 
 SecureSocket::SecureSocket(int descriptor, std::string key)
     : descriptor_(descriptor), key_(std::move(key)), ssl_(SSL_new(Context())) {
   CHECK(ssl_ != nullptr);
-  CHECK_EQ(key_.size(), kKeyBytes);
+  CHECK_EQ(key_.size(), kRankKeyBytes);
   CHECK_EQ(SSL_set_fd(ssl_.get(), descriptor), 1);
   SSL_set_app_data(ssl_.get(), this);
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);

@@ -36,11 +36,6 @@ namespace causeway {
 absl::Status PollUntil(absl::Span<pollfd> files, absl::Time deadline,
                        const Clock& now);
 
-// Returns a key of 32 bytes that depends on all bytes of `secret`.
-std::string KeyOfSecret(absl::string_view secret);
-// Returns a key of 32 random bytes.
-std::string RandomKey();
-
 // Not thread-safe, except for Shutdown.
 class SecureSocket {
  public:

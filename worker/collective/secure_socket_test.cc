@@ -20,6 +20,7 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/testing/raw_socket.h"
 
 namespace causeway {
@@ -302,14 +303,6 @@ TEST(SecureSocketAddressTest, AddressesAreChecked) {
   EXPECT_THAT(first->address(), testing::StartsWith("[::1]:"));
   EXPECT_THAT(SecureListener::Listen(first->address(), RandomKey(), now),
               StatusIs(absl::StatusCode::kUnavailable));
-}
-
-TEST(SecureSocketKeyTest, DependsOnAllOfTheSecret) {
-  EXPECT_EQ(KeyOfSecret("secret"), KeyOfSecret("secret"));
-  EXPECT_NE(KeyOfSecret("secret"), KeyOfSecret("secret."));
-  EXPECT_NE(KeyOfSecret(std::string("a\0b", 3)),
-            KeyOfSecret(std::string("a\0c", 3)));
-  EXPECT_NE(RandomKey(), RandomKey());
 }
 
 }  // namespace

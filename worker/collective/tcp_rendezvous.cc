@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "google/protobuf/message_lite.h"
 #include "proto/island.pb.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/secure_socket.h"
 
 namespace causeway {

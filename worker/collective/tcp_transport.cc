@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/island.pb.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/secure_socket.h"
 
 namespace causeway {

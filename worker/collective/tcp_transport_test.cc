@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/island.pb.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/secure_socket.h"
 #include "worker/collective/testing/raw_socket.h"
