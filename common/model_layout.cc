@@ -45,13 +45,14 @@ float StandardNormal(uint64_t key, uint64_t index) {
 }
 
 void Append(std::string name, std::vector<int64_t> shape, int block,
-            double init_stddev, ModelLayout& layout) {
+            double init_stddev, ModelLayout& layout, float init_value = 1) {
   TensorSpec tensor{.name = std::move(name),
                     .shape = std::move(shape),
                     .block = block,
                     .size = 1,
                     .offset = layout.size,
-                    .init_stddev = init_stddev};
+                    .init_stddev = init_stddev,
+                    .init_value = init_value};
   for (const int64_t extent : tensor.shape) tensor.size *= extent;
   layout.size += tensor.size;
   layout.tensors.push_back(std::move(tensor));
@@ -59,11 +60,18 @@ void Append(std::string name, std::vector<int64_t> shape, int block,
 
 }  // namespace
 
+int64_t HeadDim(const v1::ModelConfig& config) {
+  if (config.head_dim() != 0) return config.head_dim();
+  return int64_t{config.hidden_size()} / config.heads();
+}
+
 ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
   const int64_t hidden = config.hidden_size();
   const int64_t intermediate = config.intermediate_size();
   const int64_t vocab = config.vocab_size();
-  const int64_t kv_width = hidden / config.heads() * config.kv_heads();
+  const int64_t head_dim = HeadDim(config);
+  const int64_t query_width = head_dim * config.heads();
+  const int64_t kv_width = head_dim * config.kv_heads();
   CHECK_GT(vocab, 0) << "vocab_size must be resolved before the layout";
   CHECK_GT(kv_width, 0) << "kv_heads must be resolved before the layout";
 
@@ -78,11 +86,24 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
       Append(absl::StrCat(prefix, name, ".weight"), std::move(shape), block,
              init_stddev, layout);
     };
+    const auto add_bias = [&](absl::string_view name, int64_t width) {
+      Append(absl::StrCat(prefix, name, ".bias"), {width}, block,
+             /*init_stddev=*/0, layout, /*init_value=*/0);
+    };
     add("input_layernorm", {hidden}, 0);
-    add("self_attn.q_proj", {hidden, hidden}, stddev);
+    add("self_attn.q_proj", {query_width, hidden}, stddev);
     add("self_attn.k_proj", {kv_width, hidden}, stddev);
     add("self_attn.v_proj", {kv_width, hidden}, stddev);
-    add("self_attn.o_proj", {hidden, hidden}, residual_stddev);
+    if (config.qkv_bias()) {
+      add_bias("self_attn.q_proj", query_width);
+      add_bias("self_attn.k_proj", kv_width);
+      add_bias("self_attn.v_proj", kv_width);
+    }
+    if (config.qk_norm()) {
+      add("self_attn.q_norm", {head_dim}, 0);
+      add("self_attn.k_norm", {head_dim}, 0);
+    }
+    add("self_attn.o_proj", {hidden, query_width}, residual_stddev);
     add("post_attention_layernorm", {hidden}, 0);
     add("mlp.gate_proj", {intermediate, hidden}, stddev);
     add("mlp.up_proj", {intermediate, hidden}, stddev);
@@ -99,7 +120,7 @@ void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
                       absl::Span<float> values) {
   CHECK_EQ(static_cast<int64_t>(values.size()), tensor.size) << tensor.name;
   if (tensor.init_stddev == 0) {
-    for (float& value : values) value = 1;
+    for (float& value : values) value = tensor.init_value;
     return;
   }
   const uint64_t key = Mix(Mix(seed) ^ HashName(tensor.name));

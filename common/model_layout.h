@@ -33,13 +33,15 @@ struct TensorSpec {
   // The index of the first value in a flat vector of the whole model, in the
   // order of ModelLayout::tensors.
   int64_t offset = 0;
-  // The standard deviation of the initial values; 0 means "all ones" (norm
-  // gains).
+  // The standard deviation of the initial values. If it is 0, all of them are
+  // `init_value`: 1 for gains of norms, 0 for biases.
   double init_stddev = 0;
+  float init_value = 1;
 };
 
 struct ModelLayout {
-  // The tensors in order: embedding; per block: input norm, q, k, v, o,
+  // The tensors in order: embedding; per block: input norm, q, k, v, their
+  // biases (with qkv_bias), query and key norm (with qk_norm), o,
   // post-attention norm, gate, up, down; final norm; head (absent with tied
   // embeddings).
   std::vector<TensorSpec> tensors;
@@ -47,13 +49,16 @@ struct ModelLayout {
   int64_t size = 0;
 };
 
+// Returns the number of values in a query, key or value head.
+int64_t HeadDim(const v1::ModelConfig& config);
+
 // Returns the layout of a model. `config` must have been validated
 // (common/run_config.h), with vocab_size and kv_heads resolved.
 ModelLayout MakeModelLayout(const v1::ModelConfig& config);
 
 // Writes the initial values of `tensor` to `values` (tensor.size of them):
-// ones, or Gaussian with tensor.init_stddev. They depend on seed, tensor name
-// and index only.
+// tensor.init_value, or Gaussian with tensor.init_stddev. They depend on seed,
+// tensor name and index only.
 void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
                       absl::Span<float> values);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -45,6 +46,35 @@ TEST(ModelLayoutTest, TiedEmbeddingsHaveNoHead) {
   const ModelLayout layout = MakeModelLayout(config);
   EXPECT_EQ(layout.tensors.back().name, "model.norm.weight");
   EXPECT_EQ(layout.size, untied - 258 * 64);
+}
+
+TEST(ModelLayoutTest, BiasesAndNormsOfHeadsFollowTheProjections) {
+  v1::ModelConfig config = SmallModel();
+  config.set_head_dim(24);
+  config.set_qkv_bias(true);
+  config.set_qk_norm(true);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_EQ(layout.tensors.size(), 1 + 2 * 14 + 2);
+  const struct {
+    const char* name;
+    std::vector<int64_t> shape;
+  } wanted[] = {
+      {"q_proj.weight", {96, 64}}, {"k_proj.weight", {48, 64}},
+      {"v_proj.weight", {48, 64}}, {"q_proj.bias", {96}},
+      {"k_proj.bias", {48}},       {"v_proj.bias", {48}},
+      {"q_norm.weight", {24}},     {"k_norm.weight", {24}},
+      {"o_proj.weight", {64, 96}},
+  };
+  for (size_t i = 0; i < std::size(wanted); ++i) {
+    const TensorSpec& tensor = layout.tensors[2 + i];
+    EXPECT_EQ(tensor.name,
+              absl::StrCat("model.layers.0.self_attn.", wanted[i].name));
+    EXPECT_EQ(tensor.shape, wanted[i].shape) << tensor.name;
+    EXPECT_EQ(tensor.block, 0);
+  }
+  const std::vector<float> values = InitialParameters(layout, 7);
+  EXPECT_EQ(values[layout.tensors[5].offset], 0) << "a bias";
+  EXPECT_EQ(values[layout.tensors[8].offset], 1) << "a gain";
 }
 
 TEST(ModelLayoutTest, InitialValuesHaveTheirMoments) {

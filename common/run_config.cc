@@ -295,10 +295,16 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
     check.InRange({"model.rope_scaling.original_length", 1, 1 << 24});
   }
   if (model.heads() == 0) return;
-  check.Require(model.hidden_size() % (2 * model.heads()) == 0,
-                "model.hidden_size",
-                "multiples of 2 * heads = ", 2 * model.heads(),
-                " (heads of even width, for rotary pairs)");
+  if (model.head_dim() == 0) {
+    check.Require(model.hidden_size() % (2 * model.heads()) == 0,
+                  "model.hidden_size",
+                  "multiples of 2 * heads = ", 2 * model.heads(),
+                  " (heads of even width, for rotary pairs), or any with "
+                  "head_dim");
+  } else {
+    check.Require(model.head_dim() % 2 == 0 && model.head_dim() <= 1024,
+                  "model.head_dim", "even numbers up to 1024");
+  }
   check.Require(model.heads() % std::max(1u, model.kv_heads()) == 0,
                 "model.kv_heads", "divisors of heads = ", model.heads());
 }

@@ -50,6 +50,10 @@ TEST(RunConfigTest, ResolvesDerivedFields) {
   EXPECT_DOUBLE_EQ(config.outer_optimizer().learning_rate(), 0.7);
 }
 
+TEST(RunConfigTest, HeadsOfTheirOwnWidthNeedNotFillTheModel) {
+  EXPECT_OK(ParseRunConfig(Replaced("heads: 4", "heads: 3 head_dim: 30"), "f"));
+}
+
 TEST(RunConfigTest, UnknownFieldNamesLineAndAllowedFields) {
   EXPECT_THAT(
       ParseRunConfig(Replaced("layers: 2", "layer: 2"), "run.textproto"),
@@ -171,6 +175,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "training.total_steps = 100"},
         BadValue{"heads: 4", "heads: 3", "model.hidden_size",
                  "multiples of 2 * heads = 6"},
+        BadValue{"heads: 4", "heads: 4 head_dim: 15", "model.head_dim",
+                 "even numbers up to 1024"},
+        BadValue{"heads: 4", "heads: 4 head_dim: 1026", "model.head_dim",
+                 "even numbers up to 1024"},
         BadValue{"heads: 4", "heads: 4 kv_heads: 3", "model.kv_heads",
                  "divisors of heads = 4"},
         BadValue{"heads: 4", "heads: 4 vocab_size: 257", "model.vocab_size",

@@ -42,7 +42,7 @@ def standard_normal(key, index):
 def initial_values(name, size, stddev, seed):
     """Returns the flat fp32 values of one tensor, exactly, as Python floats."""
     if stddev == 0:
-        return [1.0] * size
+        return [0.0 if name.endswith(".bias") else 1.0] * size
     key = mix(mix(seed) ^ hash_name(name))
     factor = to_float(stddev)
     return [to_float(factor * standard_normal(key, i)) for i in range(size)]
@@ -52,17 +52,27 @@ def tensors(config):
     """Lists (name, shape, initial standard deviation) in layout order."""
     hidden = config["hidden_size"]
     intermediate = config["intermediate_size"]
-    kv_width = hidden // config["heads"] * config["kv_heads"]
+    head_dim = config.get("head_dim", hidden // config["heads"])
+    query_width = head_dim * config["heads"]
+    kv_width = head_dim * config["kv_heads"]
     stddev = config["init_stddev"]
     residual = stddev / math.sqrt(2.0 * config["layers"])
     yield "model.embed_tokens.weight", (config["vocab_size"], hidden), stddev
     for block in range(config["layers"]):
         prefix = f"model.layers.{block}."
         yield prefix + "input_layernorm.weight", (hidden,), 0
-        yield prefix + "self_attn.q_proj.weight", (hidden, hidden), stddev
+        yield prefix + "self_attn.q_proj.weight", (query_width, hidden), stddev
         yield prefix + "self_attn.k_proj.weight", (kv_width, hidden), stddev
         yield prefix + "self_attn.v_proj.weight", (kv_width, hidden), stddev
-        yield prefix + "self_attn.o_proj.weight", (hidden, hidden), residual
+        if config.get("qkv_bias"):
+            yield prefix + "self_attn.q_proj.bias", (query_width,), 0
+            yield prefix + "self_attn.k_proj.bias", (kv_width,), 0
+            yield prefix + "self_attn.v_proj.bias", (kv_width,), 0
+        if config.get("qk_norm"):
+            yield prefix + "self_attn.q_norm.weight", (head_dim,), 0
+            yield prefix + "self_attn.k_norm.weight", (head_dim,), 0
+        yield (prefix + "self_attn.o_proj.weight", (hidden, query_width),
+               residual)
         yield prefix + "post_attention_layernorm.weight", (hidden,), 0
         yield prefix + "mlp.gate_proj.weight", (intermediate, hidden), stddev
         yield prefix + "mlp.up_proj.weight", (intermediate, hidden), stddev

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/model/cuda/ops_cuda.h"
@@ -82,16 +83,19 @@ absl::StatusOr<std::string> DescribeDevices(absl::Span<const Device> devices) {
 absl::Status CheckDeviceModel(const Device& device,
                               const v1::ModelConfig& model) {
   if (device.is_host()) return absl::OkStatus();
-  const int64_t head_size = int64_t{model.hidden_size()} / model.heads();
-  if (head_size % 16 != 0 || head_size > 128) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.hidden_size / model.heads is ", head_size,
-                     "; on CUDA it must be a multiple of 16 and at most 128"));
+  const int64_t head_dim = HeadDim(model);
+  if (head_dim % 16 != 0 || head_dim > 128) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model's heads (model.head_dim, or hidden_size / heads) have ",
+        head_dim,
+        " values; on CUDA that must be a multiple of 16 and at most 128"));
   }
-  if (model.intermediate_size() % 8 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.intermediate_size is ", model.intermediate_size(),
-                     "; on CUDA it must be a multiple of 8"));
+  for (const auto& [name, size] :
+       {std::pair("hidden_size", model.hidden_size()),
+        std::pair("intermediate_size", model.intermediate_size())}) {
+    if (size % 8 == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.", name, " is ", size, "; on CUDA it must be a multiple of 8"));
   }
   return absl::OkStatus();
 }

@@ -63,7 +63,13 @@ TEST(DeviceTest, RefusesModelsThatItsKernelsCannotCompute) {
   model.set_heads(32);
   EXPECT_THAT(CheckDeviceModel(cuda, model),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("model.hidden_size / model.heads is 8")));
+                       HasSubstr("have 8 values; on CUDA")));
+  model.set_head_dim(64);
+  EXPECT_THAT(CheckDeviceModel(cuda, model), IsOk());
+  model.set_hidden_size(260);
+  EXPECT_THAT(CheckDeviceModel(cuda, model),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("model.hidden_size is 260")));
   EXPECT_THAT(CheckDeviceModel(Device{}, model), IsOk());
 }
 

@@ -19,6 +19,7 @@ struct ModelKernels {
   void (*rms_norm_rows)(const float* x, const float* delta, const float* gain,
                         int64_t rows, int64_t width, float epsilon, float* sum,
                         float* inverse_rms, float* normalized);
+  // d_x may be d_normalized.
   void (*rms_norm_backward_rows)(const float* d_normalized, const float* x,
                                  const float* inverse_rms, const float* gain,
                                  int64_t rows, int64_t width, bool accumulate,

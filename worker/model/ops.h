@@ -65,6 +65,9 @@ struct AttentionShape {
   constexpr int64_t rows() const { return batch * length; }
   constexpr int64_t query_width() const { return heads * head_dim; }
   constexpr int64_t kv_width() const { return kv_heads * head_dim; }
+  // The query and key heads, which RoPE and QkNorm change, begin a row.
+  constexpr int64_t qk_heads() const { return heads + kv_heads; }
+  constexpr int64_t qk_width() const { return qk_heads() * head_dim; }
   constexpr int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
 };
 
@@ -254,6 +257,29 @@ class Ops {
   virtual void LinearWeightGradient(const void* d_output, const void* input,
                                     const LinearShape& shape,
                                     GradientSum d_weight) = 0;
+
+  // values[r] += bias; rows have `width` values.
+  virtual void AddBias(const float* bias, int64_t rows, int64_t width,
+                       void* values) = 0;
+  // d_bias += the sum of the rows of d_values.
+  virtual void AddBiasBackward(const void* d_values, int64_t rows,
+                               int64_t width, GradientSum d_bias) = 0;
+
+  // Normalizes each query and key head of qkv in place, as RmsNorm does a row
+  // (Henry et al. 2020, in the form of Qwen3). gains is [query | key], head_dim
+  // values each, that the heads of a kind share. For the backward pass it also
+  // writes
+  //   raw[rows][qk_heads][head_dim] <- the heads as they were
+  //   inverse_rms[rows][qk_heads].
+  virtual void QkNorm(const AttentionShape& shape, const float* gains,
+                      float epsilon, void* qkv, void* raw,
+                      float* inverse_rms) = 0;
+  // Turns the query and key heads of d_qkv, the gradient of the normalized
+  // heads, into the gradient of `raw` in place.
+  //   d_gains += gradient of gains.
+  virtual void QkNormBackward(const AttentionShape& shape, const void* raw,
+                              const float* inverse_rms, const float* gains,
+                              void* d_qkv, GradientSum d_gains) = 0;
 
   // Rotates the query and key heads of each row of qkv (or of its gradient) in
   // place: pairs (i, i + head_dim / 2) by the angle of (position, i); position

@@ -224,6 +224,77 @@ class CpuOps final : public Ops {
         });
   }
 
+  void AddBias(const float* bias, int64_t rows, int64_t width,
+               void* values_memory) override {
+    float* const values = Fp32(values_memory);
+    ForSlices(rows, 1, [&](Slice slice, int) {
+      for (int64_t r = slice.begin; r < slice.end; ++r) {
+        kernels_.add(bias, width, values + r * width);
+      }
+    });
+  }
+
+  // Divides by columns: each sum has one writer, which adds the rows in order.
+  void AddBiasBackward(const void* d_values_memory, int64_t rows, int64_t width,
+                       GradientSum d_bias) override {
+    const float* const d_values = Fp32(d_values_memory);
+    ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
+      for (int64_t r = 0; r < rows; ++r) {
+        kernels_.add(d_values + r * width + slice.begin, slice.size(),
+                     d_bias.fp32() + slice.begin);
+      }
+    });
+  }
+
+  void QkNorm(const AttentionShape& shape, const float* gains, float epsilon,
+              void* qkv_memory, void* raw_memory, float* inverse_rms) override {
+    float* const qkv = Fp32(qkv_memory);
+    float* const raw = Fp32(raw_memory);
+    ForSlices(shape.rows(), 1, [&](Slice slice, int) {
+      for (int64_t r = slice.begin; r < slice.end; ++r) {
+        float* const row = qkv + r * shape.qkv_width();
+        float* const kept = raw + r * shape.qk_width();
+        std::copy_n(row, shape.qk_width(), kept);
+        ForHeadKinds(shape, [&](const HeadKind& kind) {
+          kernels_.rms_norm_rows(
+              kept + kind.offset, nullptr, gains + kind.gain, kind.heads,
+              shape.head_dim, epsilon, nullptr,
+              inverse_rms + r * shape.qk_heads() + kind.first,
+              row + kind.offset);
+        });
+      }
+    });
+  }
+
+  void QkNormBackward(const AttentionShape& shape, const void* raw_memory,
+                      const float* inverse_rms, const float* gains,
+                      void* d_qkv_memory, GradientSum d_gains) override {
+    const float* const raw = Fp32(raw_memory);
+    float* const d_qkv = Fp32(d_qkv_memory);
+    const int64_t gain_size = 2 * shape.head_dim;
+    // Each worker has sums of its own, and a row of heads that nobody needs.
+    const int64_t scratch_size = gain_size + shape.query_width();
+    float* scratch = Scratch(pool_.threads() * scratch_size);
+    ForSlices(shape.rows(), 1, [&](Slice slice, int worker) {
+      float* const partial = scratch + worker * scratch_size;
+      std::fill_n(partial, gain_size, 0.0f);
+      for (int64_t r = slice.begin; r < slice.end; ++r) {
+        ForHeadKinds(shape, [&](const HeadKind& kind) {
+          float* const d = d_qkv + r * shape.qkv_width() + kind.offset;
+          kernels_.rms_norm_backward_rows(
+              d, raw + r * shape.qk_width() + kind.offset,
+              inverse_rms + r * shape.qk_heads() + kind.first,
+              gains + kind.gain, kind.heads, shape.head_dim,
+              /*accumulate=*/false, d, partial + kind.gain,
+              partial + gain_size);
+        });
+      }
+    });
+    for (int worker = 0; worker < pool_.threads(); ++worker) {
+      kernels_.add(scratch + worker * scratch_size, gain_size, d_gains.fp32());
+    }
+  }
+
   void Rope(const AttentionShape& shape, const RopeTable& table,
             RopeDirection direction, void* qkv_memory) override {
     float* const qkv = Fp32(qkv_memory);
@@ -233,7 +304,7 @@ class CpuOps final : public Ops {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
         const int64_t angles = r % shape.length * half;
         kernels_.rope_heads(table.cosine + angles, table.sine + angles,
-                            shape.heads + shape.kv_heads, shape.head_dim, sign,
+                            shape.qk_heads(), shape.head_dim, sign,
                             qkv + r * shape.qkv_width());
       }
     });
@@ -328,6 +399,21 @@ class CpuOps final : public Ops {
     pool_.Run([&](int worker) {
       body(SliceOf(size, pool_.threads(), worker, granularity), worker);
     });
+  }
+
+  // The query heads or the key heads of a row.
+  struct HeadKind {
+    int64_t heads;
+    // The index of the first of these heads, and of its first value.
+    int64_t first;
+    int64_t offset;
+    // The offset of their gain.
+    int64_t gain;
+  };
+  template <typename Body>
+  static void ForHeadKinds(const AttentionShape& shape, const Body& body) {
+    body({shape.heads, 0, 0, 0});
+    body({shape.kv_heads, shape.heads, shape.query_width(), shape.head_dim});
   }
 
   // Divides a matrix by rows, or by columns if there are too few rows. Each

@@ -201,6 +201,57 @@ const AttentionShape kAttentionShapes[] = {
     {3, 65, 6, 2, 8}, {1, 150, 3, 3, 34}, {2, 33, 4, 1, 10},
 };
 
+TEST_P(OpsCpuTest, Bias) {
+  for (const int64_t rows : {1, 2, 29}) {
+    for (const int64_t width : {1, 16, 33}) {
+      const Floats bias = Random(width, 1);
+      Floats values = Random(rows * width, 2);
+      Floats d_bias = Random(width, 3);
+      Doubles want = Widen(values);
+      Doubles want_d_bias = Widen(d_bias);
+      ops_->AddBias(bias.data(), rows, width, values.data());
+      reference::AddBias(Widen(bias).data(), rows, width, want.data());
+      ExpectNear(values, want);
+      ops_->AddBiasBackward(values.data(), rows, width, d_bias.data());
+      reference::AddBiasBackward(Widen(values).data(), rows, width,
+                                 want_d_bias.data());
+      ExpectNear(d_bias, want_d_bias);
+    }
+  }
+}
+
+TEST_P(OpsCpuTest, QkNorm) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const Floats gains = Random(2 * shape.head_dim, 1);
+    Floats qkv = Random(shape.rows() * shape.qkv_width(), 2);
+    Floats raw(shape.rows() * shape.qk_width());
+    Floats inverse_rms(shape.rows() * shape.qk_heads());
+    Doubles want = Widen(qkv);
+    Doubles want_raw(raw.size());
+    Doubles want_inverse_rms(inverse_rms.size());
+    ops_->QkNorm(shape, gains.data(), 1e-3f, qkv.data(), raw.data(),
+                 inverse_rms.data());
+    reference::QkNorm(shape, Widen(gains).data(), 1e-3, want.data(),
+                      want_raw.data(), want_inverse_rms.data());
+    ExpectNear(qkv, want);
+    ExpectNear(raw, want_raw, 0);
+    ExpectNear(inverse_rms, want_inverse_rms);
+
+    Floats d_qkv = Random(shape.rows() * shape.qkv_width(), 3);
+    Floats d_gains = Random(2 * shape.head_dim, 4);
+    Doubles want_d_qkv = Widen(d_qkv);
+    Doubles want_d_gains = Widen(d_gains);
+    ops_->QkNormBackward(shape, raw.data(), inverse_rms.data(), gains.data(),
+                         d_qkv.data(), d_gains.data());
+    reference::QkNormBackward(shape, want_raw.data(), want_inverse_rms.data(),
+                              Widen(gains).data(), want_d_qkv.data(),
+                              want_d_gains.data());
+    // In heads of two values the gradient nearly cancels.
+    ExpectNear(d_qkv, want_d_qkv, 1e-5);
+    ExpectNear(d_gains, want_d_gains, 5e-6);
+  }
+}
+
 TEST_P(OpsCpuTest, Rope) {
   for (const AttentionShape& shape : kAttentionShapes) {
     const Floats cosine = Random(shape.length * shape.head_dim / 2, 1);

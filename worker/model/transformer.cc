@@ -36,14 +36,13 @@ const TensorSpec& FindTensor(const ModelLayout& layout,
   LOG(FATAL) << "the model layout has no tensor " << std::string(name);
 }
 
-// Returns the offset of adjacent tensors that are used as one matrix.
+// Returns the offset of adjacent tensors that are used as one.
 int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
                      std::vector<absl::string_view> names) {
   int64_t begin = -1;
   int64_t end = -1;
   for (const absl::string_view name : names) {
-    const TensorSpec& tensor =
-        FindTensor(layout, absl::StrCat(prefix, name, ".weight"));
+    const TensorSpec& tensor = FindTensor(layout, absl::StrCat(prefix, name));
     if (begin < 0) begin = end = tensor.offset;
     CHECK_EQ(tensor.offset, end) << tensor.name << " has moved in the layout";
     end += tensor.size;
@@ -100,14 +99,17 @@ Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
       intermediate_(config.intermediate_size()),
       heads_(config.heads()),
       kv_heads_(config.kv_heads()),
+      head_dim_(HeadDim(config)),
+      qkv_bias_(config.qkv_bias()),
+      qk_norm_(config.qk_norm()),
       vocab_(config.vocab_size()),
       length_(config.sequence_length()),
       norm_epsilon_(static_cast<float>(config.norm_epsilon())),
       logit_rows_(
           std::min(options.micro_batch * length_,
                    std::max(kMinLogitRows, ops->logits_at_a_time() / vocab_))) {
-  CHECK_EQ(hidden_ % heads_, 0);
-  CHECK_EQ(hidden_ / heads_ % 2, 0);
+  CHECK(config.head_dim() != 0 || hidden_ % heads_ == 0);
+  CHECK_EQ(head_dim_ % 2, 0);
   CHECK_EQ(heads_ % kv_heads_, 0);
   FindOffsets();
 }
@@ -118,13 +120,21 @@ void Transformer::FindOffsets() {
     const auto find = [&](std::vector<absl::string_view> names) {
       return FindAdjacent(layout_, prefix, std::move(names));
     };
-    blocks_.push_back({.input_norm = find({"input_layernorm"}),
-                       .qkv = find({"self_attn.q_proj", "self_attn.k_proj",
-                                    "self_attn.v_proj"}),
-                       .output = find({"self_attn.o_proj"}),
-                       .middle_norm = find({"post_attention_layernorm"}),
-                       .gate_up = find({"mlp.gate_proj", "mlp.up_proj"}),
-                       .down = find({"mlp.down_proj"})});
+    BlockOffsets& at = blocks_.emplace_back();
+    at.input_norm = find({"input_layernorm.weight"});
+    at.qkv = find({"self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                   "self_attn.v_proj.weight"});
+    if (qkv_bias_) {
+      at.qkv_bias = find({"self_attn.q_proj.bias", "self_attn.k_proj.bias",
+                          "self_attn.v_proj.bias"});
+    }
+    if (qk_norm_) {
+      at.qk_norm = find({"self_attn.q_norm.weight", "self_attn.k_norm.weight"});
+    }
+    at.output = find({"self_attn.o_proj.weight"});
+    at.middle_norm = find({"post_attention_layernorm.weight"});
+    at.gate_up = find({"mlp.gate_proj.weight", "mlp.up_proj.weight"});
+    at.down = find({"mlp.down_proj.weight"});
   }
   embedding_ = FindTensor(layout_, "model.embed_tokens.weight").offset;
   final_norm_ = FindTensor(layout_, "model.norm.weight").offset;
@@ -157,8 +167,12 @@ Transformer::ArenaPlan Transformer::PlanArena() {
   for (size_t i = 0; i < kept_blocks(); ++i) {
     BlockActivations& block = activations_[i];
     reserve_floats(rows, &block.input_inverse_rms);
+    if (qk_norm_) {
+      reserve(rows * shape.qk_width(), &block.raw_heads);
+      reserve_floats(rows * shape.qk_heads(), &block.heads_inverse_rms);
+    }
     reserve_floats(rows * heads_, &block.log_sum_exp);
-    reserve(rows * hidden_, &block.attention);
+    reserve(rows * shape.query_width(), &block.attention);
     reserve(rows * hidden_, &block.middle);
     reserve_floats(rows, &block.middle_inverse_rms);
     reserve(rows * 2 * intermediate_, &block.gate_up);
@@ -170,7 +184,8 @@ Transformer::ArenaPlan Transformer::PlanArena() {
   reserve_floats(length_ * shape.head_dim / 2, &rope_sine_);
   reserve_floats(rows, &final_inverse_rms_);
   reserve(rows * hidden_, &normalized_);
-  reserve(rows * hidden_, &residual_delta_);
+  // It also holds the gradient of the attention's output.
+  reserve(rows * std::max(hidden_, shape.query_width()), &residual_delta_);
   reserve(rows * intermediate_, &swiglu_);
   reserve(logit_rows_ * vocab_, &logits_);
   reserve_floats(rows, &losses_);
@@ -208,7 +223,7 @@ absl::Status Transformer::AllocateMemory() {
 }
 
 void Transformer::UploadRopeTable(const v1::ModelConfig& config) {
-  const int64_t half = hidden_ / heads_ / 2;
+  const int64_t half = head_dim_ / 2;
   std::vector<float> cosine;
   std::vector<float> sine;
   for (int64_t position = 0; position < length_; ++position) {
@@ -266,7 +281,7 @@ AttentionShape Transformer::ShapeOf(int64_t batch, int64_t length) const {
           .length = length,
           .heads = heads_,
           .kv_heads = kv_heads_,
-          .head_dim = hidden_ / heads_,
+          .head_dim = head_dim_,
           .document_begin = document_begin_.data()};
 }
 
@@ -416,21 +431,38 @@ void Transformer::Forward(const float* parameters,
                 streams_.back(), final_inverse_rms_, normalized_);
 }
 
+void Transformer::ForwardQkv(const float* parameters, int block,
+                             const AttentionShape& shape) {
+  const BlockActivations& to = activations_[block];
+  const BlockOffsets& at = blocks_[block];
+  const AttentionShape added = ShapeOf(shape.batch, shape.length - shape.first);
+  void* const qkv = At(to.qkv, shape.first * shape.qkv_width());
+  ops_->Linear(normalized_, Weight(at.qkv),
+               {.rows = added.rows(), .in = hidden_, .out = added.qkv_width()},
+               qkv);
+  if (qkv_bias_) {
+    ops_->AddBias(parameters + at.qkv_bias, added.rows(), added.qkv_width(),
+                  qkv);
+  }
+  if (qk_norm_) {
+    ops_->QkNorm(added, parameters + at.qk_norm, norm_epsilon_, qkv,
+                 to.raw_heads, to.heads_inverse_rms);
+  }
+  const int64_t angles = shape.first * shape.head_dim / 2;
+  ops_->Rope(added, {rope_cosine_ + angles, rope_sine_ + angles},
+             RopeDirection::kForward, qkv);
+}
+
 void Transformer::ForwardBlock(const float* parameters, int block,
                                const AttentionShape& shape) {
   const BlockActivations& to = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows() - shape.first;
-  void* const qkv = At(to.qkv, shape.first * shape.qkv_width());
-  ops_->Linear(normalized_, Weight(at.qkv),
-               {.rows = rows, .in = hidden_, .out = shape.qkv_width()}, qkv);
-  const int64_t angles = shape.first * shape.head_dim / 2;
-  ops_->Rope(ShapeOf(shape.batch, shape.length - shape.first),
-             {rope_cosine_ + angles, rope_sine_ + angles},
-             RopeDirection::kForward, qkv);
+  ForwardQkv(parameters, block, shape);
   ops_->Attention(shape, to.qkv, to.attention, to.log_sum_exp);
   ops_->Linear(At(to.attention, shape.first * shape.query_width()),
-               Weight(at.output), {.rows = rows, .in = hidden_, .out = hidden_},
+               Weight(at.output),
+               {.rows = rows, .in = shape.query_width(), .out = hidden_},
                residual_delta_);
   ops_->RmsNorm(streams_[block], residual_delta_, parameters + at.middle_norm,
                 rows, hidden_, norm_epsilon_, to.middle, to.middle_inverse_rms,
@@ -520,15 +552,15 @@ void Transformer::BackwardBlock(const float* parameters, int block,
   ops_->LinearWeightGradient(from.gate_up, normalized_, gate_up,
                              gradients + at.gate_up);
 
-  const LinearShape output = {.rows = rows, .in = hidden_, .out = hidden_};
+  const LinearShape output = {
+      .rows = rows, .in = shape.query_width(), .out = hidden_};
   void* d_attention = residual_delta_;
   ops_->LinearInputGradient(d_stream_, Weight(at.output), output, d_attention);
   ops_->LinearWeightGradient(d_stream_, from.attention, output,
                              gradients + at.output);
   ops_->AttentionBackward(shape, from.qkv, from.attention, from.log_sum_exp,
                           d_attention, d_qkv_);
-  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kBackward,
-             d_qkv_);
+  BackwardQkv(parameters, block, shape, gradients);
   const LinearShape qkv = {
       .rows = rows, .in = hidden_, .out = shape.qkv_width()};
   ops_->LinearInputGradient(d_qkv_, Weight(at.qkv), qkv, d_normalized);
@@ -537,6 +569,24 @@ void Transformer::BackwardBlock(const float* parameters, int block,
                         /*accumulate=*/true, d_stream_,
                         gradients + at.input_norm, normalized_);
   ops_->LinearWeightGradient(d_qkv_, normalized_, qkv, gradients + at.qkv);
+}
+
+void Transformer::BackwardQkv(const float* parameters, int block,
+                              const AttentionShape& shape,
+                              GradientSum gradients) {
+  const BlockActivations& from = activations_[block];
+  const BlockOffsets& at = blocks_[block];
+  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kBackward,
+             d_qkv_);
+  if (qk_norm_) {
+    ops_->QkNormBackward(shape, from.raw_heads, from.heads_inverse_rms,
+                         parameters + at.qk_norm, d_qkv_,
+                         gradients + at.qk_norm);
+  }
+  if (qkv_bias_) {
+    ops_->AddBiasBackward(d_qkv_, shape.rows(), shape.qkv_width(),
+                          gradients + at.qkv_bias);
+  }
 }
 
 }  // namespace causeway

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A decoder-only transformer in the Llama layout (Touvron et al. 2023): forward
-// pass, exact backward pass, and logits for sampling, written once over the
-// operations of ops.h. Parameters and gradients are flat fp32 vectors in the
-// order of common/model_layout.h, in the device memory of the Ops object.
+// A decoder-only transformer in the Llama layout (Touvron et al. 2023), with
+// the biases of Qwen2 and the QK-norm of Qwen3 where the configuration has
+// them: forward pass, exact backward pass, and logits for sampling, written
+// once over the operations of ops.h. Parameters and gradients are flat fp32
+// vectors in the order of common/model_layout.h, in the device memory of the
+// Ops object.
 //
 //   std::unique_ptr<Ops> ops = MakeCpuOps(2);
 //   ASSIGN_OR_RETURN(auto model, Transformer::Create(
@@ -20,7 +22,8 @@
 //
 // Memory. Create allocates everything, and activation_bytes() reports it. Per
 // token a block keeps its input, the rotated queries, keys and values, the
-// attention's output, the stream between its halves, and gate and up. It does
+// attention's output, the stream between its halves, and gate and up; with
+// QK-norm, also queries and keys before it. It does
 // not keep what one pass can recompute on the way (normalized streams, SwiGLU's
 // output), and never attention scores. With recompute_activations only the
 // blocks' inputs are kept, and the backward pass recomputes the rest. Logits
@@ -137,6 +140,8 @@ class Transformer {
   struct BlockOffsets {
     int64_t input_norm = 0;
     int64_t qkv = 0;
+    int64_t qkv_bias = 0;
+    int64_t qk_norm = 0;
     int64_t output = 0;
     int64_t middle_norm = 0;
     int64_t gate_up = 0;
@@ -146,6 +151,9 @@ class Transformer {
   struct BlockActivations {
     float* input_inverse_rms = nullptr;
     void* qkv = nullptr;
+    // These exist with QK-norm only.
+    void* raw_heads = nullptr;
+    float* heads_inverse_rms = nullptr;
     float* log_sum_exp = nullptr;
     void* attention = nullptr;
     void* middle = nullptr;
@@ -196,6 +204,9 @@ class Transformer {
   // shape.first is not 0, there is one sequence, and the tokens and the stream
   // are those of rows [first, length).
   void Forward(const float* parameters, const AttentionShape& shape);
+  // Computes queries, keys and values from the block's normalized input.
+  void ForwardQkv(const float* parameters, int block,
+                  const AttentionShape& shape);
   // Computes gate and up from the block's normalized input.
   void ForwardBlock(const float* parameters, int block,
                     const AttentionShape& shape);
@@ -204,6 +215,10 @@ class Transformer {
                 GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, GradientSum gradients);
+  // Turns d_qkv_ from the gradient of what attention reads into that of the
+  // projection.
+  void BackwardQkv(const float* parameters, int block,
+                   const AttentionShape& shape, GradientSum gradients);
   // Computes the logits and the losses, in chunks of rows. With
   // `gradient_scale`, also computes the head's backward pass: the gradient of
   // the sum of losses times `gradient_scale`.
@@ -231,6 +246,9 @@ class Transformer {
   const int64_t intermediate_;
   const int64_t heads_;
   const int64_t kv_heads_;
+  const int64_t head_dim_;
+  const bool qkv_bias_;
+  const bool qk_norm_;
   const int64_t vocab_;
   const int64_t length_;
   const float norm_epsilon_;

@@ -5,11 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
-#include <map>
 #include <memory>
-#include <sstream>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +17,7 @@
 #include "proto/run_config.pb.h"
 #include "worker/model/ops.h"
 #include "worker/model/ops_cpu.h"
+#include "worker/model/testing/golden_models.h"
 
 namespace causeway {
 namespace {
@@ -39,27 +36,6 @@ v1::ModelConfig SmallConfig() {
   config.set_init_stddev(0.2);
   return config;
 }
-
-// Returns the stream that tests/reference/make_llama_golden.py uses.
-std::vector<int32_t> TokenStream(int64_t size, int64_t vocab_size) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < size; ++i) {
-    tokens.push_back(
-        static_cast<int32_t>((i * i * 7 + i * 3 + 1) % vocab_size));
-  }
-  return tokens;
-}
-
-struct Batch {
-  Batch(const v1::ModelConfig& config, int64_t sequences) {
-    tokens = TokenStream(sequences * config.sequence_length() + 1,
-                         config.vocab_size());
-    targets.assign(tokens.begin() + 1, tokens.end());
-    tokens.pop_back();
-  }
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;
-};
 
 struct Result {
   double loss = 0;
@@ -94,86 +70,6 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
     difference = std::max<double>(difference, std::abs(a[i] - b[i]));
   }
   return difference / scale;
-}
-
-// One model of tests/reference/llama_golden.txt.
-struct GoldenCase {
-  struct Gradient {
-    std::string tensor;
-    double norm = 0;
-    std::map<int64_t, double> values;
-  };
-  std::string name;
-  v1::ModelConfig config;
-  int64_t batch = 0;
-  double loss = 0;
-  // The logits of the first sequence's last position.
-  std::vector<double> logits;
-  std::vector<Gradient> gradients;
-};
-
-void SetConfig(const std::string& key, double value, GoldenCase& golden) {
-  v1::ModelConfig& config = golden.config;
-  const uint32_t number = static_cast<uint32_t>(value);
-  if (key == "layers") config.set_layers(number);
-  if (key == "hidden_size") config.set_hidden_size(number);
-  if (key == "intermediate_size") config.set_intermediate_size(number);
-  if (key == "heads") config.set_heads(number);
-  if (key == "kv_heads") config.set_kv_heads(number);
-  if (key == "vocab_size") config.set_vocab_size(number);
-  if (key == "sequence_length") config.set_sequence_length(number);
-  if (key == "rope_theta") config.set_rope_theta(value);
-  if (key == "rope_factor") config.mutable_rope_scaling()->set_factor(value);
-  if (key == "rope_original_length") {
-    config.mutable_rope_scaling()->set_original_length(number);
-  }
-  if (key == "norm_epsilon") config.set_norm_epsilon(value);
-  if (key == "init_stddev") config.set_init_stddev(value);
-  if (key == "tie_embeddings") config.set_tie_embeddings(number != 0);
-  if (key == "batch") golden.batch = number;
-}
-
-std::vector<GoldenCase> ReadGolden() {
-  std::vector<GoldenCase> cases;
-  std::ifstream file("tests/reference/llama_golden.txt");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string kind;
-    std::string name;
-    double value = 0;
-    words >> kind;
-    if (kind == "case") {
-      words >> cases.emplace_back().name;
-    } else if (kind == "config") {
-      words >> name >> value;
-      SetConfig(name, value, cases.back());
-    } else if (kind == "loss") {
-      words >> cases.back().loss;
-    } else if (kind == "logit") {
-      words >> cases.back().logits.emplace_back();
-    } else if (kind == "gradient") {
-      auto& gradient = cases.back().gradients.emplace_back();
-      words >> gradient.tensor >> gradient.norm;
-    } else if (kind == "value") {
-      int64_t index = 0;
-      words >> index >> value;
-      cases.back().gradients.back().values[index] = value;
-    }
-    EXPECT_FALSE(words.fail()) << line;
-  }
-  return cases;
-}
-
-// Returns initial values with gains that differ from one, as the script does.
-std::vector<float> GoldenParameters(const ModelLayout& layout) {
-  std::vector<float> parameters = InitialParameters(layout, 1);
-  for (const TensorSpec& tensor : layout.tensors) {
-    if (tensor.init_stddev != 0) continue;
-    for (int64_t i = 0; i < tensor.size; ++i) {
-      parameters[tensor.offset + i] *= 1 + 0.0625f * static_cast<float>(i % 5);
-    }
-  }
-  return parameters;
 }
 
 void ExpectGolden(const GoldenCase& golden, int threads) {
@@ -220,7 +116,7 @@ void ExpectGolden(const GoldenCase& golden, int threads) {
 
 TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
   const std::vector<GoldenCase> cases = ReadGolden();
-  ASSERT_EQ(cases.size(), 4u);
+  ASSERT_EQ(cases.size(), 8u);
   for (const GoldenCase& golden : cases) {
     for (const int threads : {1, 2}) ExpectGolden(golden, threads);
   }
@@ -246,10 +142,15 @@ TEST(TransformerTest, RecomputationChangesNoBitAndSavesMemory) {
   const Transformer::Options keep = {.micro_batch = 4};
   const Transformer::Options recompute = {.micro_batch = 4,
                                           .recompute_activations = true};
-  const Result kept = RunOnce(SmallConfig(), keep, 2);
-  const Result recomputed = RunOnce(SmallConfig(), recompute, 2);
-  EXPECT_EQ(recomputed.loss, kept.loss);
-  EXPECT_EQ(recomputed.gradients, kept.gradients);
+  v1::ModelConfig with_qk_norm = SmallConfig();
+  with_qk_norm.set_qkv_bias(true);
+  with_qk_norm.set_qk_norm(true);
+  for (const v1::ModelConfig& config : {SmallConfig(), with_qk_norm}) {
+    const Result kept = RunOnce(config, keep, 2);
+    const Result recomputed = RunOnce(config, recompute, 2);
+    EXPECT_EQ(recomputed.loss, kept.loss);
+    EXPECT_EQ(recomputed.gradients, kept.gradients);
+  }
 
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   ASSERT_OK_AND_ASSIGN(auto large,

@@ -5,11 +5,11 @@
 // directory, with activations in bf16. Memory, copies and matrix products are
 // left to the device (ops_cuda.cu).
 //
-// Besides ops.h, the kernels require that the widths of rows (of the model, and
-// of SwiGLU) are multiples of 8, that heads have a multiple of 16 values and at
-// most 128, and that memory is aligned to 16 bytes. common/model_layout.h
-// aligns tensors so if the widths are such multiples. worker/model/device.h
-// refuses other models.
+// Besides ops.h, the kernels require that the widths of rows (of the model, of
+// projections and of SwiGLU) are multiples of 8, that heads have a multiple of
+// 16 values and at most 128, and that memory is aligned to 16 bytes.
+// common/model_layout.h aligns tensors so if the widths are such multiples.
+// worker/model/device.h refuses other models.
 #ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
 #define WORKER_MODEL_CUDA_KERNEL_OPS_H_
 
@@ -24,6 +24,7 @@
 #include "worker/model/cuda/attention_kernels.h"
 #include "worker/model/cuda/device_code.h"
 #include "worker/model/cuda/matrix_product.h"
+#include "worker/model/cuda/projection_kernels.h"
 #include "worker/model/cuda/row_kernels.h"
 #include "worker/model/cuda/vector_kernels.h"
 #include "worker/model/ops.h"
@@ -108,8 +109,7 @@ class KernelOps : public Ops {
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
                        GradientSum d_gain, void* normalized) override {
-    const uint32_t blocks =
-        static_cast<uint32_t>(std::min<int64_t>(rows, kNormBackwardBlocks));
+    const uint32_t blocks = PartialSumBlocks(rows);
     const auto threads = static_cast<uint32_t>(
         std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
     auto* const partial_gains =
@@ -118,11 +118,8 @@ class KernelOps : public Ops {
            threads, static_cast<size_t>(width) * sizeof(float),
            AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows, width,
            accumulate, AsBf16(d_x), partial_gains, AsBf16(normalized));
-    InTypeOf(d_gain, [&]<typename Sum>(Sum* sums) {
-      Launch("the gradient of RMSNorm's gain", ColumnSumKernel<Sum>,
-             {.x = Blocks(width, kWarpSize)}, kColumnSumThreads, 0,
-             partial_gains, int64_t{blocks}, width, sums);
-    });
+    AddColumnSums("the gradient of RMSNorm's gain", partial_gains, blocks,
+                  width, d_gain);
   }
 
   void Linear(const void* input, const void* weight, const LinearShape& shape,
@@ -150,13 +147,50 @@ class KernelOps : public Ops {
              AsBf16(d_output), AsBf16(input), d_weight.data());
   }
 
+  void AddBias(const float* bias, int64_t rows, int64_t width,
+               void* values) override {
+    Launch("a bias", AddBiasKernel, BlocksFor(rows * width / kVector), kThreads,
+           0, bias, rows, width, AsBf16(values));
+  }
+  void AddBiasBackward(const void* d_values, int64_t rows, int64_t width,
+                       GradientSum d_bias) override {
+    const uint32_t blocks = PartialSumBlocks(rows);
+    auto* const partial_sums =
+        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
+    Launch("sums of rows", PartialColumnSumKernel, {.x = blocks}, kThreads, 0,
+           AsBf16(d_values), rows, width, partial_sums);
+    AddColumnSums("the gradient of a bias", partial_sums, blocks, width,
+                  d_bias);
+  }
+
+  void QkNorm(const AttentionShape& shape, const float* gains, float epsilon,
+              void* qkv, void* raw, float* inverse_rms) override {
+    Launch("QK-norm", QkNormKernel,
+           {.x = Blocks(shape.rows() * shape.qk_heads(), kThreads / kWarpSize)},
+           kThreads, 0, shape, gains, epsilon, AsBf16(qkv), AsBf16(raw),
+           inverse_rms);
+  }
+  void QkNormBackward(const AttentionShape& shape, const void* raw,
+                      const float* inverse_rms, const float* gains, void* d_qkv,
+                      GradientSum d_gains) override {
+    const uint32_t blocks = PartialSumBlocks(
+        Blocks(shape.rows(), kQkNormBackwardThreads / kWarpSize));
+    const int64_t width = 2 * shape.head_dim;
+    auto* const partial_gains =
+        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
+    Launch("the gradient of QK-norm", QkNormBackwardKernel, {.x = blocks},
+           kQkNormBackwardThreads, 0, shape, AsBf16(raw), inverse_rms, gains,
+           AsBf16(d_qkv), partial_gains);
+    AddColumnSums("the gradient of QK-norm's gains", partial_gains, blocks,
+                  width, d_gains);
+  }
+
   void Rope(const AttentionShape& shape, const RopeTable& table,
             RopeDirection direction, void* qkv) override {
-    const int64_t heads = shape.heads + shape.kv_heads;
     Launch("RoPE", RopeKernel,
-           BlocksFor(shape.rows() * heads * shape.head_dim / 2 / kVector),
-           kThreads, 0, shape, table,
-           direction == RopeDirection::kForward ? 1.0f : -1.0f, AsBf16(qkv));
+           BlocksFor(shape.rows() * shape.qk_width() / 2 / kVector), kThreads,
+           0, shape, table, direction == RopeDirection::kForward ? 1.0f : -1.0f,
+           AsBf16(qkv));
   }
 
   void Attention(const AttentionShape& shape, const void* qkv, void* output,
@@ -251,7 +285,7 @@ class KernelOps : public Ops {
   static constexpr int64_t kMostBlocks = 4096;
   // The number is fixed, so that sums are the same on every device.
   static constexpr int64_t kSumBlocks = 512;
-  static constexpr int64_t kNormBackwardBlocks = 512;
+  static constexpr int64_t kPartialSumBlocks = 512;
 
   static uint32_t Blocks(int64_t size, int64_t of_block) {
     return static_cast<uint32_t>((size + of_block - 1) / of_block);
@@ -261,6 +295,11 @@ class KernelOps : public Ops {
     return {.x = Blocks(
                 std::min(std::max<int64_t>(size, 1), kMostBlocks * kThreads),
                 kThreads)};
+  }
+
+  // Returns how many blocks sum `groups` of rows, at least one group each.
+  static uint32_t PartialSumBlocks(int64_t groups) {
+    return static_cast<uint32_t>(std::min(groups, kPartialSumBlocks));
   }
 
   template <typename Kernel, typename... Arguments>
@@ -280,6 +319,15 @@ class KernelOps : public Ops {
     } else {
       add(sums.fp32());
     }
+  }
+
+  // sums += the sums over `rows` rows of fp32.
+  void AddColumnSums(const char* doing, const float* values, int64_t rows,
+                     int64_t width, const GradientSum& sums) {
+    InTypeOf(sums, [&]<typename Sum>(Sum* to) {
+      Launch(doing, ColumnSumKernel<Sum>, {.x = Blocks(width, kWarpSize)},
+             kColumnSumThreads, 0, values, rows, width, to);
+    });
   }
 
   // Partial sums in scratch memory.

@@ -14,8 +14,10 @@
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"
 #include "worker/model/cuda/testing/ops_on_device.h"
+#include "worker/model/device.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops_cpu.h"
+#include "worker/model/testing/golden_models.h"
 #include "worker/model/testing/random_values.h"
 #include "worker/model/transformer.h"
 
@@ -31,7 +33,7 @@ class ModelCudaTest : public testing::Test {
 
   using Values = DeviceArray<float>;
 
-  Values Device(const Floats& host) {
+  Values ToDevice(const Floats& host) {
     Values values = *Values::Create(ops_.get(), std::ssize(host));
     ops_->CopyToDevice(host.data(), host.size() * 4, values.data());
     return values;
@@ -112,6 +114,42 @@ TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   }
 }
 
+// The relative errors are those of bf16: of the loss, and of each gradient's
+// values in the file.
+TEST_F(ModelCudaTest, LossAndGradientsAreThoseOfPyTorch) {
+  int models = 0;
+  for (const GoldenCase& golden : ReadGolden()) {
+    SCOPED_TRACE(golden.name);
+    const Device cuda = {.kind = Device::Kind::kCuda};
+    if (!CheckDeviceModel(cuda, golden.config).ok()) continue;
+    ++models;
+    ASSERT_OK_AND_ASSIGN(
+        const auto model,
+        Transformer::Create(golden.config, {.micro_batch = golden.batch},
+                            ops_.get()));
+    Values values = ToDevice(GoldenParameters(model->layout()));
+    Values sums = ToDevice(Floats(model->layout().size));
+    const Batch batch(golden.config, golden.batch);
+    EXPECT_THAT(
+        model->ForwardBackward(values.data(), batch.tokens, batch.targets, 1,
+                               sums.data()),
+        IsOkAndHolds(testing::DoubleNear(golden.loss, 0.01 * golden.loss)));
+    const Floats gradients = Host(sums);
+    for (size_t t = 0; t < golden.gradients.size(); ++t) {
+      const TensorSpec& tensor = model->layout().tensors[t];
+      SCOPED_TRACE(tensor.name);
+      double error = 0;
+      double size = 0;
+      for (const auto& [index, want] : golden.gradients[t].values) {
+        error += std::pow(gradients[tensor.offset + index] - want, 2);
+        size += std::pow(want, 2);
+      }
+      EXPECT_LT(std::sqrt(error / size), 0.1);
+    }
+  }
+  EXPECT_EQ(models, 3);
+}
+
 // From the second pass on a backend may repeat the operations that it recorded
 // before. It must not have recorded tokens, parameters or gradients, and must
 // need no more memory.
@@ -125,8 +163,8 @@ TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
     ASSERT_OK_AND_ASSIGN(
         const auto model,
         Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
-    Values values = Device(Floats(layout.size));
-    Values sums = Device(Floats(layout.size));
+    Values values = ToDevice(Floats(layout.size));
+    Values sums = ToDevice(Floats(layout.size));
     int64_t allocations = 0;
     for (int pass = first; pass <= last; ++pass) {
       const Floats parameters = InitialParameters(layout, pass);
@@ -161,8 +199,8 @@ TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   ASSERT_OK_AND_ASSIGN(
       const auto model,
       Transformer::Create(config, {.micro_batch = 2}, ops_.get()));
-  Values values = Device(InitialParameters(layout, 1));
-  Values sums = Device(Floats(layout.size));
+  Values values = ToDevice(InitialParameters(layout, 1));
+  Values sums = ToDevice(Floats(layout.size));
   double want = 0;
   // The backend records during the first two passes, and repeats in the later
   // ones.
@@ -193,8 +231,8 @@ TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
   ASSERT_OK_AND_ASSIGN(
       const auto model,
       Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
-  Values values = Device(InitialParameters(layout, 1));
-  Values sums = Device(Floats(layout.size));
+  Values values = ToDevice(InitialParameters(layout, 1));
+  Values sums = ToDevice(Floats(layout.size));
   ASSERT_OK_AND_ASSIGN(auto rounded,
                        DeviceArray<uint16_t>::Create(ops_.get(), layout.size));
   for (int pass = 0; pass < 3; ++pass) {
@@ -205,7 +243,7 @@ TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
                                  RandomTokens(40, 258, pass + 100), 1, sum));
     }
   }
-  Values widened = Device(Floats(layout.size));
+  Values widened = ToDevice(Floats(layout.size));
   ops_->WidenActivations(rounded.data(), layout.size, widened.data());
   const Floats got = Host(widened);
   const Floats want = Host(sums);
@@ -227,8 +265,8 @@ TEST_F(ModelCudaTest, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
       const auto model,
       Transformer::Create(
           config, {.micro_batch = 1, .stochastic_rounding = true}, ops_.get()));
-  Values values = Device(InitialParameters(layout, 1));
-  Values sums = Device(Floats(layout.size));
+  Values values = ToDevice(InitialParameters(layout, 1));
+  Values sums = ToDevice(Floats(layout.size));
   const auto loss = [&](uint64_t seed) {
     return *model->ForwardBackward(values.data(), RandomTokens(8, 258, 1),
                                    RandomTokens(8, 258, 2), 1, sums.data(),

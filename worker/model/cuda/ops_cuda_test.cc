@@ -157,6 +157,10 @@ TEST_F(OpsCudaTest, GradientsAreSummedInBf16) {
           ops_->EmbeddingBackward(device_tokens.data(), device_input.data(),
                                   shape.rows, shape.in, sum);
         }},
+       {"bias",
+        [&](GradientSum sum) {
+          ops_->AddBiasBackward(device_input.data(), shape.rows, shape.in, sum);
+        }},
        {"gain", [&](GradientSum sum) {
           ops_->RmsNormBackward(device_input.data(), device_input.data(),
                                 device_inverse_rms.data(), device_gain.data(),
@@ -400,6 +404,69 @@ const AttentionShape kAttentionShapes[] = {
     {2, 65, 6, 2, 48}, {1, 200, 1, 1, 64}, {1, 150, 2, 1, 128},
     {1, 33, 3, 3, 80},
 };
+
+TEST_F(OpsCudaTest, Bias) {
+  for (const int64_t rows : {1, 11, 600}) {
+    for (const int64_t width : {8, 264, 2056}) {
+      if (rows > 11 && width > 264) continue;
+      const Floats bias = Random(width, 1);
+      Floats values = Random(rows * width, 2);
+      const Floats before = Random(width, 3);
+      Values device_bias = Device(bias);
+      Activations device_values = Rounded(values);
+      Values d_bias = Device(before);
+      ops_->AddBiasBackward(device_values.data(), rows, width, d_bias.data());
+      Doubles want_d_bias = Widen(before);
+      reference::AddBiasBackward(Widen(values).data(), rows, width,
+                                 want_d_bias.data());
+      ExpectNear(Host(d_bias), want_d_bias, 1e-5);
+      ops_->AddBias(device_bias.data(), rows, width, device_values.data());
+      Doubles want = Widen(values);
+      reference::AddBias(Widen(bias).data(), rows, width, want.data());
+      ExpectNear(Host(device_values), want, kRounding);
+    }
+  }
+}
+
+TEST_F(OpsCudaTest, QkNorm) {
+  std::vector<AttentionShape> shapes(std::begin(kAttentionShapes),
+                                     std::end(kAttentionShapes));
+  // More rows than one pass of the gradient's blocks takes.
+  shapes.push_back({1, 4100, 2, 1, 16});
+  for (const AttentionShape& shape : shapes) {
+    const Floats gains = Random(2 * shape.head_dim, 1);
+    Floats qkv = Random(shape.rows() * shape.qkv_width(), 2);
+    Values device_gains = Device(gains);
+    Activations device_qkv = Rounded(qkv);
+    Activations raw = Garbage(shape.rows() * shape.qk_width());
+    Values inverse_rms = FloatGarbage(shape.rows() * shape.qk_heads());
+    ops_->QkNorm(shape, device_gains.data(), 1e-3f, device_qkv.data(),
+                 raw.data(), inverse_rms.data());
+    Doubles want = Widen(qkv);
+    Doubles want_raw(shape.rows() * shape.qk_width());
+    Doubles want_inverse_rms(shape.rows() * shape.qk_heads());
+    reference::QkNorm(shape, Widen(gains).data(), 1e-3, want.data(),
+                      want_raw.data(), want_inverse_rms.data());
+    ExpectNear(Host(device_qkv), want, kRounding);
+    ExpectNear(Host(raw), want_raw, 0);
+    ExpectNear(Host(inverse_rms), want_inverse_rms, 1e-6);
+
+    Floats d_qkv = Random(shape.rows() * shape.qkv_width(), 3);
+    const Floats before = Random(2 * shape.head_dim, 4);
+    Activations device_d_qkv = Rounded(d_qkv);
+    Values d_gains = Device(before);
+    ops_->QkNormBackward(shape, raw.data(), inverse_rms.data(),
+                         device_gains.data(), device_d_qkv.data(),
+                         d_gains.data());
+    Doubles want_d_qkv = Widen(d_qkv);
+    Doubles want_d_gains = Widen(before);
+    reference::QkNormBackward(shape, want_raw.data(), want_inverse_rms.data(),
+                              Widen(gains).data(), want_d_qkv.data(),
+                              want_d_gains.data());
+    ExpectNear(Host(device_d_qkv), want_d_qkv, kRounding);
+    ExpectNear(Host(d_gains), want_d_gains, 1e-5);
+  }
+}
 
 TEST_F(OpsCudaTest, Rope) {
   for (const AttentionShape& shape : kAttentionShapes) {

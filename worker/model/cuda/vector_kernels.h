@@ -168,7 +168,7 @@ static __global__ void RopeKernel(AttentionShape shape, RopeTable table,
                                   float sign, Bf16* qkv) {
   const int64_t half = shape.head_dim / 2;
   const int64_t head_vectors = half / kVector;
-  const int64_t row_vectors = (shape.heads + shape.kv_heads) * head_vectors;
+  const int64_t row_vectors = shape.qk_heads() * head_vectors;
   for (int64_t i = GlobalThread(); i < shape.rows() * row_vectors;
        i += GlobalThreads()) {
     const int64_t row = i / row_vectors;

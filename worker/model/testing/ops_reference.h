@@ -147,12 +147,57 @@ void LinearWeightGradient(const T* d_output, const T* input,
 }
 
 template <typename T>
+void AddBias(const T* bias, int64_t rows, int64_t width, T* values) {
+  for (int64_t i = 0; i < rows * width; ++i) values[i] += bias[i % width];
+}
+
+template <typename T>
+void AddBiasBackward(const T* d_values, int64_t rows, int64_t width,
+                     T* d_bias) {
+  for (int64_t i = 0; i < rows * width; ++i) d_bias[i % width] += d_values[i];
+}
+
+template <typename T>
+void QkNorm(const AttentionShape& shape, const T* gains, T epsilon, T* qkv,
+            T* raw, T* inverse_rms) {
+  for (int64_t r = 0; r < shape.rows(); ++r) {
+    for (int64_t h = 0; h < shape.qk_heads(); ++h) {
+      T* const head = qkv + r * shape.qkv_width() + h * shape.head_dim;
+      const int64_t at = r * shape.qk_heads() + h;
+      std::copy_n(head, shape.head_dim, raw + at * shape.head_dim);
+      RmsNorm<T>(raw + at * shape.head_dim, nullptr,
+                 gains + (h < shape.heads ? 0 : shape.head_dim), 1,
+                 shape.head_dim, epsilon, nullptr, inverse_rms + at, head);
+    }
+  }
+}
+
+template <typename T>
+void QkNormBackward(const AttentionShape& shape, const T* raw,
+                    const T* inverse_rms, const T* gains, T* d_qkv,
+                    T* d_gains) {
+  std::vector<T> again(static_cast<size_t>(shape.head_dim));
+  for (int64_t r = 0; r < shape.rows(); ++r) {
+    for (int64_t h = 0; h < shape.qk_heads(); ++h) {
+      T* const d_head = d_qkv + r * shape.qkv_width() + h * shape.head_dim;
+      const std::vector<T> d_normalized(d_head, d_head + shape.head_dim);
+      const int64_t at = r * shape.qk_heads() + h;
+      const int64_t kind = h < shape.heads ? 0 : shape.head_dim;
+      RmsNormBackward(d_normalized.data(), raw + at * shape.head_dim,
+                      inverse_rms + at, gains + kind, 1, shape.head_dim,
+                      /*accumulate=*/false, d_head, d_gains + kind,
+                      again.data());
+    }
+  }
+}
+
+template <typename T>
 void Rope(const AttentionShape& shape, const T* cosine, const T* sine,
           RopeDirection direction, T* qkv) {
   const int64_t half = shape.head_dim / 2;
   for (int64_t r = 0; r < shape.rows(); ++r) {
     const int64_t position = r % shape.length;
-    for (int64_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
+    for (int64_t h = 0; h < shape.qk_heads(); ++h) {
       T* head = qkv + r * shape.qkv_width() + h * shape.head_dim;
       for (int64_t i = 0; i < half; ++i) {
         const T c = cosine[position * half + i];

@@ -110,6 +110,44 @@ TEST(OpsReferenceTest, LinearGradient) {
   ExpectGradient(loss, weight, d_weight);
 }
 
+TEST(OpsReferenceTest, BiasGradient) {
+  Array bias = Random(5, 1);
+  const Array values = Random(3 * 5, 2);
+  const Array d_output = Random(3 * 5, 3);
+  Array d_bias(bias.size());
+  reference::AddBiasBackward(d_output.data(), 3, 5, d_bias.data());
+  ExpectGradient(
+      [&] {
+        Array output = values;
+        reference::AddBias(bias.data(), 3, 5, output.data());
+        return Dot(output, d_output);
+      },
+      bias, d_bias);
+}
+
+TEST(OpsReferenceTest, QkNormGradient) {
+  const AttentionShape shape = {
+      .batch = 2, .length = 2, .heads = 4, .kv_heads = 2, .head_dim = 6};
+  Array qkv = Random(shape.rows() * shape.qkv_width(), 1);
+  Array gains = Random(2 * shape.head_dim, 2);
+  const Array d_output = Random(static_cast<int64_t>(qkv.size()), 3);
+  Array raw(shape.rows() * shape.qk_width());
+  Array inverse_rms(shape.rows() * shape.qk_heads());
+  const auto loss = [&] {
+    Array output = qkv;
+    reference::QkNorm(shape, gains.data(), 0.3, output.data(), raw.data(),
+                      inverse_rms.data());
+    return Dot(output, d_output);
+  };
+  loss();
+  Array d_qkv = d_output;
+  Array d_gains(gains.size());
+  reference::QkNormBackward(shape, raw.data(), inverse_rms.data(), gains.data(),
+                            d_qkv.data(), d_gains.data());
+  ExpectGradient(loss, qkv, d_qkv);
+  ExpectGradient(loss, gains, d_gains);
+}
+
 TEST(OpsReferenceTest, RopeGradientAndLength) {
   const AttentionShape shape = {
       .batch = 2, .length = 3, .heads = 2, .kv_heads = 1, .head_dim = 4};
