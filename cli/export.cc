@@ -181,8 +181,9 @@ Command ExportCommand() {
       .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
           "STATE_DIR is the coordinator's state directory; the coordinator may "
-          "be running. The command writes the merged model with Llama names, "
-          "and a config.json for LlamaForCausalLM."};
+          "be running. The command writes the merged model with the names of "
+          "its tensors in those libraries, and a config.json for "
+          "LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/tokenizer.h"
@@ -18,6 +19,33 @@ namespace causeway {
 namespace {
 
 using Json = nlohmann::json;
+
+// A kind of model that islands train.
+struct Family {
+  const char* model_type;
+  const char* architecture;
+  bool qkv_bias;
+  bool qk_norm;
+  // What the library takes if "head_dim" is missing; 0 means
+  // hidden_size / num_attention_heads.
+  uint32_t head_dim;
+  // Whether "sliding_window" counts only with "use_sliding_window".
+  bool asks_for_window;
+};
+// An export is of the first family that has the model's tensors.
+constexpr Family kFamilies[] = {
+    {.model_type = "llama", .architecture = "LlamaForCausalLM"},
+    {.model_type = "mistral", .architecture = "MistralForCausalLM"},
+    {.model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .qkv_bias = true,
+     .asks_for_window = true},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .qk_norm = true,
+     .head_dim = 128,
+     .asks_for_window = true},
+};
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
   Json json = Json::parse(text.begin(), text.end(), nullptr,
@@ -70,17 +98,25 @@ absl::Status RequireOrAbsent(const Json& json, const char* key,
   return Refuse(key, value, why);
 }
 
-absl::Status CheckArchitecture(const Json& json) {
+absl::StatusOr<Family> FindFamily(const Json& json) {
   const Json& type = At(json, "model_type");
-  if (type != "llama" && type != "mistral") {
-    return Refuse("model_type", type,
-                  "Causeway's islands train \"llama\" and \"mistral\"");
+  for (const Family& family : kFamilies) {
+    if (type == family.model_type) return family;
   }
+  return Refuse("model_type", type,
+                "Causeway's islands train \"llama\", \"mistral\", \"qwen2\" "
+                "and \"qwen3\"");
+}
+
+// Refuses what no family computes here.
+absl::Status CheckOperations(const Json& json) {
   RETURN_IF_ERROR(RequireOrAbsent(json, "hidden_act", "silu",
                                   "islands compute \"silu\" only"));
   for (const char* bias : {"attention_bias", "mlp_bias"}) {
     RETURN_IF_ERROR(RequireOrAbsent(json, bias, false,
-                                    "islands' projections have no bias"));
+                                    "islands compute the biases of queries, "
+                                    "keys and values that \"qwen2\" has, and "
+                                    "no others"));
   }
   return RequireOrAbsent(json, "quantization_config", Json(),
                          "training needs weights that are not quantized");
@@ -128,8 +164,8 @@ absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
   return absl::OkStatus();
 }
 
-absl::Status ReadLengths(const Json& json, uint32_t sequence_length,
-                         v1::ModelConfig& model) {
+absl::Status ReadLengths(const Json& json, const Family& family,
+                         uint32_t sequence_length, v1::ModelConfig& model) {
   uint32_t longest = 0;
   RETURN_IF_ERROR(ReadCount(json, "max_position_embeddings", longest));
   if (sequence_length > longest) {
@@ -139,7 +175,9 @@ absl::Status ReadLengths(const Json& json, uint32_t sequence_length,
   }
   model.set_sequence_length(sequence_length == 0 ? longest : sequence_length);
   uint32_t window = std::numeric_limits<uint32_t>::max();
-  RETURN_IF_ERROR(ReadCount(json, "sliding_window", window));
+  if (!family.asks_for_window || At(json, "use_sliding_window") == true) {
+    RETURN_IF_ERROR(ReadCount(json, "sliding_window", window));
+  }
   if (window < model.sequence_length()) {
     return Refuse("sliding_window", window,
                   absl::StrCat("islands attend to all of a sequence, and "
@@ -149,12 +187,41 @@ absl::Status ReadLengths(const Json& json, uint32_t sequence_length,
   return absl::OkStatus();
 }
 
+absl::Status ReadHeads(const Json& json, const Family& family,
+                       v1::ModelConfig& model) {
+  uint32_t kv_heads = model.heads();
+  RETURN_IF_ERROR(ReadCount(json, "num_key_value_heads", kv_heads));
+  model.set_kv_heads(kv_heads);
+  uint32_t head_dim = family.head_dim == 0 ? model.hidden_size() / model.heads()
+                                           : family.head_dim;
+  RETURN_IF_ERROR(ReadCount(json, "head_dim", head_dim));
+  if (uint64_t{head_dim} * model.heads() != model.hidden_size()) {
+    model.set_head_dim(head_dim);
+  }
+  if (family.qkv_bias) model.set_qkv_bias(true);
+  if (family.qk_norm) model.set_qk_norm(true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Family> FamilyOf(const v1::ModelConfig& model) {
+  for (const Family& family : kFamilies) {
+    if (family.qkv_bias == model.qkv_bias() &&
+        family.qk_norm == model.qk_norm()) {
+      return family;
+    }
+  }
+  return absl::FailedPreconditionError(
+      "no model of the Hugging Face libraries has both model.qkv_bias and "
+      "model.qk_norm");
+}
+
 }  // namespace
 
 absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
     absl::string_view json_text, uint32_t sequence_length) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(json_text));
-  RETURN_IF_ERROR(CheckArchitecture(json));
+  ASSIGN_OR_RETURN(const Family family, FindFamily(json));
+  RETURN_IF_ERROR(CheckOperations(json));
   const struct {
     const char* key;
     void (v1::ModelConfig::*set)(uint32_t);
@@ -171,20 +238,9 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
     RETURN_IF_ERROR(ReadCount(json, key, number));
     (model.*set)(number);
   }
-  uint32_t kv_heads = model.heads();
-  RETURN_IF_ERROR(ReadCount(json, "num_key_value_heads", kv_heads));
-  model.set_kv_heads(kv_heads);
-  uint32_t head_width = model.hidden_size() / model.heads();
-  const uint32_t usual_width = head_width;
-  RETURN_IF_ERROR(ReadCount(json, "head_dim", head_width));
-  if (head_width != usual_width) {
-    return Refuse("head_dim", head_width,
-                  absl::StrCat("islands' heads have hidden_size / "
-                               "num_attention_heads = ",
-                               usual_width, " values"));
-  }
+  RETURN_IF_ERROR(ReadHeads(json, family, model));
   RETURN_IF_ERROR(ReadRope(json, model));
-  RETURN_IF_ERROR(ReadLengths(json, sequence_length, model));
+  RETURN_IF_ERROR(ReadLengths(json, family, sequence_length, model));
   // The libraries' own default, which is not ours.
   double epsilon = 1e-6;
   RETURN_IF_ERROR(ReadNumber(json, "rms_norm_eps", epsilon));
@@ -201,16 +257,17 @@ absl::StatusOr<std::string> WriteHuggingFaceConfig(
     const v1::RunConfig& config, absl::string_view torch_dtype,
     absl::string_view original) {
   const v1::ModelConfig& model = config.model();
+  ASSIGN_OR_RETURN(const Family family, FamilyOf(model));
   nlohmann::ordered_json json = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", "llama"},
+      {"architectures", {family.architecture}},
+      {"model_type", family.model_type},
       {"vocab_size", model.vocab_size()},
       {"hidden_size", model.hidden_size()},
       {"intermediate_size", model.intermediate_size()},
       {"num_hidden_layers", model.layers()},
       {"num_attention_heads", model.heads()},
       {"num_key_value_heads", model.kv_heads()},
-      {"head_dim", model.hidden_size() / model.heads()},
+      {"head_dim", HeadDim(model)},
       {"hidden_act", "silu"},
       {"attention_bias", false},
       {"mlp_bias", false},
@@ -225,6 +282,10 @@ absl::StatusOr<std::string> WriteHuggingFaceConfig(
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
   };
+  if (family.asks_for_window) {
+    json["use_sliding_window"] = false;
+    json["sliding_window"] = nullptr;
+  }
   if (model.has_rope_scaling()) {
     const v1::RopeScaling& scaling = model.rope_scaling();
     json["rope_scaling"] = {

@@ -17,21 +17,26 @@ namespace causeway {
 
 // Returns the model that a config.json describes, for training on sequences of
 // `sequence_length` tokens; 0 takes the longest that the model was made for.
-// Reads Llama (2 to 3.3, SmolLM2, TinyLlama) and Mistral.
+// Reads Llama (2 to 3.3, SmolLM2, TinyLlama), Mistral, Qwen2 and 2.5, and
+// Qwen3.
 //   INVALID_ARGUMENT  `json` is not JSON, lacks a number, or describes a model
-//                     that Causeway cannot compute: another architecture, a
-//                     bias, a head width of its own, another activation,
-//                     another kind of rotary embedding, a sliding window that
-//                     is shorter than the sequence, or quantized weights. The
-//                     message names the key and its value.
+//                     that Causeway cannot compute: another architecture
+//                     (mixtures of experts, too), another bias than that of
+//                     Qwen2, another activation, another kind of rotary
+//                     embedding, a sliding window that is shorter than the
+//                     sequence, or quantized weights. The message names the key
+//                     and its value.
 absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
                                                       uint32_t sequence_length);
 
-// Returns the config.json of a run's model for LlamaForCausalLM, whose tensors
-// have the type `torch_dtype` ("float32"). `original`, if it is not empty, is
-// the config.json of the model that the run began with; special tokens and the
-// longest sequence are taken from it. Ends with a newline.
-//   INVALID_ARGUMENT  `original` is not JSON.
+// Returns the config.json of a run's model for LlamaForCausalLM or, if the
+// model has biases or QK-norm, Qwen2ForCausalLM or Qwen3ForCausalLM. The
+// tensors have the type `torch_dtype` ("float32"). `original`, if it is not
+// empty, is the config.json of the model that the run began with; special
+// tokens and the longest sequence are taken from it. Ends with a newline.
+//   INVALID_ARGUMENT     `original` is not JSON.
+//   FAILED_PRECONDITION  the model has biases and QK-norm; no class of the
+//                        libraries has both.
 absl::StatusOr<std::string> WriteHuggingFaceConfig(
     const v1::RunConfig& config, absl::string_view torch_dtype,
     absl::string_view original);

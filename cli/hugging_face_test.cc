@@ -38,6 +38,29 @@ constexpr char kLlama32[] = R"({
   "original_max_position_embeddings": 8192, "rope_type": "llama3"},
   "rope_theta": 500000.0, "tie_word_embeddings": true, "vocab_size": 128256})";
 
+// Those of Qwen2.5-0.5B and Qwen3-0.6B.
+constexpr char kQwen25[] = R"({
+  "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+  "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu",
+  "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
+  "max_position_embeddings": 32768, "max_window_layers": 24,
+  "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24,
+  "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+  "sliding_window": 32768, "tie_word_embeddings": true,
+  "torch_dtype": "bfloat16", "use_cache": true, "use_mrope": false,
+  "use_sliding_window": false, "vocab_size": 151936})";
+constexpr char kQwen3[] = R"({
+  "architectures": ["Qwen3ForCausalLM"], "attention_bias": false,
+  "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645,
+  "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024,
+  "initializer_range": 0.02, "intermediate_size": 3072,
+  "max_position_embeddings": 40960, "max_window_layers": 28,
+  "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28,
+  "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+  "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+  "torch_dtype": "bfloat16", "use_cache": true, "use_sliding_window": false,
+  "vocab_size": 151936})";
+
 MATCHER_P(IsModel, text, "") {
   v1::ModelConfig model;
   *result_listener << arg.ShortDebugString();
@@ -87,6 +110,33 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                   original_length: 8192
                 }
               )pb")));
+  EXPECT_THAT(ReadHuggingFaceConfig(kQwen25, 1024), IsOkAndHolds(IsModel(R"pb(
+                layers: 24
+                hidden_size: 896
+                intermediate_size: 4864
+                heads: 14
+                kv_heads: 2
+                vocab_size: 151936
+                sequence_length: 1024
+                rope_theta: 1000000
+                norm_epsilon: 1e-6
+                tie_embeddings: true
+                qkv_bias: true
+              )pb")));
+  EXPECT_THAT(ReadHuggingFaceConfig(kQwen3, 1024), IsOkAndHolds(IsModel(R"pb(
+                layers: 28
+                hidden_size: 1024
+                intermediate_size: 3072
+                heads: 16
+                kv_heads: 8
+                vocab_size: 151936
+                sequence_length: 1024
+                rope_theta: 1000000
+                norm_epsilon: 1e-6
+                tie_embeddings: true
+                head_dim: 128
+                qk_norm: true
+              )pb")));
 }
 
 TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
@@ -120,9 +170,18 @@ TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
   EXPECT_EQ(
       ReadHuggingFaceConfig(Without(kTinyLlama, "rope_theta"), 0)->rope_theta(),
       10000);
+  EXPECT_EQ(ReadHuggingFaceConfig(Without(kQwen3, "head_dim"), 0)->head_dim(),
+            128);
   EXPECT_FALSE(
       ReadHuggingFaceConfig(Without(kTinyLlama, "tie_word_embeddings"), 0)
           ->tie_embeddings());
+}
+
+// As in Mistral Nemo, whose heads do not fill the model.
+TEST(HuggingFaceTest, HeadsMayHaveTheirOwnWidth) {
+  EXPECT_EQ(
+      ReadHuggingFaceConfig(With(kTinyLlama, "head_dim", 128), 0)->head_dim(),
+      128);
 }
 
 TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
@@ -130,14 +189,15 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
     std::string config;
     const char* problem;
   } cases[] = {
-      {With(kTinyLlama, "model_type", "qwen2"), "\"model_type\" is \"qwen2\""},
+      {With(kQwen3, "model_type", "qwen3_moe"),
+       "\"model_type\" is \"qwen3_moe\""},
       {Without(kTinyLlama, "model_type"), "\"model_type\" is null"},
       {With(kTinyLlama, "hidden_act", "gelu"), "\"hidden_act\" is \"gelu\""},
       {With(kTinyLlama, "attention_bias", true), "\"attention_bias\" is true"},
       {With(kTinyLlama, "mlp_bias", true), "\"mlp_bias\" is true"},
+      {With(kQwen3, "attention_bias", true), "\"attention_bias\" is true"},
       {With(kTinyLlama, "quantization_config", {{"bits", 4}}),
        "\"quantization_config\" is {\"bits\":4}"},
-      {With(kTinyLlama, "head_dim", 128), "\"head_dim\" is 128"},
       {With(kTinyLlama, "rope_scaling", {{"type", "yarn"}}), "yarn"},
       {With(kTinyLlama, "rope_scaling", "yarn"), "want an object or null"},
       {With(kTinyLlama, "rope_scaling", {{"rope_type", "llama3"}}),
@@ -166,10 +226,18 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
                        HasSubstr("\"max_position_embeddings\" is 2048")));
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
+  // Qwen's window counts if it is asked for.
+  json qwen = json::parse(kQwen25);
+  qwen["sliding_window"] = 1000;
+  EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1024));
+  qwen["use_sliding_window"] = true;
+  EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("\"sliding_window\" is 1000")));
 }
 
 TEST(HuggingFaceTest, WritesWhatItReads) {
-  for (const char* original : {kTinyLlama, kLlama32}) {
+  for (const char* original : {kTinyLlama, kLlama32, kQwen25, kQwen3}) {
     v1::RunConfig config;
     config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
     ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
@@ -183,11 +251,22 @@ TEST(HuggingFaceTest, WritesWhatItReads) {
     EXPECT_EQ(written["torch_dtype"], "bfloat16");
     for (const char* key :
          {"bos_token_id", "eos_token_id", "max_position_embeddings",
-          "rope_scaling", "rope_theta", "head_dim"}) {
+          "rope_scaling", "rope_theta", "head_dim", "architectures",
+          "model_type", "use_sliding_window"}) {
       if (!before.contains(key)) continue;
       EXPECT_EQ(written[key], before[key]) << key;
     }
   }
+}
+
+TEST(HuggingFaceTest, SaysThatNoLibraryHasBiasesAndQkNorm) {
+  v1::RunConfig config;
+  ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
+                       ReadHuggingFaceConfig(kQwen3, 512));
+  config.mutable_model()->set_qkv_bias(true);
+  EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "").status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("both model.qkv_bias and model.qk_norm")));
 }
 
 TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
