@@ -131,11 +131,12 @@ show_log() {
   tail -n 15 "${work}/$1.log" >&2
 }
 
-# start_coordinator NAME CONFIG [auto]: starts a coordinator and sets `address`.
-# With "auto" it has an authority of its own, and `tls` is set.
+# start_coordinator NAME CONFIG [TLS [FLAG...]]: starts a coordinator and sets
+# `address`. With TLS "auto" it has an authority of its own, and `tls` is set.
 start_coordinator() {
   start "$1-coordinator" "${coordinator}" --config "$2" --tls "${3-}" \
-    --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port"
+    --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port" \
+    "${@:4}"
   if [[ "${3-}" == auto ]]; then tls=(--tls "${work}/$1/tls/operator"); fi
   local deadline=$((SECONDS + 30))
   until [[ -s "${work}/$1.port" ]]; do
