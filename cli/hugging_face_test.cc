@@ -38,7 +38,7 @@ constexpr char kLlama32[] = R"({
   "original_max_position_embeddings": 8192, "rope_type": "llama3"},
   "rope_theta": 500000.0, "tie_word_embeddings": true, "vocab_size": 128256})";
 
-// Those of Qwen2.5-0.5B and Qwen3-0.6B.
+// The values of Qwen2.5-0.5B and Qwen3-0.6B.
 constexpr char kQwen25[] = R"({
   "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
   "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu",
