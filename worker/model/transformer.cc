@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <numbers>
 #include <string>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/model/rope_angles.h"
 
 namespace causeway {
 namespace {
@@ -48,23 +47,6 @@ int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
     end += tensor.size;
   }
   return begin;
-}
-
-// Returns the angle per token, in radians, of pair `pair` of `pairs`.
-double RopeFrequency(const v1::ModelConfig& config, int64_t pair,
-                     int64_t pairs) {
-  const double frequency =
-      std::pow(config.rope_theta(),
-               -static_cast<double>(pair) / static_cast<double>(pairs));
-  if (!config.has_rope_scaling()) return frequency;
-  const v1::RopeScaling& scaling = config.rope_scaling();
-  const double waves =
-      scaling.original_length() * frequency / (2 * std::numbers::pi);
-  const double kept = std::clamp(
-      (waves - scaling.low_frequency_factor()) /
-          (scaling.high_frequency_factor() - scaling.low_frequency_factor()),
-      0.0, 1.0);
-  return kept * frequency + (1 - kept) * frequency / scaling.factor();
 }
 
 }  // namespace
@@ -223,20 +205,10 @@ absl::Status Transformer::AllocateMemory() {
 }
 
 void Transformer::UploadRopeTable(const v1::ModelConfig& config) {
-  const int64_t half = head_dim_ / 2;
-  std::vector<float> cosine;
-  std::vector<float> sine;
-  for (int64_t position = 0; position < length_; ++position) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle =
-          static_cast<double>(position) * RopeFrequency(config, i, half);
-      cosine.push_back(static_cast<float>(std::cos(angle)));
-      sine.push_back(static_cast<float>(std::sin(angle)));
-    }
-  }
-  const size_t bytes = cosine.size() * sizeof(float);
-  ops_->CopyToDevice(cosine.data(), bytes, rope_cosine_);
-  ops_->CopyToDevice(sine.data(), bytes, rope_sine_);
+  const RopeAngles angles = MakeRopeAngles(config);
+  const size_t bytes = angles.cosine.size() * sizeof(float);
+  ops_->CopyToDevice(angles.cosine.data(), bytes, rope_cosine_);
+  ops_->CopyToDevice(angles.sine.data(), bytes, rope_sine_);
 }
 
 absl::Status Transformer::CheckTokens(absl::Span<const int32_t> tokens,
