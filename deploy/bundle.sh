@@ -21,7 +21,7 @@ programs run on any x86-64 Linux with glibc 2.36 or newer:
 
   causeway/bin    causeway, causeway-coordinator, causeway-worker
   causeway/lib    shared libraries, found from bin
-  causeway/docs, causeway/tests/gpu    tests/gpu/run.sh is for machines with GPUs
+  causeway/docs, causeway/tests         tests/gpu/run.sh is for machines with GPUs
 
 With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
 several GPUs, NCCL are taken from the machine where it runs; without them the
@@ -135,6 +135,7 @@ for label in "${test_labels[@]}"; do
 done
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
+install -D -m 644 -t "${top}/tests/reference" tests/reference/llama_golden.txt
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 

@@ -93,10 +93,12 @@ cases() {
 }
 
 run_check() {
-  local name output code=0 ran_well ran_badly not_run
+  local name program output code=0 ran_well ran_badly not_run
   name="$(basename "$1")"
+  program="$(realpath "$1")"
   output="${scratch}/output"
-  "$1" >"${output}" 2>&1 || code=$?
+  # Tests read tests/reference from where they run.
+  (cd "${root}" && "${program}") >"${output}" 2>&1 || code=$?
   ran_well="$(cases "${output}" PASSED)"
   ran_badly="$(cases "${output}" FAILED)"
   not_run="$(cases "${output}" SKIPPED)"
