@@ -23,6 +23,7 @@
 #include "common/file.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
+#include "common/tensors_layout.h"
 #include "server/storage/commit_log.h"
 
 namespace causeway {
@@ -96,8 +97,8 @@ absl::Status PrepareDirectory(const std::string& path, bool force) {
       absl::StrCat("cannot list ", path, ": ", error.message()));
 }
 
-// Returns the model's tensors in the order of its layout.
-std::vector<NamedTensor> TensorsOf(const StoredModel& model) {
+// Returns the run's tensors in the order of its layout.
+absl::StatusOr<std::vector<NamedTensor>> TensorsOf(const StoredModel& model) {
   const RunRecord& run = model.run;
   std::map<absl::string_view, absl::Span<const float>> values;
   for (const v1::Fragment& fragment : run.plan.fragments()) {
@@ -108,7 +109,8 @@ std::vector<NamedTensor> TensorsOf(const StoredModel& model) {
     }
   }
   std::vector<NamedTensor> tensors;
-  for (TensorSpec& spec : MakeModelLayout(run.config.model()).tensors) {
+  ASSIGN_OR_RETURN(ModelLayout layout, RunLayout(run.config, run.plan));
+  for (TensorSpec& spec : layout.tensors) {
     const absl::Span<const float> from = values[spec.name];
     tensors.push_back({.name = std::move(spec.name),
                        .shape = std::move(spec.shape),
@@ -141,14 +143,18 @@ absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
                      ReadFile(absl::StrCat(flags.like, "/", kConfigFile)));
   }
   const RunRecord& run = model.run;
-  ASSIGN_OR_RETURN(const std::string config,
-                   WriteHuggingFaceConfig(run.config, dtype.torch, original));
+  // Only the original tells the architecture of a run of tensors.
+  std::string config = std::move(original);
+  if (!run.config.has_tensors()) {
+    ASSIGN_OR_RETURN(config,
+                     WriteHuggingFaceConfig(run.config, dtype.torch, config));
+  }
   RETURN_IF_ERROR(PrepareDirectory(flags.out, flags.force));
   // "format" tells the Hugging Face libraries which framework named the
   // tensors.
-  const std::vector<NamedTensor> tensors = TensorsOf(model);
+  ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, TensorsOf(model));
   ASSIGN_OR_RETURN(
-      const std::vector<std::string> files,
+      std::vector<std::string> files,
       WriteTensorFiles(flags.out, tensors,
                        {.dtype = dtype.safetensors,
                         .most_bytes = flags.shard_bytes,
@@ -156,14 +162,26 @@ absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
                                      {"causeway.run_id", run.run_id},
                                      {"causeway.versions",
                                       absl::StrJoin(model.Versions(), ",")}}}));
-  RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(flags.out, "/", kConfigFile), {config}));
+  if (!config.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(
+        absl::StrCat(flags.out, "/", kConfigFile), {config}));
+    files.push_back(kConfigFile);
+  }
   uint64_t size = 0;
   for (const NamedTensor& tensor : tensors) size += tensor.values.size();
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(static_cast<double>(size)) << " parameters in "
            << tensors.size() << " tensors written to " << flags.out << ": "
-           << absl::StrJoin(files, ", ") << ", " << kConfigFile << "\n";
+           << absl::StrJoin(files, ", ") << "\n";
+  if (config.empty()) {
+    call.out << "no " << kConfigFile
+             << ": the run is defined by its tensors, and only --like HF_DIR "
+                "tells what model they are of\n";
+  }
+  if (!run.config.tensors().exclude().empty()) {
+    call.out << "not among them: what the run excludes from its exchange ("
+             << absl::StrJoin(run.config.tensors().exclude(), ", ") << ")\n";
+  }
   if (flags.like.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int copied, CopyTokenizer(flags.like, flags.out));
   call.out << copied << " files of the tokenizer copied from " << flags.like
@@ -181,9 +199,11 @@ Command ExportCommand() {
       .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
           "STATE_DIR is the coordinator's state directory; the coordinator may "
-          "be running. The command writes the merged model with the names of "
-          "its tensors in those libraries, and a config.json for "
-          "LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM."};
+          "be running. The command writes the merged model under the names "
+          "of the Hugging Face libraries, and a config.json for "
+          "LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM. A run that "
+          "is defined by its tensors comes out under their names, without "
+          "those that it excludes; its config.json is that of --like."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);
@@ -194,7 +214,8 @@ Command ExportCommand() {
           &flags->dtype);
   set.Add("like", "HF_DIR",
           "The directory that the run was imported from: copies its "
-          "tokenizer, and takes special tokens from its config.json.",
+          "tokenizer, and takes special tokens from its config.json, or all "
+          "of it if the run is defined by its tensors.",
           &flags->like);
   set.Add("shard_bytes", "N",
           "A model of more bytes is written as several files with an index.",

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/testing/state.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/checkpoint/tensor_files.h"
 #include "common/file.h"
 #include "common/model_layout.h"
@@ -149,6 +150,32 @@ TEST_F(ExportTest, TakesTheTokenizerOfTheOriginal) {
   EXPECT_EQ(Run({state_, "--out", PathOf("other"), "--like", PathOf("none")}),
             kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("none/config.json"));
+}
+
+TEST_F(ExportTest, ARunOfTensorsKeepsTheirNames) {
+  const absl::StatusOr<v1::RunConfig> config =
+      ParseRunConfig(kTensorsConfig, "test");
+  ASSERT_OK_AND_ASSIGN(layout_, NewRunLayout(*config, ""));
+  parameters_ = InitialParameters(layout_, 3);
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i] = i;
+  const std::string state = PathOf("tensors");
+  ASSERT_OK(WriteTestState(state, *config, parameters_));
+  EXPECT_EQ(Run({state, "--out", out_path_}), kExitOk) << err_.str();
+  ExpectParameters("F32");
+  EXPECT_THAT(out_.str(), HasSubstr("52 parameters in 3 tensors"));
+  EXPECT_THAT(out_.str(), HasSubstr("no config.json: "));
+  EXPECT_THAT(out_.str(), HasSubstr("excludes from its exchange (*.mask)"));
+  EXPECT_THAT(ReadFile(out_path_ + "/config.json"),
+              StatusIs(absl::StatusCode::kNotFound));
+
+  const std::string original = PathOf("original");
+  ASSERT_OK(CreateDirectory(original));
+  ASSERT_OK(WriteFileAtomically(original + "/config.json", {"{\"a\": 1}"}));
+  EXPECT_EQ(Run({state, "--out", out_path_, "--force", "--like", original}),
+            kExitOk)
+      << err_.str();
+  EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsOkAndHolds("{\"a\": 1}"));
+  EXPECT_THAT(out_.str(), HasSubstr("model.safetensors, config.json\n"));
 }
 
 TEST_F(ExportTest, OverwritesOnlyWhenTold) {

@@ -18,6 +18,7 @@
 #include "cli/human.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
+#include "common/run_config.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -61,11 +62,16 @@ void PrintFact(absl::string_view name, absl::string_view text,
 }
 
 std::string ModelFact(const v1::RunStatus& run) {
+  const std::string parameters =
+      HumanCount(static_cast<double>(run.parameters()));
+  if (run.config().has_tensors()) {
+    return absl::StrCat(parameters, " parameters, defined by their tensors");
+  }
   const v1::ModelConfig& model = run.config().model();
   return absl::StrFormat(
       "%s parameters: %u layers of width %u, vocabulary %u, sequences of %u",
-      HumanCount(static_cast<double>(run.parameters())), model.layers(),
-      model.hidden_size(), model.vocab_size(), model.sequence_length());
+      parameters, model.layers(), model.hidden_size(), model.vocab_size(),
+      model.sequence_length());
 }
 
 std::string ProgressFact(const v1::RunStatus& run) {
@@ -165,8 +171,7 @@ std::string Megabits(double bytes_per_second) {
 
 absl::Duration TimeLeft(const v1::RunStatus& run) {
   const double tokens_per_step =
-      static_cast<double>(run.config().training().batch_size()) *
-      run.config().model().sequence_length();
+      static_cast<double>(TokensPerStep(run.config()));
   const double steps_left = static_cast<double>(
       run.total_steps() - std::min(run.run_step(), run.total_steps()));
   if (run.tokens_per_second() <= 0 || run.live_islands() == 0) {

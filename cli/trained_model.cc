@@ -51,6 +51,12 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir) {
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir) {
   ASSIGN_OR_RETURN(const StoredModel stored, OpenStoredModel(state_dir));
+  if (stored.run.config.has_tensors()) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "run $0 is defined by its tensors, not by a model that Causeway can "
+        "compute with; `causeway export $1` writes them",
+        stored.run.run_id, state_dir));
+  }
   TrainedModel model{.run_id = stored.run.run_id,
                      .config = stored.run.config,
                      .layout = MakeModelLayout(stored.run.config.model()),

@@ -52,7 +52,8 @@ struct TrainedModel {
 // Reads the model.
 //   NOT_FOUND            `state_dir` is no state directory or has no run yet.
 //   DATA_LOSS            a committed file is damaged.
-//   FAILED_PRECONDITION  a newer version of Causeway wrote it.
+//   FAILED_PRECONDITION  a newer version of Causeway wrote it, or the run is
+//                        defined by its tensors, not by a model.
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir);
 
 // Returns "run quick-0000002a at version 12", or "at versions 12 to 13".

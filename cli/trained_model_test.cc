@@ -3,6 +3,7 @@
 #include "cli/trained_model.h"
 
 #include <string>
+#include <vector>
 
 #include "cli/testing/state.h"
 #include "common/file.h"
@@ -31,6 +32,16 @@ TEST(TrainedModelTest, PutsTheFragmentsTogether) {
   EXPECT_THAT(model.versions, testing::ElementsAre(0, 1));
   EXPECT_EQ(DescribeVersions(model.run_id, model.versions),
             "run test-1 at versions 0 to 1");
+}
+
+TEST(TrainedModelTest, TensorsAreNoModel) {
+  const std::string directory = testing::TempDir() + "/tensors";
+  ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
+                       ParseRunConfig(kTensorsConfig, "test"));
+  ASSERT_OK(WriteTestState(directory, config, std::vector<float>(52)));
+  EXPECT_THAT(LoadTrainedModel(directory),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("run test-1 is defined by its tensors")));
 }
 
 TEST(TrainedModelTest, SaysWhatIsNotThere) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -73,23 +74,27 @@ void PrintData(const v1::RunConfig& config, const Dataset& dataset,
 }  // namespace
 
 absl::Status Validate(const v1::RunConfig& config,
+                      const std::string& checkpoint,
                       absl::Span<const std::string> paths, std::ostream& out) {
-  const ModelLayout layout = MakeModelLayout(config.model());
+  ASSIGN_OR_RETURN(const ModelLayout layout, NewRunLayout(config, checkpoint));
   ASSIGN_OR_RETURN(const v1::FragmentPlan plan,
                    MakeFragmentPlan(layout, config));
   ASSIGN_OR_RETURN(const SyncSchedule schedule,
                    SyncSchedule::Create(config, plan));
   std::optional<Dataset> dataset;
   if (!paths.empty()) {
+    if (config.has_tensors()) {
+      return absl::InvalidArgumentError(
+          "the islands of a run that is defined by its tensors read their own "
+          "data: leave --data and --text out");
+    }
     ASSIGN_OR_RETURN(dataset, OpenDataset(config, paths));
   }
   const v1::TrainingConfig& training = config.training();
-  const v1::ModelConfig& model = config.model();
-  const double step_tokens =
-      static_cast<double>(training.batch_size()) * model.sequence_length();
+  const double step_tokens = static_cast<double>(TokensPerStep(config));
   out << absl::StrFormat("model     %s parameters in %u layers\n",
                          HumanCount(static_cast<double>(layout.size)),
-                         model.layers());
+                         CountBlocks(layout));
   out << absl::StrFormat(
       "training  %u steps of %s tokens on each island: %s tokens\n",
       training.total_steps(), HumanCount(step_tokens),
@@ -123,7 +128,14 @@ Command ValidateCommand() {
           "(proto/run_config.proto describes its fields). The command shows "
           "every mistake with its line and the allowed values. With data, it "
           "also checks that they fit the model and are long enough for the "
-          "shards."};
+          "shards; with a checkpoint, that it has the run's tensors. A run of "
+          "`tensors` that the configuration does not list needs the "
+          "checkpoint. The table shows the plan: what each fragment holds, "
+          "when it is sent, and how many bytes that takes."};
+  const auto checkpoint = std::make_shared<std::string>();
+  command.flags.Add("initial_parameters", "PATH",
+                    "The checkpoint that the run will begin with.",
+                    checkpoint.get());
   command.flags.Add("data", "FILE...", "Token files to train on.", paths.get());
   command.flags.Add("text", "FILE...",
                     "Text files to train on, for a run with tokenizer BYTES.",
@@ -131,7 +143,7 @@ Command ValidateCommand() {
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const v1::RunConfig config,
                      LoadRunConfig(call.arguments[0]));
-    return Validate(config, *paths, call.out);
+    return Validate(config, *checkpoint, *paths, call.out);
   };
   return command;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/testing/state.h"
 #include "common/file.h"
+#include "common/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,6 +80,38 @@ TEST_F(ValidateTest, ChecksTheData) {
   EXPECT_NE(err_.str(), "");
   EXPECT_EQ(Run({config, "--data", text, text + ".missing"}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr(text + ".missing"));
+}
+
+TEST_F(ValidateTest, ShowsThePlanOfARunOfTensors) {
+  const std::string config = Write("run.textproto", kTensorsConfig);
+  EXPECT_EQ(Run({config}), kExitOk) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("model     52 parameters in 2 layers\n"
+                                    "training  100 steps of 16 tokens"));
+  EXPECT_THAT(out_.str(), HasSubstr("\n       0        2      32       +0"));
+  EXPECT_THAT(out_.str(), HasSubstr("\n       1        1      20       +5"));
+  EXPECT_EQ(Run({config, "--text", config}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("read their own data"));
+}
+
+TEST_F(ValidateTest, ACheckpointTellsTheTensors) {
+  const std::string config = Write("run.textproto",
+                                   R"(name: "tensors"
+               tensors { sequence_length: 8 }
+               training { total_steps: 100 batch_size: 2 }
+               synchronization { inner_steps_per_round: 10 })");
+  EXPECT_EQ(Run({config}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("--initial_parameters"));
+  const std::string checkpoint = testing::TempDir() + "/model.safetensors";
+  const std::vector<float> values(6);
+  ASSERT_OK(WriteSafetensors(
+      checkpoint, {.tensors = {FloatTensor("h.0.w", {3, 2}, values)}}));
+  EXPECT_EQ(Run({config, "--initial_parameters", checkpoint}), kExitOk)
+      << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("6 parameters in 1 layers"));
+  EXPECT_EQ(Run({Write("llama.textproto", kTestConfig), "--initial_parameters",
+                 checkpoint}),
+            kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("does not fit the run's model"));
 }
 
 TEST_F(ValidateTest, MistakesNameFileLineAndField) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/model_layout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -77,7 +78,9 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
 
   const double stddev = config.init_stddev();
   const double residual_stddev = stddev / std::sqrt(2.0 * config.layers());
-  ModelLayout layout;
+  // Some old checkpoints hold the rotary frequencies, which follow from the
+  // configuration.
+  ModelLayout layout{.ignored = {"*.rotary_emb.inv_freq"}};
   Append("model.embed_tokens.weight", {vocab, hidden}, -1, stddev, layout);
   for (int block = 0; block < static_cast<int>(config.layers()); ++block) {
     const std::string prefix = absl::StrCat("model.layers.", block, ".");
@@ -114,6 +117,14 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
     Append("lm_head.weight", {vocab, hidden}, -1, stddev, layout);
   }
   return layout;
+}
+
+uint32_t CountBlocks(const ModelLayout& layout) {
+  int blocks = 0;
+  for (const TensorSpec& tensor : layout.tensors) {
+    blocks = std::max(blocks, tensor.block + 1);
+  }
+  return static_cast<uint32_t>(blocks);
 }
 
 void InitializeTensor(const TensorSpec& tensor, uint64_t seed,

@@ -47,6 +47,8 @@ struct ModelLayout {
   std::vector<TensorSpec> tensors;
   // The number of values in all tensors.
   int64_t size = 0;
+  // Patterns (MatchesAny) of tensors that a checkpoint may have beside these.
+  std::vector<std::string> ignored;
 };
 
 // Returns the number of values in a query, key or value head.
@@ -55,6 +57,9 @@ int64_t HeadDim(const v1::ModelConfig& config);
 // Returns the layout of a model. `config` must have been validated
 // (common/run_config.h), with vocab_size and kv_heads resolved.
 ModelLayout MakeModelLayout(const v1::ModelConfig& config);
+
+// Returns the number of transformer blocks.
+uint32_t CountBlocks(const ModelLayout& layout);
 
 // Writes the initial values of `tensor` to `values` (tensor.size of them):
 // tensor.init_value, or Gaussian with tensor.init_stddev. They depend on seed,

@@ -14,7 +14,9 @@
 #include "absl/strings/str_split.h"
 #include "common/file.h"
 #include "common/model_layout.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/tensors_layout.h"
 #include "glog/logging.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -147,8 +149,10 @@ struct Range {
   bool is_open = false;
 };
 
-constexpr Range kRanges[] = {
-    {"model.layers", 1, 1024},
+constexpr uint32_t kMostLayers = 1024;
+
+constexpr Range kModelRanges[] = {
+    {"model.layers", 1, kMostLayers},
     {"model.hidden_size", 2, 1 << 17},
     {"model.intermediate_size", 1, 1 << 19},
     {"model.sequence_length", 2, 1 << 20},
@@ -157,6 +161,9 @@ constexpr Range kRanges[] = {
     {"model.rope_theta", 1, 1e12, true},
     {"model.norm_epsilon", 0, 0.1, true},
     {"model.init_stddev", 0, 10, true},
+};
+
+constexpr Range kRanges[] = {
     {"data.validation_fraction", 0, 0.5},
     {"data.shards", 1, 4096},
     {"training.total_steps", 1, 1e12},
@@ -183,9 +190,6 @@ constexpr Range kRanges[] = {
     {"storage.update_history", 2, 1 << 20},
     {"storage.versions_kept", 2, 1 << 20},
 };
-
-// The most parameters of a model, 2^40: their fp32 values take 4 TiB.
-constexpr int64_t kMostParameters = int64_t{1} << 40;
 
 // Checks values, and finds the line of the field that holds one. A field's path
 // is, for instance, "model.layers".
@@ -279,6 +283,7 @@ class Checker {
 
 void CheckModel(const v1::RunConfig& config, Checker& check) {
   const v1::ModelConfig& model = config.model();
+  for (const Range& range : kModelRanges) check.InRange(range);
   check.Require(config.data().tokenizer() != v1::DataConfig::BYTES ||
                     model.vocab_size() >= kByteVocabulary,
                 "model.vocab_size", "for the byte tokenizer at least ",
@@ -309,6 +314,26 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
                 "model.kv_heads", "divisors of heads = ", model.heads());
 }
 
+// Checks the list of tensors, if there is one; a checkpoint's are checked when
+// it is read.
+void CheckTensors(const v1::RunConfig& config, Checker& check,
+                  ErrorList& errors) {
+  const v1::TensorsConfig& tensors = config.tensors();
+  check.InRange({"tensors.sequence_length", 1, 1 << 20});
+  if (tensors.tensor().empty()) return;
+  for (const v1::TensorsConfig::Tensor& tensor : tensors.tensor()) {
+    if (!tensor.shape().empty()) continue;
+    errors.AddError(
+        -1, -1,
+        absl::StrCat("tensor \"", Printable(tensor.name()),
+                     "\" has no shape; a tensor of one value has the shape 1"));
+    return;
+  }
+  const absl::Status status =
+      MakeTensorsLayout(tensors, ListedTensors(tensors)).status();
+  if (!status.ok()) errors.AddError(-1, -1, std::string(status.message()));
+}
+
 void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   const v1::SynchronizationConfig& sync = config.synchronization();
   const uint64_t round = sync.inner_steps_per_round();
@@ -316,9 +341,12 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   check.Require(total == 0 || round <= total,
                 "synchronization.inner_steps_per_round",
                 "up to training.total_steps = ", total);
-  const uint32_t most = config.model().layers() + 1;
+  // The blocks of a run of tensors are known only when its plan is made.
+  const uint32_t layers =
+      config.has_tensors() ? kMostLayers : config.model().layers();
+  const uint32_t most = layers + 1;
   check.Require(sync.fragments() >= 1 && sync.fragments() <= most,
-                "synchronization.fragments", "1 to model.layers + 1 = ", most);
+                "synchronization.fragments", "1 to layers + 1 = ", most);
   check.Require(sync.fragments() <= round || sync.fragments() > most,
                 "synchronization.fragments",
                 "up to inner_steps_per_round = ", round,
@@ -356,11 +384,15 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
 }
 
 // Checks everything; ranges that depend on other fields come last.
-void Check(const v1::RunConfig& config, Checker& check) {
+void Check(const v1::RunConfig& config, Checker& check, ErrorList& errors) {
   check.Require(IsValidName(config.name()), "name", "1 to 64 of [a-z0-9-]");
   for (const Range& range : kRanges) check.InRange(range);
   check.Enums(*v1::RunConfig::descriptor(), "");
-  CheckModel(config, check);
+  if (config.has_tensors()) {
+    CheckTensors(config, check, errors);
+  } else {
+    CheckModel(config, check);
+  }
   CheckSynchronization(config, check);
   const v1::TrainingConfig& training = config.training();
   check.Require(
@@ -382,11 +414,13 @@ void Check(const v1::RunConfig& config, Checker& check) {
 }
 
 void Resolve(v1::RunConfig& config) {
-  v1::ModelConfig& model = *config.mutable_model();
-  if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
-  if (model.vocab_size() == 0 &&
-      config.data().tokenizer() == v1::DataConfig::BYTES) {
-    model.set_vocab_size(kByteVocabulary);
+  if (!config.has_tensors()) {
+    v1::ModelConfig& model = *config.mutable_model();
+    if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
+    if (model.vocab_size() == 0 &&
+        config.data().tokenizer() == v1::DataConfig::BYTES) {
+      model.set_vocab_size(kByteVocabulary);
+    }
   }
   v1::TrainingConfig& training = *config.mutable_training();
   if (training.micro_batch_size() == 0) {
@@ -402,6 +436,13 @@ void Resolve(v1::RunConfig& config) {
 std::optional<int32_t> DocumentEnd(const v1::DataConfig& config) {
   if (!config.has_document_end()) return std::nullopt;
   return static_cast<int32_t>(config.document_end());
+}
+
+uint64_t TokensPerStep(const v1::RunConfig& config) {
+  const uint64_t sequence_length = config.has_tensors()
+                                       ? config.tensors().sequence_length()
+                                       : config.model().sequence_length();
+  return config.training().batch_size() * sequence_length;
 }
 
 bool IsValidName(absl::string_view name) {
@@ -424,8 +465,9 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
   }
   Resolve(config);
   Checker check(config, tree, &errors);
-  Check(config, check);
+  Check(config, check, errors);
   RETURN_IF_ERROR(errors.ToStatus());
+  if (config.has_tensors()) return config;
   const int64_t parameters = MakeModelLayout(config.model()).size;
   if (parameters > kMostParameters) {
     return absl::InvalidArgumentError(
@@ -458,7 +500,13 @@ std::string IdentityDifference(const v1::RunConfig& original,
     v1::RunConfig part;
     part.set_name(config.name());
     part.set_seed(config.seed());
-    *part.mutable_model() = config.model();
+    if (config.has_tensors()) {
+      *part.mutable_tensors() = config.tensors();
+      part.mutable_tensors()->clear_mean_only();
+      part.mutable_tensors()->clear_sequence_length();
+    } else {
+      *part.mutable_model() = config.model();
+    }
     part.mutable_data()->set_tokenizer(config.data().tokenizer());
     const v1::SynchronizationConfig& sync = config.synchronization();
     v1::SynchronizationConfig& plan = *part.mutable_synchronization();

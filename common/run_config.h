@@ -43,13 +43,16 @@ absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path);
 // another.
 std::optional<int32_t> DocumentEnd(const v1::DataConfig& config);
 
+// Returns the tokens of an inner step of one island.
+uint64_t TokensPerStep(const v1::RunConfig& config);
+
 // Returns whether `name` may name a run or an island: 1 to 64 of [a-z0-9-].
 bool IsValidName(absl::string_view name);
 
 // Says which part of a run's identity differs between the configuration it was
 // made with and the one to continue it with; empty if none does. The identity
-// is the model, seed, tokenizer, plan of fragments, and whatever decides the
-// shape of the stored state.
+// is the model or the tensors, seed, tokenizer, plan of fragments, and whatever
+// decides the shape of the stored state.
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -75,6 +76,45 @@ TEST(RunConfigTest, AModelThatNoMachineHoldsIsRefused) {
                      HasSubstr("allowed: up to 1099511627776"))));
 }
 
+std::string OfTensors(absl::string_view tensors) {
+  return absl::StrCat("name: \"test\"\ntensors { ", tensors,
+                      " }\n"
+                      "training { total_steps: 100 batch_size: 8 }\n"
+                      "synchronization { inner_steps_per_round: 10 }\n");
+}
+
+TEST(RunConfigTest, TensorsTakeTheModelsPlace) {
+  ASSERT_OK_AND_ASSIGN(
+      const v1::RunConfig config,
+      ParseRunConfig(OfTensors("sequence_length: 32 "
+                               "tensor { name: 'w' shape: 3 }"),
+                     "f"));
+  EXPECT_FALSE(config.has_model());
+  EXPECT_EQ(TokensPerStep(config), 8 * 32);
+  ASSERT_OK_AND_ASSIGN(const v1::RunConfig other, ParseRunConfig(kGood, "f"));
+  EXPECT_EQ(TokensPerStep(other), 8 * 32);
+  EXPECT_THAT(IdentityDifference(config, other), HasSubstr("tensors"));
+}
+
+TEST(RunConfigTest, BadTensorsAreRefused) {
+  for (const auto& [tensors, problem] : {
+           std::pair("", "tensors.sequence_length is 0; allowed: 1 to"),
+           std::pair("sequence_length: 1 tensor { name: 'w' }",
+                     "f: tensor \"w\" has no shape"),
+           std::pair("sequence_length: 1 tensor { name: 'w' shape: 0 }",
+                     "which has no values"),
+           std::pair("sequence_length: 1 tensor { name: 'a' shape: 1 } "
+                     "tensor { name: 'a' shape: 1 }",
+                     "\"a\" is there twice"),
+           std::pair("sequence_length: 1 } model { layers: 1",
+                     "member of oneof \"parameters\""),
+       }) {
+    EXPECT_THAT(
+        ParseRunConfig(OfTensors(tensors), "f"),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(problem)));
+  }
+}
+
 TEST(RunConfigTest, WrongTypeNamesLineAndShowsIt) {
   EXPECT_THAT(ParseRunConfig(Replaced("heads: 4", "heads: \"four\""), "f"),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -140,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "outer_optimizer.momentum_spread", "0 to 0.25"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 fragments: 4",
-                 "synchronization.fragments", "model.layers + 1 = 3"},
+                 "synchronization.fragments", "layers + 1 = 3"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 overlap_steps: 10",
                  "synchronization.overlap_steps", "less than"},

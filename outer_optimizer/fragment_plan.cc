@@ -109,10 +109,14 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
   const uint32_t fragments = synchronization.fragments();
   const uint32_t round_steps = synchronization.inner_steps_per_round();
   const std::vector<int64_t> block_sizes = BlockSizes(layout);
-  if (fragments < 1 || fragments > block_sizes.size() + 1) {
+  const bool only_blocks =
+      std::none_of(layout.tensors.begin(), layout.tensors.end(),
+                   [](const TensorSpec& tensor) { return tensor.block < 0; });
+  const size_t most = block_sizes.size() + (only_blocks ? 0 : 1);
+  if (fragments < 1 || fragments > most) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",
-        fragments, block_sizes.size(), block_sizes.size() + 1));
+        fragments, block_sizes.size(), most));
   }
   if (round_steps == 0) {
     return absl::InvalidArgumentError(
@@ -122,7 +126,8 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
   if (fragments > 1) {
     ASSIGN_OR_RETURN(
         fragment_of_block,
-        AssignBlocks(block_sizes, fragments - 1, synchronization.pattern()));
+        AssignBlocks(block_sizes, only_blocks ? fragments : fragments - 1,
+                     synchronization.pattern()));
   }
 
   v1::FragmentPlan plan;

@@ -30,11 +30,12 @@ namespace causeway {
 // Makes the plan. With P = config.synchronization.fragments:
 //   P = 1   one fragment of all tensors, in layout order.
 //   P >= 2  fragments 0 .. P - 2 hold whole blocks by the pattern; fragment
-//           P - 1 holds embedding, final norm and head.
+//           P - 1 holds what is in no block: embedding, final norm and head. If
+//           every tensor is in a block, all P fragments hold blocks.
 // The tensors of a fragment are in layout order. Fragment p is sent with the
 // offset t_p = p * floor(H / P).
-//   INVALID_ARGUMENT  P is not in [1, blocks + 1], H is 0, or the pattern is
-//                     unknown.
+//   INVALID_ARGUMENT  P is not in [1, blocks + 1] (without tensors in no block,
+//                     [1, blocks]), H is 0, or the pattern is unknown.
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 

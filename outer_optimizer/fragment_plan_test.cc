@@ -211,6 +211,26 @@ TEST(FragmentPlanTest, RefusesImpossibleNumbers) {
                HasSubstr("STRIDED, SEQUENTIAL, BALANCED")));
 }
 
+// Without tensors outside the blocks, the last fragment would be empty.
+TEST(FragmentPlanTest, BlocksAloneTakeAllFragments) {
+  ModelLayout layout;
+  for (int block = 0; block < 4; ++block) {
+    layout.tensors.push_back({.name = std::to_string(block),
+                              .shape = {1},
+                              .block = block,
+                              .size = 1,
+                              .offset = layout.size++});
+  }
+  ASSERT_OK_AND_ASSIGN(const v1::FragmentPlan plan,
+                       MakeFragmentPlan(layout, Config(4, Sync::STRIDED)));
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    EXPECT_EQ(fragment.size(), 1);
+  }
+  EXPECT_THAT(MakeFragmentPlan(layout, Config(5, Sync::STRIDED)),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("a model of 4 blocks takes 1 to 4")));
+}
+
 class FragmentMapTest : public testing::Test {
  protected:
   void SetUp() override {

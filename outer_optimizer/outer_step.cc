@@ -307,7 +307,7 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
       .downlink = DownlinkSpec(synchronization),
       .downlink_options = DownlinkOptions(synchronization)};
   if (optimizer.merge() == Outer::RADIAL_DIRECTIONAL) {
-    options.radial_tensors = RadialTensors(fragment);
+    options.radial_tensors = RadialTensors(config, fragment);
   }
   return options;
 }

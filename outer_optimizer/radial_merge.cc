@@ -9,9 +9,11 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "common/tensors_layout.h"
 #include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
@@ -119,12 +121,16 @@ std::vector<double> NormsOf(const TensorSums& sums, uint64_t values,
 
 }  // namespace
 
-std::vector<ValueRange> RadialTensors(const v1::Fragment& fragment) {
+std::vector<ValueRange> RadialTensors(const v1::RunConfig& config,
+                                      const v1::Fragment& fragment) {
+  const auto takes_mean = [&](const std::string& name) {
+    return config.has_tensors() ? MatchesAny(config.tensors().mean_only(), name)
+                                : name == "model.embed_tokens.weight" ||
+                                      name == "lm_head.weight";
+  };
   std::vector<ValueRange> tensors;
   for (const v1::TensorPlacement& tensor : fragment.tensors()) {
-    const bool of_tokens = tensor.name() == "model.embed_tokens.weight" ||
-                           tensor.name() == "lm_head.weight";
-    if (tensor.shape_size() < 2 || of_tokens) continue;
+    if (tensor.shape_size() < 2 || takes_mean(tensor.name())) continue;
     const uint64_t size =
         std::accumulate(tensor.shape().begin(), tensor.shape().end(),
                         uint64_t{1}, std::multiplies<>());

@@ -34,15 +34,18 @@
 #include "common/thread_pool.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"
+#include "proto/run_config.pb.h"
 
 namespace causeway {
 
 // Returns the tensors of a fragment that are merged this way: all matrices
-// except embedding and head. Their rows belong to tokens, some of which a
-// contribution has seen more often than others. Norm gains take the mean, too:
+// except embedding and head, or what tensors.mean_only matches. Rows of these
+// belong to tokens, some of which a contribution has seen more often than
+// others. Norm gains take the mean, too:
 // each value scales one channel, so together they make up no direction, and
 // they are too few for their mean to get short.
-std::vector<ValueRange> RadialTensors(const v1::Fragment& fragment);
+std::vector<ValueRange> RadialTensors(const v1::RunConfig& config,
+                                      const v1::Fragment& fragment);
 
 // Returns c_i for each of `tensors` (ascending and disjoint), and the shares
 // outside of them. The bits do not depend on the number of threads. A

@@ -183,8 +183,14 @@ TEST(RadialTensorsTest, AreMatricesButNotThoseOfTokens) {
   add("model.layers.0.mlp.up_proj.weight", {8, 4});
   add("model.norm.weight", {4});
   add("lm_head.weight", {10, 4});
-  EXPECT_THAT(RadialTensors(fragment),
+  EXPECT_THAT(RadialTensors(v1::RunConfig(), fragment),
               ElementsAre(ValueRange{44, 60}, ValueRange{60, 92}));
+  // A run of tensors says itself which are of tokens.
+  v1::RunConfig config;
+  config.mutable_tensors()->add_mean_only("model.layers.*.mlp.*");
+  config.mutable_tensors()->add_mean_only("*embed*");
+  EXPECT_THAT(RadialTensors(config, fragment),
+              ElementsAre(ValueRange{44, 60}, ValueRange{96, 136}));
 }
 
 }  // namespace

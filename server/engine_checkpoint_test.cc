@@ -46,8 +46,12 @@ class EngineCheckpointTest : public testing::Test {
   // Returns version 0 of the whole model.
   std::vector<float> VersionZero() {
     const v1::IslandIdentity a = run_.Join("a").value();
-    const FragmentMap map =
-        *FragmentMap::Create(layout_, *MakeFragmentPlan(layout_, config_));
+    const FragmentMap map = *FragmentMap::Create(
+        layout_, StateDirectory::OpenReadOnly(run_.state_dir())
+                     .value()
+                     ->log()
+                     .LoadRun()
+                     ->plan);
     std::vector<float> model(map.model_size());
     for (uint32_t id = 0; id < map.fragments(); ++id) {
       map.Scatter(id, run_.Fetch(a, id, 0).value(), absl::MakeSpan(model));
@@ -114,6 +118,73 @@ TEST_F(EngineCheckpointTest, AStartThatWasCutOffMustBeRepeatedAlike) {
     EXPECT_EQ(VersionZero() == parameters_, from_checkpoint);
     run_.Stop();
   }
+}
+
+// Returns the configuration of a run with the tensors of its checkpoint.
+v1::RunConfig OfTensors(v1::RunConfig config) {
+  config.mutable_tensors()->set_sequence_length(8);
+  return config;
+}
+
+TEST_F(EngineCheckpointTest, ARunOfTensorsBeginsWithItsCheckpoint) {
+  const v1::RunConfig config = OfTensors(config_);
+  EXPECT_THAT(run_.TryStart(config).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("begins with a checkpoint: name it with "
+                                 "--initial_parameters")));
+  ASSERT_OK(run_.Start(config, checkpoint_));
+  EXPECT_EQ(VersionZero(), parameters_);
+  // The plan keeps the tensors, so a restart needs nothing else.
+  ASSERT_OK(RemoveFile(checkpoint_));
+  ASSERT_OK(run_.Start(config));
+  EXPECT_EQ(VersionZero(), parameters_);
+  run_.Stop();
+  v1::RunConfig other = config;
+  other.mutable_tensors()->add_exclude("lm_head.weight");
+  EXPECT_THAT(run_.TryStart(other).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("tensors.exclude")));
+  EXPECT_THAT(run_.TryStart(config_).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("differs from this configuration")));
+  other = config;
+  other.mutable_tensors()->add_mean_only("lm_head.weight");
+  other.mutable_tensors()->set_sequence_length(16);
+  EXPECT_OK(run_.Start(other));
+}
+
+TEST_F(EngineCheckpointTest, AStartThatWasCutOffNeedsTheSameTensors) {
+  const v1::RunConfig config = OfTensors(config_);
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const std::unique_ptr<StateDirectory> state,
+        StateDirectory::Open(run_.state_dir(), {.create = true}));
+    RunRecord record{.run_id = "test-1", .config = config};
+    ASSERT_OK_AND_ASSIGN(record.plan, MakeFragmentPlan(layout_, config));
+    record.plan.set_from_checkpoint(true);
+    ASSERT_OK(state->log().CreateRun(record));
+  }
+  const std::vector<float> values(layout_.size);
+  Safetensors other = ModelTensors(layout_, values);
+  other.tensors[0].shape = {other.tensors[0].shape[1],
+                            other.tensors[0].shape[0]};
+  Write(std::move(other));
+  EXPECT_THAT(run_.TryStart(config, checkpoint_).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("model.embed_tokens.weight has shape")));
+  Write(ModelTensors(layout_, parameters_));
+  ASSERT_OK(run_.Start(config, checkpoint_));
+  EXPECT_EQ(VersionZero(), parameters_);
+}
+
+TEST_F(EngineCheckpointTest, AFragmentForEachBlockAndNoMore) {
+  v1::RunConfig config = OfTensors(config_);
+  config.mutable_synchronization()->set_fragments(3);
+  EXPECT_THAT(run_.TryStart(config, checkpoint_).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a model of 1 blocks takes 1 to 2")));
+  // Another run may have the directory.
+  EXPECT_OK(run_.Start(config_));
 }
 
 // Version 0 cannot be made again, so its file must be there.

@@ -29,7 +29,13 @@ namespace {
 // Returns the source of version 0.
 absl::StatusOr<InitialValues> OpenInitialValues(
     const Engine::Options& options) {
-  ModelLayout layout = MakeModelLayout(options.config.model());
+  if (options.initial_parameters.empty() && options.config.has_tensors()) {
+    return absl::InvalidArgumentError(
+        "a run that is defined by its tensors begins with a checkpoint: name "
+        "it with --initial_parameters");
+  }
+  ASSIGN_OR_RETURN(ModelLayout layout,
+                   NewRunLayout(options.config, options.initial_parameters));
   if (options.initial_parameters.empty()) {
     return InitialValues::FromSeed(std::move(layout), options.config.seed());
   }
@@ -39,14 +45,14 @@ absl::StatusOr<InitialValues> OpenInitialValues(
 
 // Names a new run in the log, if there is room for it. Its files are written
 // afterwards, so that the remains of a crash are known to belong to this run.
-absl::Status CreateRun(StateDirectory& state, const Engine::Options& options) {
+absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
+                       const ModelLayout& layout) {
   const v1::RunConfig& config = options.config;
   RunRecord run{.run_id = absl::StrFormat("%s-%08x", config.name(),
                                           options.random & 0xffffffff),
                 .config = config,
                 .created_at = options.now()};
-  ASSIGN_OR_RETURN(run.plan,
-                   MakeFragmentPlan(MakeModelLayout(config.model()), config));
+  ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
   run.plan.set_from_checkpoint(!options.initial_parameters.empty());
   ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
   ASSIGN_OR_RETURN(const uint64_t disk, FreeDiskBytes(options.state_dir));
@@ -127,7 +133,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   if (commits.empty()) {
     ASSIGN_OR_RETURN(const InitialValues values, OpenInitialValues(options));
-    if (is_new) RETURN_IF_ERROR(CreateRun(*state, options));
+    if (is_new) RETURN_IF_ERROR(CreateRun(*state, options, values.layout()));
     ASSIGN_OR_RETURN(run, ContinueRun(*state, options));
     if (run->plan.from_checkpoint() == options.initial_parameters.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -137,6 +143,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
           run->plan.from_checkpoint() ? "with" : "without",
           " --initial_parameters, or remove the state directory"));
     }
+    // The tensors may be those of another checkpoint than the first start's.
+    RETURN_IF_ERROR(FragmentMap::Create(values.layout(), run->plan).status());
     RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());
   }

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "common/model_layout.h"
 #include "common/status_macros.h"
+#include "common/tensors_layout.h"
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/culprit.h"
@@ -108,22 +108,24 @@ absl::Status Island::TakeUpRun() {
             << joined_->run_step() << " of "
             << joined_->config().training().total_steps();
   progress_.SetRun(joined_->config());
-  ASSIGN_OR_RETURN(
-      map_, FragmentMap::Create(MakeModelLayout(joined_->config().model()),
-                                joined_->plan()));
+  if (options_.check_run != nullptr) {
+    RETURN_IF_ERROR(options_.check_run(*joined_));
+  }
+  ASSIGN_OR_RETURN(ModelLayout layout,
+                   RunLayout(joined_->config(), joined_->plan()));
+  ASSIGN_OR_RETURN(map_, FragmentMap::Create(layout, joined_->plan()));
   parameters_.resize(map_->model_size());
-  return OpenInitialValues();
+  return OpenInitialValues(std::move(layout));
 }
 
-absl::Status Island::OpenInitialValues() {
-  const v1::RunConfig& config = joined_->config();
+absl::Status Island::OpenInitialValues(ModelLayout layout) {
   if (!joined_->plan().from_checkpoint()) {
     initial_ =
-        InitialValues::FromSeed(MakeModelLayout(config.model()), config.seed());
+        InitialValues::FromSeed(std::move(layout), joined_->config().seed());
   } else if (!options_.initial_parameters.empty()) {
-    ASSIGN_OR_RETURN(initial_, InitialValues::FromCheckpoint(
-                                   options_.initial_parameters,
-                                   MakeModelLayout(config.model())));
+    ASSIGN_OR_RETURN(initial_,
+                     InitialValues::FromCheckpoint(options_.initial_parameters,
+                                                   std::move(layout)));
   }
   return absl::OkStatus();
 }

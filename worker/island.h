@@ -26,6 +26,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/clock.h"
+#include "common/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
@@ -49,6 +50,9 @@ class Island {
   struct Options {
     v1::JoinRequest join;
     TrainerFactory make_trainer;
+    // Returns why the island cannot train the run that it has joined. Called
+    // before anything is fetched. Null: the island can train any run.
+    std::function<absl::Status(const v1::JoinResponse& joined)> check_run;
     // tau of this island, as its own link needs it, instead of the run's
     // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
@@ -107,7 +111,7 @@ class Island {
   // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
   // Sets initial_.
-  absl::Status OpenInitialValues();
+  absl::Status OpenInitialValues(ModelLayout layout);
   // Fetches a fragment's parameters; returns their head.
   absl::StatusOr<v1::FragmentHead> Fetch(
       const v1::FetchParametersRequest& request, absl::Span<float> values);

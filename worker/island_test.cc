@@ -118,6 +118,20 @@ TEST_F(IslandTest, SaysWhyItHasFailed) {
   EXPECT_EQ(Status().reason(), "bad sector");
 }
 
+TEST_F(IslandTest, ARunThatItCannotTrainIsLeftBeforeAnythingIsFetched) {
+  Start();
+  Island::Options options = Options(GoOn);
+  options.check_run = [](const v1::JoinResponse& joined) {
+    EXPECT_EQ(joined.config().name(), "test");
+    return absl::FailedPreconditionError("unknown tensors");
+  };
+  options.make_trainer = nullptr;
+  EXPECT_THAT(Run(std::move(options)),
+              StatusIs(StatusCode::kFailedPrecondition, "unknown tensors"));
+  EXPECT_EQ(Status().state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(Status().reason(), "unknown tensors");
+}
+
 TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   Start();
   ASSERT_OK_AND_ASSIGN(

@@ -271,6 +271,7 @@ absl::Status Lead() {
   }
   const auto island_options = [&] {
     Island::Options options = IslandOptions(description, make_trainer, now);
+    options.check_run = CheckTrainable;
     options.checkpoints = checkpoints.get();
     options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
     // An island that diverged starts again from the run's parameters.

@@ -62,7 +62,9 @@ absl::Status RunCompare(const PlanFlags& flags,
     return file.status();
   }
   ASSIGN_OR_RETURN(const MeasuredRun measured, Measure(status, asked_at));
-  RunAssumptions assumptions = AssumptionsOf(status, measured);
+  ASSIGN_OR_RETURN(
+      RunAssumptions assumptions,
+      AssumptionsOf(status, measured, flags.settings.initial_parameters));
   RETURN_IF_ERROR(ApplySettings(flags.settings, assumptions));
   ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
   PrintComparison(assumptions, prediction, measured, out);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -136,6 +137,10 @@ size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
 
 void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
   flags.Add("config", "FILE", "The run's configuration.", &settings.config);
+  flags.Add("initial_parameters", "PATH",
+            "The checkpoint of a run whose configuration does not list its "
+            "tensors.",
+            &settings.initial_parameters);
   flags.Add("parameters", "N",
             "The number of the model's parameters, instead of --config.",
             &settings.parameters);
@@ -248,7 +253,9 @@ absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
           "--config says what the model is; --parameters cannot");
     }
     ASSIGN_OR_RETURN(assumptions.config, LoadRunConfig(settings.config));
-    assumptions.layout = MakeModelLayout(assumptions.config.model());
+    ASSIGN_OR_RETURN(
+        assumptions.layout,
+        NewRunLayout(assumptions.config, settings.initial_parameters));
   }
   if (settings.step_seconds.empty() || settings.up_mbit.empty()) {
     return absl::InvalidArgumentError(

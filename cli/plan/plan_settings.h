@@ -22,6 +22,8 @@ namespace causeway {
 struct PlanSettings {
   // A RunConfig in text format. Without it the model has `parameters`.
   std::string config;
+  // The checkpoint with the run's tensors, where the configuration lists none.
+  std::string initial_parameters;
   double parameters = 0;
   double outside_layers = 0;
   uint64_t layers = 0;

@@ -12,8 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
 #include "cli/plan/plan_report.h"
-#include "common/model_layout.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/proto_time.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
@@ -126,9 +127,7 @@ absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json) {
 absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
                                     std::optional<absl::Time> now) {
   const v1::RunConfig& config = status.run.config();
-  const double step_tokens =
-      static_cast<double>(config.training().batch_size()) *
-      config.model().sequence_length();
+  const double step_tokens = static_cast<double>(TokensPerStep(config));
   const absl::Time newest_commit = NewestCommit(status.fragments);
   const absl::Time start = StartOfRun(status);
   MeasuredRun run;
@@ -168,12 +167,13 @@ absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
   return run;
 }
 
-RunAssumptions AssumptionsOf(const StatusSnapshot& status,
-                             const MeasuredRun& measured) {
-  RunAssumptions assumptions{
-      .layout = MakeModelLayout(status.run.config().model()),
-      .config = status.run.config(),
-      .merge_rate = measured.merge_rate};
+absl::StatusOr<RunAssumptions> AssumptionsOf(const StatusSnapshot& status,
+                                             const MeasuredRun& measured,
+                                             const std::string& checkpoint) {
+  RunAssumptions assumptions{.config = status.run.config(),
+                             .merge_rate = measured.merge_rate};
+  ASSIGN_OR_RETURN(assumptions.layout,
+                   NewRunLayout(assumptions.config, checkpoint));
   for (const MeasuredIsland& island : measured.islands) {
     assumptions.islands.push_back(
         {.step_seconds = island.step_seconds(),

@@ -62,9 +62,11 @@ absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
 // Returns the run of `status` with the measured step times, links and round
 // trips of the islands, and the coordinator's measured outer steps. A link's
 // rate is the one that its transfers reached, their own round trips included:
-// where transfers are short, the link carries more.
-RunAssumptions AssumptionsOf(const StatusSnapshot& status,
-                             const MeasuredRun& measured);
+// where transfers are short, the link carries more. `checkpoint` is what
+// NewRunLayout takes, and its errors are returned.
+absl::StatusOr<RunAssumptions> AssumptionsOf(const StatusSnapshot& status,
+                                             const MeasuredRun& measured,
+                                             const std::string& checkpoint);
 
 // `prediction` is for the islands of `measured`, in their order.
 void PrintComparison(const RunAssumptions& assumptions,

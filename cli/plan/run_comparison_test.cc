@@ -153,7 +153,8 @@ TEST(AssumptionsOfTest, AreTheRunsOwn) {
   const absl::StatusOr<MeasuredRun> run =
       Measure(status, absl::FromUnixSeconds(220));
   ASSERT_OK(run);
-  const RunAssumptions assumptions = AssumptionsOf(status, *run);
+  ASSERT_OK_AND_ASSIGN(const RunAssumptions assumptions,
+                       AssumptionsOf(status, *run, ""));
   EXPECT_EQ(assumptions.config.synchronization().fragments(), 2);
   ASSERT_EQ(assumptions.islands.size(), 2);
   EXPECT_NEAR(assumptions.islands[0].step_seconds, 3, kExact);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/model_layout.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -27,14 +28,6 @@ constexpr double kEcqBits = 2;
 constexpr uint32_t kLayersPerFragment = 3;
 // Sums of many times are not exact; nobody misses a millionth of the time.
 constexpr double kTolerance = 1e-6;
-
-uint32_t Layers(const ModelLayout& layout) {
-  int layers = 0;
-  for (const TensorSpec& tensor : layout.tensors) {
-    layers = std::max(layers, tensor.block + 1);
-  }
-  return static_cast<uint32_t>(layers);
-}
 
 // Tries rounds from the shortest until one is enough; false if none is. `best`
 // becomes that one, or else the highest utilization so far.
@@ -84,7 +77,7 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
         "the wanted utilization is %g; it must be above 0 and at most 1",
         utilization));
   }
-  const uint32_t layers = Layers(assumptions.layout);
+  const uint32_t layers = CountBlocks(assumptions.layout);
   const std::set<uint32_t> fragment_counts = {
       1, (layers + kLayersPerFragment - 1) / kLayersPerFragment + 1};
   RunAssumptions tried = assumptions;

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/initial_values.h"
 #include "common/model_layout.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -46,6 +47,26 @@ inline constexpr char kTestConfig[] = R"pb(
   }
 )pb";
 
+// Tensors that no model of Causeway has, in two fragments.
+inline constexpr char kTensorsConfig[] = R"pb(
+  name: "tensors"
+  tensors {
+    tensor { name: "wte.weight" shape: 5 shape: 4 }
+    tensor { name: "h.0.attn.weight" shape: 4 shape: 4 }
+    tensor { name: "h.0.attn.mask" shape: 3 }
+    tensor { name: "h.1.attn.weight" shape: 4 shape: 4 }
+    exclude: "*.mask"
+    sequence_length: 8
+  }
+  training { total_steps: 100 batch_size: 2 }
+  synchronization {
+    inner_steps_per_round: 10
+    fragments: 2
+    uplink_format: FP32
+    downlink_format: FP32
+  }
+)pb";
+
 // Writes the state of a run with the model `parameters`: fragment 0 at version
 // 0, fragment 1 at version 1.
 inline absl::Status WriteTestState(const std::string& directory,
@@ -53,7 +74,7 @@ inline absl::Status WriteTestState(const std::string& directory,
                                    absl::Span<const float> parameters) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(directory, {.create = true}));
-  const ModelLayout layout = MakeModelLayout(config.model());
+  ASSIGN_OR_RETURN(const ModelLayout layout, NewRunLayout(config, ""));
   RunRecord run{
       .run_id = "test-1", .config = config, .created_at = absl::UnixEpoch()};
   ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));

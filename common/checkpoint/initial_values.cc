@@ -8,11 +8,11 @@
 #include <set>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "common/status_macros.h"
+#include "common/tensors_layout.h"
 
 namespace causeway {
 namespace {
@@ -25,12 +25,6 @@ constexpr size_t kMostProblems = 8;
 
 // How many values are converted at once to be checked.
 constexpr uint64_t kPiece = 4096;
-
-// Some old checkpoints hold the rotary frequencies, which follow from the
-// configuration.
-bool IsDerived(absl::string_view name) {
-  return absl::EndsWith(name, ".rotary_emb.inv_freq");
-}
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -45,6 +39,31 @@ absl::Status CheckFinite(const SafetensorsTensor& tensor) {
         ReadValues(tensor, begin, {piece, static_cast<size_t>(count)}));
   }
   return absl::OkStatus();
+}
+
+// Returns an error with the path of the checkpoint that it is about.
+absl::Status AtPath(const std::string& path, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+// Returns the layout of a new run, whose checkpoint has `files` unless null.
+absl::StatusOr<ModelLayout> LayoutOf(const v1::RunConfig& config,
+                                     const TensorFiles* files) {
+  if (!config.has_tensors()) return MakeModelLayout(config.model());
+  std::vector<NamedShape> tensors = ListedTensors(config.tensors());
+  if (tensors.empty() && files == nullptr) {
+    return absl::InvalidArgumentError(
+        "the configuration lists no tensors, so they are those of a "
+        "checkpoint: name it with --initial_parameters");
+  }
+  if (tensors.empty()) {
+    for (const auto& [name, tensor] : files->tensors()) {
+      tensors.push_back({.name = name, .shape = tensor.shape});
+    }
+  }
+  return MakeTensorsLayout(config.tensors(), tensors);
 }
 
 }  // namespace
@@ -68,7 +87,7 @@ absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout) {
     }
   }
   for (const auto& [name, tensor] : tensors) {
-    if (known.contains(name) || IsDerived(name)) continue;
+    if (known.contains(name) || MatchesAny(layout.ignored, name)) continue;
     if (name == kHead) {
       // With tied embeddings the head may be stored as well.
       const auto embedding = tensors.find(std::string(kEmbedding));
@@ -90,6 +109,16 @@ absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout) {
                        : ""));
 }
 
+absl::StatusOr<ModelLayout> NewRunLayout(const v1::RunConfig& config,
+                                         const std::string& checkpoint) {
+  if (checkpoint.empty()) return LayoutOf(config, nullptr);
+  ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(checkpoint));
+  absl::StatusOr<ModelLayout> layout = LayoutOf(config, &files);
+  RETURN_IF_ERROR(AtPath(checkpoint, layout.status()));
+  RETURN_IF_ERROR(AtPath(checkpoint, CheckTensors(files, *layout)));
+  return layout;
+}
+
 InitialValues InitialValues::FromSeed(ModelLayout layout, uint64_t seed) {
   InitialValues values(std::move(layout));
   values.seed_ = seed;
@@ -104,10 +133,7 @@ absl::StatusOr<InitialValues> InitialValues::FromCheckpoint(
   for (const TensorSpec& spec : values.layout_.tensors) {
     if (sound.ok()) sound = CheckFinite(files.tensors().at(spec.name));
   }
-  if (!sound.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", sound.message()));
-  }
+  RETURN_IF_ERROR(AtPath(path, sound));
   values.files_ = std::make_shared<const TensorFiles>(std::move(files));
   return values;
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Version 0 of a run's parameters: made from the run's seed, or read from a
-// checkpoint of the Hugging Face libraries.
+// checkpoint of the Hugging Face libraries. Such a checkpoint also says which
+// tensors a run has whose configuration does not.
 #ifndef COMMON_CHECKPOINT_INITIAL_VALUES_H_
 #define COMMON_CHECKPOINT_INITIAL_VALUES_H_
 
@@ -17,15 +18,25 @@
 #include "common/checkpoint/tensor_files.h"
 #include "common/model_layout.h"
 #include "proto/fragment.pb.h"
+#include "proto/run_config.pb.h"
 
 namespace causeway {
 
-// Checks that the files have the tensors of the layout, and no others. Rotary
-// frequencies, and a head that equals the embedding it is tied to, may be
-// there. Reads no values but these.
-//   INVALID_ARGUMENT  Lists the tensors that are missing, that the model does
-//                     not have, or that have another shape or an unknown type.
+// Checks that the files have the tensors of the layout, and no others. Tensors
+// that the layout ignores, and a head that equals the embedding it is tied to,
+// may be there. Reads no values but these.
+//   INVALID_ARGUMENT  Lists the tensors that are missing, that the run does not
+//                     have, or that have another shape or an unknown type.
 absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout);
+
+// Returns the layout of a new run: of its model, of the tensors that it lists,
+// or else of those in the checkpoint. `checkpoint` is the path of one that has
+// these tensors, or empty.
+//   INVALID_ARGUMENT  The run is defined by a checkpoint, and there is none.
+//   Errors of TensorFiles::Open, MakeTensorsLayout and CheckTensors, with the
+//   path.
+absl::StatusOr<ModelLayout> NewRunLayout(const v1::RunConfig& config,
+                                         const std::string& checkpoint);
 
 // Immutable, thread-safe. Copies share the mapped files.
 class InitialValues {
@@ -39,6 +50,8 @@ class InitialValues {
   //   Errors of TensorFiles::Open and CheckTensors, with the path.
   static absl::StatusOr<InitialValues> FromCheckpoint(const std::string& path,
                                                       ModelLayout layout);
+
+  const ModelLayout& layout() const { return layout_; }
 
   // Writes the values of a fragment, whose tensors must be tensors of the
   // layout, to `values` (fragment.size of them).

@@ -21,8 +21,11 @@ namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
+using testing::UnorderedElementsAreArray;
 
 class InitialValuesTest : public testing::Test {
  protected:
@@ -110,6 +113,64 @@ TEST_F(InitialValuesTest, NamesWhatDoesNotFit) {
                      Not(HasSubstr("more")))));
   EXPECT_THAT(Open({}), StatusIs(absl::StatusCode::kInvalidArgument,
                                  HasSubstr("; and 13 more")));
+}
+
+// Returns the names of a layout's tensors.
+std::vector<std::string> NamesOf(const ModelLayout& layout) {
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : layout.tensors) names.push_back(tensor.name);
+  return names;
+}
+
+TEST_F(InitialValuesTest, ACheckpointDefinesARunThatListsNoTensors) {
+  const std::vector<float> parameters = InitialParameters(Layout(), 7);
+  Safetensors contents = ModelTensors(Layout(), parameters);
+  contents.tensors.push_back({.name = "mask", .dtype = "U8", .shape = {0}});
+  ASSERT_OK(WriteSafetensors(path_, std::move(contents)));
+  v1::RunConfig config;
+  v1::TensorsConfig& tensors = *config.mutable_tensors();
+  EXPECT_THAT(NewRunLayout(config, ""),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("name it with --initial_parameters")));
+  EXPECT_THAT(NewRunLayout(config, path_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(path_), HasSubstr("\"mask\""))));
+  tensors.add_exclude("mask");
+  ASSERT_OK_AND_ASSIGN(const ModelLayout layout, NewRunLayout(config, path_));
+  EXPECT_EQ(layout.size, Layout().size);
+  EXPECT_THAT(NamesOf(layout), UnorderedElementsAreArray(NamesOf(Layout())));
+  EXPECT_EQ(CountBlocks(layout), 2);
+  // What is excluded may be in the checkpoint, and need not be readable.
+  EXPECT_OK(InitialValues::FromCheckpoint(path_, layout));
+}
+
+TEST_F(InitialValuesTest, ACheckpointMustHaveTheTensorsThatAreListed) {
+  v1::RunConfig config;
+  const auto add = [&](const std::string& name, uint64_t extent) {
+    v1::TensorsConfig::Tensor& tensor = *config.mutable_tensors()->add_tensor();
+    tensor.set_name(name);
+    tensor.add_shape(extent);
+  };
+  add("wte", 2);
+  add("ln_f", 3);
+  EXPECT_THAT(NewRunLayout(config, ""),
+              IsOkAndHolds(Field(&ModelLayout::size, 5)));
+  const std::vector<float> values(4);
+  const auto floats = absl::MakeConstSpan(values);
+  ASSERT_OK(WriteSafetensors(
+      path_, {.tensors = {FloatTensor("wte", {2}, floats.first(2)),
+                          FloatTensor("ln_f", {4}, floats),
+                          FloatTensor("head", {1}, floats.first(1))}}));
+  EXPECT_THAT(NewRunLayout(config, path_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(path_),
+                             HasSubstr("ln_f has the shape [4], the model [3]"),
+                             HasSubstr("the model has no head"))));
+  ASSERT_OK(WriteSafetensors(
+      path_, {.tensors = {FloatTensor("wte", {2}, floats.first(2)),
+                          FloatTensor("ln_f", {3}, floats.first(3))}}));
+  ASSERT_OK_AND_ASSIGN(const ModelLayout layout, NewRunLayout(config, path_));
+  EXPECT_THAT(NamesOf(layout), ElementsAre("wte", "ln_f"));
 }
 
 TEST_F(InitialValuesTest, RefusesValuesThatAreNotFinite) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/run_config.h"
 #include "server/rules/token_ledger.h"
 
 namespace causeway {
@@ -15,7 +16,7 @@ Claims::Claims(const v1::RunConfig& config, const SyncSchedule* schedule)
   const bool fixed = training.inner_algorithm() == v1::TrainingConfig::DDP ||
                      training.fixed_micro_batches();
   step_tokens_ = static_cast<double>(fixed ? 1 : kMostBatches) *
-                 training.batch_size() * config.model().sequence_length();
+                 static_cast<double>(TokensPerStep(config));
 }
 
 uint64_t Claims::MostTokens(uint64_t inner_steps) const {

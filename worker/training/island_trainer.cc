@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
@@ -172,6 +173,24 @@ void StartFollowers(const Rank::Options& own,
 }
 
 }  // namespace
+
+absl::Status CheckTrainable(const v1::JoinResponse& joined) {
+  if (!joined.config().has_tensors()) return absl::OkStatus();
+  int tensors = 0;
+  std::string first;
+  for (const v1::Fragment& fragment : joined.plan().fragments()) {
+    if (tensors == 0 && fragment.tensors_size() > 0) {
+      first = Printable(fragment.tensors(0).name());
+    }
+    tensors += fragment.tensors_size();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "run ", joined.identity().run_id(), " is defined by its ", tensors,
+      " tensors (", first,
+      ", ...), not by a model: causeway-worker trains the "
+      "models that docs/models.md names, and cannot know how these tensors are "
+      "trained. Islands of this run need a trainer of their own"));
+}
 
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,

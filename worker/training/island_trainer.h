@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/inner_trainer.h"
@@ -51,6 +52,10 @@ struct IslandTrainerOptions {
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
 };
+
+// Checks whether the islands below can train the run.
+//   FAILED_PRECONDITION  They cannot: the run is defined by its tensors.
+absl::Status CheckTrainable(const v1::JoinResponse& joined);
 
 // Makes an island whose `ranks` are all threads of this process. `config` is
 // resolved; `parameters` are those of the whole model. Errors are those of
