@@ -7,17 +7,22 @@
 #include <cstddef>
 #include <memory>
 #include <numbers>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "cli/human.h"
-#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
+#include "worker/data/held_out_loss.h"
+#include "worker/data/sampler.h"
+#include "worker/model/device.h"
 
 namespace causeway {
 namespace {
@@ -28,6 +33,8 @@ constexpr int64_t kBatch = 8;
 
 struct EvaluateFlags {
   std::vector<std::string> paths;
+  std::string device = "cpu";
+  uint64_t ranks = 0;
   uint64_t threads = 1;
   uint64_t max_sequences = 0;
   bool json = false;
@@ -41,7 +48,7 @@ double BitsPerToken(const Evaluation& evaluation) {
   return evaluation.loss / std::numbers::ln2;
 }
 
-// A line on a terminal, redrawn once a second at most.
+// A line on a terminal, redrawn once a second at most. Thread-safe.
 class ProgressLine {
  public:
   ProgressLine(int64_t total, std::function<absl::Time()> now,
@@ -52,13 +59,16 @@ class ProgressLine {
     if (shown_ != start_) out_ << "\r\x1b[K" << std::flush;
   }
 
-  void operator()(int64_t done) {
+  // Notes that this many more sequences are done.
+  void Add(int64_t rows) {
+    absl::MutexLock lock(&mu_);
+    done_ += rows;
     const absl::Time now = now_();
     if (now - std::max(shown_, start_) < absl::Seconds(1)) return;
     shown_ = now;
-    const absl::Duration left = (now - start_) * (total_ - done) / done;
-    out_ << absl::StrFormat("\r%d of %d sequences, %s left\x1b[K", done, total_,
-                            HumanDuration(left))
+    const absl::Duration left = (now - start_) * (total_ - done_) / done_;
+    out_ << absl::StrFormat("\r%d of %d sequences, %s left\x1b[K", done_,
+                            total_, HumanDuration(left))
          << std::flush;
   }
 
@@ -66,9 +76,83 @@ class ProgressLine {
   const int64_t total_;
   const std::function<absl::Time()> now_;
   const absl::Time start_;
-  absl::Time shown_ = start_;
   std::ostream& out_;
+  absl::Mutex mu_;
+  absl::Time shown_ ABSL_GUARDED_BY(mu_) = start_;
+  int64_t done_ ABSL_GUARDED_BY(mu_) = 0;
 };
+
+// The ranks that evaluate together, each a thread of its own.
+struct Ranks {
+  std::vector<Device> devices;
+  uint64_t count = 1;
+  // The computing threads of each.
+  uint64_t threads = 1;
+};
+
+absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags) {
+  constexpr uint64_t kMostRanks = 1024;
+  Ranks ranks;
+  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevices(flags.device));
+  ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
+  ranks.count = flags.ranks == 0 ? ranks.devices.size() : flags.ranks;
+  if (ranks.count > kMostRanks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ranks is ", ranks.count, "; allowed: up to ", kMostRanks));
+  }
+  ranks.threads = flags.threads == 0
+                      ? 0
+                      : std::max<uint64_t>(1, flags.threads / ranks.count);
+  return ranks;
+}
+
+absl::StatusOr<HeldOutLoss> EvaluateShare(
+    const TrainedModel& model, const ValidationSet& validation,
+    const Ranks& ranks, uint64_t rank,
+    const std::function<void(int64_t)>& progress) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
+                   Inference::Create(model, kBatch,
+                                     ranks.devices[rank % ranks.devices.size()],
+                                     ranks.threads));
+  return SumHeldOutLoss(
+      validation,
+      {.batch = kBatch,
+       .rank = static_cast<int>(rank),
+       .ranks = static_cast<int>(ranks.count)},
+      [&](absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets) {
+        return inference->Loss(tokens, targets);
+      },
+      progress);
+}
+
+// Returns the loss of all of `validation`, and the error of the first rank that
+// fails.
+absl::StatusOr<Evaluation> EvaluateOnRanks(
+    const TrainedModel& model, const ValidationSet& validation,
+    const Ranks& ranks, const std::function<void(int64_t)>& progress) {
+  std::vector<absl::StatusOr<HeldOutLoss>> parts(ranks.count);
+  std::vector<std::thread> threads;
+  for (uint64_t rank = 0; rank < ranks.count; ++rank) {
+    threads.emplace_back([&, rank] {
+      parts[rank] = EvaluateShare(model, validation, ranks, rank, progress);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Evaluation evaluation;
+  for (const absl::StatusOr<HeldOutLoss>& part : parts) {
+    RETURN_IF_ERROR(part.status());
+    evaluation.loss += part->sum;
+    evaluation.sequences += part->sequences;
+    evaluation.tokens += part->tokens;
+  }
+  if (evaluation.tokens == 0) {
+    return absl::FailedPreconditionError(
+        "the masks hide every token of the validation split, so there is "
+        "nothing to evaluate on");
+  }
+  evaluation.loss /= static_cast<double>(evaluation.tokens);
+  return evaluation;
+}
 
 absl::Status RunEvaluate(const EvaluateFlags& flags,
                          const EvaluateEnvironment& environment,
@@ -84,21 +168,19 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
         "the run holds no data out (data.validation_fraction is 0), so there "
         "is nothing to evaluate on");
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
-                   Inference::Create(model, kBatch, flags.threads));
+  if (!model.data_digest.empty() && model.data_digest != dataset.Digest()) {
+    call.err << "warning: these are not the data that the run's first island "
+                "reads. Other files, or the same in another order, are split "
+                "in another way: what is evaluated may have been trained on\n";
+  }
+  ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
   Evaluation evaluation;
   {
     ProgressLine line(validation.size(), environment.now, call.err);
-    ASSIGN_OR_RETURN(
-        evaluation,
-        EvaluateLoss(
-            validation, model.config.model().sequence_length(), kBatch,
-            [&](absl::Span<const int32_t> tokens,
-                absl::Span<const int32_t> targets) {
-              return inference->Loss(tokens, targets);
-            },
-            environment.terminal ? std::ref(line)
-                                 : std::function<void(int64_t)>()));
+    std::function<void(int64_t)> progress;
+    if (environment.terminal) progress = [&](int64_t rows) { line.Add(rows); };
+    ASSIGN_OR_RETURN(evaluation,
+                     EvaluateOnRanks(model, validation, ranks, progress));
   }
   if (!std::isfinite(evaluation.loss)) {
     return absl::DataLossError(absl::StrCat(
@@ -114,35 +196,6 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
 }
 
 }  // namespace
-
-absl::StatusOr<Evaluation> EvaluateLoss(
-    const ValidationSet& validation, int64_t sequence_length, int64_t batch,
-    const LossFunction& loss, const std::function<void(int64_t)>& progress) {
-  std::vector<int32_t> tokens(static_cast<size_t>(batch * sequence_length));
-  std::vector<int32_t> targets(tokens.size());
-  double sum = 0;
-  int64_t counted = 0;
-  for (int64_t first = 0; first < validation.size(); first += batch) {
-    const int64_t rows = std::min(batch, validation.size() - first);
-    const size_t values = static_cast<size_t>(rows * sequence_length);
-    const auto batch_tokens = absl::MakeSpan(tokens).first(values);
-    const auto batch_targets = absl::MakeSpan(targets).first(values);
-    validation.Fill(first, batch_tokens, batch_targets);
-    ASSIGN_OR_RETURN(const double mean, loss(batch_tokens, batch_targets));
-    sum += mean * static_cast<double>(values);
-    counted +=
-        static_cast<int64_t>(values) - absl::c_count(batch_targets, kNoTarget);
-    if (progress != nullptr) progress(first + rows);
-  }
-  if (counted == 0) {
-    return absl::FailedPreconditionError(
-        "the masks hide every token of the validation split, so there is "
-        "nothing to evaluate on");
-  }
-  return Evaluation{.loss = sum / static_cast<double>(counted),
-                    .sequences = validation.size(),
-                    .tokens = counted};
-}
 
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,
                      std::ostream& out) {
@@ -190,7 +243,16 @@ Command EvaluateCommand(EvaluateEnvironment environment) {
   command.flags.Add("text", "FILE...",
                     "Text files, for a run with tokenizer BYTES.",
                     &flags->paths);
-  command.flags.Add("threads", "N", "Threads to compute with.",
+  command.flags.Add("device", "DEVICES",
+                    "Devices to compute on: cpu, cuda (all GPUs), cuda:N, or "
+                    "several as cuda:0,2.",
+                    &flags->device);
+  command.flags.Add("ranks", "N",
+                    "Ranks that share the work. They are assigned to the "
+                    "devices in turn; each has a model and, on the CPU, an "
+                    "equal share of --threads. 0 takes one for each device.",
+                    &flags->ranks);
+  command.flags.Add("threads", "N", "Computing threads of all ranks together.",
                     &flags->threads);
   command.flags.Add("max_sequences", "N",
                     "Evaluates at most this many sequences, spread evenly over "

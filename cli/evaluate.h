@@ -13,10 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "cli/command_line.h"
 #include "cli/trained_model.h"
-#include "worker/data/sampler.h"
 
 namespace causeway {
 
@@ -37,18 +35,6 @@ struct Evaluation {
   int64_t sequences = 0;
   int64_t tokens = 0;
 };
-
-// Returns the mean loss of some sequences, given their tokens and the token
-// that follows each.
-using LossFunction = std::function<absl::StatusOr<double>(
-    absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets)>;
-
-// Returns the mean over all of `validation`, in batches of at most `batch`
-// sequences. Calls `progress`, if it is not null, with the number of sequences
-// done after each batch. Errors of `loss`.
-absl::StatusOr<Evaluation> EvaluateLoss(
-    const ValidationSet& validation, int64_t sequence_length, int64_t batch,
-    const LossFunction& loss, const std::function<void(int64_t)>& progress);
 
 // Prints loss, perplexity, bits per byte for byte data, and what was evaluated.
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,

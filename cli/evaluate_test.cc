@@ -14,14 +14,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/storage/state_directory.h"
 #include "worker/data/dataset.h"
 #include "worker/data/testing/files.h"
 
 namespace causeway {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Returns text in which every byte differs from its neighbours.
@@ -45,41 +44,6 @@ class EvaluateTest : public testing::Test {
   const std::string text_;
   TrainedModel model_;
 };
-
-TEST_F(EvaluateTest, WeighsEverySequenceAlike) {
-  ASSERT_OK_AND_ASSIGN(const Dataset dataset,
-                       OpenDataset(model_.config, {text_}));
-  const ValidationSet validation(&dataset, 23);
-  ASSERT_EQ(validation.size(), 23);
-  double sum = 0;
-  std::vector<int32_t> tokens(8);
-  std::vector<int32_t> targets(8);
-  for (int64_t i = 0; i < validation.size(); ++i) {
-    validation.Fill(i, absl::MakeSpan(tokens), absl::MakeSpan(targets));
-    for (const int32_t target : targets) sum += target;
-  }
-  // The "loss" is the mean of the targets; 23 rows are 4 batches of 5, and 3.
-  std::vector<int64_t> rows_seen;
-  std::vector<int64_t> progress;
-  ASSERT_OK_AND_ASSIGN(
-      const Evaluation evaluation,
-      EvaluateLoss(
-          validation, 8, 5,
-          [&](absl::Span<const int32_t> inputs,
-              absl::Span<const int32_t> outputs) {
-            EXPECT_EQ(inputs.size(), outputs.size());
-            rows_seen.push_back(static_cast<int64_t>(inputs.size()) / 8);
-            double batch_sum = 0;
-            for (const int32_t target : outputs) batch_sum += target;
-            return batch_sum / static_cast<double>(outputs.size());
-          },
-          [&](int64_t done) { progress.push_back(done); }));
-  EXPECT_THAT(rows_seen, ElementsAre(5, 5, 5, 5, 3));
-  EXPECT_THAT(progress, ElementsAre(5, 10, 15, 20, 23));
-  EXPECT_NEAR(evaluation.loss, sum / (23 * 8), 1e-9);
-  EXPECT_EQ(evaluation.sequences, 23);
-  EXPECT_EQ(evaluation.tokens, 23 * 8);
-}
 
 TEST_F(EvaluateTest, ReportsAsTextAndJson) {
   const Evaluation evaluation{
@@ -161,6 +125,38 @@ TEST_F(EvaluateCommandTest, ThreadsDoNotChangeWhatIsMeasured) {
   EXPECT_NEAR(losses[0], losses[1], 1e-6);
 }
 
+TEST_F(EvaluateCommandTest, RanksDoNotChangeWhatIsMeasured) {
+  const std::string state = WriteState(InitialParameters(model_.layout, 5));
+  double losses[2];
+  for (const int ranks : {1, 3}) {
+    EXPECT_EQ(Run({state, "--text", text_, "--json", "--device=cpu",
+                   absl::StrCat("--ranks=", ranks)}),
+              kExitOk)
+        << err_.str();
+    losses[ranks / 2] = nlohmann::json::parse(out_.str())["loss"];
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-9);
+}
+
+TEST_F(EvaluateCommandTest, WarnsThatTheDataAreNotThoseOfTheRun) {
+  const std::string more = WriteTestFile("more", TestText(3000) + "x");
+  const std::string state = WriteState(InitialParameters(model_.layout, 5));
+  ASSERT_EQ(Run({state, "--text", text_}), kExitOk);
+  EXPECT_EQ(err_.str(), "") << "nobody has told which data the run has";
+  ASSERT_OK_AND_ASSIGN(const Dataset dataset,
+                       OpenDataset(model_.config, {text_, more}));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto directory, StateDirectory::Open(state, {}));
+    LogBatch batch;
+    batch.flags.emplace().data_digest = dataset.Digest();
+    ASSERT_OK(directory->log().Apply(batch));
+  }
+  ASSERT_EQ(Run({state, "--text", text_, more}), kExitOk);
+  EXPECT_EQ(err_.str(), "");
+  ASSERT_EQ(Run({state, "--text", more, text_}), kExitOk);
+  EXPECT_THAT(err_.str(), HasSubstr("warning: these are not the data"));
+}
+
 TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   std::vector<float> parameters = InitialParameters(model_.layout, 5);
   // Breaks the final norm's gain, on which every logit depends.
@@ -175,6 +171,10 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   EXPECT_NE(err_.str(), "");
   EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("threads"));
+  EXPECT_EQ(Run({state, "--text", text_, "--ranks", "1025"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("ranks is 1025"));
+  EXPECT_EQ(Run({state, "--text", text_, "--device", "tpu"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("tpu"));
   EXPECT_EQ(Run({state + "x", "--text", text_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr(state + "x"));
 }

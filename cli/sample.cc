@@ -112,8 +112,9 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
     // In training, this token comes before the beginning of a text.
     tokens.push_back(options.end_of_text.value_or(0));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
-                   Inference::Create(model, /*batch=*/1, flags.threads));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Inference> inference,
+      Inference::Create(model, /*batch=*/1, Device{}, flags.threads));
 
   ASSIGN_OR_RETURN(ContinuedText continued,
                    ContinuedText::After(tokenizer.get(), tokens));

@@ -95,6 +95,14 @@ std::string TrainingFact(const v1::RunStatus& run) {
       HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
 }
 
+std::string ValidationFact(const v1::ValidationPoint& point, absl::Time now) {
+  return absl::StrFormat(
+      "loss %.4f at version %d, %s ago (island %s, %s tokens)",
+      point.validation().loss(), point.validation().version(),
+      HumanDuration(now - ToTime(point.time())), point.island_id(),
+      HumanCount(static_cast<double>(point.validation().tokens())));
+}
+
 std::string LedgerFact(const v1::TokenLedger& ledger) {
   const auto share = [&](const char* name, uint64_t tokens) {
     return tokens == 0
@@ -194,6 +202,9 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   PrintFact("model", ModelFact(run), out);
   PrintFact("progress", ProgressFact(run), out);
   PrintFact("training", TrainingFact(run), out);
+  if (run.has_validation()) {
+    PrintFact("validation", ValidationFact(run.validation(), now), out);
+  }
   if (run.ledger().reported() > 0) {
     PrintFact("ledger", LedgerFact(run.ledger()), out);
   }

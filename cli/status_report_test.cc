@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -163,6 +164,22 @@ TEST(StatusReportTest, SaysWhyARunIsSuspended) {
                                   "message     disk full\n"
                                   "warning     open to all\n"));
   EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr(" left\n")));
+}
+
+TEST(StatusReportTest, TheLastValidationIsShown) {
+  StatusSnapshot snapshot = TestSnapshot();
+  v1::ValidationPoint& point = *snapshot.run.mutable_validation();
+  point.mutable_validation()->set_version(40);
+  point.mutable_validation()->set_loss(1.23456);
+  point.mutable_validation()->set_tokens(16384);
+  point.set_island_id("north\x1b");
+  *point.mutable_time() = ToTimestamp(kNow - absl::Seconds(75));
+  std::ostringstream out;
+  PrintStatus(snapshot, kNow, out);
+  EXPECT_THAT(out.str(),
+              testing::HasSubstr("validation  loss 1.2346 at version 40, 1 min "
+                                 "15 s ago (island north\\x1b, 16.4k "
+                                 "tokens)\n"));
 }
 
 TEST(StatusReportTest, TimeLeftNeedsSpeed) {

@@ -14,7 +14,6 @@
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "server/storage/state_directory.h"
-#include "worker/model/ops_cpu.h"
 
 namespace causeway {
 namespace {
@@ -36,6 +35,7 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir) {
                    StateDirectory::OpenReadOnly(state_dir));
   StoredModel model;
   ASSIGN_OR_RETURN(model.run, state->log().LoadRun());
+  ASSIGN_OR_RETURN(model.data_digest, state->log().LoadDataDigest());
   for (const v1::Fragment& fragment : model.run.plan.fragments()) {
     ASSIGN_OR_RETURN(StoredFragment stored,
                      state->ReadHead(model.run.run_id, fragment.id()));
@@ -60,7 +60,8 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir) {
   TrainedModel model{.run_id = stored.run.run_id,
                      .config = stored.run.config,
                      .layout = MakeModelLayout(stored.run.config.model()),
-                     .versions = stored.Versions()};
+                     .versions = stored.Versions(),
+                     .data_digest = stored.data_digest};
   ASSIGN_OR_RETURN(const FragmentMap map,
                    FragmentMap::Create(model.layout, stored.run.plan));
   model.parameters.resize(map.model_size());
@@ -82,14 +83,17 @@ std::string DescribeVersions(absl::string_view run_id,
 }
 
 absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(
-    const TrainedModel& model, int64_t batch, uint64_t threads) {
+    const TrainedModel& model, int64_t batch, const Device& device,
+    uint64_t threads) {
   if (threads < 1 || threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", threads, "; allowed: 1 to ", kMaxThreads));
   }
   // The constructor is private, so make_unique cannot call it.
   std::unique_ptr<Inference> inference(new Inference());
-  inference->ops_ = MakeCpuOps(static_cast<int>(threads));
+  RETURN_IF_ERROR(CheckDeviceModel(device, model.config.model()));
+  ASSIGN_OR_RETURN(inference->ops_,
+                   MakeDeviceOps(device, static_cast<int>(threads)));
   Ops* const ops = inference->ops_.get();
   ASSIGN_OR_RETURN(inference->parameters_,
                    DeviceArray<float>::Create(ops, model.layout.size));

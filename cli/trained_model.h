@@ -19,6 +19,7 @@
 #include "proto/run_config.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"
+#include "worker/model/device.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
 #include "worker/model/transformer.h"
@@ -28,6 +29,8 @@ namespace causeway {
 // A run with the newest version of each fragment, mapped into memory.
 struct StoredModel {
   RunRecord run;
+  // See TrainedModel.
+  std::string data_digest;
   // By fragment; each has as many values as the run's plan says.
   std::vector<StoredFragment> fragments;
 
@@ -47,6 +50,9 @@ struct TrainedModel {
   std::vector<float> parameters;
   // The version of each fragment.
   std::vector<uint64_t> versions;
+  // Dataset::Digest of the data that the run's first island reads; empty if it
+  // is not known.
+  std::string data_digest;
 };
 
 // Reads the model.
@@ -62,11 +68,14 @@ std::string DescribeVersions(absl::string_view run_id,
 
 class Inference {
  public:
-  // Prepares for at most `batch` sequences at once. INVALID_ARGUMENT if
-  // `threads` is not in 1 to 1024; RESOURCE_EXHAUSTED if there is not enough
-  // memory.
+  // Prepares for at most `batch` sequences at once, on a device that can be
+  // used; the CPU computes with `threads` threads.
+  //   INVALID_ARGUMENT    `threads` is not in 1 to 1024, or the device cannot
+  //                       compute the model.
+  //   RESOURCE_EXHAUSTED  There is not enough memory.
   static absl::StatusOr<std::unique_ptr<Inference>> Create(
-      const TrainedModel& model, int64_t batch, uint64_t threads);
+      const TrainedModel& model, int64_t batch, const Device& device,
+      uint64_t threads);
 
   // Computes Transformer::Loss.
   absl::StatusOr<double> Loss(absl::Span<const int32_t> tokens,

@@ -399,6 +399,11 @@ void Check(const v1::RunConfig& config, Checker& check, ErrorList& errors) {
       training.batch_size() % std::max(1u, training.micro_batch_size()) == 0,
       "training.micro_batch_size",
       "divisors of batch_size = ", training.batch_size());
+  check.Require(config.validation().every_rounds() == 0 ||
+                    config.data().validation_fraction() > 0,
+                "validation.every_rounds",
+                "0 where data.validation_fraction is 0, as nothing is held "
+                "out");
   const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
   check.InRange({"outer_optimizer.momentum_spread", 0,
                  1.0 / std::max(1u, outer.momentum_delay())});

@@ -55,6 +55,19 @@ TEST(RunConfigTest, HeadsOfTheirOwnWidthNeedNotFillTheModel) {
   EXPECT_OK(ParseRunConfig(Replaced("heads: 4", "heads: 3 head_dim: 30"), "f"));
 }
 
+TEST(RunConfigTest, ValidationNeedsDataThatAreHeldOut) {
+  const auto parse = [](absl::string_view fraction) {
+    return ParseRunConfig(absl::StrCat(kGood,
+                                       "validation { every_rounds: 3 } data { "
+                                       "validation_fraction: ",
+                                       fraction, "}"),
+                          "f");
+  };
+  EXPECT_OK(parse("0.01"));
+  EXPECT_THAT(parse("0"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr("validation.every_rounds is 3")));
+}
+
 TEST(RunConfigTest, UnknownFieldNamesLineAndAllowedFields) {
   EXPECT_THAT(
       ParseRunConfig(Replaced("layers: 2", "layer: 2"), "run.textproto"),

@@ -120,6 +120,29 @@ uint64_t SyncSchedule::StepOfVersion(uint32_t fragment,
   return options_.send_offsets[fragment] + version * options_.round_steps;
 }
 
+uint64_t SyncSchedule::FinalModelVersion() const {
+  uint64_t version = 0;
+  for (uint32_t fragment = 0; fragment < fragments(); ++fragment) {
+    version = std::max(version, FinalVersion(fragment));
+  }
+  return version;
+}
+
+uint64_t SyncSchedule::ModelVersion(absl::Span<const uint64_t> versions) const {
+  CHECK_EQ(versions.size(), options_.send_offsets.size());
+  uint64_t version = FinalModelVersion();
+  for (uint32_t fragment = 0; fragment < fragments(); ++fragment) {
+    if (versions[fragment] >= FinalVersion(fragment)) continue;
+    version = std::min(version, versions[fragment]);
+  }
+  return version;
+}
+
+bool SyncSchedule::IsModelVersion(absl::Span<const uint64_t> versions) const {
+  return *std::max_element(versions.begin(), versions.end()) <=
+         ModelVersion(versions);
+}
+
 uint64_t SyncSchedule::RunPosition(absl::Span<const uint64_t> versions) const {
   CHECK_EQ(versions.size(), options_.send_offsets.size());
   uint64_t position = 0;

@@ -96,6 +96,15 @@ class SyncSchedule {
   // and above.
   uint64_t StepOfVersion(uint32_t fragment, uint64_t version) const;
 
+  // A version of the whole model: each fragment has this version, or its last
+  // one if that is lower. Returns the newest that a set of versions (one for
+  // each fragment) has reached.
+  uint64_t ModelVersion(absl::Span<const uint64_t> versions) const;
+  // Returns whether the set is exactly that version, with no fragment ahead.
+  bool IsModelVersion(absl::Span<const uint64_t> versions) const;
+  // Returns the version of the model at the end of the run.
+  uint64_t FinalModelVersion() const;
+
   // Returns the run's position, in inner steps, that a set of versions (one for
   // each fragment) stands for: the latest StepOfVersion.
   uint64_t RunPosition(absl::Span<const uint64_t> versions) const;

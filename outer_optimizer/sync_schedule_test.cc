@@ -67,6 +67,33 @@ TEST(SyncScheduleTest, FragmentsTakeTurns) {
   EXPECT_EQ(schedule.ApplyStep(26), 26u);
 }
 
+TEST(SyncScheduleTest, AVersionOfTheModelHasEveryFragmentAtIt) {
+  // The last versions are 3, 3 and 2.
+  ASSERT_OK_AND_ASSIGN(const SyncSchedule schedule,
+                       SyncSchedule::Create({.round_steps = 10,
+                                             .send_offsets = {0, 3, 6},
+                                             .overlap_steps = 4,
+                                             .total_steps = 26}));
+  struct Case {
+    std::vector<uint64_t> versions;
+    uint64_t version;
+    bool is_whole;
+  };
+  for (const Case& each : std::vector<Case>{{{0, 0, 0}, 0, true},
+                                            {{1, 0, 0}, 0, false},
+                                            {{1, 1, 1}, 1, true},
+                                            {{2, 2, 1}, 1, false},
+                                            {{2, 2, 2}, 2, true},
+                                            {{3, 2, 2}, 2, false},
+                                            {{3, 3, 1}, 1, false},
+                                            {{3, 3, 2}, 3, true}}) {
+    EXPECT_EQ(schedule.ModelVersion(each.versions), each.version);
+    EXPECT_EQ(schedule.IsModelVersion(each.versions), each.is_whole)
+        << each.version;
+  }
+  EXPECT_EQ(schedule.FinalModelVersion(), 3u);
+}
+
 TEST(SyncScheduleTest, ARunShorterThanARoundIsOneRound) {
   ASSERT_OK_AND_ASSIGN(
       const SyncSchedule schedule,

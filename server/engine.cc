@@ -228,6 +228,8 @@ absl::Status Engine::Persist(Effects& effects) {
   append(effects.ended, unwritten_.members);
   append(effects.changed, unwritten_.members);
   append(effects.accounts, unwritten_.accounts);
+  append(effects.training, unwritten_.training);
+  append(effects.validations, unwritten_.validations);
   // CarryOut needs the entries, too.
   unwritten_.quarantine.insert(unwritten_.quarantine.end(),
                                effects.quarantine.begin(),

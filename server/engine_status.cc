@@ -47,6 +47,9 @@ v1::RunStatus Engine::GetRun() {
   status.set_total_rounds(schedule.TotalRounds());
   *status.mutable_participation() = coordinator_.participation();
   status.set_quarantined(coordinator_.held_count());
+  if (coordinator_.validation().has_value()) {
+    *status.mutable_validation() = *coordinator_.validation();
+  }
 
   double loss_sum = 0;
   uint32_t reporting = 0;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,14 @@ struct InnerStepResult {
   // The trouble that slows the ranks down at present. Its kind is unspecified
   // if there is none.
   v1::RankTrouble trouble;
+};
+
+// A model's loss on the held-out data.
+struct ValidationLoss {
+  // The mean, in nats per token.
+  double loss = 0;
+  // The tokens that were predicted; 0 if nothing is held out.
+  uint64_t tokens = 0;
 };
 
 // The state of a trainer, over all ranks.
@@ -77,6 +86,17 @@ class InnerTrainer {
   virtual absl::Status Restore(const TrainerState& /*state*/) {
     return absl::OkStatus();
   }
+
+  // Between steps, after MakeReplica: measures `parameters`, those of a whole
+  // model, on at most `max_sequences` of the held-out sequences (0: all). The
+  // loss may be not finite. Training goes on as if it had not been called.
+  // Errors are those of Step, but for OUT_OF_RANGE.
+  virtual absl::StatusOr<ValidationLoss> Validate(
+      std::vector<float> /*parameters*/, uint32_t /*max_sequences*/) {
+    return ValidationLoss();
+  }
+  // Returns Dataset::Digest of the data; empty if there are none.
+  virtual std::string DataDigest() const { return ""; }
 };
 
 }  // namespace causeway

@@ -205,6 +205,7 @@ absl::Status Island::Do(const action::Begin& begin) {
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(
                                  *joined_, std::exchange(parameters_, {})));
   ASSIGN_OR_RETURN(replica_, trainer_->MakeReplica(*joined_));
+  progress_.SetData(trainer_->DataDigest());
   if (begin.from_checkpoint) {
     RETURN_IF_ERROR(trainer_->Restore(resumed.trainer));
     for (uint32_t fragment = 0; fragment < map_->fragments(); ++fragment) {
@@ -245,6 +246,29 @@ absl::Status Island::Do(const action::Apply& apply) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> Island::ReadAnchor(uint32_t fragment,
+                                               absl::Span<float> model) {
+  std::vector<float> anchor(map_->size(fragment));
+  RETURN_IF_ERROR(replica_[fragment]->ReadAnchor(absl::MakeSpan(anchor)));
+  map_->Scatter(fragment, anchor, model);
+  return Digest128(absl::MakeConstSpan(anchor));
+}
+
+absl::Status Island::Do(const action::Validate& validate) {
+  const absl::Time begin = options_.now();
+  std::vector<float> merged(map_->model_size());
+  for (uint32_t fragment = 0; fragment < map_->fragments(); ++fragment) {
+    RETURN_IF_ERROR(ReadAnchor(fragment, absl::MakeSpan(merged)).status());
+  }
+  ASSIGN_OR_RETURN(
+      const ValidationLoss measured,
+      trainer_->Validate(std::move(merged), validate.max_sequences));
+  progress_.RecordValidation(validate.version, measured,
+                             options_.now() - begin);
+  loop_.Tell([](OuterLoop& core, absl::Time) { core.Validated(); });
+  return absl::OkStatus();
+}
+
 absl::Status Island::Do(const action::Save& save) {
   const bool saves = !options_.checkpoints->busy();
   if (saves) {
@@ -254,12 +278,9 @@ absl::Status Island::Do(const action::Save& save) {
     state.anchors.resize(map_->model_size());
     for (v1::IslandCheckpoint::Fragment& saved :
          *state.position.mutable_fragments()) {
-      const uint32_t fragment = saved.anchor().fragment();
-      std::vector<float> anchor(map_->size(fragment));
-      RETURN_IF_ERROR(replica_[fragment]->ReadAnchor(absl::MakeSpan(anchor)));
-      saved.mutable_anchor()->set_digest(
-          Digest128(absl::MakeConstSpan(anchor)));
-      map_->Scatter(fragment, anchor, absl::MakeSpan(state.anchors));
+      ASSIGN_OR_RETURN(
+          *saved.mutable_anchor()->mutable_digest(),
+          ReadAnchor(saved.anchor().fragment(), absl::MakeSpan(state.anchors)));
     }
     options_.checkpoints->SaveLater(std::move(state));
   }
@@ -275,6 +296,7 @@ void Island::Leave(const absl::Status& status) {
       });
   // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
+  *request.mutable_progress() = progress_.Report();
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
   if (std::optional<v1::RankTrouble> trouble = RankTroubleOf(status)) {
     *request.mutable_rank_trouble() = *std::move(trouble);

@@ -106,6 +106,7 @@ class Island {
   absl::Status Do(const action::Train& train);
   absl::Status Do(const action::TakeSnapshot& snapshot);
   absl::Status Do(const action::Apply& apply);
+  absl::Status Do(const action::Validate& validate);
   absl::Status Do(const action::Save& save);
 
   // Sets joined_ and map_ once the island has joined.
@@ -119,6 +120,9 @@ class Island {
   // into `values`. Returns its head, or none if it must be fetched.
   absl::StatusOr<std::optional<v1::FragmentHead>> MakeInitialValues(
       uint32_t fragment, absl::Span<float> values);
+  // Reads a fragment's anchor into its place in `model`; returns its digest.
+  absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
+                                         absl::Span<float> model);
   void Leave(const absl::Status& status);
 
   const Options options_;

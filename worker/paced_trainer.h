@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,11 @@ class PacedTrainer : public InnerTrainer {
   absl::Status Restore(const TrainerState& state) override {
     return trainer_->Restore(state);
   }
+  absl::StatusOr<ValidationLoss> Validate(std::vector<float> parameters,
+                                          uint32_t max_sequences) override {
+    return trainer_->Validate(std::move(parameters), max_sequences);
+  }
+  std::string DataDigest() const override { return trainer_->DataDigest(); }
 
  private:
   const std::unique_ptr<InnerTrainer> trainer_;

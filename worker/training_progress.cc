@@ -43,6 +43,8 @@ std::string NameOf(OuterLoop::Activity activity) {
       return "training";
     case OuterLoop::Activity::kSynchronizing:
       return "synchronizing";
+    case OuterLoop::Activity::kValidating:
+      return "validating";
     case OuterLoop::Activity::kPaused:
       return "paused";
     case OuterLoop::Activity::kLeaving:
@@ -85,6 +87,26 @@ void TrainingProgress::SetRun(const v1::RunConfig& config) {
                            v1::TrainingConfig::InnerAlgorithm_Name(
                                config.training().inner_algorithm()),
                            ")");
+}
+
+void TrainingProgress::SetData(std::string digest) {
+  absl::MutexLock lock(&mu_);
+  progress_.set_data_digest(std::move(digest));
+}
+
+void TrainingProgress::RecordValidation(uint64_t version,
+                                        const ValidationLoss& measured,
+                                        absl::Duration duration) {
+  LOG(INFO) << absl::StrFormat(
+      "version %d of the model: validation loss %.4f over %d tokens, %.3f s",
+      version, measured.loss, measured.tokens, absl::ToDoubleSeconds(duration));
+  // The coordinator takes only what can be real.
+  absl::MutexLock lock(&mu_);
+  v1::Validation& validation = *progress_.mutable_validation();
+  validation.set_version(version);
+  validation.set_loss(measured.loss);
+  validation.set_tokens(measured.tokens);
+  validation.set_seconds(absl::ToDoubleSeconds(duration));
 }
 
 absl::Duration TrainingProgress::waited() const {

@@ -41,6 +41,13 @@ class TrainingProgress {
   void Record(uint64_t step, const InnerStepResult& result,
               absl::Duration duration);
 
+  // Names the data that the island reads.
+  void SetData(std::string digest);
+
+  // Records a measurement of the merged model, which took `duration`. Logs it.
+  void RecordValidation(uint64_t version, const ValidationLoss& measured,
+                        absl::Duration duration);
+
   // Returns the time that training has stood still for synchronization.
   absl::Duration waited() const;
 

@@ -34,6 +34,7 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.JoinRequest.description", kSentence, true},
     {"causeway.v1.IslandProgress.activity", kSentence, true},
     {"causeway.v1.IslandProgress.ranks", kMostRanks},
+    {"causeway.v1.IslandProgress.data_digest", kDigest},
     {"causeway.v1.RankTrouble.text", kReason, true},
     {"causeway.v1.LeaveRequest.reason", kReason, true},
     {"causeway.v1.Chunk.data", kMaxChunkBytes},

@@ -38,6 +38,8 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
       ledger_(static_cast<uint32_t>(heads_.size())),
       participation_(std::move(history.participation)),
       last_rounds_(std::move(history.last_rounds)),
+      training_(std::move(history.training)),
+      validation_(std::move(history.validation)),
       flags_(std::move(history.flags)) {
   CHECK_EQ(heads_.size(), static_cast<size_t>(options_.plan.fragments_size()));
   std::vector<uint64_t> versions;
@@ -166,12 +168,7 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
                                     absl::Time now, Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
   member->last_heartbeat = now;
-  NoteTrouble(member->island_id, member->progress.rank_trouble(),
-              progress.rank_trouble(), effects);
-  member->progress = progress;
-  ledger_.Report(
-      {member->island_id, member->incarnation},
-      std::min(progress.tokens(), claims_.MostTokens(claims_.most_steps())));
+  TakeReport(*member, progress, now, effects);
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     RefreshExpectations(fragment, now, effects);
   }
@@ -327,6 +324,9 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
 absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
                                 Effects& effects) {
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
+  if (request.has_progress()) {
+    TakeReport(*member, request.progress(), now, effects);
+  }
   NoteTrouble(member->island_id, v1::RankTrouble(), request.rank_trouble(),
               effects);
   EndMember(*member, v1::IslandStatus::LEFT,

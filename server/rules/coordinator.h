@@ -39,6 +39,7 @@
 #include "server/rules/norm_guard.h"
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
+#include "server/rules/training_history.h"
 
 namespace causeway {
 
@@ -73,6 +74,9 @@ struct Effects {
   // New entries, whose bytes are to be kept, and changed entries.
   std::vector<QuarantineEntry> quarantine;
   std::optional<RunFlags> flags;
+  // New points of the run's history.
+  std::vector<v1::TrainingPoint> training;
+  std::vector<v1::ValidationPoint> validations;
   std::vector<CoordinatorEvent> events;
 
   std::vector<ContributionKey> discarded;
@@ -83,7 +87,8 @@ struct Effects {
   bool IsDurable() const {
     return !joined.empty() || !ended.empty() || !changed.empty() ||
            !accounts.empty() || !late.empty() || !quarantine.empty() ||
-           flags.has_value() || !events.empty();
+           flags.has_value() || !training.empty() || !validations.empty() ||
+           !events.empty();
   }
 };
 
@@ -197,6 +202,10 @@ class Coordinator {
   v1::TokenLedger FragmentLedger(uint32_t fragment) const;
   // The ledger of one incarnation, over all fragments.
   v1::TokenLedger IslandLedger(const IncarnationKey& key) const;
+  // The newest measurement of the merged model; none before the first.
+  const std::optional<v1::ValidationPoint>& validation() const {
+    return validation_;
+  }
   const v1::Participation& participation() const { return participation_; }
   // The participation in the round that made the fragment's head.
   const v1::Participation& last_round(uint32_t fragment) const {
@@ -224,6 +233,23 @@ class Coordinator {
   static void NoteTrouble(const std::string& island_id,
                           const v1::RankTrouble& before,
                           const v1::RankTrouble& now, Effects& effects);
+  // Takes an island's report on its training.
+  void TakeReport(Member& member, const v1::IslandProgress& progress,
+                  absl::Time now, Effects& effects);
+  // Notes the data that an island reads, which differ from `before`: the run's
+  // first island names those of the run.
+  void NoteData(const Member& member, absl::string_view before,
+                Effects& effects);
+  // Records an island's measurement of the merged model if it is new and
+  // possible, and if the island is the one that measures.
+  void NoteValidation(const Member& member, absl::Time now, Effects& effects);
+  // Returns the island that measures the merged model: of those that read the
+  // run's data, the one that has been a member longest. Null if there is none.
+  const Member* Validator();
+  // Records a point of training if the model has reached a new version.
+  void NoteTraining(absl::Time now, Effects& effects);
+  // The committed versions, by fragment.
+  std::vector<uint64_t> Versions() const;
   bool IsFinished() const;
   Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
@@ -306,6 +332,8 @@ class Coordinator {
   std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
   // The duration of the last outer step.
   absl::Duration outer_step_;
+  TrainingHistory training_;
+  std::optional<v1::ValidationPoint> validation_;
   RunFlags flags_;
   std::string suspended_because_;
 };

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct RunFlags {
   bool started = false;
   bool paused = false;
   std::string pause_reason;
+  // Names the data that the run's first island reads
+  // (IslandProgress.data_digest); empty until it has told.
+  std::string data_digest;
 };
 
 struct CoordinatorHistory {
@@ -78,6 +82,9 @@ struct CoordinatorHistory {
   // The sum over all rounds, and each fragment's last round.
   v1::Participation participation;
   std::vector<v1::Participation> last_rounds;
+  // The newest points of the run's history.
+  std::optional<v1::TrainingPoint> training;
+  std::optional<v1::ValidationPoint> validation;
 };
 
 inline void AddTo(const v1::Participation& from, v1::Participation& to) {

@@ -183,6 +183,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
   rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
+  NoteTraining(now, effects);
   effects.view_changed = true;
 }
 

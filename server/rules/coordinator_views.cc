@@ -47,6 +47,9 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
     }
     view.set_drain((*member)->draining);
     view.set_inner_steps_per_round(InnerStepsPerRound(**member));
+    if (Validator() == *member) {
+      *view.mutable_validation() = options_.config.validation();
+    }
   }
   return view;
 }
@@ -58,16 +61,20 @@ v1::RunState Coordinator::run_state() const {
   return flags_.started ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
 }
 
-uint64_t Coordinator::RunStep() {
+std::vector<uint64_t> Coordinator::Versions() const {
   std::vector<uint64_t> versions;
   for (const CommittedFragment& state : heads_) {
     versions.push_back(state.head.version());
   }
+  return versions;
+}
+
+uint64_t Coordinator::RunStep() {
   uint64_t reported = 0;
   for (const Member* member : membership_.Live()) {
     reported = std::max<uint64_t>(reported, member->progress.run_step());
   }
-  return schedule().ClampToVersions(reported, versions);
+  return schedule().ClampToVersions(reported, Versions());
 }
 
 std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {

@@ -27,6 +27,7 @@ absl::Status Diverged(const Member& member) {
 
 void Membership::Restore(Member member, absl::Time now) {
   if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
+  member.has_reported = false;
   std::string island_id = member.island_id;
   members_.insert_or_assign(std::move(island_id), std::move(member));
 }

@@ -54,6 +54,8 @@ struct Member {
   // to.
   std::vector<uint64_t> first_contribution_version;
   v1::IslandProgress progress;
+  // Whether `progress` is a report of this incarnation to this process.
+  bool has_reported = false;
   // How many joins the island's next processes have left at `joins_at`.
   double joins_left = 0;
   absl::Time joins_at = absl::InfinitePast();

@@ -11,6 +11,7 @@
 #include "absl/strings/substitute.h"
 #include "common/checksum.h"
 #include "common/file.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
@@ -80,6 +81,7 @@ absl::Status CommitLog::PrepareSchema() {
         path_, version, kCommitLogSchemaVersion));
   }
   if (read_only_) {
+    is_previous_ = upgradable;
     if (!empty) return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   }
@@ -88,15 +90,16 @@ absl::Status CommitLog::PrepareSchema() {
   if (!empty && !upgradable) return absl::OkStatus();
   if (!empty) {
     return TransactLocked([&] {
-      return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
-                                                kCommitLogUpgrade,
-                                                kCommitLogSchemaVersion));
+      return database_.Execute(absl::Substitute(
+          "$0; $1; PRAGMA user_version = $2", kCommitLogUpgrade,
+          kCommitLogHistory, kCommitLogSchemaVersion));
     });
   }
   return TransactLocked([&] {
     return database_.Execute(absl::Substitute(
-        "$0; PRAGMA application_id = $1; PRAGMA user_version = $2",
-        kCommitLogSchema, kCommitLogApplicationId, kCommitLogSchemaVersion));
+        "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
+        kCommitLogSchema, kCommitLogHistory, kCommitLogApplicationId,
+        kCommitLogSchemaVersion));
   });
 }
 
@@ -241,6 +244,14 @@ absl::Status CommitLog::WriteBatch(LogBatch& batch) {
   }
   for (const uint64_t id : batch.admitted) RETURN_IF_ERROR(WriteAdmitted(id));
   if (batch.flags.has_value()) RETURN_IF_ERROR(WriteFlags(*batch.flags));
+  for (const v1::TrainingPoint& point : batch.training) {
+    RETURN_IF_ERROR(WritePoint(kTrainingSeries, point.version(), point.loss(),
+                               point.time(), point));
+  }
+  for (const v1::ValidationPoint& point : batch.validations) {
+    RETURN_IF_ERROR(WritePoint(kValidationSeries, point.validation().version(),
+                               point.validation().loss(), point.time(), point));
+  }
   for (EventRecord& event : batch.events) RETURN_IF_ERROR(WriteEvent(event));
   return absl::OkStatus();
 }
@@ -345,8 +356,27 @@ absl::Status CommitLog::WriteAdmitted(uint64_t id) {
 
 absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
   return database_.Run(
-      "UPDATE run SET started = ?, paused = ?", flags.started,
-      flags.paused ? std::optional(flags.pause_reason) : std::nullopt);
+      "UPDATE run SET started = ?, paused = ?, data_digest = ?", flags.started,
+      flags.paused ? std::optional(flags.pause_reason) : std::nullopt,
+      DigestToHex(flags.data_digest));
+}
+
+absl::Status CommitLog::WritePoint(absl::string_view series, uint64_t version,
+                                   double loss,
+                                   const google::protobuf::Timestamp& time,
+                                   const google::protobuf::Message& point) {
+  RETURN_IF_ERROR(
+      database_.Run("INSERT INTO history (series, version, time, loss, point)"
+                    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    series, version, absl::ToUnixMicros(ToTime(time)), loss,
+                    PrintText(point)));
+  ASSIGN_OR_RETURN(
+      SqliteStatement points,
+      database_.Prepare("SELECT count(*) FROM history WHERE series = ?",
+                        series));
+  RETURN_IF_ERROR(points.Step().status());
+  if (points.Uint(0) <= kMostPoints) return absl::OkStatus();
+  return database_.Run(kCommitLogThinHistory, series, kMostPoints / 8);
 }
 
 absl::Status CommitLog::WriteEvent(EventRecord& event) {

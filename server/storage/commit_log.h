@@ -132,12 +132,16 @@ struct LogBatch {
   // Ids of entries that the batch admits.
   std::vector<uint64_t> admitted;
   std::optional<RunFlags> flags;
+  // Points of the run's history. A second point of a version is left out.
+  std::vector<v1::TrainingPoint> training;
+  std::vector<v1::ValidationPoint> validations;
   std::vector<EventRecord> events;
 
   bool empty() const {
     return commits.empty() && members.empty() && contributions.empty() &&
            accounts.empty() && quarantine.empty() && admitted.empty() &&
-           !flags.has_value() && events.empty();
+           !flags.has_value() && training.empty() && validations.empty() &&
+           events.empty();
   }
 };
 
@@ -204,6 +208,18 @@ class CommitLog {
   absl::StatusOr<CoordinatorHistory> LoadHistory(uint32_t fragments,
                                                  uint64_t norms);
 
+  // Returns the digest of the data that the run's first island reads
+  // (RunFlags); empty if it is not known.
+  absl::StatusOr<std::string> LoadDataDigest();
+
+  // The most points of a series of the run's history. Beyond it, an eighth of
+  // them are dropped so that the rest are spread evenly. A point takes less
+  // than 16 KiB.
+  static constexpr uint64_t kMostPoints = 1024;
+  // Returns the points of a series, ordered by version.
+  absl::StatusOr<std::vector<v1::TrainingPoint>> TrainingPoints();
+  absl::StatusOr<std::vector<v1::ValidationPoint>> ValidationPoints();
+
   // Returns the contributions that were merged into the version after
   // `base_version`, ordered by island and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
@@ -257,11 +273,22 @@ class CommitLog {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadRounds(uint64_t norms, CoordinatorHistory& history)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WritePoint(absl::string_view series, uint64_t version,
+                          double loss, const google::protobuf::Timestamp& time,
+                          const google::protobuf::Message& point)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reads the newest `limit` points of a series, ordered by version.
+  template <typename Point>
+  absl::StatusOr<std::vector<Point>> ReadPoints(absl::string_view series,
+                                                uint64_t limit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(EventRecord& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   const bool read_only_;
+  // Whether this is a database of the previous schema, which is only read.
+  bool is_previous_ = false;
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);

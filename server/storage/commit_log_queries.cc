@@ -233,17 +233,63 @@ absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
   RETURN_IF_ERROR(ReadQuarantine(history));
   RETURN_IF_ERROR(ReadAccounts(history));
   RETURN_IF_ERROR(ReadRounds(norms, history));
+  ASSIGN_OR_RETURN(const auto training,
+                   ReadPoints<v1::TrainingPoint>(kTrainingSeries, 1));
+  ASSIGN_OR_RETURN(const auto validations,
+                   ReadPoints<v1::ValidationPoint>(kValidationSeries, 1));
+  if (!training.empty()) history.training = training[0];
+  if (!validations.empty()) history.validation = validations[0];
   return history;
+}
+
+absl::StatusOr<std::string> CommitLog::LoadDataDigest() {
+  absl::MutexLock lock(&mutex_);
+  RunFlags flags;
+  RETURN_IF_ERROR(ReadFlags(flags));
+  return flags.data_digest;
+}
+
+absl::StatusOr<std::vector<v1::TrainingPoint>> CommitLog::TrainingPoints() {
+  absl::MutexLock lock(&mutex_);
+  return ReadPoints<v1::TrainingPoint>(kTrainingSeries, kMostPoints);
+}
+
+absl::StatusOr<std::vector<v1::ValidationPoint>> CommitLog::ValidationPoints() {
+  absl::MutexLock lock(&mutex_);
+  return ReadPoints<v1::ValidationPoint>(kValidationSeries, kMostPoints);
+}
+
+template <typename Point>
+absl::StatusOr<std::vector<Point>> CommitLog::ReadPoints(
+    absl::string_view series, uint64_t limit) {
+  std::vector<Point> points;
+  if (is_previous_) return points;
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT point FROM history WHERE series = ?"
+                        " ORDER BY version DESC LIMIT ?",
+                        series, Limit(limit)));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) break;
+    RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history",
+                              points.emplace_back()));
+  }
+  std::reverse(points.begin(), points.end());
+  return points;
 }
 
 absl::Status CommitLog::ReadFlags(RunFlags& flags) {
   ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare("SELECT started, paused FROM run"));
+                   database_.Prepare(absl::StrCat(
+                       "SELECT started, paused, ",
+                       is_previous_ ? "''" : "data_digest", " FROM run")));
   ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   flags.started = query.Int(0) != 0;
   flags.paused = !query.IsNull(1);
   if (flags.paused) flags.pause_reason = query.Text(1);
+  flags.data_digest = absl::HexStringToBytes(query.Text(2));
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@
 namespace causeway {
 
 // Rises with every change of the schema.
-inline constexpr int64_t kCommitLogSchemaVersion = 3;
+inline constexpr int64_t kCommitLogSchemaVersion = 4;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
@@ -23,6 +23,7 @@ CREATE TABLE run (
   config TEXT NOT NULL,      -- causeway.v1.RunConfig, text format
   plan TEXT NOT NULL,        -- causeway.v1.FragmentPlan, text format
   created_at INTEGER NOT NULL,
+  data_digest TEXT NOT NULL DEFAULT '',  -- of the first island's data
   started INTEGER NOT NULL,  -- 1 once min_islands have joined
   paused TEXT                -- why, while an operator holds the run
 ) STRICT;
@@ -107,11 +108,38 @@ CREATE TABLE events (
 ) STRICT;
 )sql";
 
-// Upgrades a database of the previous schema.
-inline constexpr char kCommitLogUpgrade[] = R"sql(
-ALTER TABLE contributions
-  ADD COLUMN restored_tokens INTEGER NOT NULL DEFAULT 0;
+// A part of the schema, which a database of the previous schema lacks.
+inline constexpr char kCommitLogHistory[] = R"sql(
+CREATE TABLE history (
+  series TEXT NOT NULL CHECK (series IN ('training', 'validation')),
+  version INTEGER NOT NULL,  -- of the whole model
+  time INTEGER NOT NULL,
+  loss REAL NOT NULL,        -- nats per token
+  point TEXT NOT NULL,       -- causeway.v1.TrainingPoint or ValidationPoint
+  PRIMARY KEY (series, version)
+) STRICT, WITHOUT ROWID;
 )sql";
+
+// Upgrades a database of the previous schema, together with kCommitLogHistory.
+inline constexpr char kCommitLogUpgrade[] = R"sql(
+ALTER TABLE run ADD COLUMN data_digest TEXT NOT NULL DEFAULT '';
+)sql";
+
+// Removes at most ?2 points of a series (?1), no two of them neighbours: those
+// with the closest neighbours, of several the oldest. The first and the last
+// stay, and the rest stay evenly spread.
+inline constexpr char kCommitLogThinHistory[] = R"sql(
+DELETE FROM history WHERE series = ?1 AND version IN (
+  SELECT version FROM (
+    SELECT version, row_number() OVER points AS number,
+      lead(version) OVER points - lag(version) OVER points AS gap
+    FROM history WHERE series = ?1 WINDOW points AS (ORDER BY version))
+  WHERE number % 2 = 0 AND gap IS NOT NULL ORDER BY gap, version LIMIT ?2)
+)sql";
+
+// The series of `history`.
+inline constexpr char kTrainingSeries[] = "training";
+inline constexpr char kValidationSeries[] = "validation";
 
 // The columns of `commits`, in the order of CommitRecord.
 inline constexpr char kCommitLogCommitColumns[] =

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -404,33 +405,90 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
 }
 
-TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
+v1::ValidationPoint TestPoint(uint64_t version) {
+  v1::ValidationPoint point;
+  point.mutable_validation()->set_version(version);
+  point.mutable_validation()->set_loss(1.0 / static_cast<double>(version));
+  point.set_island_id("a");
+  *point.mutable_time() = ToTimestamp(kStart + absl::Seconds(version));
+  return point;
+}
+
+TEST_F(CommitLogTest, TheHistoryComesBackAsItWas) {
   {
     const std::unique_ptr<CommitLog> log = OpenWithRun();
-    LogBatch batch{
-        .contributions = {TestContribution("a", 0, ContributionFate::kMerged)}};
+    v1::TrainingPoint training;
+    training.set_version(4);
+    training.add_islands()->set_loss(0.1 + 0.2);
+    LogBatch batch{.training = {training},
+                   .validations = {TestPoint(3), TestPoint(6)}};
+    ASSERT_OK(log->Apply(batch));
+    // Written twice, as after a write of unknown outcome.
     ASSERT_OK(log->Apply(batch));
   }
+  const std::unique_ptr<CommitLog> log = Open();
+  ASSERT_OK_AND_ASSIGN(const auto training, log->TrainingPoints());
+  ASSERT_THAT(training, SizeIs(1));
+  EXPECT_EQ(training[0].islands(0).loss(), 0.1 + 0.2);
+  ASSERT_OK_AND_ASSIGN(const auto validations, log->ValidationPoints());
+  ASSERT_THAT(validations, SizeIs(2));
+  EXPECT_EQ(validations[1].validation().loss(), 1.0 / 6);
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log->LoadHistory(2, 8));
+  EXPECT_EQ(history.training->version(), 4);
+  EXPECT_EQ(history.validation->validation().version(), 6);
+}
+
+TEST_F(CommitLogTest, ALongHistoryIsThinnedOutEvenly) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  constexpr uint64_t kVersions = 3000;
+  LogBatch batch;
+  for (uint64_t version = 1; version <= kVersions; ++version) {
+    batch.validations.push_back(TestPoint(version));
+  }
+  ASSERT_OK(log->Apply(batch));
+  ASSERT_OK_AND_ASSIGN(const auto points, log->ValidationPoints());
+  EXPECT_LE(points.size(), CommitLog::kMostPoints);
+  EXPECT_GE(points.size(), CommitLog::kMostPoints * 7 / 8);
+  EXPECT_EQ(points.front().validation().version(), 1);
+  EXPECT_EQ(points.back().validation().version(), kVersions);
+  uint64_t widest = 0;
+  for (size_t i = 1; i < points.size(); ++i) {
+    widest = std::max(widest, points[i].validation().version() -
+                                  points[i - 1].validation().version());
+  }
+  EXPECT_LE(widest, 2 * kVersions / points.size());
+  // The rows are gone, too.
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase database,
+      SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadOnly));
+  ASSERT_OK_AND_ASSIGN(const int64_t rows,
+                       database.QueryInt("SELECT count(*) FROM history"));
+  EXPECT_EQ(rows, points.size());
+}
+
+TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
+  OpenWithRun();
   {
     ASSERT_OK_AND_ASSIGN(
         SqliteDatabase older,
         SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
     ASSERT_OK(
-        older.Execute("ALTER TABLE contributions DROP COLUMN restored_tokens;"
-                      "PRAGMA user_version = 2"));
+        older.Execute("ALTER TABLE run DROP COLUMN data_digest;"
+                      "DROP TABLE history;"
+                      "PRAGMA user_version = 3"));
   }
-  EXPECT_OK(CommitLog::OpenReadOnly(path_)) << "for tools";
+  {
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::OpenReadOnly(path_));
+    EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds(""));
+    EXPECT_THAT(log->ValidationPoints(), IsOkAndHolds(IsEmpty()));
+  }
   const std::unique_ptr<CommitLog> log = Open();
-  ContributionRecord restored =
-      TestContribution("b", 0, ContributionFate::kMerged);
-  restored.restored_tokens = 7;
-  LogBatch batch{.contributions = {restored}};
+  LogBatch batch{.flags = RunFlags{.data_digest = "digest of 16 byt"},
+                 .validations = {TestPoint(1)}};
   ASSERT_OK(log->Apply(batch));
-  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
-                       log->LoadHistory(2, 8));
-  ASSERT_THAT(history.settled, SizeIs(2));
-  EXPECT_EQ(history.settled[0].restored, 0);
-  EXPECT_EQ(history.settled[1].restored, 7);
+  EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds("digest of 16 byt"));
+  EXPECT_THAT(log->ValidationPoints(), IsOkAndHolds(SizeIs(1)));
 }
 
 // The child commits as fast as it can and confirms each commit, until it is

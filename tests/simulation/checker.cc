@@ -3,6 +3,7 @@
 #include "tests/simulation/checker.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -48,6 +49,9 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
     members_[name].draining = known != before.end() && known->second.draining &&
                               known->second.incarnation == member.incarnation;
   }
+  // What was not durable may be recorded again.
+  const std::optional<v1::ValidationPoint> durable = disk.History().validation;
+  validated_ = durable.has_value() ? durable->validation().version() : 0;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     rounds_[fragment] = {};
     const v1::FragmentHead& head = core.heads()[fragment].head;
@@ -227,6 +231,15 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
       Fail(ended.island_id, ".", ended.incarnation,
            " was evicted within its lease");
     }
+  }
+  for (const v1::ValidationPoint& point : effects.validations) {
+    const v1::Validation& validation = point.validation();
+    if (validation.version() <= validated_) {
+      Fail("version ", validation.version(), " of the model is measured after ",
+           validated_);
+    }
+    validated_ = validation.version();
+    commits_.CheckValidation(validation, core.schedule());
   }
   for (const OuterStepOrder& order : effects.outer_steps) {
     CheckOrder(order, core, effects.joined, now);

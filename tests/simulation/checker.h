@@ -20,7 +20,10 @@
 //      when they have to, and only then; a joiner is not expected in rounds
 //      that were open when it came.
 //   5  After a restart the coordinator goes on from the commits.
-//   6  Merging a commit's recorded contributions in the order of their keys
+//   6  A recorded validation loss is that of the committed model of its
+//   version,
+//      and no version is recorded twice.
+//   7  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.
 #ifndef TESTS_SIMULATION_CHECKER_H_
 #define TESTS_SIMULATION_CHECKER_H_
@@ -140,6 +143,8 @@ class Checker {
   // The open round of each fragment; cleared when the coordinator's process
   // ends.
   std::vector<OpenRound> rounds_;
+  // The version of the model that was measured last.
+  uint64_t validated_ = 0;
 };
 
 }  // namespace causeway::simulation

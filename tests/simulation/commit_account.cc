@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulation/commit_account.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checksum.h"
 #include "server/rules/round.h"
 
 namespace causeway::simulation {
@@ -13,6 +17,14 @@ namespace causeway::simulation {
 std::string NameOf(const v1::FragmentHead& head) {
   return absl::StrCat("version ", head.version(), " of fragment ",
                       head.fragment());
+}
+
+double LossOf(const std::vector<v1::FragmentHead>& heads) {
+  std::string digests;
+  for (const v1::FragmentHead& head : heads) digests += head.digest();
+  uint32_t bits = 0;
+  std::memcpy(&bits, Digest128(digests).data(), sizeof(bits));
+  return 1 + std::ldexp(bits, -30);
 }
 
 CommitAccount::CommitAccount(const Scenario* scenario, Violations* violations)
@@ -40,6 +52,25 @@ const Commit* CommitAccount::Find(const v1::FragmentHead& head) {
     return nullptr;
   }
   return &commit;
+}
+
+void CommitAccount::CheckValidation(const v1::Validation& validation,
+                                    const SyncSchedule& schedule) {
+  std::vector<v1::FragmentHead> heads;
+  for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
+    const uint64_t version =
+        std::min(validation.version(), schedule.FinalVersion(fragment));
+    if (version > newest_version(fragment)) {
+      violations_->Note("version ", validation.version(),
+                        " of the model was measured before it was committed");
+      return;
+    }
+    heads.push_back(commits_[fragment][version].head);
+  }
+  if (validation.loss() != LossOf(heads)) {
+    violations_->Note("what was measured as version ", validation.version(),
+                      " of the model is not what was committed");
+  }
 }
 
 void CommitAccount::Add(const Commit& commit) {

@@ -23,6 +23,10 @@ namespace causeway::simulation {
 // Returns "version 3 of fragment 0".
 std::string NameOf(const v1::FragmentHead& head);
 
+// Returns the validation loss of a model with these fragments, which belongs to
+// their values alone.
+double LossOf(const std::vector<v1::FragmentHead>& heads);
+
 class CommitAccount {
  public:
   // `scenario` and `violations` outlive the object.
@@ -38,6 +42,9 @@ class CommitAccount {
 
   // Checks that a version that somebody was told of exists.
   void Heard(const v1::FragmentHead& head) { Find(head); }
+  // Checks a measurement of the merged model.
+  void CheckValidation(const v1::Validation& validation,
+                       const SyncSchedule& schedule);
   // Checks the ledger at a version.
   void CheckLedger(const v1::TokenLedger& ledger, const v1::FragmentHead& head);
 

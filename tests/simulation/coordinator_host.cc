@@ -101,6 +101,9 @@ void CoordinatorHost::Settle(Effects effects,
                                effects.quarantine.begin(),
                                effects.quarantine.end());
   if (effects.flags.has_value()) unwritten_.flags = effects.flags;
+  unwritten_.validations.insert(unwritten_.validations.end(),
+                                effects.validations.begin(),
+                                effects.validations.end());
   unwritten_.events += effects.late.size();
   for (const CoordinatorEvent& event : effects.events) {
     if (!event.text.empty()) world_->Trace("event      ", event.text);

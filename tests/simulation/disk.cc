@@ -122,13 +122,14 @@ void Disk::Apply(const Batch& batch) {
     }
   }
   if (batch.flags.has_value()) flags_ = *batch.flags;
+  if (!batch.validations.empty()) validation_ = batch.validations.back();
   if (!batch.commit.has_value()) return;
   commits_[batch.commit->head.fragment()].push_back(*batch.commit);
   committed_(*batch.commit);
 }
 
 CoordinatorHistory Disk::History() const {
-  CoordinatorHistory history{.flags = flags_};
+  CoordinatorHistory history{.flags = flags_, .validation = validation_};
   for (const auto& [key, account] : accounts_) {
     history.accounts.push_back(account);
     history.accounts.back().process = processes_.at(key);

@@ -49,13 +49,14 @@ class Disk {
     // The ids of quarantine entries that are part of the commit.
     std::vector<uint64_t> admitted;
     std::optional<RunFlags> flags;
+    std::vector<v1::ValidationPoint> validations;
     // Events and late contributions are only counted: nothing reads them back.
     uint64_t events = 0;
 
     bool empty() const {
       return !commit.has_value() && members.empty() && accounts.empty() &&
              quarantine.empty() && admitted.empty() && !flags.has_value() &&
-             events == 0;
+             validations.empty() && events == 0;
     }
   };
   using Done = std::function<void(const absl::Status&)>;
@@ -114,6 +115,7 @@ class Disk {
   std::map<uint64_t, QuarantineEntry> quarantine_;
   std::map<uint64_t, std::string> quarantined_bytes_;
   RunFlags flags_;
+  std::optional<v1::ValidationPoint> validation_;
   // Counts crashes. Writes that began before the last one never end.
   uint64_t life_ = 0;
   absl::Time busy_until_ = absl::InfinitePast();

@@ -24,6 +24,8 @@ struct HistoryResult {
   std::string violation;
   uint64_t events = 0;
   uint64_t commits = 0;
+  // The version of the model that was measured last.
+  uint64_t validated_version = 0;
   uint64_t faults = 0;
   absl::Duration virtual_time;
 };

@@ -40,6 +40,11 @@ TEST(HistoryTest, WithoutFaultsEveryRoundOfEveryFragmentIsCommittedOnce) {
     EXPECT_EQ(result.violation, "") << seed;
     EXPECT_EQ(result.faults, 0) << seed;
     EXPECT_EQ(result.commits, schedule.TotalRounds()) << seed;
+    EXPECT_EQ(result.validated_version,
+              scenario.config.validation().every_rounds() == 0
+                  ? 0
+                  : schedule.FinalModelVersion())
+        << seed;
   }
 }
 

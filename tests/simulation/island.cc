@@ -58,6 +58,12 @@ v1::IslandProgress Island::Progress() const {
   v1::IslandProgress progress;
   progress.set_run_step(loop_.core().step());
   progress.set_tokens(trained_ * TokensPerStep());
+  // The last of many islands has data of its own.
+  const bool has_own_data =
+      process_.parts.scenario->islands > 2 &&
+      process_.island + 1 == process_.parts.scenario->islands;
+  progress.set_data_digest(std::string(16, has_own_data ? 'b' : 'a'));
+  if (validation_.has_value()) *progress.mutable_validation() = *validation_;
   if (trained_ > 0) {
     progress.set_step_seconds(absl::ToDoubleSeconds(
         process_.parts.scenario->step_time[process_.island]));
@@ -184,6 +190,16 @@ void Island::Do(const action::Apply& apply) {
   });
 }
 
+void Island::Do(const action::Validate& validate) {
+  std::vector<v1::FragmentHead> heads;
+  for (const auto& replica : replicas_) heads.push_back(replica->head());
+  v1::Validation& measured = validation_.emplace();
+  measured.set_version(validate.version);
+  measured.set_loss(LossOf(heads));
+  measured.set_tokens(1);
+  Soon([this] { Done([](OuterLoop& core, absl::Time) { core.Validated(); }); });
+}
+
 void Island::Do(const action::Save& save) {
   // Often a write is still under way, and a kill at that time leaves nothing of
   // it.
@@ -282,6 +298,7 @@ void Island::Leave(const absl::Status& status) {
                               finished_ ? " is finished" : " leaves");
   v1::LeaveRequest request;
   *request.mutable_identity() = loop_.core().membership().identity();
+  *request.mutable_progress() = Progress();
   request.set_reason(finished_ ? "finished" : std::string(status.message()));
   process_.Call<v1::LeaveResponse>(
       [host = process_.parts.host,

@@ -19,6 +19,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/island.pb.h"
 #include "tests/simulation/actor_loop.h"
+#include "tests/simulation/commit_account.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/replica.h"
@@ -71,6 +72,7 @@ class Island {
   void Do(const action::Train& train);
   void Do(const action::TakeSnapshot& snapshot);
   void Do(const action::Apply& apply);
+  void Do(const action::Validate& validate);
   void Do(const action::Save& save);
 
   // Tells the core that the current action is done.
@@ -108,6 +110,8 @@ class Island {
   absl::Time asked_to_leave_ = absl::InfiniteFuture();
   // The number of steps that this process has trained.
   uint64_t trained_ = 0;
+  // The last measurement of the merged model.
+  std::optional<v1::Validation> validation_;
   // The step at which each fragment's contribution in flight was sent.
   std::vector<uint64_t> sent_at_;
   // The downloaded parameters by fragment, until there are replicas.

@@ -74,6 +74,7 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   config.mutable_storage()->set_update_history(
       static_cast<uint32_t>(chance.Between(2, 8)));
   DrawMembership(scenario.islands, chance, *config.mutable_membership());
+  config.mutable_validation()->set_every_rounds(seed % 4);
 
   for (uint32_t id = 0; id < fragments; ++id) {
     v1::Fragment& fragment = *scenario.plan.add_fragments();

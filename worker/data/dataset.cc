@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/dataset.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -24,6 +29,29 @@ void Dataset::CopyWindows(absl::FunctionRef<int64_t()> next,
     corpus.Copy(begin, tokens.subspan(row, length));
     corpus.CopyTargets(begin + 1, targets.subspan(row, length));
   }
+}
+
+std::string Dataset::Digest() const {
+  constexpr int64_t kPieces = 1024;
+  std::vector<int32_t> piece(4096);
+  const int64_t size = corpus.size();
+  const auto tokens = static_cast<int64_t>(piece.size());
+  const bool is_short = size <= kPieces * tokens;
+  const int64_t pieces = is_short ? (size + tokens - 1) / tokens : kPieces;
+  std::string digests = absl::StrCat(size);
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin =
+        is_short ? i * tokens
+                 : static_cast<int64_t>(absl::int128(size - tokens) * i /
+                                        (pieces - 1));
+    const auto part = absl::MakeSpan(piece).first(
+        static_cast<size_t>(std::min(tokens, size - begin)));
+    corpus.Copy(begin, part);
+    digests +=
+        Digest128(absl::string_view(reinterpret_cast<const char*>(part.data()),
+                                    part.size() * sizeof(int32_t)));
+  }
+  return Digest128(digests);
 }
 
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,

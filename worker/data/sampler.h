@@ -90,6 +90,7 @@ class ValidationSet {
 
   // Returns the number of windows; 0 only if the run holds nothing out.
   int64_t size() const { return size_; }
+  int64_t sequence_length() const { return dataset_->split.sequence_length(); }
 
   // Returns the index in the corpus of the first token of window `index`.
   int64_t WindowBegin(int64_t index) const;

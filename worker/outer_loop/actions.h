@@ -125,6 +125,13 @@ struct Apply {
   uint32_t fragment = 0;
   UpdateUse use;
 };
+// Measure the anchors, which are together a version of the whole model, on the
+// held-out data, and report the loss. Answer: OuterLoop::Validated.
+struct Validate {
+  uint64_t version = 0;
+  // The most sequences; 0: all.
+  uint32_t max_sequences = 0;
+};
 // Save a checkpoint. The host adds the digests of the anchors and the state of
 // the inner optimizer to `position`. Answer: OuterLoop::Saved.
 struct Save {
@@ -143,7 +150,7 @@ using FragmentAction =
 using TrainerAction =
     std::variant<action::Wait, action::End, action::FetchParameters,
                  action::Begin, action::Train, action::TakeSnapshot,
-                 action::Apply, action::Save>;
+                 action::Apply, action::Validate, action::Save>;
 
 }  // namespace causeway
 

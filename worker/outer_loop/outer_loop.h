@@ -29,6 +29,8 @@
 //   * The fragments that are due are sent, each after it has caught up with the
 //     newest version.
 //   * Training waits for updates that are late by more than max_overlap_steps.
+//   * If the anchors are then a version of the whole model that the island has
+//     been asked to measure, it does.
 // The rules of the schedule are in outer_optimizer/sync_schedule.h, the books
 // by which each token counts once in worker/outer_loop/fragment_window.h.
 //
@@ -103,6 +105,7 @@ class OuterLoop {
   void Stepped(uint64_t tokens);
   void SnapshotTaken();
   void Applied();
+  void Validated();
   // `saved` is false if the checkpoint could not be saved now; the next step
   // tries again.
   void Saved(bool saved);
@@ -143,6 +146,7 @@ class OuterLoop {
     kWaitingForIslands,
     kTraining,
     kSynchronizing,
+    kValidating,
     kPaused,
     kLeaving,
   };
@@ -213,6 +217,9 @@ class OuterLoop {
   bool IsDue(const Fragment& fragment) const;
   // Returns whether a fragment that is sent at `step` has no training in it.
   bool MustTrain(uint64_t step) const;
+  // Returns the order to measure the merged model, if the island has been asked
+  // to and the anchors are such a version of it.
+  std::optional<TrainerAction> ValidateIfDue();
   bool SaveIsDue() const;
   v1::IslandCheckpoint Position() const;
   // Returns whether the run is finished and no update of the fragment is to
@@ -254,6 +261,8 @@ class OuterLoop {
   // The steps of this process's last checkpoint and of the last one ordered.
   std::optional<uint64_t> saved_step_;
   std::optional<uint64_t> save_ordered_step_;
+  // The version of the model that was measured last.
+  uint64_t validated_version_ = 0;
   absl::Time leave_deadline_;
 
   Lateness lateness_;

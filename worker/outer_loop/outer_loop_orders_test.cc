@@ -212,6 +212,61 @@ TEST(OuterLoopOrdersTest, WhoLeavesARunThatIsOverDoesNotWait) {
   EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
+// Trains a whole run, whose rounds have this island alone. Returns the orders
+// to validate, with the order before each, and the last order.
+std::vector<std::string> ValidationsOf(IslandDriver& driver) {
+  std::vector<std::string> done;
+  const auto take = [&](std::vector<std::string> orders) {
+    done.insert(done.end(), orders.begin(), orders.end());
+  };
+  const std::pair<uint64_t, uint32_t> sends[] = {
+      {4, 0}, {6, 1}, {8, 0}, {10, 1}};
+  for (const auto& [step, fragment] : sends) {
+    take(driver.Train(step));
+    driver.Contribute(fragment);
+    driver.ReceiveUpdate(fragment, /*includes_island=*/true);
+  }
+  take(driver.Train());
+  for (const uint32_t fragment : {0, 1}) {
+    driver.Contribute(fragment);
+    driver.ReceiveUpdate(fragment, true);
+  }
+  take(driver.Train());
+  std::vector<std::string> validations;
+  for (size_t i = 1; i < done.size(); ++i) {
+    if (done[i].starts_with("validate")) {
+      validations.push_back(absl::StrCat(done[i - 1], ", ", done[i]));
+    }
+  }
+  validations.push_back(done.back());
+  return validations;
+}
+
+TEST(OuterLoopOrdersTest, ValidatesWhenAllAnchorsHaveTheModelsVersion) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.AskToValidate(1);
+  EXPECT_THAT(
+      ValidationsOf(driver),
+      ElementsAre("mix 1, validate 1 with 7", "mix 1, validate 2 with 7",
+                  "mix 1, validate 3 with 7", "end OK"));
+}
+
+TEST(OuterLoopOrdersTest, ValidatesEveryNthVersionAndTheLast) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.AskToValidate(2);
+  EXPECT_THAT(ValidationsOf(driver),
+              ElementsAre("mix 1, validate 2 with 7",
+                          "mix 1, validate 3 with 7", "end OK"));
+}
+
+TEST(OuterLoopOrdersTest, ValidatesOnlyIfItIsAskedTo) {
+  IslandDriver driver;
+  driver.Connect();
+  EXPECT_THAT(ValidationsOf(driver), ElementsAre("end OK"));
+}
+
 TEST(OuterLoopOrdersTest, TheActivityIsWhatTrainingDoes) {
   IslandDriver driver;
   driver.Connect();

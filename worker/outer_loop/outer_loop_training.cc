@@ -17,6 +17,8 @@ TrainerAction OuterLoop::TrainAndSynchronize() {
       if (action.has_value()) return *std::move(action);
       synchronizing_ = false;
     }
+    std::optional<TrainerAction> validate = ValidateIfDue();
+    if (validate.has_value()) return *std::move(validate);
     if (RunIsOver()) return End(absl::OkStatus());
     if (SaveIsDue()) {
       save_ordered_step_ = step_;
@@ -127,8 +129,9 @@ std::optional<TrainerAction> OuterLoop::Finish() {
     step_ = schedule_->total_steps() - 1;
     return std::nullopt;
   }
-  if (settled || RunIsOver()) return End(absl::OkStatus());
-  return action::Wait{};
+  if (!settled && !RunIsOver()) return action::Wait{};
+  std::optional<TrainerAction> validate = ValidateIfDue();
+  return validate.has_value() ? *std::move(validate) : End(absl::OkStatus());
 }
 
 TrainerAction OuterLoop::ApplyOrWait(uint32_t id) {
@@ -192,6 +195,27 @@ bool OuterLoop::MustTrain(uint64_t step) const {
   }
   return false;
 }
+
+std::optional<TrainerAction> OuterLoop::ValidateIfDue() {
+  const v1::ValidationConfig& wanted = membership_.state().validation();
+  if (wanted.every_rounds() == 0) return std::nullopt;
+  std::vector<uint64_t> versions;
+  for (const Fragment& fragment : fragments_) {
+    versions.push_back(fragment.exchange.version());
+  }
+  const uint64_t version = schedule_->ModelVersion(versions);
+  if (!schedule_->IsModelVersion(versions) || version <= validated_version_ ||
+      (version % wanted.every_rounds() != 0 &&
+       version != schedule_->FinalModelVersion())) {
+    return std::nullopt;
+  }
+  activity_ = Activity::kValidating;
+  validated_version_ = version;
+  return action::Validate{.version = version,
+                          .max_sequences = wanted.max_sequences()};
+}
+
+void OuterLoop::Validated() { ordered_.reset(); }
 
 bool OuterLoop::SaveIsDue() const {
   if (options_.checkpoint_steps == 0 || save_ordered_step_ == step_) {

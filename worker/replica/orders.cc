@@ -133,7 +133,10 @@ absl::Status Orders::TakeOrders() {
     if (order.is_for_replica()) {
       replica_.push_back({order, after});
     } else {
-      if (order.what != Order::What::kStep) after = number;
+      if (order.what != Order::What::kStep &&
+          order.what != Order::What::kValidate) {
+        after = number;
+      }
       training_.push_back({order, after});
     }
   }

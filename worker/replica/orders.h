@@ -10,8 +10,8 @@
 //
 // Each thread takes its orders as they come. Training waits for nothing else.
 // An order for the replica waits until this rank has carried out all earlier
-// orders for training other than steps. Data of an order goes over the
-// communicator of its thread.
+// orders for training other than steps and validations. Data of an order goes
+// over the communicator of its thread.
 //
 //   Orders orders(communicators, period);
 //   // Rank 0:
@@ -50,6 +50,8 @@ struct Order {
     kTakeSnapshot,
     kApply,
     kStep,
+    // The parameters to measure follow in a broadcast.
+    kValidate,
     kSave,
     // The state follows in broadcasts.
     kRestore,
@@ -77,6 +79,8 @@ struct Order {
   // their observations of the communication.
   uint64_t run_step = 0;
   bool diagnose = false;
+  // For kValidate: the most sequences, or 0.
+  uint32_t max_sequences = 0;
   // For kTakeSnapshot.
   bool eager = false;
   // For kApply.

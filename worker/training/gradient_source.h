@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/data/held_out_loss.h"
 #include "worker/model/ops.h"
 
 namespace causeway {
@@ -28,6 +29,15 @@ class GradientSource {
   // Waits for all micro-batches, and returns the sum of their losses since the
   // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;
+
+  // Returns the loss of `parameters` on this rank's share of the held-out
+  // sequences, of which at most `max_sequences` count (0: all). Call it between
+  // steps. A source that holds nothing out returns no sequences.
+  virtual absl::StatusOr<HeldOutLoss> MeasureHeldOut(
+      const float* /*parameters*/, int64_t /*max_sequences*/, int /*rank*/,
+      int /*ranks*/) {
+    return HeldOutLoss();
+  }
 
   // The tokens of one micro-batch.
   virtual uint64_t tokens() const = 0;

@@ -24,7 +24,12 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/data/dataset.h"
+#include "worker/data/held_out_loss.h"
+#include "worker/data/sampler.h"
 #include "worker/data/testing/files.h"
+#include "worker/model/ops_cpu.h"
+#include "worker/model/transformer.h"
 #include "worker/replica/fragment_replica.h"
 
 namespace causeway {
@@ -352,6 +357,70 @@ TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
 }
 
 // The other processes hear of the shard from rank 0.
+TEST_F(IslandTrainerTest, ValidationChangesNothingOfTraining) {
+  for (const auto algorithm :
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
+        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+    config_.mutable_training()->set_inner_algorithm(algorithm);
+    config_.mutable_training()->set_fixed_micro_batches(true);
+    std::vector<float> parameters[2];
+    for (const bool validates : {false, true}) {
+      ASSERT_OK_AND_ASSIGN(const auto trainer,
+                           MakeThreadedIsland(config_, options_, 2, Start()));
+      const auto validate = [&] {
+        if (!validates) return;
+        EXPECT_OK(trainer->Validate(Start(), 0));
+      };
+      validate();
+      for (int step = 1; step <= 4; ++step) {
+        ASSERT_OK(trainer->Step(step));
+        validate();
+      }
+      parameters[validates] = Parameters(*trainer);
+    }
+    EXPECT_EQ(parameters[0], parameters[1])
+        << v1::TrainingConfig::InnerAlgorithm_Name(algorithm);
+  }
+}
+
+TEST_F(IslandTrainerTest, RanksMeasureTheGivenParametersTogether) {
+  ASSERT_OK_AND_ASSIGN(const Dataset dataset,
+                       OpenDataset(config_, options_.data));
+  const ValidationSet validation(&dataset, 21);
+  ASSERT_EQ(validation.size(), 21);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      Transformer::Create(config_.model(),
+                          {.micro_batch = 21, .training = false}, ops.get()));
+  const std::vector<float> measured = Start();
+  ASSERT_OK_AND_ASSIGN(const HeldOutLoss want,
+                       SumHeldOutLoss(validation, {.batch = 21},
+                                      [&](absl::Span<const int32_t> tokens,
+                                          absl::Span<const int32_t> targets) {
+                                        return model->Loss(measured.data(),
+                                                           tokens, targets);
+                                      }));
+  for (const int ranks : {1, 2, 4}) {
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, ranks, Start()));
+    // The trainer's own parameters are others by then.
+    ASSERT_OK(trainer->Step(1));
+    ASSERT_OK(trainer->Step(2));
+    ASSERT_OK_AND_ASSIGN(const ValidationLoss loss,
+                         trainer->Validate(measured, 21));
+    EXPECT_NEAR(loss.loss, want.sum / 21, 1e-5) << ranks;
+    EXPECT_EQ(loss.tokens, 21 * 16) << ranks;
+    EXPECT_EQ(trainer->DataDigest(), dataset.Digest());
+  }
+  config_.mutable_data()->set_validation_fraction(0);
+  ASSERT_OK_AND_ASSIGN(const auto trainer,
+                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK_AND_ASSIGN(const ValidationLoss none,
+                       trainer->Validate(measured, 0));
+  EXPECT_EQ(none.tokens, 0) << "nothing is held out";
+}
+
 TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
   options_.shard = 1;

@@ -38,6 +38,7 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
     : others_(options.others),
       device_(options.device),
       layout_(MakeModelLayout(options.config.model())),
+      dataset_(options.dataset),
       orders_(std::move(communicators), options.pulse),
       anchors_on_device_(options.anchors_on_device),
       now_(options.now),
@@ -124,6 +125,19 @@ absl::Status Rank::Restore(const TrainerState& state) {
                       [&] { return RestoreOwn(state); });
 }
 
+absl::StatusOr<ValidationLoss> Rank::Validate(std::vector<float> parameters,
+                                              uint32_t max_sequences) {
+  CHECK_EQ(parameters.size(), static_cast<size_t>(layout_.size));
+  const Order order = {.what = Order::What::kValidate,
+                       .max_sequences = max_sequences};
+  ValidationLoss result;
+  RETURN_IF_ERROR(orders_.Lead(order, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(result, Measure(std::move(parameters), max_sequences));
+    return absl::OkStatus();
+  }));
+  return result;
+}
+
 absl::Status Rank::Follow() {
   LOG(INFO) << "rank " << rank() << " of " << size() << " follows rank 0";
   return orders_.Follow([this](const Order& order) { return CarryOut(order); });
@@ -139,6 +153,8 @@ absl::Status Rank::CarryOut(const Order& order) {
       return MakeOwnReplica(std::string(order.bytes, 0));
     case Order::What::kStep:
       return MakeStep(order).status();
+    case Order::What::kValidate:
+      return Measure({}, order.max_sequences).status();
     case Order::What::kSave:
       return SaveOwn(state);
     case Order::What::kRestore:
@@ -152,12 +168,18 @@ absl::Status Rank::ExchangeBytes(absl::Span<char> bytes) {
   return communicator()->Broadcast(0, bytes);
 }
 
-absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
-  parameters.resize(static_cast<size_t>(layout_.size));
-  const size_t bytes = parameters.size() * sizeof(float);
+absl::Status Rank::ExchangeVector(std::vector<float> values, float* to) {
+  values.resize(static_cast<size_t>(layout_.size));
+  const size_t bytes = values.size() * sizeof(float);
   RETURN_IF_ERROR(ExchangeBytes(
-      absl::MakeSpan(reinterpret_cast<char*>(parameters.data()), bytes)));
-  ops_->CopyToDevice(parameters.data(), bytes, trainer_->parameters().data());
+      absl::MakeSpan(reinterpret_cast<char*>(values.data()), bytes)));
+  ops_->CopyToDevice(values.data(), bytes, to);
+  return ops_->Synchronize();
+}
+
+absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
+  RETURN_IF_ERROR(
+      ExchangeVector(std::move(parameters), trainer_->parameters().data()));
   trainer_->ParametersWritten();
   // With rounding, the first step must also use parameters that went between
   // ranks.
@@ -206,6 +228,20 @@ absl::Status Rank::MakeOwnReplica(std::string text) {
   }
   ASSIGN_OR_RETURN(replica_, ReplicaRank::Create(std::move(options)));
   return absl::OkStatus();
+}
+
+absl::StatusOr<ValidationLoss> Rank::Measure(std::vector<float> parameters,
+                                             uint32_t max_sequences) {
+  float* const measured = trainer_->scratch().data();
+  RETURN_IF_ERROR(ExchangeVector(std::move(parameters), measured));
+  ASSIGN_OR_RETURN(
+      const HeldOutLoss own,
+      gradients_->MeasureHeldOut(measured, max_sequences, rank(), size()));
+  double sums[] = {own.sum, static_cast<double>(own.tokens)};
+  RETURN_IF_ERROR(communicator()->AllReduce(absl::MakeSpan(sums)));
+  if (sums[1] == 0) return ValidationLoss();
+  return ValidationLoss{.loss = sums[0] / sums[1],
+                        .tokens = static_cast<uint64_t>(sums[1])};
 }
 
 absl::Status Rank::SaveOwn(TrainerState& state) {

@@ -87,6 +87,9 @@ class Rank : public InnerTrainer {
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
   absl::Status Save(TrainerState& state) override;
   absl::Status Restore(const TrainerState& state) override;
+  absl::StatusOr<ValidationLoss> Validate(std::vector<float> parameters,
+                                          uint32_t max_sequences) override;
+  std::string DataDigest() const override { return dataset_->Digest(); }
 
   // On the other ranks: carries out rank 0's orders until it ends.
   absl::Status Follow();
@@ -101,8 +104,12 @@ class Rank : public InnerTrainer {
   // arguments are empty and the results unspecified.
   absl::Status CarryOut(const Order& order);
   absl::Status ExchangeParameters(std::vector<float> parameters);
+  // Copies rank 0's vector to `to`, in the memory of ops_, on all ranks.
+  absl::Status ExchangeVector(std::vector<float> values, float* to);
   absl::Status MakeOwnReplica(std::string joined);
   absl::StatusOr<InnerStepResult> MakeStep(const Order& order);
+  absl::StatusOr<ValidationLoss> Measure(std::vector<float> parameters,
+                                         uint32_t max_sequences);
   absl::Status SaveOwn(TrainerState& state);
   absl::Status RestoreOwn(TrainerState state);
   // Sends bytes from rank 0 to all ranks.
@@ -113,6 +120,7 @@ class Rank : public InnerTrainer {
   const std::shared_ptr<void> others_;
   const Device device_;
   const ModelLayout layout_;
+  const std::shared_ptr<const Dataset> dataset_;
   Orders orders_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Ops> communication_ops_;

@@ -96,6 +96,12 @@ class Trainer : public RankTrainer {
     return absl::OkStatus();
   }
 
+  // With DDP, gradients begin anew with each step; otherwise every step writes
+  // the exchanged vector before it reads it.
+  absl::Span<float> scratch() override {
+    return exchange_.size() > 0 ? All(exchange_) : gradients_.InFp32(exchange_);
+  }
+
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     const double rate = LearningRate(options_.training, run_step - 1);
     if (is_ddp()) return StepDdp(run_step, rate);

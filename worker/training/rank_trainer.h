@@ -80,6 +80,10 @@ class RankTrainer {
   // accumulated for the next step. Errors are those of Communicator.
   virtual absl::Status MastersChanged() = 0;
 
+  // Between steps: room for a vector of the size of parameters(), in the same
+  // memory. What it holds is lost with the next step.
+  virtual absl::Span<float> scratch() = 0;
+
   // Makes one inner step, number `run_step` (from 1).
   //   OUT_OF_RANGE  Loss or gradient is not finite, on every rank.
   //   otherwise     See Communicator and GradientSource; the trainer must not

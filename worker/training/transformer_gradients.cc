@@ -10,6 +10,7 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/data/held_out_loss.h"
 #include "worker/data/sampler.h"
 #include "worker/model/transformer.h"
 
@@ -51,6 +52,18 @@ class TransformerGradients : public GradientSource {
     const int64_t targets = std::exchange(targets_seen_, 0);
     if (targets == 0) return 0;
     return loss * static_cast<double>(positions) / static_cast<double>(targets);
+  }
+
+  absl::StatusOr<HeldOutLoss> MeasureHeldOut(const float* parameters,
+                                             int64_t max_sequences, int rank,
+                                             int ranks) override {
+    return SumHeldOutLoss(
+        ValidationSet(dataset_.get(), max_sequences),
+        {.batch = micro_batch_size_, .rank = rank, .ranks = ranks},
+        [&](absl::Span<const int32_t> tokens,
+            absl::Span<const int32_t> targets) {
+          return model_->Loss(parameters, tokens, targets);
+        });
   }
 
   uint64_t tokens() const override { return tokens_.size(); }

@@ -95,6 +95,14 @@ class IslandDriver {
     loop_.membership().ViewArrived(view, now_);
   }
 
+  // The island is asked to measure the model at every `rounds`-th version.
+  void AskToValidate(uint64_t rounds) {
+    v1::SessionResponse view = loop_.membership().state();
+    view.mutable_validation()->set_every_rounds(rounds);
+    view.mutable_validation()->set_max_sequences(7);
+    loop_.membership().ViewArrived(view, now_);
+  }
+
   SessionAction Session() const { return loop_.membership().Next(now_); }
   TrainerAction Trainer() { return loop_.NextForTrainer(now_); }
   FragmentAction OfFragment(uint32_t id) const {
@@ -205,6 +213,11 @@ class IslandDriver {
                                 apply.fragment,
                                 apply.use.is_next ? "" : ", skipping"));
     loop_.Applied();
+  }
+  void Do(const action::Validate& validate, std::vector<std::string>& done) {
+    done.push_back(absl::StrCat("validate ", validate.version, " with ",
+                                validate.max_sequences));
+    loop_.Validated();
   }
   void Do(const action::Save& save, std::vector<std::string>& done) {
     done.push_back(absl::StrCat("save ", save.position.run_step()));

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Coordinator that takes islands' reports, and makes the run's
+// history of them.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/proto_time.h"
+#include "server/rules/coordinator.h"
+
+namespace causeway {
+namespace {
+
+// The bytes of a digest of data.
+constexpr size_t kDigestBytes = 16;
+
+}  // namespace
+
+void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
+                             absl::Time now, Effects& effects) {
+  NoteTrouble(member.island_id, member.progress.rank_trouble(),
+              progress.rank_trouble(), effects);
+  // The first report says what sums begin with.
+  if (std::exchange(member.has_reported, true)) {
+    training_.Heard(member.island_id, member.progress, progress);
+  }
+  const v1::IslandProgress before = std::exchange(member.progress, progress);
+  ledger_.Report(
+      {member.island_id, member.incarnation},
+      std::min(progress.tokens(), claims_.MostTokens(claims_.most_steps())));
+  NoteData(member, before.data_digest(), effects);
+  NoteValidation(member, now, effects);
+}
+
+void Coordinator::NoteData(const Member& member, absl::string_view before,
+                           Effects& effects) {
+  const std::string& data = member.progress.data_digest();
+  if (data.size() != kDigestBytes || data == before) return;
+  if (flags_.data_digest.empty()) {
+    flags_.data_digest = data;
+    effects.flags = flags_;
+  } else if (data != flags_.data_digest) {
+    effects.events.push_back(
+        {"data_differs", member.island_id,
+         absl::StrCat("island ", member.island_id,
+                      " reads other data than the run's first island; it does "
+                      "not measure the merged model")});
+  }
+}
+
+const Member* Coordinator::Validator() {
+  if (options_.config.validation().every_rounds() == 0) return nullptr;
+  const Member* validator = nullptr;
+  for (const Member* member : membership_.Live()) {
+    if (member->draining ||
+        member->progress.data_digest() != flags_.data_digest) {
+      continue;
+    }
+    if (validator == nullptr || member->joined_at < validator->joined_at) {
+      validator = member;
+    }
+  }
+  return validator;
+}
+
+void Coordinator::NoteValidation(const Member& member, absl::Time now,
+                                 Effects& effects) {
+  if (!member.progress.has_validation() || Validator() != &member) return;
+  const v1::Validation& claim = member.progress.validation();
+  const uint64_t newest =
+      validation_.has_value() ? validation_->validation().version() : 0;
+  if (claim.version() <= newest ||
+      claim.version() > schedule().ModelVersion(Versions()) ||
+      claim.tokens() == 0 || claim.tokens() > TokenLedger::kMost ||
+      !IsPossibleLoss(claim.loss()) || !(claim.seconds() >= 0) ||
+      absl::Seconds(claim.seconds()) == absl::InfiniteDuration()) {
+    return;
+  }
+  v1::ValidationPoint& point = validation_.emplace();
+  *point.mutable_validation() = claim;
+  point.set_island_id(member.island_id);
+  *point.mutable_time() = ToTimestamp(now);
+  effects.validations.push_back(point);
+  effects.events.push_back(
+      {"validated", member.island_id,
+       absl::StrFormat("version %d of the model has a validation loss of %.4f "
+                       "nats per token (island %s, %d tokens, %.3g s)",
+                       claim.version(), claim.loss(), member.island_id,
+                       claim.tokens(), claim.seconds())});
+}
+
+void Coordinator::NoteTraining(absl::Time now, Effects& effects) {
+  const uint64_t version = schedule().ModelVersion(Versions());
+  if (version <= training_.version()) return;
+  v1::TrainingPoint& point =
+      effects.training.emplace_back(training_.Take(version));
+  *point.mutable_time() = ToTimestamp(now);
+  point.set_run_step(RunStep());
+  *point.mutable_participation() = participation_;
+}
+
+}  // namespace causeway

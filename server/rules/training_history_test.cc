@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/training_history.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+v1::IslandProgress Report(uint64_t tokens, double loss, double rate = 10,
+                          uint64_t bytes = 0) {
+  v1::IslandProgress progress;
+  progress.set_tokens(tokens);
+  progress.set_loss(loss);
+  progress.set_tokens_per_second(rate);
+  progress.set_bytes_up(bytes);
+  progress.set_bytes_down(2 * bytes);
+  return progress;
+}
+
+TEST(TrainingHistoryTest, AnIslandsLossIsTheMeanOverItsTokens) {
+  TrainingHistory history(std::nullopt);
+  history.Heard("a", Report(0, 0), Report(100, 4));
+  history.Heard("a", Report(100, 4), Report(400, 2, 30));
+  history.Heard("b", Report(0, 0), Report(1000, 7.5));
+  const v1::TrainingPoint point = history.Take(3);
+  EXPECT_EQ(point.version(), 3);
+  ASSERT_EQ(point.islands_size(), 2);
+  EXPECT_EQ(point.islands(0).island_id(), "a");
+  EXPECT_DOUBLE_EQ(point.islands(0).loss(), 2.5);
+  EXPECT_DOUBLE_EQ(point.islands(0).tokens_per_second(), 30);
+  EXPECT_DOUBLE_EQ(point.loss(), 5) << "the mean over islands";
+  EXPECT_DOUBLE_EQ(point.tokens_per_second(), 40);
+}
+
+TEST(TrainingHistoryTest, APointHasWhatWasTrainedSinceTheLast) {
+  TrainingHistory history(std::nullopt);
+  history.Heard("a", Report(0, 0), Report(100, 4));
+  history.Take(1);
+  // The same report again is no training.
+  history.Heard("a", Report(100, 4), Report(100, 4));
+  EXPECT_EQ(history.Take(2).islands_size(), 0);
+  history.Heard("a", Report(100, 4), Report(101, 3));
+  EXPECT_DOUBLE_EQ(history.Take(3).loss(), 3);
+  EXPECT_EQ(history.version(), 3);
+}
+
+TEST(TrainingHistoryTest, BytesGoOnFromTheNewestPoint) {
+  v1::TrainingPoint newest;
+  newest.set_version(7);
+  newest.set_bytes_up(1000);
+  TrainingHistory history(newest);
+  EXPECT_EQ(history.version(), 7);
+  history.Heard("a", Report(0, 1, 1, 5), Report(0, 1, 1, 15));
+  // A new incarnation counts from 0.
+  history.Heard("a", Report(0, 1, 1, 15), Report(0, 1, 1, 3));
+  const v1::TrainingPoint point = history.Take(8);
+  EXPECT_EQ(point.bytes_up(), 1010);
+  EXPECT_EQ(point.bytes_down(), 20);
+}
+
+TEST(TrainingHistoryTest, ImpossibleClaimsCountNothing) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  TrainingHistory history(std::nullopt);
+  for (const double loss : {0.0, -1.0, 1001.0, kInfinity, std::nan("")}) {
+    history.Heard("liar", Report(0, 0), Report(100, loss));
+  }
+  for (const double rate : {-1.0, kInfinity, std::nan("")}) {
+    history.Heard("liar", Report(0, 0), Report(100, 4, rate));
+  }
+  history.Heard("liar", Report(0, 0, 0, 0),
+                Report(0, 0, 0, std::numeric_limits<uint64_t>::max() / 2));
+  const v1::TrainingPoint point = history.Take(1);
+  EXPECT_EQ(point.islands_size(), 0);
+  EXPECT_EQ(point.loss(), 0);
+  EXPECT_EQ(point.bytes_up(), 0);
+}
+
+TEST(TrainingHistoryTest, APointHasABoundedNumberOfIslands) {
+  TrainingHistory history(std::nullopt);
+  for (size_t i = 0; i < 3 * TrainingHistory::kMostIslands; ++i) {
+    history.Heard(absl::StrCat("island-", i), Report(0, 0), Report(1, 1));
+  }
+  const v1::TrainingPoint point = history.Take(1);
+  EXPECT_EQ(point.islands_size(), TrainingHistory::kMostIslands);
+  EXPECT_LT(point.ByteSizeLong(), 8192u);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The measurement of the merged model during a run: real processes, and the
+// command-line tool beside them.
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/storage/state_directory.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// Three fragments, whose updates come while training goes on.
+constexpr char kConfig[] = R"pb(
+  name: "validation"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: 1204
+    batch_size: 4
+    micro_batch_size: 2
+    learning_rate: 5e-3
+    warmup_steps: 10
+  }
+  outer_optimizer { momentum: 0.5 }
+  synchronization { inner_steps_per_round: 20 fragments: 3 overlap_steps: 3 }
+  membership { min_islands: 2 lease_seconds: 20 heartbeat_seconds: 0.1 }
+  validation { every_rounds: 3 max_sequences: 40 }
+)pb";
+
+class ValidationTest : public ProcessTestFixture {
+ protected:
+  std::unique_ptr<Process> Coordinator(int port = 0,
+                                       const std::string& config = kConfig) {
+    Write("run.textproto", config);
+    auto coordinator = Start("coordinator", CoordinatorCommand(port));
+    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
+        << coordinator->Output();
+    return coordinator;
+  }
+
+  // An island of `ranks` ranks.
+  std::unique_ptr<Process> Worker(const std::string& island, int ranks) {
+    std::vector<std::string> command = WorkerCommand(island, Port());
+    command.push_back(absl::StrCat("--ranks=", ranks));
+    return Start(island, std::move(command));
+  }
+
+  std::string RunTool(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
+    Process tool(arguments, Path("tool.log"));
+    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
+    std::string output = tool.Output();
+    std::remove(Path("tool.log").c_str());
+    return output;
+  }
+
+  std::string Address() const { return absl::StrCat("127.0.0.1:", Port()); }
+
+  // Returns what `causeway evaluate` says of the state directory's model, on as
+  // many sequences as the run takes.
+  nlohmann::json Evaluate() {
+    const std::string output = RunTool({"evaluate", Path("state"), "--data",
+                                        kText, "--max_sequences=40", "--json"});
+    EXPECT_FALSE(absl::StrContains(output, "warning")) << output;
+    return nlohmann::json::parse(output.substr(output.find('{')));
+  }
+
+  std::vector<v1::ValidationPoint> Points() {
+    const auto state = StateDirectory::OpenReadOnly(Path("state"));
+    EXPECT_OK(state);
+    const auto points = (*state)->log().ValidationPoints();
+    EXPECT_OK(points);
+    return *points;
+  }
+};
+
+// The run has versions 1 to 61 of the model, of which every third and the last
+// are measured.
+TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
+  auto coordinator = Coordinator();
+  auto east = Worker("east", 2);
+  auto west = Worker("west", 1);
+  ASSERT_TRUE(coordinator->AwaitOutput("version 6 of the model has"));
+  // A killed coordinator keeps what it has recorded.
+  const int port = Port();
+  coordinator->Signal(SIGKILL);
+  coordinator->Wait();
+  const std::vector<v1::ValidationPoint> before = Points();
+  ASSERT_GE(before.size(), 2);
+  coordinator = Coordinator(port);
+  ASSERT_TRUE(coordinator->AwaitOutput("version 15 of the model has"));
+  EXPECT_THAT(RunTool({"status", "--coordinator", Address()}),
+              HasSubstr("validation  loss "));
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+
+  const std::vector<v1::ValidationPoint> points = Points();
+  ASSERT_GE(points.size(), before.size() + 1);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(points[i].SerializeAsString(), before[i].SerializeAsString());
+  }
+  for (const v1::ValidationPoint& point : points) {
+    const uint64_t version = point.validation().version();
+    EXPECT_TRUE(version % 3 == 0 || version == 61) << version;
+    EXPECT_EQ(point.validation().tokens(), 40 * 32);
+    EXPECT_GT(point.validation().seconds(), 0);
+  }
+  const v1::ValidationPoint& last = points.back();
+  EXPECT_EQ(last.validation().version(), 61);
+  EXPECT_NEAR(last.validation().loss(), Evaluate()["loss"], 1e-5);
+  EXPECT_LT(last.validation().loss(), points[0].validation().loss());
+  EXPECT_THAT(coordinator->Output(),
+              HasSubstr("version 61 of the model has a validation loss of "));
+}
+
+// In a pause nothing more is merged, so the state directory has the model that
+// was measured last.
+TEST_F(ValidationTest, AVersionInTheMiddleIsMeasuredAsItWasMerged) {
+  auto coordinator = Coordinator(
+      0, absl::StrReplaceAll(kConfig,
+                             {{"total_steps: 1204", "total_steps: 1000000"},
+                              {"fragments: 3", "fragments: 1"},
+                              {"overlap_steps: 3", "overlap_steps: 0"},
+                              {"every_rounds: 3", "every_rounds: 1"}}));
+  auto east = Worker("east", 1);
+  auto west = Worker("west", 2);
+  ASSERT_TRUE(coordinator->AwaitOutput("version 2 of the model has"));
+  RunTool({"pause", "--coordinator", Address()});
+  nlohmann::json evaluated = Evaluate();
+  uint64_t version = 0;
+  // A merge may have been under way.
+  while (version != evaluated["versions"][0]) {
+    version = evaluated["versions"][0];
+    ASSERT_TRUE(coordinator->AwaitOutput(
+        absl::StrCat("version ", version, " of the model has")));
+    evaluated = Evaluate();
+  }
+  const std::vector<v1::ValidationPoint> points = Points();
+  EXPECT_EQ(points.back().validation().version(), version);
+  EXPECT_NEAR(points.back().validation().loss(), evaluated["loss"], 1e-5);
+  for (Process* const process : {east.get(), west.get(), coordinator.get()}) {
+    process->Signal(SIGKILL);
+    process->Wait();
+  }
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loss of a model on the held-out data, computed by one or several ranks.
+#ifndef WORKER_DATA_HELD_OUT_LOSS_H_
+#define WORKER_DATA_HELD_OUT_LOSS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/data/sampler.h"
+
+namespace causeway {
+
+struct HeldOutLoss {
+  // The sum over tokens, in nats.
+  double sum = 0;
+  // The tokens that were predicted: those that no mask hides.
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+};
+
+// Computes Transformer::Loss: the loss of some sequences, given their tokens
+// and the token that follows each or kNoTarget, divided by the number of all
+// tokens.
+using LossFunction = std::function<absl::StatusOr<double>(
+    absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets)>;
+
+// The part of one rank, of `ranks`: they take batches in turn.
+struct HeldOutShare {
+  // The most sequences of a batch.
+  int64_t batch = 1;
+  int rank = 0;
+  int ranks = 1;
+};
+
+// Sums the losses of the rank's share of `validation`. Calls `progress`, if it
+// is not null, after each batch with the number of its sequences. Errors of
+// `loss`.
+absl::StatusOr<HeldOutLoss> SumHeldOutLoss(
+    const ValidationSet& validation, const HeldOutShare& share,
+    const LossFunction& loss,
+    const std::function<void(int64_t)>& progress = nullptr);
+
+}  // namespace causeway
+
+#endif  // WORKER_DATA_HELD_OUT_LOSS_H_
