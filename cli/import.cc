@@ -73,7 +73,7 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
       "# Goes on from the model in ", directory, ":\n",
       "#   causeway-coordinator --config ", flags.out, " --initial_parameters ",
       directory, " --state_dir ...\n",
-      "# training and synchronization are a start; docs/operations.md has all "
+      "# training and synchronization are a start; docs/configuration.md has all "
       "fields.\n",
       text);
 }
