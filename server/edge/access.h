@@ -68,7 +68,7 @@ class Caller {
   // Returns, for people, "operator anna", or the address of a caller without an
   // identity.
   std::string Name() const;
-  // How much load the call may still be served under.
+  // Says up to which load the call is served.
   Precedence precedence() const;
   // The address and port.
   const std::string& peer() const { return peer_; }

@@ -46,7 +46,7 @@ struct ConnectionLimits {
   uint64_t held_bytes = 64 << 20;
 };
 
-// How much load a call may still be served under.
+// Says up to which load a call is served.
 enum class Precedence {
   // Always served: calls of members, and of operators.
   kMember,
@@ -151,8 +151,8 @@ class Connections {
   // Thread-safe.
   v1::ConnectionUse Use() const;
 
-  // What each peer uses and has used: peers with connections, and of the others
-  // the kMostGone that were there last. Thread-safe.
+  // Returns what each peer uses and has used: all peers with connections, and
+  // the kMostGone others that were there last. Thread-safe.
   v1::ListPeersResponse Peers() const;
 
   static constexpr size_t kMostGone = 256;
@@ -190,7 +190,7 @@ class Connections {
   };
   // By peer, as in TcpConnection::peer.
   using Entries = std::map<std::string, Entry>;
-  // What the closed connections of a peer have used.
+  // The sums over a peer's closed connections.
   struct Gone {
     v1::PeerUse use;
     absl::Time last;
@@ -225,7 +225,7 @@ class Connections {
   Entries entries_ ABSL_GUARDED_BY(mu_);
   // The bytes that all connections held at the last audit.
   uint64_t held_ ABSL_GUARDED_BY(mu_) = 0;
-  // By name or address.
+  // The peers' sums, by name or address.
   std::map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
   // Counts since the start: connections that were refused, closed to make room,
   // cut off, and ended without a call.
