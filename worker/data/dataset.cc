@@ -46,10 +46,12 @@ std::string Dataset::Digest() const {
                                         (pieces - 1));
     const auto part = absl::MakeSpan(piece).first(
         static_cast<size_t>(std::min(tokens, size - begin)));
+    const absl::string_view bytes(reinterpret_cast<const char*>(part.data()),
+                                  part.size() * sizeof(int32_t));
     corpus.Copy(begin, part);
-    digests +=
-        Digest128(absl::string_view(reinterpret_cast<const char*>(part.data()),
-                                    part.size() * sizeof(int32_t)));
+    digests += Digest128(bytes);
+    corpus.CopyTargets(begin, part);
+    digests += Digest128(bytes);
   }
   return Digest128(digests);
 }

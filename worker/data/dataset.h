@@ -32,10 +32,10 @@ struct Dataset {
   // Empty: each file in proportion to its size.
   std::vector<double> weights;
 
-  // Returns 16 bytes that name the stream of tokens: of two streams with the
-  // same length, the same tokens in the same order have the same name. Reads at
-  // most 4 Mi tokens, in pieces spread evenly over the stream, so what differs
-  // between pieces only is not seen.
+  // Returns 16 bytes that name the stream of tokens and its masks: the same
+  // tokens in the same order have the same name, and others have another. Reads
+  // at most 4 Mi tokens, in pieces spread evenly over the stream, so what
+  // differs between pieces only is not seen.
   std::string Digest() const;
 
   // Writes as many windows as the spans hold: rows of sequence_length tokens,

@@ -61,8 +61,10 @@ TEST(HeldOutLossTest, RanksTogetherSumEverySequenceOnce) {
                          MeanOfFirst, [&](int64_t rows) { progress += rows; }));
       sum.sum += part.sum;
       sum.sequences += part.sequences;
+      sum.tokens += part.tokens;
     }
     EXPECT_EQ(sum.sequences, 37) << ranks;
+    EXPECT_EQ(sum.tokens, 37 * 8) << ranks;
     EXPECT_EQ(progress, 37) << ranks;
     EXPECT_NEAR(sum.sum, whole.sum, 1e-9) << ranks;
   }

@@ -409,7 +409,7 @@ TEST_F(IslandTrainerTest, RanksMeasureTheGivenParametersTogether) {
     ASSERT_OK(trainer->Step(2));
     ASSERT_OK_AND_ASSIGN(const ValidationLoss loss,
                          trainer->Validate(measured, 21));
-    EXPECT_NEAR(loss.loss, want.sum / 21, 1e-5) << ranks;
+    EXPECT_NEAR(loss.loss, want.sum / (21 * 16), 1e-5) << ranks;
     EXPECT_EQ(loss.tokens, 21 * 16) << ranks;
     EXPECT_EQ(trainer->DataDigest(), dataset.Digest());
   }
