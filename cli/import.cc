@@ -69,13 +69,13 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
       static_cast<uint32_t>(std::min<uint64_t>(100, flags.total_steps)));
   std::string text;
   google::protobuf::TextFormat::PrintToString(config, &text);
-  return absl::StrCat(
-      "# Goes on from the model in ", directory, ":\n",
-      "#   causeway-coordinator --config ", flags.out, " --initial_parameters ",
-      directory, " --state_dir ...\n",
-      "# training and synchronization are a start; docs/configuration.md has all "
-      "fields.\n",
-      text);
+  return absl::StrCat("# Goes on from the model in ", directory, ":\n",
+                      "#   causeway-coordinator --config ", flags.out,
+                      " --initial_parameters ", directory, " --state_dir ...\n",
+                      "# training and synchronization are a start; "
+                      "docs/configuration.md has all "
+                      "fields.\n",
+                      text);
 }
 
 absl::Status RunImport(const ImportFlags& flags, const Invocation& call) {
