@@ -2,15 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_commands.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -198,6 +208,55 @@ TEST(WatchTest, SilenceCountsFromTheLastAnswer) {
       },
       absl::Seconds(20), environment, out);
   EXPECT_THAT(out.str(), HasSubstr("no answer for 20 s: gone"));
+}
+
+// Passes the bytes of one connection on, after it has kept them waiting.
+void RelayAfter(absl::Duration delay, int listener, int server_port) {
+  const int client = accept(listener, nullptr, nullptr);
+  absl::SleepFor(delay);
+  sockaddr_in address = {.sin_family = AF_INET,
+                         .sin_port = htons(static_cast<uint16_t>(server_port)),
+                         .sin_addr = {htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+  const int server = socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(
+      connect(server, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+      0);
+  pollfd ends[] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
+  std::vector<char> bytes(1 << 16);
+  for (bool open = true; open;) {
+    ASSERT_GT(poll(ends, 2, -1), 0);
+    for (int from = 0; from < 2; ++from) {
+      if (ends[from].revents == 0) continue;
+      const ssize_t size = read(ends[from].fd, bytes.data(), bytes.size());
+      open = size > 0 && write(ends[1 - from].fd, bytes.data(),
+                               static_cast<size_t>(size)) == size;
+    }
+  }
+  close(client);
+  close(server);
+}
+
+TEST_F(StatusCommandsTest, AConnectionMayTakeAWhile) {
+  sockaddr_in address = {.sin_family = AF_INET,
+                         .sin_port = 0,
+                         .sin_addr = {htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+  socklen_t size = sizeof(address);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 8), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size),
+            0);
+  int server_port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(absl::StripPrefix(address_, "127.0.0.1:"),
+                               &server_port));
+  address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  std::thread relay(
+      [&] { RelayAfter(absl::Milliseconds(1500), listener, server_port); });
+  EXPECT_EQ(Run({"status"}), kExitOk) << err_.str();
+  relay.join();
+  close(listener);
 }
 
 TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
