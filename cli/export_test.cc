@@ -182,6 +182,8 @@ TEST_F(ExportTest, OverwritesOnlyWhenTold) {
   ASSERT_OK(CreateDirectory(out_path_));
   ASSERT_OK(WriteFileAtomically(out_path_ + "/config.json", {"mine"}));
   ASSERT_OK(WriteFileAtomically(out_path_ + "/notes.txt", {"mine"}));
+  const std::string other = out_path_ + "/optimizer.safetensors";
+  ASSERT_OK(WriteFileAtomically(other, {"mine"}));
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("config.json exists"));
   EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsOkAndHolds("mine"));
@@ -189,6 +191,7 @@ TEST_F(ExportTest, OverwritesOnlyWhenTold) {
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitOk);
   EXPECT_THAT(ReadFile(out_path_ + "/notes.txt"), IsOkAndHolds("mine"));
+  EXPECT_THAT(ReadFile(other), IsOkAndHolds("mine"));
 }
 
 TEST_F(ExportTest, SaysWhatIsMissing) {

@@ -223,6 +223,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "inner_steps_per_round: 10 eager_updates: true }\n"
                  "outer_optimizer { merge: RADIAL_DIRECTIONAL",
                  "synchronization.eager_updates", "merge MEAN"},
+        BadValue{"batch_size: 8", "batch_size: 8 learning_rate: 0",
+                 "training.learning_rate", "above 0, up to 10"},
         BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 101",
                  "synchronization.inner_steps_per_round",
                  "training.total_steps = 100"},

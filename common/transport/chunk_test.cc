@@ -139,6 +139,13 @@ TEST_F(ChunkAssemblerTest, RefusesEmptyAndOversizedChunks) {
   ExpectRefused(chunk, StatusCode::kInvalidArgument, "has 1048577 bytes");
 }
 
+TEST_F(ChunkAssemblerTest, RefusesCompressedChunks) {
+  Chunk chunk = CutChunk(object_, 4);
+  chunk.compression = 1;
+  ExpectRefused(chunk, StatusCode::kInvalidArgument,
+                "chunk at offset 4 is compressed (1)");
+}
+
 TEST_F(ChunkAssemblerTest, RefusesDamagedData) {
   Chunk chunk = CutChunk(object_, 4);
   std::string damaged(chunk.pieces[0]);

@@ -66,5 +66,16 @@ TEST_F(IslandLinksTest, TheTimesOfAllPausesAddUp) {
                    absl::ToDoubleSeconds(first + second));
 }
 
+TEST_F(IslandLinksTest, EachConnectionOfTheIslandCountsOnce) {
+  IslandLink link([this] { return now_; });
+  link.BeginDownload(0, "10.0.0.1:1");
+  link.BeginDownload(0, "10.0.0.1:2");
+  link.BeginDownload(0, "10.0.0.1:1");
+  v1::LinkUse downlink;
+  link.Describe({{"10.0.0.1:1", 5}, {"10.0.0.1:2", 70}, {"10.0.0.2:1", 900}},
+                downlink);
+  EXPECT_EQ(downlink.tcp_bytes_retransmitted(), 75);
+}
+
 }  // namespace
 }  // namespace causeway

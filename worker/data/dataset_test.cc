@@ -63,5 +63,21 @@ TEST(DatasetTest, DataThatDoNotFitTheModelAreRefused) {
                        HasSubstr("less than one training sequence")));
 }
 
+// The digest of long data reads pieces of them, which include both ends.
+TEST(DatasetTest, TheDigestOfLongDataIsOfBothEnds) {
+  const std::string text(5'000'000, 'z');
+  const auto digest = [](const char* name, const std::string& content) {
+    return OpenDataset(ByteConfig(8, 1), {WriteTestFile(name, content)})
+        ->Digest();
+  };
+  const std::string whole = digest("whole", text);
+  EXPECT_EQ(digest("same", text), whole);
+  for (const size_t at : {size_t{0}, text.size() - 1}) {
+    std::string changed = text;
+    changed[at] = 'a';
+    EXPECT_NE(digest("changed", changed), whole) << at;
+  }
+}
+
 }  // namespace
 }  // namespace causeway

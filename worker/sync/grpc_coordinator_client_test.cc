@@ -428,6 +428,29 @@ TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {
               StatusIs(StatusCode::kNotFound));
 }
 
+// The coordinator refuses longer texts.
+TEST_F(GrpcCoordinatorClientTest, CutsTheProseOfEveryRequest) {
+  const std::string text(5000, 'x');
+  v1::JoinRequest join;
+  join.set_island_id("b");
+  join.set_instance_id(2);
+  join.set_description(text);
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, client_->Join(join));
+  const std::unique_ptr<ControlStream> stream = client_->OpenSession();
+  v1::SessionRequest heartbeat;
+  *heartbeat.mutable_identity() = joined.identity();
+  heartbeat.mutable_progress()->set_activity(text);
+  v1::SessionResponse view;
+  ASSERT_TRUE(stream->Write(heartbeat));
+  EXPECT_TRUE(stream->Read(&view));
+  stream->Cancel();
+  stream->Finish().IgnoreError();
+  v1::LeaveRequest leave;
+  *leave.mutable_identity() = joined.identity();
+  leave.set_reason(text);
+  EXPECT_OK(client_->Leave(leave));
+}
+
 TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {
   client_->Shutdown();
   StreamedEncoding encoding = Encoding();
