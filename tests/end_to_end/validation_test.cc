@@ -147,7 +147,8 @@ TEST_F(ValidationTest, AVersionInTheMiddleIsMeasuredAsItWasMerged) {
                               {"every_rounds: 3", "every_rounds: 1"}}));
   auto east = Worker("east", 1);
   auto west = Worker("west", 2);
-  ASSERT_TRUE(coordinator->AwaitOutput("version 2 of the model has"));
+  // Rounds can be shorter than a heartbeat, which reports the newest only.
+  ASSERT_TRUE(coordinator->AwaitOutput(" of the model has"));
   RunTool({"pause", "--coordinator", Address()});
   nlohmann::json evaluated = Evaluate();
   uint64_t version = 0;
