@@ -32,6 +32,15 @@ TEST(EventLimiterTest, WhatIsLeftOutIsCountedInOneEvent) {
   EXPECT_THAT(limiter.Limit({}, end + EventLimiter::kWindow), IsEmpty());
 }
 
+TEST(EventLimiterTest, MoreEventsDoNotExtendTheWindow) {
+  EventLimiter limiter;
+  const absl::Duration step = EventLimiter::kWindow / 100;
+  for (int i = 0; i < 100; ++i) {
+    limiter.Limit({{"rank_slow", "east", "slow"}}, kBegin + i * step);
+  }
+  EXPECT_THAT(limiter.Limit({}, kBegin + EventLimiter::kWindow), SizeIs(1));
+}
+
 TEST(EventLimiterTest, IslandsAndKindsAreCountedApart) {
   EventLimiter limiter;
   for (uint64_t i = 0; i <= EventLimiter::kMost; ++i) {
