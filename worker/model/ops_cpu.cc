@@ -316,7 +316,10 @@ class CpuOps final : public Ops {
     float* const output = Fp32(output_memory);
     const int64_t scratch_size = AttentionScratchSize(shape);
     float* scratch = Scratch(pool_.threads() * scratch_size);
-    ForSlices(shape.batch * shape.heads, 1, [&](Slice slice, int worker) {
+    // A single query is too little work for other threads.
+    const int64_t heads = shape.batch * shape.heads;
+    const int64_t granularity = shape.first + 1 == shape.length ? heads : 1;
+    ForSlices(heads, granularity, [&](Slice slice, int worker) {
       for (int64_t i = slice.begin; i < slice.end; ++i) {
         AttendHead(shape, i / shape.heads, i % shape.heads, qkv, output,
                    log_sum_exp, scratch + worker * scratch_size);
