@@ -63,12 +63,6 @@ class PretrainedTest : public ProcessTestFixture {
     return coordinator;
   }
 
-  // Runs a command of `causeway`.
-  void RunTool(std::vector<std::string> words) {
-    words.insert(words.begin(), ProgramPath("cli/causeway"));
-    Process tool(std::move(words), Path("tool.log"));
-    ASSERT_EQ(tool.Wait(), 0) << tool.Output();
-  }
   // Writes the model of Path(state) to the directory Path(out).
   void Export(absl::string_view state, absl::string_view out,
               const std::string& dtype = "fp32") {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/end_to_end/process_test_fixture.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -62,6 +63,16 @@ std::vector<std::string> ProcessTestFixture::WorkerCommand(
           absl::StrCat("--data=", kText),
           "--threads=1",
           "--log_seconds=0"};
+}
+
+std::string ProcessTestFixture::RunTool(std::vector<std::string> arguments,
+                                        int exit_code) const {
+  arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
+  Process tool(std::move(arguments), Path("tool.log"));
+  EXPECT_EQ(tool.Wait(), exit_code) << tool.Output();
+  std::string output = tool.Output();
+  std::remove(Path("tool.log").c_str());
+  return output;
 }
 
 std::unique_ptr<Process> ProcessTestFixture::Start(

@@ -43,6 +43,11 @@ class ProcessTestFixture : public testing::Test {
   std::vector<std::string> WorkerCommand(absl::string_view island,
                                          int port) const;
 
+  // Runs `causeway` with these arguments, expects its exit code, and returns
+  // its output.
+  std::string RunTool(std::vector<std::string> arguments,
+                      int exit_code = 0) const;
+
   // Starts `command` with its output in Path(name + ".log").
   std::unique_ptr<Process> Start(absl::string_view name,
                                  std::vector<std::string> command) const;

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -69,15 +68,6 @@ class ProcessesTest : public ProcessTestFixture {
                    {absl::StrCat("--data=", data),
                     absl::StrCat("--preemption_notice_file=", Path("notice"))});
     return Start(island, std::move(command));
-  }
-
-  std::string RunTool(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
-    Process tool(arguments, Path("tool.log"));
-    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
-    std::string output = tool.Output();
-    std::remove(Path("tool.log").c_str());
-    return output;
   }
 
   // Returns the loss of the outer parameters on the held-out part of the text.

@@ -181,16 +181,6 @@ class TensorsTest : public ProcessTestFixture {
     return coordinator;
   }
 
-  // Runs a command of `causeway`, expects its exit code, and returns its
-  // output.
-  std::string RunTool(std::vector<std::string> words, int exit_code = 0) {
-    words.insert(words.begin(), ProgramPath("cli/causeway"));
-    const std::string log = absl::StrCat("tool-", ++tools_, ".log");
-    Process tool(std::move(words), Path(log));
-    EXPECT_EQ(tool.Wait(), exit_code) << tool.Output();
-    return tool.Output();
-  }
-
   // Trains an island to the end of the run.
   absl::Status RunIsland(const std::string& name, int first_sample, int port) {
     const auto client =
@@ -238,7 +228,6 @@ class TensorsTest : public ProcessTestFixture {
     return largest;
   }
 
-  int tools_ = 0;
   absl::BlockingCounter halfway_{2};
   absl::Notification go_on_;
 };

@@ -5,7 +5,6 @@
 // enrol with join tokens: real processes from an empty directory on.
 #include <signal.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,19 +56,14 @@ class TrustTest : public ProcessTestFixture {
     return coordinator;
   }
 
-  // Runs a command of an operator on the machine of the coordinator `state`.
-  // Returns what it prints to stdout and stderr.
+  // Runs a command of an operator on the machine of the coordinator `state`, as
+  // RunTool does.
   std::string Operate(const std::string& state, int port,
                       std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
     arguments.insert(arguments.end(),
                      {absl::StrCat("--coordinator=127.0.0.1:", port),
                       absl::StrCat("--tls=", Path(state), "/tls/operator")});
-    Process tool(arguments, Path("tool.log"));
-    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
-    std::string output = tool.Output();
-    std::remove(Path("tool.log").c_str());
-    return output;
+    return RunTool(std::move(arguments));
   }
   json Ask(const std::string& state, int port,
            std::vector<std::string> arguments) {

@@ -5,7 +5,6 @@
 // command-line tool beside them.
 #include <signal.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,15 +64,6 @@ class ValidationTest : public ProcessTestFixture {
     std::vector<std::string> command = WorkerCommand(island, Port());
     command.push_back(absl::StrCat("--ranks=", ranks));
     return Start(island, std::move(command));
-  }
-
-  std::string RunTool(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), ProgramPath("cli/causeway"));
-    Process tool(arguments, Path("tool.log"));
-    EXPECT_EQ(tool.Wait(), 0) << tool.Output();
-    std::string output = tool.Output();
-    std::remove(Path("tool.log").c_str());
-    return output;
   }
 
   std::string Address() const { return absl::StrCat("127.0.0.1:", Port()); }

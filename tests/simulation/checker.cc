@@ -49,7 +49,7 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
     members_[name].draining = known != before.end() && known->second.draining &&
                               known->second.incarnation == member.incarnation;
   }
-  // What was not durable may be recorded again.
+  // A loss that was not durable may be recorded again.
   const std::optional<v1::ValidationPoint> durable = disk.History().validation;
   validated_ = durable.has_value() ? durable->validation().version() : 0;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
