@@ -12,7 +12,7 @@
 
 namespace causeway {
 
-// What RopeTable (ops.h) points to: [sequence_length][head_dim / 2] each.
+// The arrays of a RopeTable (ops.h): [sequence_length][head_dim / 2] each.
 struct RopeAngles {
   std::vector<float> cosine;
   std::vector<float> sine;

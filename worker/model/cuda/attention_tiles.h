@@ -183,25 +183,36 @@ CAUSEWAY_DEVICE int ColumnOf(int n, int i) {
   return n * 8 + static_cast<int>(LaneIndex()) % 4 * 2 + i % 2;
 }
 
-// Sets the scores of keys that come after their query to -infinity. Rows are
-// queries and columns keys, or the other way round. `ahead` is how many
-// positions the first column is ahead of the first row.
-template <bool kRowsAreQueries, int kTiles, int kColumns>
-CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
-                                   float (&scores)[kTiles][kColumns][4]) {
+// Sets the scores for which hides(row, column) is true to -infinity.
+template <typename Predicate, int kTiles, int kColumns>
+CAUSEWAY_DEVICE void HideScores(const Predicate& hides,
+                                float (&scores)[kTiles][kColumns][4]) {
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int distance = ahead + ColumnOf(n, i) - RowOf(tile, i);
-        if (kRowsAreQueries ? distance > 0 : distance < 0) {
+        if (hides(RowOf(tile, i), ColumnOf(n, i))) {
           scores[tile][n][i] = -std::numeric_limits<float>::infinity();
         }
       }
     }
   }
+}
+
+// Sets the scores of keys that come after their query to -infinity. Rows are
+// queries and columns keys, or the other way round. `ahead` is how many
+// positions the first column is ahead of the first row.
+template <bool kRowsAreQueries, int kTiles, int kColumns>
+CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
+                                   float (&scores)[kTiles][kColumns][4]) {
+  HideScores(
+      [&](int row, int column) {
+        const int distance = ahead + column - row;
+        return kRowsAreQueries ? distance > 0 : distance < 0;
+      },
+      scores);
 }
 
 // Sets the scores of keys before their query's document to -infinity. The first
@@ -211,23 +222,15 @@ CAUSEWAY_DEVICE void HideOtherDocuments(const int32_t* document_begin,
                                         int64_t length, int first_row,
                                         int first_column,
                                         float (&scores)[kTiles][kColumns][4]) {
-  const auto begin_of = [&](int query) {
-    return query < length ? document_begin[query] : 0;
-  };
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-    for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = first_row + RowOf(tile, i);
-        const int column = first_column + ColumnOf(n, i);
-        if (kRowsAreQueries ? column < begin_of(row) : row < begin_of(column)) {
-          scores[tile][n][i] = -std::numeric_limits<float>::infinity();
-        }
-      }
-    }
-  }
+  HideScores(
+      [&](int row, int column) {
+        const int query =
+            kRowsAreQueries ? first_row + row : first_column + column;
+        const int key =
+            kRowsAreQueries ? first_column + column : first_row + row;
+        return query < length && key < document_begin[query];
+      },
+      scores);
 }
 
 template <int kHeadDim, int kTiles>
