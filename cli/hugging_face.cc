@@ -26,10 +26,10 @@ struct Family {
   const char* architecture;
   bool qkv_bias;
   bool qk_norm;
-  // What the library takes if "head_dim" is missing; 0 means
+  // The library's own default of "head_dim"; 0 means
   // hidden_size / num_attention_heads.
   uint32_t head_dim;
-  // Whether "sliding_window" counts only with "use_sliding_window".
+  // If true, "sliding_window" counts only with "use_sliding_window".
   bool asks_for_window;
 };
 // An export is of the first family that has the model's tensors.

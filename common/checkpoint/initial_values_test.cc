@@ -140,7 +140,7 @@ TEST_F(InitialValuesTest, ACheckpointDefinesARunThatListsNoTensors) {
   EXPECT_EQ(layout.size, Layout().size);
   EXPECT_THAT(NamesOf(layout), UnorderedElementsAreArray(NamesOf(Layout())));
   EXPECT_EQ(CountBlocks(layout), 2);
-  // What is excluded may be in the checkpoint, and need not be readable.
+  // The checkpoint may have excluded tensors, which need not be readable.
   EXPECT_OK(InitialValues::FromCheckpoint(path_, layout));
 }
 

@@ -35,7 +35,7 @@
 
 namespace causeway {
 
-// What is checked of a client's certificate, besides its names.
+// The parts of a client's certificate that are checked besides its names.
 struct ClientCertificate {
   // In lower-case hexadecimal digits, two for each byte.
   std::string serial;
@@ -123,7 +123,7 @@ class Access {
  private:
   friend class Caller;
 
-  // What a certificate says.
+  // The contents of a certificate.
   struct Shown {
     absl::StatusOr<Identity> identity;
     ClientCertificate certificate;

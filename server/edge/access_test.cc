@@ -231,14 +231,14 @@ class AccessTest : public testing::Test {
   TestAuthority authority_{Path("authority"), valid_};
   EngineDriver driver_;
   std::unique_ptr<CoordinatorServer> server_;
-  // What the coordinator's clock is ahead by.
+  // The seconds that the coordinator's clock is ahead.
   std::atomic<int64_t> ahead_ = 0;
   absl::Mutex mu_;
   ClientCertificate seen_ ABSL_GUARDED_BY(mu_);
   bool revoked_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// What becomes of the calls of one caller.
+// The results of one caller's calls.
 struct Row {
   std::string names;
   StatusCode coordinator;

@@ -175,7 +175,7 @@ TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
     progress.set_bytes_up(progress.bytes_up() + 10);
     ASSERT_OK(run.Heartbeat(island, progress));
   };
-  // What came before this process of the coordinator is not known.
+  // The coordinator's process knows nothing of the time before it.
   train(1000, 9);
   train(100, 4);
   train(300, 2);

@@ -138,7 +138,7 @@ TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
   EXPECT_EQ(run.core().View(slowest).inner_steps_per_round(), 1);
 }
 
-// What a contribution counts for, if it claims more than is possible.
+// Returns the tokens that contributions of an island count for.
 uint64_t MergedTokens(CoordinatorDriver& run, const std::string& island) {
   return run.core().membership().members().at(island).tokens_merged;
 }

@@ -112,26 +112,27 @@ class IslandTrainerTest : public testing::Test {
     }
   }
 
+  // The options of one of two processes with one rank each.
+  static ProcessRankOptions OneOfTwo(int rank, Rendezvous* rendezvous) {
+    return {
+        .rank = rank, .size = 2, .host = "127.0.0.1", .rendezvous = rendezvous};
+  }
+
   // Compares islands of two ranks each.
   void ExpectProcessesAreThreads() {
     // Two terms can only be added in one order, so the bits are the same.
     ASSERT_OK_AND_ASSIGN(const auto threads,
                          MakeThreadedIsland(config_, options_, 2, Start()));
     LocalRendezvous rendezvous;
-    const auto process = [&](int rank) {
-      return ProcessRankOptions{.rank = rank,
-                                .size = 2,
-                                .host = "127.0.0.1",
-                                .rendezvous = &rendezvous};
-    };
     IslandTrainerOptions of_follower = options_;
     of_follower.shard = 0;
-    std::thread follower(
-        [&] { EXPECT_OK(RunFollowingRank(of_follower, process(1))); });
+    std::thread follower([&] {
+      EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
+    });
     {
-      ASSERT_OK_AND_ASSIGN(
-          const auto leader,
-          MakeLeadingRank(config_, options_, process(0), Start()));
+      ASSERT_OK_AND_ASSIGN(const auto leader,
+                           MakeLeadingRank(config_, options_,
+                                           OneOfTwo(0, &rendezvous), Start()));
       ASSERT_OK_AND_ASSIGN(const auto theirs, leader->MakeReplica(Joined()));
       ASSERT_OK_AND_ASSIGN(const auto ours, threads->MakeReplica(Joined()));
       for (int step = 1; step <= 3; ++step) {
@@ -325,12 +326,6 @@ TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
 // The steps are shorter than the time between two diagnoses.
 TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
   LocalRendezvous rendezvous;
-  const auto process = [&](int rank) {
-    return ProcessRankOptions{.rank = rank,
-                              .size = 2,
-                              .host = "127.0.0.1",
-                              .rendezvous = &rendezvous};
-  };
   IslandTrainerOptions of_leader = options_;
   of_leader.now = [now = options_.now, start = options_.now()] {
     return start + 4 * (now() - start);
@@ -340,12 +335,13 @@ TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
     absl::SleepFor(absl::Milliseconds(2));
     return now();
   };
-  std::thread follower(
-      [&] { EXPECT_OK(RunFollowingRank(of_follower, process(1))); });
+  std::thread follower([&] {
+    EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
+  });
   {
     ASSERT_OK_AND_ASSIGN(
         const auto leader,
-        MakeLeadingRank(config_, of_leader, process(0), Start()));
+        MakeLeadingRank(config_, of_leader, OneOfTwo(0, &rendezvous), Start()));
     v1::RankTrouble trouble;
     for (int step = 1; step <= 50 && trouble.text().empty(); ++step) {
       ASSERT_OK_AND_ASSIGN(const InnerStepResult result, leader->Step(step));
