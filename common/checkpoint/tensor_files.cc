@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "common/file.h"
+#include "common/half_precision.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
@@ -27,21 +27,6 @@ namespace causeway {
 namespace {
 
 constexpr absl::string_view kIndexSuffix = ".safetensors.index.json";
-
-float FromBf16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-// Moves sign, exponent and fraction to their places in binary32, and corrects
-// the exponent's bias by a multiplication, which is exact for subnormal numbers
-// too. What is not finite becomes an infinity.
-float FromF16(uint16_t bits) {
-  const uint32_t magnitude = bits & 0x7fff;
-  const float value = magnitude >= 0x7c00
-                          ? std::bit_cast<float>(0x7f800000)
-                          : std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::copysign(value, bits & 0x8000 ? -1.0f : 1.0f);
-}
 
 // Converts elements that take two bytes; they need not be aligned.
 template <typename Convert>

@@ -3,7 +3,6 @@
 #include "common/checkpoint/tensor_files_writer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "common/as_bytes.h"
 #include "common/checkpoint/tensor_files.h"
 #include "common/file.h"
+#include "common/half_precision.h"
 #include "common/safetensors.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -24,30 +24,6 @@ namespace {
 
 // How many values are converted at once.
 constexpr size_t kPiece = 1 << 18;
-
-// Every value from here on is nearer to 2^16, which F16 does not have, than to
-// its largest value, 65504; the tie goes to the even one, which is 2^16.
-constexpr float kTooLargeForF16 = 65520;
-
-uint16_t ToBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-uint16_t ToF16(float value) {
-  const uint32_t sign = std::bit_cast<uint32_t>(value) >> 16 & 0x8000;
-  const float magnitude = std::fabs(value);
-  uint32_t bits = 0;
-  if (magnitude < 0x1p-14f) {
-    // Subnormal: the sum has F16's smallest step, so the addition rounds.
-    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) -
-           std::bit_cast<uint32_t>(0.5f);
-  } else {
-    bits = std::bit_cast<uint32_t>(magnitude);
-    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | bits);
-}
 
 absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
                           absl::string_view dtype) {

@@ -1,0 +1,335 @@
+/* SPDX-FileCopyrightText: The Causeway authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Causeway inside another trainer: makes any training loop an island of a run.
+ *
+ *   causeway_options options = CAUSEWAY_OPTIONS_INIT;
+ *   options.coordinator = "coordinator.example:7070";
+ *   options.island = "east";
+ *   causeway_island* island;
+ *   causeway_open(&options, &island);             // begins to join
+ *   causeway_await_run(island, 60, &run);         // what is to be trained
+ *   causeway_attach(island, buffers, count);      // where parameters are
+ *   causeway_next_step(island, 60, &step);        // they now have values
+ *   while (!step.finished) {
+ *     ... train one step ...
+ *     causeway_after_step(island, &report, 600, &step);
+ *   }
+ *   causeway_close(island);
+ *
+ * Between causeway_after_step (or causeway_next_step) and its return with
+ * CAUSEWAY_OK the library may read and change the parameters; at all other
+ * times they are the caller's. Snapshots, encoding, uploads and downloads go on
+ * beside training, on threads of the library, which never call the caller.
+ *
+ * Threads. One thread at a time uses an island, except where a function says
+ * that it is thread-safe. Only the process that opened an island can use it: a
+ * child that it forks gets CAUSEWAY_FAILED_PRECONDITION.
+ *
+ * Ownership. The caller owns what it passes; strings, options and arrays are
+ * copied. The tensors' memory must stay where it is until causeway_close.
+ * Strings that the library returns are valid until the next call of the same
+ * function for the same island.
+ *
+ * Errors. Functions return a code; causeway_last_error() says what was wrong
+ * and what to do. After an error other than CAUSEWAY_DEADLINE_EXCEEDED and
+ * CAUSEWAY_INVALID_ARGUMENT the island has ended: close it.
+ */
+#ifndef WORKER_EMBEDDING_CAUSEWAY_H_
+#define WORKER_EMBEDDING_CAUSEWAY_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CAUSEWAY_EXPORT __attribute__((visibility("default")))
+
+/* The canonical codes of gRPC. */
+typedef enum causeway_code {
+  CAUSEWAY_OK = 0,
+  /* The island has left, as it was asked to. */
+  CAUSEWAY_CANCELLED = 1,
+  CAUSEWAY_UNKNOWN = 2,
+  /* The call was wrong and changed nothing. */
+  CAUSEWAY_INVALID_ARGUMENT = 3,
+  /* The time is up: call again to go on waiting. */
+  CAUSEWAY_DEADLINE_EXCEEDED = 4,
+  CAUSEWAY_NOT_FOUND = 5,
+  /* Another process is this island. */
+  CAUSEWAY_ALREADY_EXISTS = 6,
+  CAUSEWAY_PERMISSION_DENIED = 7,
+  CAUSEWAY_RESOURCE_EXHAUSTED = 8,
+  /* The run and the caller do not go together, or a call came too early or too
+   * late. */
+  CAUSEWAY_FAILED_PRECONDITION = 9,
+  /* Another rank of the island has failed. */
+  CAUSEWAY_ABORTED = 10,
+  /* Training has diverged: values are not finite. The island may be opened
+   * again; it then starts from the run's parameters. */
+  CAUSEWAY_OUT_OF_RANGE = 11,
+  CAUSEWAY_UNIMPLEMENTED = 12,
+  CAUSEWAY_INTERNAL = 13,
+  CAUSEWAY_UNAVAILABLE = 14,
+  CAUSEWAY_DATA_LOSS = 15,
+  CAUSEWAY_UNAUTHENTICATED = 16
+} causeway_code;
+
+/* Returns the message of the calling thread's last error, or "". Valid until
+ * the thread's next call that fails. */
+CAUSEWAY_EXPORT const char* causeway_last_error(void);
+
+/* The version of this interface. It only grows: a program that was compiled
+ * with an older header works with a newer library. */
+#define CAUSEWAY_ABI_VERSION 1
+CAUSEWAY_EXPORT uint32_t causeway_abi_version(void);
+
+typedef struct causeway_island causeway_island;
+
+/* A null string is an empty one; 0 takes the default that a comment names. */
+typedef struct causeway_options {
+  /* sizeof(causeway_options). */
+  size_t struct_size;
+
+  /* The coordinator, host:port. Only rank 0 connects to it. */
+  const char* coordinator;
+  /* The island's name, which is its identity through restarts. May be empty
+   * with `tls`: the certificate has it. */
+  const char* island;
+  /* For people: the host, the device. */
+  const char* description;
+
+  /* See the flags of causeway-worker with these names. Without any of them the
+   * connection is plain text. */
+  const char* tls;
+  const char* join_token;
+  const char* tls_ca;
+  const char* tls_cert;
+  const char* tls_key;
+
+  /* Mbit/s to which transfers are paced, each way; 0 does not pace, a negative
+   * number measures what the link can do. */
+  double uplink_mbit_s;
+  double downlink_mbit_s;
+  /* The connections for bulk data; default 1. */
+  int32_t bulk_connections;
+  /* The inner steps after which an update is applied, for a link that needs
+   * other ones than the run's; negative: the run's. */
+  int32_t overlap_steps;
+  /* A copy of the checkpoint that the run began with, which is then not
+   * downloaded. */
+  const char* initial_parameters;
+  /* A folder for the island's own checkpoints, and the steps between two of
+   * them (default 100). The island continues from the one that is there. */
+  const char* checkpoint_directory;
+  uint64_t checkpoint_steps;
+  /* A folder that causeway_save has written, to continue from. */
+  const char* resume_directory;
+  /* The most seconds in which a leaving island hands in what it has trained;
+   * default 30. */
+  double leave_timeout_seconds;
+  /* Whether the library writes what it does to stderr, beside warnings and
+   * errors. */
+  int32_t verbose;
+
+  /* An island of several processes: this one's number, and how many there are
+   * (default 1). All open the island, attach their tensors, and make their
+   * calls for the same steps. */
+  int32_t rank;
+  int32_t ranks;
+  /* host:port at which rank 0 waits for the others, the same on all ranks. On
+   * rank 0 port 0 takes a free one; see causeway_leader. */
+  const char* leader;
+  /* The name by which the other ranks reach this host; default: its name. */
+  const char* rank_host;
+  /* A secret that all ranks share, at least 32 bytes. May be empty if `leader`
+   * is on loopback. */
+  const char* rank_secret;
+  /* Whether ranks encrypt what they send to one another; rank 0's counts. */
+  int32_t encrypt_ranks;
+  /* The seconds after which a rank that does not answer has failed; default
+   * 300. */
+  double rank_timeout_seconds;
+} causeway_options;
+
+#define CAUSEWAY_OPTIONS_INIT \
+  { .struct_size = sizeof(causeway_options), .overlap_steps = -1 }
+
+/* Opens an island: checks the options and begins to join, on other threads.
+ * With `join_token` the island enrols first, which may take 20 s. On failure
+ * *island is null. */
+CAUSEWAY_EXPORT causeway_code causeway_open(const causeway_options* options,
+                                            causeway_island** island);
+
+/* Returns host:port at which rank 0 waits for the other ranks; "" without. */
+CAUSEWAY_EXPORT const char* causeway_leader(const causeway_island* island);
+
+/* Ends the island at once, without handing in what it has trained since its
+ * last contribution; causeway_request_leave comes before that. Null is
+ * allowed. */
+CAUSEWAY_EXPORT void causeway_close(causeway_island* island);
+
+/* What the island takes part in. */
+typedef struct causeway_run {
+  const char* run_id;
+  const char* name;
+  const char* island;
+  /* The island's part of the data, 0 .. shards - 1. */
+  uint32_t shard;
+  uint32_t shards;
+  /* The inner steps that the run has behind it, and that it has in all. */
+  uint64_t step;
+  uint64_t total_steps;
+  /* The sequences in an inner step's batch, over all ranks, and the tokens in a
+   * sequence. */
+  uint32_t batch_size;
+  uint32_t sequence_length;
+  /* The values in all tensors, the tensors, and the fragments that they are
+   * exchanged in. */
+  uint64_t parameters;
+  uint32_t tensors;
+  uint32_t fragments;
+  /* The run's whole configuration (RunConfig of proto/run_config.proto), as
+   * JSON. */
+  const char* configuration;
+} causeway_run;
+
+/* Waits until the island has joined.
+ *   CAUSEWAY_DEADLINE_EXCEEDED  It has not joined yet: the coordinator cannot
+ *                               be reached, or the run is full. */
+CAUSEWAY_EXPORT causeway_code causeway_await_run(causeway_island* island,
+                                                 double timeout_seconds,
+                                                 causeway_run* run);
+
+/* A tensor of the run. */
+typedef struct causeway_tensor {
+  const char* name;
+  const int64_t* shape;
+  uint32_t dimensions;
+  uint32_t fragment;
+} causeway_tensor;
+
+/* Describes tensor `index`, below run.tensors. Call after causeway_await_run.
+ * The strings are valid until causeway_close. */
+CAUSEWAY_EXPORT causeway_code causeway_tensor_at(const causeway_island* island,
+                                                 uint32_t index,
+                                                 causeway_tensor* tensor);
+
+typedef enum causeway_dtype {
+  CAUSEWAY_FLOAT32 = 0,
+  CAUSEWAY_BFLOAT16 = 1,
+  CAUSEWAY_FLOAT16 = 2
+} causeway_dtype;
+
+typedef enum causeway_device {
+  CAUSEWAY_HOST = 0,
+  CAUSEWAY_CUDA = 1
+} causeway_device;
+
+/* Memory with values of one tensor, one after the other in row-major order:
+ * all of them, or a part where ranks share a tensor. The values of a 16-bit
+ * tensor keep a float32 reference in the library, 4 bytes a value, so that
+ * updates smaller than a 16-bit step are not lost. */
+typedef struct causeway_buffer {
+  const char* name;
+  /* If not 0, the tensor's extents are checked, too. */
+  const int64_t* shape;
+  uint32_t dimensions;
+  /* The index of the first value in the tensor, and how many there are; 0 in
+   * `count` with `first` 0 and `data` not null stands for all. */
+  uint64_t first;
+  uint64_t count;
+  int32_t dtype;  /* causeway_dtype */
+  int32_t device; /* causeway_device */
+  void* data;
+  /* For CAUSEWAY_CUDA: the stream (cudaStream_t) on which the tensors are
+   * written. */
+  void* stream;
+} causeway_buffer;
+
+/* Says where this process keeps the run's parameters, once, before the first
+ * causeway_next_step. Ranks that train copies of the model pass all of it on
+ * each rank; ranks that share it pass their parts, of which some may be empty,
+ * and which together are the model. What the run does not exchange is not
+ * passed.
+ *   CAUSEWAY_INVALID_ARGUMENT  A tensor is missing, not of the run, there
+ *                              twice, of another shape or an unknown type. The
+ *                              message names the first. */
+CAUSEWAY_EXPORT causeway_code causeway_attach(causeway_island* island,
+                                              const causeway_buffer* buffers,
+                                              size_t count);
+
+typedef struct causeway_step {
+  /* The number of the step to train, on the run's schedule, from 1. It may skip
+   * steps: learning rates and data follow it. 0 if finished. */
+  uint64_t step;
+  /* Whether the run is over for this island. */
+  int32_t finished;
+  /* What the island does or waits for: "training", "waiting for islands",
+   * "paused". A static string. */
+  const char* activity;
+  /* The seconds that training has stood still for the outer loop, in all. */
+  double waited_seconds;
+} causeway_step;
+
+/* Waits until a step is to be trained, for at most `timeout_seconds`. The first
+ * call loads the run's parameters into the tensors.
+ *   CAUSEWAY_OK                 Train `step`, or the run is finished.
+ *   CAUSEWAY_DEADLINE_EXCEEDED  Nothing is to be trained yet; only `activity`
+ *                               and `waited_seconds` are set. Call again.
+ *   CAUSEWAY_CANCELLED          The island has left, as it was asked to. */
+CAUSEWAY_EXPORT causeway_code causeway_next_step(causeway_island* island,
+                                                 double timeout_seconds,
+                                                 causeway_step* step);
+
+/* What a step has done, over all ranks. Only rank 0's counts. */
+typedef struct causeway_report {
+  /* The tokens that the step trained on, by which the island's contribution is
+   * weighed. */
+  uint64_t tokens;
+  /* The mean training loss, in nats per token; NaN if it is not known. */
+  double loss;
+  /* For people; 0 if it is not known. */
+  double learning_rate;
+} causeway_report;
+
+/* Call once after each step: reports it, then does what causeway_next_step
+ * does. When that returns CAUSEWAY_DEADLINE_EXCEEDED the step has been
+ * reported: go on with causeway_next_step. */
+CAUSEWAY_EXPORT causeway_code causeway_after_step(causeway_island* island,
+                                                  const causeway_report* report,
+                                                  double timeout_seconds,
+                                                  causeway_step* step);
+
+/* Asks the island to hand in what it has trained and to leave: the next call of
+ * causeway_next_step or causeway_after_step does so, for
+ * leave_timeout_seconds at most, and then returns CAUSEWAY_CANCELLED on every
+ * rank. Only rank 0's request counts. Thread-safe. */
+CAUSEWAY_EXPORT causeway_code causeway_request_leave(causeway_island* island,
+                                                     const char* reason);
+
+/* Describes the island's progress as JSON: IslandProgress of
+ * proto/coordinator.proto. Only on rank 0. Thread-safe, but for the string. */
+CAUSEWAY_EXPORT causeway_code causeway_progress(causeway_island* island,
+                                                const char** json);
+
+/* Copies the merged parameters, from which the island's own differ by what it
+ * has trained since, to the buffers: any tensors of the run, in host memory.
+ * Call between steps. Only on rank 0. */
+CAUSEWAY_EXPORT causeway_code causeway_read_merged(
+    causeway_island* island, const causeway_buffer* buffers, size_t count);
+
+/* Writes a state to a folder, made if missing, from which an island can be
+ * opened again (`resume_directory`): parameters, anchors and position, 8 bytes
+ * a parameter; not the inner optimizer's state. Call between steps, on all
+ * ranks alike; rank 0 writes. */
+CAUSEWAY_EXPORT causeway_code causeway_save(causeway_island* island,
+                                            const char* directory);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* WORKER_EMBEDDING_CAUSEWAY_H_ */
