@@ -16,7 +16,6 @@
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/culprit.h"
-#include "worker/sync/session_actor.h"
 
 namespace causeway {
 namespace {
@@ -44,40 +43,88 @@ Island::Island(Options options, CoordinatorClient* client)
       progress_(client, &loop_, options_.now, options_.log_interval) {}
 
 absl::Status Island::Run() {
-  absl::Status status;
-  {
-    const SessionActor session(client_, &loop_,
-                               [this] { return progress_.Report(); });
-    status = Train();
-    // Ends the threads of the session and of the fragments, and their calls.
-    loop_.Tell([](OuterLoop& core, absl::Time) { core.RequestStop(); });
-    client_->Shutdown();
-    actors_.clear();
-  }
-  Leave(status);
+  Start();
+  const absl::Status status = Train();
+  End(status);
   return status;
 }
 
 absl::Status Island::Train() {
   while (true) {
-    const TrainerAction next = loop_.AwaitTrainerAction();
+    ASSIGN_OR_RETURN(const uint64_t step, NextStep(absl::InfiniteFuture()));
+    if (step == 0) return absl::OkStatus();
+    const absl::StatusOr<InnerStepResult> result = trainer_->Step(step);
+    if (result.ok()) {
+      Stepped(*result);
+    } else {
+      Fail(result.status());
+    }
+  }
+}
+
+void Island::Start() {
+  session_.emplace(client_, &loop_, [this] { return progress_.Report(); });
+}
+
+void Island::End(const absl::Status& status) {
+  // Ends the threads of the session and of the fragments, and their calls.
+  Stop();
+  actors_.clear();
+  session_.reset();
+  Leave(status);
+}
+
+absl::StatusOr<const v1::JoinResponse*> Island::AwaitRun(absl::Time deadline) {
+  const TrainerAction next = loop_.AwaitTrainerAction(deadline);
+  if (const auto* end = std::get_if<action::End>(&next)) return end->status;
+  if (std::holds_alternative<action::Wait>(next)) {
+    return absl::DeadlineExceededError("the island has not joined yet");
+  }
+  RETURN_IF_ERROR(TakeUpRun());
+  return &*joined_;
+}
+
+absl::StatusOr<uint64_t> Island::NextStep(absl::Time deadline) {
+  while (true) {
+    const TrainerAction next = loop_.AwaitTrainerAction(deadline);
     if (const auto* end = std::get_if<action::End>(&next)) {
       LOG_IF(INFO, end->status.ok())
           << "the run is finished; training stood still for "
           << absl::FormatDuration(
                  absl::Trunc(progress_.waited(), absl::Milliseconds(1)))
           << " in all";
-      return end->status;
+      RETURN_IF_ERROR(end->status);
+      return 0;
+    }
+    if (std::holds_alternative<action::Wait>(next)) {
+      return absl::DeadlineExceededError("no step is to be trained yet");
+    }
+    if (const auto* train = std::get_if<action::Train>(&next)) {
+      step_ = train->step;
+      step_began_ = options_.now();
+      return step_;
     }
     absl::Status done = TakeUpRun();
     if (done.ok()) {
       done =
           std::visit([this](const auto& action) { return Do(action); }, next);
     }
-    if (!done.ok()) {
-      loop_.Tell([&](OuterLoop& core, absl::Time) { core.Failed(done); });
-    }
+    if (!done.ok()) Fail(done);
   }
+}
+
+void Island::Stepped(const InnerStepResult& result) {
+  progress_.Record(step_, result, options_.now() - step_began_);
+  loop_.Tell([&](OuterLoop& core, absl::Time) { core.Stepped(result.tokens); });
+}
+
+void Island::Fail(const absl::Status& status) {
+  loop_.Tell([&](OuterLoop& core, absl::Time) { core.Failed(status); });
+}
+
+OuterLoop::Activity Island::Activity() const {
+  return loop_.Read(
+      [](const OuterLoop& core, absl::Time) { return core.activity(); });
 }
 
 void Island::RequestLeave(absl::string_view reason) {
@@ -226,14 +273,6 @@ absl::Status Island::Do(const action::Begin& begin) {
   return absl::OkStatus();
 }
 
-absl::Status Island::Do(const action::Train& train) {
-  const absl::Time begin = options_.now();
-  ASSIGN_OR_RETURN(const InnerStepResult result, trainer_->Step(train.step));
-  progress_.Record(train.step, result, options_.now() - begin);
-  loop_.Tell([&](OuterLoop& core, absl::Time) { core.Stepped(result.tokens); });
-  return absl::OkStatus();
-}
-
 absl::Status Island::Do(const action::TakeSnapshot& snapshot) {
   RETURN_IF_ERROR(replica_[snapshot.fragment]->TakeSnapshot(snapshot.eager));
   loop_.Tell([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
@@ -254,12 +293,17 @@ absl::StatusOr<std::string> Island::ReadAnchor(uint32_t fragment,
   return Digest128(absl::MakeConstSpan(anchor));
 }
 
+absl::Status Island::ReadAnchors(absl::Span<float> model) {
+  for (uint32_t fragment = 0; fragment < map_->fragments(); ++fragment) {
+    RETURN_IF_ERROR(ReadAnchor(fragment, model).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Island::Do(const action::Validate& validate) {
   const absl::Time begin = options_.now();
   std::vector<float> merged(map_->model_size());
-  for (uint32_t fragment = 0; fragment < map_->fragments(); ++fragment) {
-    RETURN_IF_ERROR(ReadAnchor(fragment, absl::MakeSpan(merged)).status());
-  }
+  RETURN_IF_ERROR(ReadAnchors(absl::MakeSpan(merged)));
   ASSIGN_OR_RETURN(
       const ValidationLoss measured,
       trainer_->Validate(std::move(merged), validate.max_sequences));
@@ -269,19 +313,29 @@ absl::Status Island::Do(const action::Validate& validate) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<IslandState> Island::StateAt(v1::IslandCheckpoint position) {
+  IslandState state{.position = std::move(position)};
+  RETURN_IF_ERROR(trainer_->Save(state.trainer));
+  state.parameters = std::exchange(state.trainer.parameters, {});
+  state.anchors.resize(map_->model_size());
+  for (v1::IslandCheckpoint::Fragment& saved :
+       *state.position.mutable_fragments()) {
+    ASSIGN_OR_RETURN(
+        *saved.mutable_anchor()->mutable_digest(),
+        ReadAnchor(saved.anchor().fragment(), absl::MakeSpan(state.anchors)));
+  }
+  return state;
+}
+
+absl::StatusOr<IslandState> Island::State() {
+  return StateAt(loop_.Read(
+      [](const OuterLoop& core, absl::Time) { return core.Position(); }));
+}
+
 absl::Status Island::Do(const action::Save& save) {
   const bool saves = !options_.checkpoints->busy();
   if (saves) {
-    IslandState state{.position = save.position};
-    RETURN_IF_ERROR(trainer_->Save(state.trainer));
-    state.parameters = std::exchange(state.trainer.parameters, {});
-    state.anchors.resize(map_->model_size());
-    for (v1::IslandCheckpoint::Fragment& saved :
-         *state.position.mutable_fragments()) {
-      ASSIGN_OR_RETURN(
-          *saved.mutable_anchor()->mutable_digest(),
-          ReadAnchor(saved.anchor().fragment(), absl::MakeSpan(state.anchors)));
-    }
+    ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
     options_.checkpoints->SaveLater(std::move(state));
   }
   loop_.Tell([&](OuterLoop& core, absl::Time) { core.Saved(saves); });

@@ -9,6 +9,17 @@
 //   absl::Status status = island.Run();   // on this thread
 //   island.RequestLeave("pre-emption");   // from another: in good order
 //   island.Stop();                        // or at once
+//
+// A training loop of its own calls the island instead, and its trainer makes no
+// steps:
+//
+//   island.Start();
+//   while (true) {
+//     ASSIGN_OR_RETURN(uint64_t step, island.NextStep(deadline));
+//     if (step == 0) break;          // The run is finished.
+//     island.Stepped({.loss = loss, .tokens = tokens});
+//   }
+//   island.End(status);
 #ifndef WORKER_ISLAND_H_
 #define WORKER_ISLAND_H_
 
@@ -31,9 +42,11 @@
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"
 #include "worker/island_checkpoint.h"
+#include "worker/outer_loop/outer_loop.h"
 #include "worker/replica/fragment_replica.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/fragment_actor.h"
+#include "worker/sync/session_actor.h"
 #include "worker/sync/shared_outer_loop.h"
 #include "worker/training_progress.h"
 
@@ -87,28 +100,60 @@ class Island {
   //   otherwise     The reason why the island cannot take part.
   absl::Status Run();
 
-  // Makes Run finish the current step, hand in the training so far as partial
-  // contributions within leave_timeout, and return. Thread-safe.
+  // Begins to join. Call once, and End afterwards.
+  void Start();
+  // Waits until the island has joined, and returns the run, with the island's
+  // own overlap_steps. Errors are those of NextStep.
+  absl::StatusOr<const v1::JoinResponse*> AwaitRun(absl::Time deadline);
+  // Does what the outer loop orders until the next step is to be trained.
+  // Returns the step's number, or 0 if the run is finished.
+  //   DEADLINE_EXCEEDED  Nothing is to be done before `deadline`; call again.
+  //   otherwise          See Run.
+  absl::StatusOr<uint64_t> NextStep(absl::Time deadline);
+  // The step that NextStep returned is trained.
+  void Stepped(const InnerStepResult& result);
+  // Ends what Start has begun, and leaves the run for the reason in `status`.
+  void End(const absl::Status& status);
+
+  // Between steps: copies the anchors of the whole model, from which the
+  // parameters differ by what was trained since.
+  absl::Status ReadAnchors(absl::Span<float> model);
+  // Between steps: returns the state from which another process can continue.
+  absl::StatusOr<IslandState> State();
+
+  // Return the island's progress, its activity, and the time that training has
+  // stood still for synchronization. Thread-safe.
+  v1::IslandProgress Progress() { return progress_.Report(); }
+  OuterLoop::Activity Activity() const;
+  absl::Duration Waited() const { return progress_.waited(); }
+
+  // Makes Run finish the current step, or NextStep at once hand in the training
+  // so far as partial contributions within leave_timeout, and return CANCELLED.
+  // Thread-safe.
   void RequestLeave(absl::string_view reason);
 
-  // Makes Run return soon, without handing anything in. Thread-safe; call once.
+  // Makes Run or NextStep return soon, without handing anything in.
+  // Thread-safe; call once.
   void Stop();
 
  private:
-  // Trains until the outer loop ends; returns the status that it ends with.
+  // Makes steps until the outer loop ends; returns the status that it ends
+  // with.
   absl::Status Train();
   // Each carries out an action and reports the result to the loop. An error
   // ends the island.
   absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
   absl::Status Do(const action::End&) { return absl::OkStatus(); }
+  absl::Status Do(const action::Train&) { return absl::OkStatus(); }
   absl::Status Do(const action::FetchParameters& fetch);
   absl::Status Do(const action::Begin& begin);
-  absl::Status Do(const action::Train& train);
   absl::Status Do(const action::TakeSnapshot& snapshot);
   absl::Status Do(const action::Apply& apply);
   absl::Status Do(const action::Validate& validate);
   absl::Status Do(const action::Save& save);
 
+  // Returns the state at `position`.
+  absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);
   // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
   // Sets initial_.
@@ -123,12 +168,14 @@ class Island {
   // Reads a fragment's anchor into its place in `model`; returns its digest.
   absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
                                          absl::Span<float> model);
+  void Fail(const absl::Status& status);
   void Leave(const absl::Status& status);
 
   const Options options_;
   CoordinatorClient* const client_;
   SharedOuterLoop loop_;
   TrainingProgress progress_;
+  std::optional<SessionActor> session_;
 
   // The rest belongs to the training thread.
   //
@@ -140,6 +187,9 @@ class Island {
   // The parameters of the whole model, until the trainer takes them.
   std::vector<float> parameters_;
   ParametersDownload download_;
+  // The step under way, and when it began.
+  uint64_t step_ = 0;
+  absl::Time step_began_;
   std::unique_ptr<InnerTrainer> trainer_;
   std::vector<std::unique_ptr<FragmentReplica>> replica_;
   std::vector<std::unique_ptr<FragmentActor>> actors_;

@@ -71,6 +71,8 @@ class IslandCheckpointStore {
   // checkpoint stays until then. A failure is only logged: the next write may
   // succeed.
   void SaveLater(IslandState state);
+  // Writes the state atomically. Not beside a write in progress.
+  absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
   // one, so that no process continues from it.
   absl::Status Remove();
@@ -81,7 +83,6 @@ class IslandCheckpointStore {
 
   std::string FilePath() const { return directory_ + "/island.safetensors"; }
   std::string ProcessPath() const { return directory_ + "/process"; }
-  absl::Status Save(const IslandState& state) const;
   // Returns the last process that was a member, if any.
   absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
 

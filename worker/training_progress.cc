@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training_progress.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -29,28 +31,6 @@ std::string RankReport(const InnerStepResult& result) {
                                        result.communication));
   }
   return report;
-}
-
-std::string NameOf(OuterLoop::Activity activity) {
-  switch (activity) {
-    case OuterLoop::Activity::kJoining:
-      return "joining";
-    case OuterLoop::Activity::kLoading:
-      return "loading parameters";
-    case OuterLoop::Activity::kWaitingForIslands:
-      return "waiting for islands";
-    case OuterLoop::Activity::kTraining:
-      return "training";
-    case OuterLoop::Activity::kSynchronizing:
-      return "synchronizing";
-    case OuterLoop::Activity::kValidating:
-      return "validating";
-    case OuterLoop::Activity::kPaused:
-      return "paused";
-    case OuterLoop::Activity::kLeaving:
-      return "leaving";
-  }
-  return "";
 }
 
 double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -125,7 +105,7 @@ void TrainingProgress::ReadLoop() {
   });
   progress_.set_activity(activity == OuterLoop::Activity::kTraining
                              ? training_
-                             : NameOf(activity));
+                             : ActivityName(activity));
   if (activity == OuterLoop::Activity::kTraining &&
       progress_.has_rank_trouble()) {
     absl::StrAppend(progress_.mutable_activity(), "; ",
@@ -184,8 +164,10 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
   progress_.set_tokens(progress_.tokens() + result.tokens);
   ReadLoop();
   RecordRanks(result);
-  loss_sum_ += result.loss;
-  ++loss_count_;
+  if (std::isfinite(result.loss)) {
+    loss_sum_ += result.loss;
+    ++loss_count_;
+  }
   UpdateRate(result.tokens, duration, now);
   if (now - logged_at_ < log_interval_ && step != total_steps_) return;
   logged_at_ = now;

@@ -232,4 +232,26 @@ absl::Duration OuterLoop::waited(absl::Time now) const {
   return waited_ + std::max(absl::ZeroDuration(), now - waiting_since_);
 }
 
+const char* ActivityName(OuterLoop::Activity activity) {
+  switch (activity) {
+    case OuterLoop::Activity::kJoining:
+      return "joining";
+    case OuterLoop::Activity::kLoading:
+      return "loading parameters";
+    case OuterLoop::Activity::kWaitingForIslands:
+      return "waiting for islands";
+    case OuterLoop::Activity::kTraining:
+      return "training";
+    case OuterLoop::Activity::kSynchronizing:
+      return "synchronizing";
+    case OuterLoop::Activity::kValidating:
+      return "validating";
+    case OuterLoop::Activity::kPaused:
+      return "paused";
+    case OuterLoop::Activity::kLeaving:
+      return "leaving";
+  }
+  return "";
+}
+
 }  // namespace causeway

@@ -163,6 +163,8 @@ class OuterLoop {
   // The time that training stood still for synchronization, with the wait that
   // is under way.
   absl::Duration waited(absl::Time now) const;
+  // Between steps: the position that a checkpoint has, without digests.
+  v1::IslandCheckpoint Position() const;
 
  private:
   enum class Phase { kJoining, kLoading, kStarting, kTraining, kLeaving };
@@ -221,7 +223,6 @@ class OuterLoop {
   // to and the anchors are such a version of it.
   std::optional<TrainerAction> ValidateIfDue();
   bool SaveIsDue() const;
-  v1::IslandCheckpoint Position() const;
   // Returns whether the run is finished and no update of the fragment is to
   // come.
   bool IsOver(uint32_t fragment) const;
@@ -270,6 +271,9 @@ class OuterLoop {
   // When the wait that is under way began.
   absl::Time waiting_since_ = absl::InfiniteFuture();
 };
+
+// Returns "training" and so on.
+const char* ActivityName(OuterLoop::Activity activity);
 
 }  // namespace causeway
 

@@ -36,16 +36,19 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeSnapshot(bool eager, float* master) override {
-    ASSIGN_OR_RETURN(const absl::Span<float> shard, Fetch(master));
     snapshot_ = snapshots_->Take(anchor_.size());
-    Gather(shard.data(), absl::MakeSpan(snapshot_));
+    RETURN_IF_ERROR(Fetch(master, absl::MakeSpan(snapshot_)));
     if (!eager || !eager_.has_value()) return absl::OkStatus();
+    const absl::Span<float> shard = Borrow(master);
+    if (copy_ != nullptr)
+      std::copy(snapshot_.begin(), snapshot_.end(), shard.begin());
     eager_->Begin(anchor_, share_.segments, shard);
     return BringBack(master);
   }
 
   absl::Status Apply(const UpdateUse& use, float* master) override {
-    ASSIGN_OR_RETURN(const absl::Span<float> shard, Fetch(master));
+    const absl::Span<float> shard = Borrow(master);
+    if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
     if (eager_.has_value() && eager_->under_way()) {
       eager_->Correct(change_, use.island_share, share_.segments, shard);
     } else {
@@ -160,19 +163,28 @@ class HostFragmentPart : public FragmentPart {
   }
 
  private:
-  // Returns the master's shard, or a copy of the values of it that the part
-  // holds.
-  absl::StatusOr<absl::Span<float>> Fetch(float* master) {
+  // Copies the held values from the master.
+  absl::Status Fetch(float* master, absl::Span<float> held) const {
+    if (copy_ != nullptr) return copy_(master, /*to_master=*/false, held);
+    Gather(master, held);
+    return absl::OkStatus();
+  }
+  // Returns the master's shard, or memory for a copy of the values of it that
+  // the part holds.
+  absl::Span<float> Borrow(float* master) {
     if (copy_ == nullptr) {
       return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
     }
-    held_.resize(anchor_.size());
-    RETURN_IF_ERROR(copy_(master, /*to_master=*/false, absl::MakeSpan(held_)));
+    held_ = snapshots_->Take(anchor_.size());
     return absl::MakeSpan(held_);
   }
+  // Writes the copy back.
   absl::Status BringBack(float* master) {
     if (copy_ == nullptr) return absl::OkStatus();
-    return copy_(master, /*to_master=*/true, absl::MakeSpan(held_));
+    const absl::Status copied =
+        copy_(master, /*to_master=*/true, absl::MakeSpan(held_));
+    snapshots_->Return(std::exchange(held_, {}));
+    return copied;
   }
 
   void Gather(const float* master, absl::Span<float> held) const {
@@ -225,6 +237,7 @@ class HostFragmentPart : public FragmentPart {
   const uint32_t fragment_;
   SnapshotPool* const snapshots_;
   const MasterCopy copy_;
+  // While training waits: a copy of the master's values.
   std::vector<float> held_;
 
   std::vector<float> anchor_;

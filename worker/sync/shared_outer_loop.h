@@ -15,6 +15,7 @@
 #ifndef WORKER_SYNC_SHARED_OUTER_LOOP_H_
 #define WORKER_SYNC_SHARED_OUTER_LOOP_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <variant>
@@ -33,12 +34,16 @@ class SharedOuterLoop {
   SharedOuterLoop(OuterLoop::Options options, Clock now)
       : now_(std::move(now)), core_(std::move(options)) {}
 
-  // Each blocks until its actor has something to do, and never returns Wait.
-  TrainerAction AwaitTrainerAction() {
-    return Await<TrainerAction>([this](absl::Time now) {
-      mu_.AssertHeld();
-      return core_.NextForTrainer(now);
-    });
+  // Each blocks until its actor has something to do. Returns Wait only when
+  // `deadline` has come.
+  TrainerAction AwaitTrainerAction(
+      absl::Time deadline = absl::InfiniteFuture()) {
+    return Await<TrainerAction>(
+        [this](absl::Time now) {
+          mu_.AssertHeld();
+          return core_.NextForTrainer(now);
+        },
+        deadline);
   }
   SessionAction AwaitSessionAction() {
     return Await<SessionAction>([this](absl::Time now) {
@@ -69,18 +74,19 @@ class SharedOuterLoop {
 
  private:
   template <typename Action, typename Next>
-  Action Await(Next next) {
+  Action Await(Next next, absl::Time deadline = absl::InfiniteFuture()) {
     absl::MutexLock lock(&mu_);
     while (true) {
       const absl::Time now = now_();
       Action action = next(now);
       const auto* const wait = std::get_if<action::Wait>(&action);
-      if (wait == nullptr) return action;
+      if (wait == nullptr || now >= deadline) return action;
       const auto told = [this, seen = events_] {
         mu_.AssertReaderHeld();
         return events_ != seen;
       };
-      mu_.AwaitWithTimeout(absl::Condition(&told), wait->until - now);
+      mu_.AwaitWithTimeout(absl::Condition(&told),
+                           std::min(wait->until, deadline) - now);
     }
   }
 
