@@ -167,8 +167,10 @@ CAUSEWAY_EXPORT causeway_code causeway_open(const causeway_options* options,
 CAUSEWAY_EXPORT const char* causeway_leader(const causeway_island* island);
 
 /* Ends the island at once, without handing in what it has trained since its
- * last contribution; causeway_request_leave comes before that. Null is
- * allowed. */
+ * last contribution; causeway_request_leave comes before that. A rank other
+ * than 0 ends the whole island if it is still training; if the run is over for
+ * it, the rank waits until rank 0 closes, too, for rank_timeout_seconds at most,
+ * as rank 0 may read what has been merged. Null is allowed. */
 CAUSEWAY_EXPORT void causeway_close(causeway_island* island);
 
 /* What the island takes part in. */

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/embedding/embedded_island.h"
+
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/tensors_layout.h"
+#include "common/transport/enrolment.h"
+#include "common/transport/identity.h"
+#include "proto/coordinator.pb.h"
+#include "worker/collective/tcp_rendezvous.h"
+#include "worker/embedding/embedded_rank.h"
+#include "worker/embedding/following_island.h"
+#include "worker/embedding/rank_connection.h"
+#include "worker/island_checkpoint.h"
+#include "worker/sync/grpc_coordinator_client.h"
+
+namespace causeway {
+namespace {
+
+uint64_t RandomSeed() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
+}
+
+// Rank 0: a member of the run.
+class LeadingIsland : public EmbeddedIsland {
+ public:
+  explicit LeadingIsland(EmbeddedIslandOptions options)
+      : options_(std::move(options)), now_(options_.connection.now) {}
+  ~LeadingIsland() override {
+    if (island_ != nullptr && !end_.has_value()) {
+      End(absl::CancelledError("the training program has closed the island"))
+          .IgnoreError();
+    }
+  }
+
+  absl::Status Start() {
+    if (options_.ranks > 1) {
+      ASSIGN_OR_RETURN(rendezvous_, ServeRendezvous(options_));
+    }
+    RETURN_IF_ERROR(PrepareConnection());
+    Island::Options island = options_.island;
+    const uint64_t instance = RandomSeed();
+    island.seed = instance;
+    island.join.set_instance_id(instance);
+    RETURN_IF_ERROR(OpenStates(island));
+    island.now = now_;
+    island.make_trainer = [this](const v1::JoinResponse& joined,
+                                 std::vector<float> parameters) {
+      return MakeTrainer(joined, std::move(parameters));
+    };
+    client_ = NewGrpcCoordinatorClient(options_.connection);
+    island_ = std::make_unique<Island>(std::move(island), client_.get());
+    island_->Start();
+    return absl::OkStatus();
+  }
+
+  const std::string& leader() const override {
+    static const auto* const kNone = new std::string();
+    return rendezvous_ != nullptr ? rendezvous_->address() : *kNone;
+  }
+
+  absl::StatusOr<const v1::JoinResponse*> AwaitRun(
+      absl::Duration timeout) override {
+    if (end_.has_value() && !end_->ok()) return *end_;
+    if (joined_ != nullptr) return joined_;
+    absl::StatusOr<const v1::JoinResponse*> joined =
+        island_->AwaitRun(now_() + timeout);
+    if (absl::IsDeadlineExceeded(joined.status())) return joined;
+    if (!joined.ok()) return End(joined.status());
+    joined_ = *joined;
+    if (rendezvous_ != nullptr) {
+      RETURN_IF_ERROR(
+          ShareRun(*joined_, options_.encrypt, rendezvous_->table()));
+    }
+    return joined_;
+  }
+
+  absl::Status Attach(const std::vector<TensorBuffer>& buffers) override {
+    ASSIGN_OR_RETURN(const ModelLayout layout,
+                     RunLayout(joined_->config(), joined_->plan()));
+    ASSIGN_OR_RETURN(
+        tensors_, LocalTensors::Create(layout, buffers, options_.ranks == 1));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) override {
+    if (end_.has_value() && !end_->ok()) return *end_;
+    if (end_.has_value()) return 0;
+    const absl::StatusOr<uint64_t> step = island_->NextStep(now_() + timeout);
+    if (absl::IsDeadlineExceeded(step.status())) return step;
+    if (!step.ok() || *step == 0) {
+      RETURN_IF_ERROR(End(step.status()));
+      return 0;
+    }
+    const absl::Status begun = rank_->BeginStep(*step);
+    if (!begun.ok()) return End(begun);
+    return step;
+  }
+
+  void Stepped(const InnerStepResult& result) override {
+    island_->Stepped(result);
+  }
+
+  void RequestLeave(absl::string_view reason) override {
+    island_->RequestLeave(reason);
+  }
+  absl::StatusOr<v1::IslandProgress> Progress() override {
+    return island_->Progress();
+  }
+  const char* Activity() const override {
+    return ActivityName(island_->Activity());
+  }
+  absl::Duration Waited() const override { return island_->Waited(); }
+  absl::Status ReadMerged(absl::Span<float> model) override {
+    return island_->ReadAnchors(model);
+  }
+
+  absl::Status Save(const std::string& directory) override {
+    ASSIGN_OR_RETURN(const IslandState state, island_->State());
+    ASSIGN_OR_RETURN(const auto store, IslandCheckpointStore::Open(directory));
+    return store->Save(state);
+  }
+
+ private:
+  // Enrols, and makes the connection's credentials.
+  absl::Status PrepareConnection() {
+    const std::string& address = options_.connection.address;
+    if (!options_.join_token.empty()) {
+      RETURN_IF_ERROR(EnrolOnce(address, options_.join_token, options_.tls.tls,
+                                now_, RandomSeed(),
+                                [](absl::Duration) { return false; }));
+    }
+    if (!options_.tls.tls.empty()) {
+      ASSIGN_OR_RETURN(const Identity identity,
+                       FolderIdentity(options_.tls.tls, now_()));
+      v1::JoinRequest& join = options_.island.join;
+      if (join.island_id().empty()) join.set_island_id(identity.name);
+      renewer_.emplace(address, options_.tls.tls, now_, RandomSeed());
+    }
+    ASSIGN_OR_RETURN(options_.connection.credentials,
+                     MakeChannelCredentials(options_.tls, now_()));
+    return absl::OkStatus();
+  }
+
+  // Opens the island's own checkpoints, and the state to continue from.
+  absl::Status OpenStates(Island::Options& island) {
+    std::optional<IslandState> state;
+    if (!options_.checkpoint_directory.empty()) {
+      ASSIGN_OR_RETURN(checkpoints_, IslandCheckpointStore::Open(
+                                         options_.checkpoint_directory));
+      ASSIGN_OR_RETURN(state, checkpoints_->Load());
+      island.checkpoints = checkpoints_.get();
+    }
+    if (!options_.resume_directory.empty()) {
+      ASSIGN_OR_RETURN(const auto store,
+                       IslandCheckpointStore::Open(options_.resume_directory));
+      ASSIGN_OR_RETURN(state, store->Load());
+      if (!state.has_value()) {
+        return absl::NotFoundError(absl::StrCat(options_.resume_directory,
+                                                " has no state of an island"));
+      }
+    }
+    if (!state.has_value()) return absl::OkStatus();
+    island.join.set_replaces_instance_id(state->position.instance_id());
+    island.resume = std::make_shared<IslandState>(*std::move(state));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
+      const v1::JoinResponse& joined, std::vector<float> parameters) {
+    ASSIGN_OR_RETURN(ModelLayout layout,
+                     RunLayout(joined.config(), joined.plan()));
+    ASSIGN_OR_RETURN(
+        RankCommunicators communicators,
+        ConnectRanks(options_,
+                     rendezvous_ == nullptr ? &alone_ : rendezvous_->table()));
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<EmbeddedRank> rank,
+        EmbeddedRank::Create(std::move(layout), &*tensors_,
+                             std::move(communicators), Pulse(options_)));
+    RETURN_IF_ERROR(rank->ShareParameters(std::move(parameters)));
+    rank_ = rank.get();
+    return rank;
+  }
+
+  // Leaves the run; returns `status`.
+  absl::Status End(const absl::Status& status) {
+    end_ = status;
+    island_->End(status);
+    renewer_.reset();
+    if (rank_ == nullptr) return status;
+    if (status.ok() || absl::IsCancelled(status)) {
+      rank_
+          ->BeginStep(status.ok() ? EmbeddedRank::kFinished
+                                  : EmbeddedRank::kLeft)
+          .IgnoreError();
+    } else {
+      rank_->Fail(status);
+    }
+    return status;
+  }
+
+  EmbeddedIslandOptions options_;
+  const Clock now_;
+  std::unique_ptr<RendezvousServer> rendezvous_;
+  // The table of an island with one rank.
+  LocalRendezvous alone_;
+  std::optional<CertificateRenewer> renewer_;
+  std::unique_ptr<IslandCheckpointStore> checkpoints_;
+  std::unique_ptr<CoordinatorClient> client_;
+  std::optional<LocalTensors> tensors_;
+  std::unique_ptr<Island> island_;
+  // Owned by the island.
+  const v1::JoinResponse* joined_ = nullptr;
+  EmbeddedRank* rank_ = nullptr;
+  // How the island has ended, if it has.
+  std::optional<absl::Status> end_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EmbeddedIsland>> EmbeddedIsland::Open(
+    EmbeddedIslandOptions options) {
+  if (options.rank > 0) return FollowingIsland::Open(options);
+  auto island = std::make_unique<LeadingIsland>(std::move(options));
+  RETURN_IF_ERROR(island->Start());
+  return island;
+}
+
+}  // namespace causeway

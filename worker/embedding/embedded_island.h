@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One process of an island whose training loop is not ours, as the C interface
+// shows it (worker/embedding/causeway.h): rank 0, which is a member of the run,
+// or one that follows it.
+#ifndef WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
+#define WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/transport/credentials.h"
+#include "proto/coordinator.pb.h"
+#include "worker/embedding/local_tensors.h"
+#include "worker/inner_trainer.h"
+#include "worker/island.h"
+#include "worker/sync/coordinator_channel.h"
+
+namespace causeway {
+
+struct EmbeddedIslandOptions {
+  // How rank 0 reaches the coordinator, and the files for it. `connection` has
+  // no credentials yet.
+  GrpcCoordinatorClientOptions connection;
+  ClientTlsFiles tls;
+  // If not empty, the island enrols into the folder tls.tls first.
+  std::string join_token;
+  // The options of rank 0, without trainer, checkpoints and state.
+  Island::Options island;
+  // See causeway_options.
+  std::string checkpoint_directory;
+  std::string resume_directory;
+
+  // The ranks, if there are several.
+  int rank = 0;
+  int ranks = 1;
+  // The rendezvous at rank 0, host:port; its secret; and the name by which
+  // other ranks reach this host.
+  std::string leader;
+  std::string secret;
+  std::string host;
+  bool encrypt = false;
+  absl::Duration rank_timeout = absl::Minutes(5);
+};
+
+// For use by one thread, except RequestLeave and Progress. Destroying it ends
+// the island at once.
+class EmbeddedIsland {
+ public:
+  // Begins to join. Errors are those of credentials, enrolment, checkpoints and
+  // the rendezvous.
+  static absl::StatusOr<std::unique_ptr<EmbeddedIsland>> Open(
+      EmbeddedIslandOptions options);
+  virtual ~EmbeddedIsland() = default;
+
+  // Returns host:port of the rendezvous; empty with one rank.
+  virtual const std::string& leader() const = 0;
+
+  // The errors of the next three are those of causeway.h.
+
+  // Returns the run once the island has joined; DEADLINE_EXCEEDED before.
+  virtual absl::StatusOr<const v1::JoinResponse*> AwaitRun(
+      absl::Duration timeout) = 0;
+  // Call after AwaitRun.
+  virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
+  // Call after Attach. Returns 0 if the run is finished.
+  virtual absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) = 0;
+  virtual void Stepped(const InnerStepResult& result) = 0;
+
+  // The rest is for rank 0. Others do nothing, or return FAILED_PRECONDITION.
+  virtual void RequestLeave(absl::string_view reason) = 0;
+  virtual absl::StatusOr<v1::IslandProgress> Progress() = 0;
+  // Returns ActivityName, and the time that training has stood still.
+  virtual const char* Activity() const = 0;
+  virtual absl::Duration Waited() const = 0;
+  // Copies the merged parameters of the whole model.
+  virtual absl::Status ReadMerged(absl::Span<float> model) = 0;
+  // Writes the island's state to the folder. All ranks call it.
+  virtual absl::Status Save(const std::string& directory) = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_EMBEDDED_ISLAND_H_

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank of an island whose training loop is not ours: its tensors and its
+// part of the replica. Rank 0 leads (worker/replica/orders.h).
+//
+//   rank 0                              other ranks
+//   ASSIGN_OR_RETURN(auto rank, EmbeddedRank::Create(...));
+//   rank->ShareParameters(parameters);  rank->Follow(train, saved);
+//   rank->MakeReplica(joined);
+//   rank->BeginStep(1);                 (calls train(1))
+//   ...
+//   rank.reset();                       (Follow returns)
+//
+// The replica's shards are ranges of the model as usual; TensorExchange moves
+// values between them and the tensors.
+#ifndef WORKER_EMBEDDING_EMBEDDED_RANK_H_
+#define WORKER_EMBEDDING_EMBEDDED_RANK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/model_layout.h"
+#include "common/thread_pool.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "proto/coordinator.pb.h"
+#include "worker/embedding/local_tensors.h"
+#include "worker/embedding/tensor_exchange.h"
+#include "worker/inner_trainer.h"
+#include "worker/replica/fragment_replica.h"
+#include "worker/replica/orders.h"
+#include "worker/replica/replica_rank.h"
+#include "worker/replica/snapshot_pool.h"
+
+namespace causeway {
+
+// For use by one thread.
+class EmbeddedRank : public InnerTrainer {
+ public:
+  // Not steps: the run is finished, or the island has left it.
+  static constexpr uint64_t kFinished = 0;
+  static constexpr uint64_t kLeft = UINT64_MAX;
+
+  // All ranks call it together. `tensors` outlives the object; the tensors of
+  // all ranks must be the model. `pulse` is that of Orders.
+  //   INVALID_ARGUMENT  A tensor is on no rank. Other errors are those of a
+  //                     Communicator.
+  static absl::StatusOr<std::unique_ptr<EmbeddedRank>> Create(
+      ModelLayout layout, LocalTensors* tensors,
+      RankCommunicators communicators, absl::Duration pulse);
+
+  // The next are for rank 0. After an error of any rank the object must not be
+  // used.
+
+  // Writes `parameters`, those of the whole model, to the tensors of all ranks.
+  absl::Status ShareParameters(std::vector<float> parameters);
+  // Call after ShareParameters.
+  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
+      const v1::JoinResponse& joined) override;
+  absl::Status Save(TrainerState& state) override;
+  // Lets the other ranks train a step, or tells them by one of the numbers
+  // below that there is none.
+  absl::Status BeginStep(uint64_t run_step);
+  // UNIMPLEMENTED: the training loop makes the steps.
+  absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
+
+  // Ends the island on all ranks, for the reason in `status`.
+  void Fail(const absl::Status& status);
+
+  // On the other ranks: carries out rank 0's orders until it ends. Calls
+  // `train` for each step, which returns when the tensors are free for other
+  // orders, and `saved` when a state was read from them.
+  absl::Status Follow(absl::FunctionRef<void(uint64_t run_step)> train,
+                      absl::FunctionRef<void()> saved);
+
+ private:
+  EmbeddedRank(ModelLayout layout, LocalTensors* tensors,
+               RankCommunicators communicators, absl::Duration pulse);
+
+  int rank() const { return orders_.rank(); }
+  int size() const { return orders_.size(); }
+  Communicator* communicator() const { return orders_.training(); }
+  Slice Shard(int rank) const {
+    return communicator()->shard(layout_.size, rank);
+  }
+
+  // Each is done by all ranks together; the arguments of ranks other than 0 are
+  // empty.
+  absl::Status ExchangeSlices();
+  absl::Status CheckWhole() const;
+  absl::Status WriteParameters(std::vector<float> parameters);
+  absl::Status MakeOwnReplica(std::string joined);
+  absl::Status ReadParameters(std::vector<float>& parameters);
+
+  // Makes a rank's part of a fragment. Its first anchor is in parameters_.
+  std::unique_ptr<FragmentPart> MakePart(const FragmentMap& map,
+                                         uint32_t fragment,
+                                         const FragmentShare& share,
+                                         const ReplicaOptions& options);
+
+  const ModelLayout layout_;
+  LocalTensors* const tensors_;
+  Orders orders_;
+  SnapshotPool snapshots_;
+  // The values that each rank trains.
+  std::vector<Slices> trained_;
+  // The parameters of the whole model, until the replica has its anchors.
+  std::vector<float> parameters_;
+  std::unique_ptr<ReplicaRank> replica_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_EMBEDDED_RANK_H_

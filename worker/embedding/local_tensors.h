@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parameters of a training loop that is not ours, in the memory where it
+// keeps them: any number of tensors, whole or in parts, of three types. The
+// outer loop sees fp32 values at their places in the model
+// (common/model_layout.h).
+//
+// A 16-bit tensor swallows changes that are smaller than half its step, as
+// outer steps often are. So each of its values has a reference r in fp32: the
+// value that was written last. A value p that is r rounded counts as r; one
+// that training has moved counts as r + (p - rounded r).
+#ifndef WORKER_EMBEDDING_LOCAL_TENSORS_H_
+#define WORKER_EMBEDDING_LOCAL_TENSORS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model_layout.h"
+#include "common/thread_pool.h"
+
+namespace causeway {
+
+enum class ElementType { kFloat32, kBfloat16, kFloat16 };
+
+// A run of one tensor's values, in row-major order.
+struct TensorBuffer {
+  std::string name;
+  // The tensor's extents, if the caller knows them.
+  std::optional<std::vector<int64_t>> shape;
+  // The values' indices in the tensor; none: all of them.
+  std::optional<Slice> values;
+  ElementType type = ElementType::kFloat32;
+  void* data = nullptr;
+};
+
+// Thread-compatible. The buffers' memory outlives the object.
+class LocalTensors {
+ public:
+  // Finds the tensors in the layout. With `whole`, together they must be the
+  // model.
+  //   INVALID_ARGUMENT  A tensor is not in the layout, has another shape, is
+  //                     there twice or, with `whole`, is missing.
+  static absl::StatusOr<LocalTensors> Create(
+      const ModelLayout& layout, const std::vector<TensorBuffer>& buffers,
+      bool whole);
+
+  // The values that are here, in model order: disjoint, and not empty.
+  const std::vector<Slice>& slices() const { return slices_; }
+
+  // Copy those of the model's values in `slice` that are here, which must be
+  // all of them. Write sets the references, too.
+  void Read(const Slice& slice, absl::Span<float> values) const;
+  void Write(const Slice& slice, absl::Span<const float> values);
+
+ private:
+  struct Buffer {
+    // The values' places in the model.
+    Slice place;
+    ElementType type;
+    char* data;
+    // For 16-bit types.
+    std::vector<float> reference;
+  };
+
+  LocalTensors() = default;
+
+  // Calls copy(buffer, first value in it, values) for each buffer with values
+  // of `slice`.
+  template <typename Buffers, typename Values, typename Copy>
+  static void ForEach(Buffers& buffers, const Slice& slice, Values values,
+                      Copy copy);
+
+  // In model order.
+  std::vector<Buffer> buffers_;
+  std::vector<Slice> slices_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_LOCAL_TENSORS_H_

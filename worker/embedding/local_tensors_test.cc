@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/embedding/local_tensors.h"
+
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/half_precision.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Three tensors of 6, 4 and 5 values.
+ModelLayout Layout() {
+  ModelLayout layout;
+  for (const auto& [name, shape] :
+       std::vector<std::pair<std::string, std::vector<int64_t>>>{
+           {"a", {2, 3}}, {"b", {4}}, {"c", {5, 1}}}) {
+    TensorSpec& tensor = layout.tensors.emplace_back();
+    tensor.name = name;
+    tensor.shape = shape;
+    tensor.offset = layout.size;
+    tensor.size = shape[0] * (shape.size() > 1 ? shape[1] : 1);
+    layout.size += tensor.size;
+  }
+  return layout;
+}
+
+class LocalTensorsTest : public testing::Test {
+ protected:
+  // The tensors of the layout, in another order.
+  std::vector<TensorBuffer> All() {
+    return {{.name = "c", .data = c_.data()},
+            {.name = "a", .shape = {{2, 3}}, .data = a_.data()},
+            {.name = "b", .data = b_.data()}};
+  }
+
+  const ModelLayout layout_ = Layout();
+  std::vector<float> a_ = {0, 1, 2, 3, 4, 5};
+  std::vector<float> b_ = {6, 7, 8, 9};
+  std::vector<float> c_ = {10, 11, 12, 13, 14};
+};
+
+TEST_F(LocalTensorsTest, ValuesHaveTheirPlacesInTheModel) {
+  ASSERT_OK_AND_ASSIGN(LocalTensors tensors,
+                       LocalTensors::Create(layout_, All(), /*whole=*/true));
+  ASSERT_EQ(tensors.slices().size(), 1);
+  EXPECT_EQ(tensors.slices()[0].end, 15);
+  std::vector<float> values(9);
+  tensors.Read({3, 12}, absl::MakeSpan(values));
+  EXPECT_THAT(values, ElementsAre(3, 4, 5, 6, 7, 8, 9, 10, 11));
+  tensors.Write({5, 11}, {-5, -6, -7, -8, -9, -10});
+  EXPECT_THAT(a_, ElementsAre(0, 1, 2, 3, 4, -5));
+  EXPECT_THAT(b_, ElementsAre(-6, -7, -8, -9));
+  EXPECT_THAT(c_, ElementsAre(-10, 11, 12, 13, 14));
+}
+
+TEST_F(LocalTensorsTest, PartsOfTensorsAreSeparateSlices) {
+  ASSERT_OK_AND_ASSIGN(
+      const LocalTensors tensors,
+      LocalTensors::Create(layout_,
+                           {{.name = "c", .values = {{1, 3}}, .data = &c_[1]},
+                            {.name = "b", .values = {{2, 2}}},
+                            {.name = "a", .values = {{4, 6}}, .data = &a_[4]}},
+                           /*whole=*/false));
+  ASSERT_EQ(tensors.slices().size(), 2);
+  EXPECT_EQ(tensors.slices()[0].begin, 4);
+  EXPECT_EQ(tensors.slices()[0].end, 6);
+  EXPECT_EQ(tensors.slices()[1].begin, 11);
+  std::vector<float> values(2);
+  tensors.Read({11, 13}, absl::MakeSpan(values));
+  EXPECT_THAT(values, ElementsAre(11, 12));
+}
+
+TEST_F(LocalTensorsTest, NamesWhatDoesNotFitTheRun) {
+  const auto error = [&](std::vector<TensorBuffer> buffers) {
+    return LocalTensors::Create(layout_, buffers, /*whole=*/true).status();
+  };
+  std::vector<TensorBuffer> buffers = All();
+  buffers.pop_back();
+  EXPECT_THAT(error(buffers),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tensor \"b\" of the run, with the shape [4], "
+                                 "is missing")));
+  buffers = All();
+  buffers[0].name = "d";
+  EXPECT_THAT(error(buffers), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("\"d\" is not one of the")));
+  buffers = All();
+  buffers[1].shape = {{3, 2}};
+  EXPECT_THAT(error(buffers),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("shape [3, 2] here, but [2, 3] in the run")));
+  buffers = All();
+  buffers.push_back(buffers[0]);
+  EXPECT_THAT(error(buffers), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("\"c\" are passed twice")));
+  buffers = All();
+  buffers[2].values = {{1, 5}};
+  EXPECT_THAT(error(buffers), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("1 to 5 of tensor \"b\"")));
+  buffers = All();
+  buffers[2].data = nullptr;
+  EXPECT_THAT(error(buffers), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("\"b\" has no memory")));
+}
+
+class HalfTensorsTest : public testing::TestWithParam<ElementType> {
+ protected:
+  uint16_t ToBits(float value) const {
+    return GetParam() == ElementType::kBfloat16 ? ToBf16(value) : ToF16(value);
+  }
+  float FromBits(uint16_t bits) const {
+    return GetParam() == ElementType::kBfloat16 ? FromBf16(bits)
+                                                : FromF16(bits);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, HalfTensorsTest,
+                         testing::Values(ElementType::kBfloat16,
+                                         ElementType::kFloat16));
+
+// A thousand steps of a tenth of the tensor's own step add up.
+TEST_P(HalfTensorsTest, SmallStepsAddUp) {
+  std::vector<uint16_t> bits(4);
+  ASSERT_OK_AND_ASSIGN(
+      LocalTensors tensors,
+      LocalTensors::Create(
+          Layout(), {{.name = "b", .type = GetParam(), .data = bits.data()}},
+          /*whole=*/false));
+  const Slice all = {6, 10};
+  tensors.Write(all, {1, -1, 0, 3});
+  EXPECT_EQ(bits[0], ToBits(1));
+  std::vector<float> values(4);
+  const float step = 1.0f / 10240;
+  for (int i = 0; i < 1000; ++i) {
+    tensors.Read(all, absl::MakeSpan(values));
+    for (float& value : values) value += step;
+    tensors.Write(all, values);
+  }
+  tensors.Read(all, absl::MakeSpan(values));
+  EXPECT_NEAR(values[0], 1 + 1000 * step, 1e-4);
+  EXPECT_NEAR(values[1], -1 + 1000 * step, 1e-4);
+  EXPECT_EQ(bits[0], ToBits(values[0]));
+
+  // Training that moves a value by its own steps moves what is read by them.
+  const float before = values[3];
+  const float moved = FromBits(++bits[3]) - FromBits(bits[3] - 1);
+  tensors.Read(all, absl::MakeSpan(values));
+  EXPECT_EQ(values[3], before + moved);
+}
+
+TEST_P(HalfTensorsTest, WhatIsNotFiniteStaysSo) {
+  std::vector<uint16_t> bits(4);
+  ASSERT_OK_AND_ASSIGN(
+      LocalTensors tensors,
+      LocalTensors::Create(
+          Layout(), {{.name = "b", .type = GetParam(), .data = bits.data()}},
+          /*whole=*/false));
+  tensors.Write({6, 10}, {1, 2, 3, 4});
+  // Exponents of ones: an infinity, and what is no number.
+  bits[0] = GetParam() == ElementType::kBfloat16 ? 0x7f80 : 0x7c00;
+  bits[1] = 0x7fff;
+  std::vector<float> values(4);
+  tensors.Read({6, 10}, absl::MakeSpan(values));
+  EXPECT_FALSE(std::isfinite(values[0]));
+  EXPECT_FALSE(std::isfinite(values[1]));
+  EXPECT_EQ(values[2], 3);
+}
+
+TEST(Float16TensorsTest, ValuesBeyondTheTypeAreInfinite) {
+  std::vector<uint16_t> bits(4);
+  ASSERT_OK_AND_ASSIGN(
+      LocalTensors tensors,
+      LocalTensors::Create(
+          Layout(),
+          {{.name = "b", .type = ElementType::kFloat16, .data = bits.data()}},
+          /*whole=*/false));
+  tensors.Write({6, 10}, {65519, 65520, -1e6f, 1});
+  EXPECT_THAT(bits, ElementsAre(0x7bff, 0x7c00, 0xfc00, 0x3c00));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the processes of an embedded island find each other.
+#ifndef WORKER_EMBEDDING_RANK_CONNECTION_H_
+#define WORKER_EMBEDDING_RANK_CONNECTION_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/tcp_rendezvous.h"
+#include "worker/embedding/embedded_island.h"
+#include "worker/replica/orders.h"
+
+namespace causeway {
+
+// On rank 0: serves the rendezvous. On the others: waits for it. Errors are
+// those of tcp_rendezvous.h.
+absl::StatusOr<std::unique_ptr<RendezvousServer>> ServeRendezvous(
+    const EmbeddedIslandOptions& options);
+absl::StatusOr<std::unique_ptr<Rendezvous>> FindRendezvous(
+    const EmbeddedIslandOptions& options);
+
+// On rank 0: leaves the run for the other ranks, and whether ranks encrypt. On
+// the others: waits for it; DEADLINE_EXCEEDED if it is not there in time.
+absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
+                      Rendezvous* rendezvous);
+absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
+                                                absl::Duration timeout,
+                                                bool& encrypt);
+
+// Connects all ranks, which call it together.
+absl::StatusOr<RankCommunicators> ConnectRanks(
+    const EmbeddedIslandOptions& options, Rendezvous* rendezvous);
+
+// The period at which rank 0 shows that it is alive; see Orders.
+absl::Duration Pulse(const EmbeddedIslandOptions& options);
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_RANK_CONNECTION_H_

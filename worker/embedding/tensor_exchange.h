@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moves a fragment's values between two partitions of them over the ranks of an
+// island: the replica's, in which each value is held by one rank
+// (worker/replica/fragment_share.h), and the training loop's, in which several
+// ranks may have a value (copies of the model), or each rank has its part of
+// every tensor (sharded parameters).
+#ifndef WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
+#define WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/thread_pool.h"
+#include "worker/collective/communicator.h"
+#include "worker/embedding/local_tensors.h"
+
+namespace causeway {
+
+// Sets of values of the model: disjoint slices, in order.
+using Slices = std::vector<Slice>;
+
+// Returns the values that are in both sets, and those that are only in `a`.
+Slices Intersect(absl::Span<const Slice> a, absl::Span<const Slice> b);
+Slices Subtract(absl::Span<const Slice> a, absl::Span<const Slice> b);
+
+// Immutable. All ranks call an object's functions together.
+class TensorExchange {
+ public:
+  // `held` and `trained` are the two partitions, by rank. Every held value is
+  // trained by some rank.
+  TensorExchange(int rank, const std::vector<Slices>& held,
+                 const std::vector<Slices>& trained);
+
+  // held <- the values that this rank holds, in order, from the tensors of this
+  // rank or, if it has not got them, of the first rank that has.
+  absl::Status Fetch(const LocalTensors& tensors, Communicator* communicator,
+                     absl::Span<float> held) const;
+  // Writes the held values of all ranks to all tensors that have them.
+  absl::Status Bring(absl::Span<const float> held, Communicator* communicator,
+                     LocalTensors& tensors) const;
+
+ private:
+  const int rank_;
+  // The values that this rank holds.
+  const Slices held_;
+  // By rank: the held values that come from it, and those that it trains.
+  std::vector<Slices> fetched_from_;
+  std::vector<Slices> brought_to_;
+  // By rank: the values that it fetches from this one, and that it holds and
+  // this one trains.
+  std::vector<Slices> fetched_by_;
+  std::vector<Slices> brought_by_;
+  // Whether anything moves between ranks.
+  bool fetches_ = false;
+  bool brings_ = false;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
