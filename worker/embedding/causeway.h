@@ -169,8 +169,8 @@ CAUSEWAY_EXPORT const char* causeway_leader(const causeway_island* island);
 /* Ends the island at once, without handing in what it has trained since its
  * last contribution; causeway_request_leave comes before that. A rank other
  * than 0 ends the whole island if it is still training; if the run is over for
- * it, the rank waits until rank 0 closes, too, for rank_timeout_seconds at most,
- * as rank 0 may read what has been merged. Null is allowed. */
+ * it, the rank waits until rank 0 closes, too, for rank_timeout_seconds at
+ * most, as rank 0 may read what has been merged. Null is allowed. */
 CAUSEWAY_EXPORT void causeway_close(causeway_island* island);
 
 /* What the island takes part in. */
@@ -289,7 +289,7 @@ CAUSEWAY_EXPORT causeway_code causeway_next_step(causeway_island* island,
 /* What a step has done, over all ranks. Only rank 0's counts. */
 typedef struct causeway_report {
   /* The tokens that the step trained on, by which the island's contribution is
-   * weighed. */
+   * weighed; 0 for a step that was not trained to its end. */
   uint64_t tokens;
   /* The mean training loss, in nats per token; NaN if it is not known. */
   double loss;
@@ -334,4 +334,4 @@ CAUSEWAY_EXPORT causeway_code causeway_save(causeway_island* island,
 } /* extern "C" */
 #endif
 
-#endif /* WORKER_EMBEDDING_CAUSEWAY_H_ */
+#endif  // WORKER_EMBEDDING_CAUSEWAY_H_

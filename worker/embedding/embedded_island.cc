@@ -3,7 +3,6 @@
 #include "worker/embedding/embedded_island.h"
 
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -23,11 +22,6 @@
 namespace causeway {
 namespace {
 
-uint64_t RandomSeed() {
-  std::random_device random;
-  return (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
-}
-
 // Rank 0: a member of the run.
 class LeadingIsland : public EmbeddedIsland {
  public:
@@ -46,9 +40,8 @@ class LeadingIsland : public EmbeddedIsland {
     }
     RETURN_IF_ERROR(PrepareConnection());
     Island::Options island = options_.island;
-    const uint64_t instance = RandomSeed();
-    island.seed = instance;
-    island.join.set_instance_id(instance);
+    island.seed = options_.instance_id;
+    island.join.set_instance_id(options_.instance_id);
     RETURN_IF_ERROR(OpenStates(island));
     island.now = now_;
     island.make_trainer = [this](const v1::JoinResponse& joined,
@@ -134,7 +127,7 @@ class LeadingIsland : public EmbeddedIsland {
     const std::string& address = options_.connection.address;
     if (!options_.join_token.empty()) {
       RETURN_IF_ERROR(EnrolOnce(address, options_.join_token, options_.tls.tls,
-                                now_, RandomSeed(),
+                                now_, options_.instance_id,
                                 [](absl::Duration) { return false; }));
     }
     if (!options_.tls.tls.empty()) {
@@ -142,7 +135,7 @@ class LeadingIsland : public EmbeddedIsland {
                        FolderIdentity(options_.tls.tls, now_()));
       v1::JoinRequest& join = options_.island.join;
       if (join.island_id().empty()) join.set_island_id(identity.name);
-      renewer_.emplace(address, options_.tls.tls, now_, RandomSeed());
+      renewer_.emplace(address, options_.tls.tls, now_, options_.instance_id);
     }
     ASSIGN_OR_RETURN(options_.connection.credentials,
                      MakeChannelCredentials(options_.tls, now_()));

@@ -39,6 +39,8 @@ struct EmbeddedIslandOptions {
   // See causeway_options.
   std::string checkpoint_directory;
   std::string resume_directory;
+  // A random number other than 0, of this process alone.
+  uint64_t instance_id = 0;
 
   // The ranks, if there are several.
   int rank = 0;

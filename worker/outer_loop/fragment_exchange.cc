@@ -199,8 +199,10 @@ void FragmentExchange::Retry(const absl::Status& status, absl::Time now) {
     return;
   }
   const absl::Duration pause = backoff_.Next();
-  LOG(WARNING) << "fragment " << options_.fragment << ": " << status.message()
-               << "; next try in " << absl::FormatDuration(pause);
+  // The host cancels what is under way when the island ends.
+  LOG_IF(WARNING, !absl::IsCancelled(status))
+      << "fragment " << options_.fragment << ": " << status.message()
+      << "; next try in " << absl::FormatDuration(pause);
   not_before_ = now + pause;
 }
 

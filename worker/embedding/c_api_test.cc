@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C interface without a run; tests/end_to_end/embedding_test.cc has one.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/embedding/causeway.h"
+
+namespace {
+
+using testing::HasSubstr;
+
+// Nobody listens on port 1.
+causeway_options Unreachable() {
+  causeway_options options = CAUSEWAY_OPTIONS_INIT;
+  options.coordinator = "127.0.0.1:1";
+  options.island = "east";
+  return options;
+}
+
+// Closes the island at the end of the test.
+class CApiTest : public testing::Test {
+ protected:
+  ~CApiTest() override { causeway_close(island_); }
+
+  causeway_island* island_ = nullptr;
+};
+
+TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
+  const auto error = [&](const std::function<void(causeway_options&)>& change) {
+    causeway_options options = Unreachable();
+    change(options);
+    EXPECT_EQ(causeway_open(&options, &island_), CAUSEWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(island_, nullptr);
+    return std::string(causeway_last_error());
+  };
+  EXPECT_THAT(error([](auto& o) { o.coordinator = nullptr; }),
+              HasSubstr("coordinator is empty"));
+  EXPECT_THAT(error([](auto& o) { o.island = ""; }),
+              HasSubstr("island is empty"));
+  EXPECT_THAT(error([](auto& o) { o.struct_size = 0; }),
+              HasSubstr("CAUSEWAY_OPTIONS_INIT"));
+  EXPECT_THAT(error([](auto& o) { o.struct_size += 8; }),
+              HasSubstr("not older than the header"));
+  EXPECT_THAT(error([](auto& o) { o.rank = 2; }), HasSubstr("rank is 2"));
+  EXPECT_THAT(error([](auto& o) { o.ranks = 2; }), HasSubstr("`leader`"));
+  EXPECT_THAT(error([](auto& o) {
+                o.ranks = 2;
+                o.leader = "0.0.0.0:0";
+              }),
+              HasSubstr("rank_secret"));
+  EXPECT_THAT(error([](auto& o) { o.bulk_connections = 1000; }),
+              HasSubstr("bulk_connections is 1000"));
+  EXPECT_THAT(error([](auto& o) { o.join_token = "x"; }),
+              HasSubstr("join_token needs tls"));
+  EXPECT_EQ(causeway_open(nullptr, &island_), CAUSEWAY_INVALID_ARGUMENT);
+}
+
+// A program of an older header passes fewer bytes.
+TEST_F(CApiTest, OlderOptionsKeepTheDefaultsOfNewerFields) {
+  causeway_options options = Unreachable();
+  options.struct_size = offsetof(causeway_options, rank);
+  // The library must not read these.
+  options.rank = 77;
+  EXPECT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK)
+      << causeway_last_error();
+}
+
+TEST_F(CApiTest, CallsInTheWrongOrderSayWhatIsMissing) {
+  const causeway_options options = Unreachable();
+  ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK);
+  causeway_run run;
+  EXPECT_EQ(causeway_await_run(island_, 0.01, &run),
+            CAUSEWAY_DEADLINE_EXCEEDED);
+  causeway_tensor tensor;
+  EXPECT_EQ(causeway_tensor_at(island_, 0, &tensor),
+            CAUSEWAY_FAILED_PRECONDITION);
+  EXPECT_THAT(causeway_last_error(), HasSubstr("causeway_await_run"));
+  EXPECT_EQ(causeway_attach(island_, nullptr, 0), CAUSEWAY_FAILED_PRECONDITION);
+  causeway_step step;
+  EXPECT_EQ(causeway_next_step(island_, 0, &step),
+            CAUSEWAY_FAILED_PRECONDITION);
+  EXPECT_EQ(causeway_next_step(nullptr, 0, &step), CAUSEWAY_INVALID_ARGUMENT);
+  EXPECT_STREQ(causeway_leader(island_), "");
+}
+
+TEST_F(CApiTest, AnIslandThatIsAskedToLeaveBeforeItJoinsEnds) {
+  const causeway_options options = Unreachable();
+  ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK);
+  ASSERT_EQ(causeway_request_leave(island_, "no time"), CAUSEWAY_OK);
+  causeway_run run;
+  EXPECT_EQ(causeway_await_run(island_, 60, &run), CAUSEWAY_CANCELLED);
+  EXPECT_EQ(causeway_await_run(island_, 60, &run), CAUSEWAY_CANCELLED);
+}
+
+TEST_F(CApiTest, AForkCannotUseTheIsland) {
+  const causeway_options options = Unreachable();
+  ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK);
+  const pid_t child = fork();
+  if (child == 0) {
+    causeway_run run;
+    const bool refused =
+        causeway_await_run(island_, 1, &run) == CAUSEWAY_FAILED_PRECONDITION &&
+        std::string(causeway_last_error()).find("a fork of it") !=
+            std::string::npos;
+    causeway_close(island_);
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(CApiTest, ARankThatFindsNoLeaderGivesUpInTime) {
+  causeway_options options = Unreachable();
+  options.ranks = 2;
+  options.rank = 1;
+  options.leader = "127.0.0.1:1";
+  options.rank_timeout_seconds = 0.2;
+  const causeway_code code = causeway_open(&options, &island_);
+  EXPECT_TRUE(code == CAUSEWAY_UNAVAILABLE ||
+              code == CAUSEWAY_DEADLINE_EXCEEDED)
+      << code;
+  EXPECT_THAT(causeway_last_error(), HasSubstr("rank 0 of the island"));
+}
+
+}  // namespace

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The types of causeway.h as those of EmbeddedIsland.
+#ifndef WORKER_EMBEDDING_C_CONVERSIONS_H_
+#define WORKER_EMBEDDING_C_CONVERSIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "google/protobuf/message.h"
+#include "worker/embedding/causeway.h"
+#include "worker/embedding/embedded_island.h"
+#include "worker/embedding/local_tensors.h"
+
+namespace causeway {
+
+// Returns the text; "" for null.
+std::string Text(const char* text);
+
+// Returns the message as JSON, with the fields' own names and every field of a
+// basic type.
+std::string Json(const google::protobuf::Message& message);
+
+// Both return INVALID_ARGUMENT, with the name of what is wrong. ConvertOptions
+// sets no instance_id; ConvertBuffers returns UNIMPLEMENTED for memory that the
+// library cannot read.
+absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
+    const causeway_options& from);
+absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(
+    absl::Span<const causeway_buffer> from);
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_C_CONVERSIONS_H_
