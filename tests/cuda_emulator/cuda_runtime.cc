@@ -126,6 +126,18 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
+                                     const void* memory) {
+  *attributes = {};
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  for (int device = 0; device < kDevices; ++device) {
+    const auto [begin, end] = TheRuntime().memory.Around(address, device);
+    if (begin == end || TheRuntime().memory.InHost(memory) == memory) continue;
+    attributes->type = cudaMemoryTypeDevice;
+    attributes->device = device;
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   absl::MutexLock lock(&TheRuntime().mu);
   const Device& device = TheRuntime().devices[CurrentDevice()];

@@ -30,6 +30,7 @@
 #include "worker/embedding/causeway.h"
 #include "worker/embedding/embedded_island.h"
 #include "worker/embedding/local_tensors.h"
+#include "worker/replica/device/device_queue.h"
 
 struct causeway_island {
   pid_t process = getpid();
@@ -52,9 +53,11 @@ std::string& LastError() {
   return error;
 }
 
-// Does `work`, which returns a status; keeps its message.
+// Does `work`, which returns a status; keeps its message, and the device that
+// is current.
 template <typename Work>
 causeway_code Guard(Work work) {
+  const KeepCurrentDevice keep;
   absl::Status status;
   try {
     status = work();
@@ -319,11 +322,7 @@ causeway_code causeway_read_merged(causeway_island* island,
                                                     /*whole=*/false));
     std::vector<float> model(static_cast<size_t>(island->layout.size));
     RETURN_IF_ERROR(island->island->ReadMerged(absl::MakeSpan(model)));
-    for (const causeway::Slice& slice : tensors.slices()) {
-      tensors.Write(
-          slice, absl::MakeConstSpan(model).subspan(slice.begin, slice.size()));
-    }
-    return absl::OkStatus();
+    return tensors.WriteAll(model);
   });
 }
 

@@ -124,11 +124,12 @@ absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(
   for (const causeway_buffer& buffer : from) {
     TensorBuffer& added = to.emplace_back();
     added.name = Text(buffer.name);
-    if (buffer.device != CAUSEWAY_HOST) {
-      return absl::UnimplementedError(
-          absl::StrCat("tensor \"", added.name,
-                       "\" is not in host memory, and this library was built "
-                       "without CUDA"));
+    added.on_device = buffer.device == CAUSEWAY_CUDA;
+    added.stream = buffer.stream;
+    if (!added.on_device && buffer.device != CAUSEWAY_HOST) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", added.name, "\" is on device number ",
+                       buffer.device, "; allowed: those of causeway_device"));
     }
     if (buffer.dtype < CAUSEWAY_FLOAT32 || buffer.dtype > CAUSEWAY_FLOAT16) {
       return absl::InvalidArgumentError(

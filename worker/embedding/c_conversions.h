@@ -25,8 +25,7 @@ std::string Text(const char* text);
 std::string Json(const google::protobuf::Message& message);
 
 // Both return INVALID_ARGUMENT, with the name of what is wrong. ConvertOptions
-// sets no instance_id; ConvertBuffers returns UNIMPLEMENTED for memory that the
-// library cannot read.
+// sets no instance_id.
 absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     const causeway_options& from);
 absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(

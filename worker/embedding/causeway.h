@@ -318,8 +318,8 @@ CAUSEWAY_EXPORT causeway_code causeway_progress(causeway_island* island,
                                                 const char** json);
 
 /* Copies the merged parameters, from which the island's own differ by what it
- * has trained since, to the buffers: any tensors of the run, in host memory.
- * Call between steps. Only on rank 0. */
+ * has trained since, to the buffers: any tensors of the run, on the host or
+ * a device. Call between steps. Only on rank 0. */
 CAUSEWAY_EXPORT causeway_code causeway_read_merged(
     causeway_island* island, const causeway_buffer* buffers, size_t count);
 

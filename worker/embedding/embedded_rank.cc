@@ -10,6 +10,7 @@
 #include "common/as_bytes.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/host_fragment_part.h"
 
 namespace causeway {
@@ -135,11 +136,7 @@ absl::Status EmbeddedRank::WriteParameters(std::vector<float> parameters) {
   parameters.resize(static_cast<size_t>(layout_.size));
   RETURN_IF_ERROR(
       communicator()->Broadcast(0, AsBytes(absl::MakeSpan(parameters))));
-  for (const Slice& slice : tensors_->slices()) {
-    tensors_->Write(
-        slice,
-        absl::MakeConstSpan(parameters).subspan(slice.begin, slice.size()));
-  }
+  RETURN_IF_ERROR(tensors_->WriteAll(parameters));
   parameters_ = std::move(parameters);
   return absl::OkStatus();
 }
@@ -151,6 +148,7 @@ absl::Status EmbeddedRank::ReadParameters(std::vector<float>& parameters) {
   }
   parameters.resize(static_cast<size_t>(layout_.size));
   const Slice own = Shard(rank());
+  RETURN_IF_ERROR(tensors_->AwaitTraining());
   RETURN_IF_ERROR(
       TensorExchange(rank(), shards, trained_)
           .Fetch(*tensors_, communicator(),
@@ -175,8 +173,12 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
               const ReplicaOptions& part_options, const float* /*master*/) {
             return MakePart(map, fragment, share, part_options);
           },
-      // Parts copy from the tensors themselves.
-      .masters = [](bool) { return nullptr; },
+      .masters =
+          [this](bool) {
+            // An error of the device comes again with the next operation.
+            tensors_->AwaitTraining().IgnoreError();
+            return tensors_->memory();
+          },
       .orders = &orders_};
   for (int other = 0; other < size(); ++other) {
     options.shards.push_back(Shard(other));
@@ -186,28 +188,35 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<FragmentPart> EmbeddedRank::MakePart(
+absl::StatusOr<std::unique_ptr<FragmentPart>> EmbeddedRank::MakePart(
     const FragmentMap& map, uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options) {
   std::vector<Slices> held;
   for (int other = 0; other < size(); ++other) {
     held.push_back(HeldSlices(map, fragment, Shard(other)));
   }
+  FragmentShare own = share;
+  own.shard_size = share.held.size();
+  if (auto segments = tensors_->DeviceSegments(held[rank()]);
+      segments.has_value() && size() == 1) {
+    own.segments = *std::move(segments);
+    return MakeDeviceFragmentPart(fragment, own, options, tensors_->memory(),
+                                  tensors_->device()->parts(), &snapshots_);
+  }
   std::vector<float> anchor;
   for (const Slice& slice : held[rank()]) {
     anchor.insert(anchor.end(), parameters_.begin() + slice.begin,
                   parameters_.begin() + slice.end);
   }
-  const TensorExchange exchange(rank(), held, trained_);
-  MasterCopy copy = [this, exchange](float* /*master*/, bool to_master,
-                                     absl::Span<float> values) {
-    return to_master ? exchange.Bring(values, communicator(), *tensors_)
-                     : exchange.Fetch(*tensors_, communicator(), values);
+  MasterCopy copy = [this, exchange = TensorExchange(rank(), held, trained_)](
+                        float* /*master*/, bool to_master,
+                        absl::Span<float> values) -> absl::Status {
+    if (to_master) return exchange.Bring(values, communicator(), *tensors_);
+    RETURN_IF_ERROR(tensors_->AwaitTraining());
+    return exchange.Fetch(*tensors_, communicator(), values);
   };
-  FragmentShare alone = share;
-  alone.shard_size = share.held.size();
-  alone.segments = {{.size = anchor.size()}};
-  return MakeHostFragmentPart(fragment, alone, options, anchor.data(),
+  own.segments = {{.size = anchor.size()}};
+  return MakeHostFragmentPart(fragment, own, options, anchor.data(),
                               &snapshots_, std::move(copy));
 }
 

@@ -13,7 +13,8 @@
 //   rank.reset();                       (Follow returns)
 //
 // The replica's shards are ranges of the model as usual; TensorExchange moves
-// values between them and the tensors.
+// values between them and the tensors. A single rank with fp32 tensors on a GPU
+// needs no such copies: the device's kernels work on the tensors themselves.
 #ifndef WORKER_EMBEDDING_EMBEDDED_RANK_H_
 #define WORKER_EMBEDDING_EMBEDDED_RANK_H_
 
@@ -100,10 +101,9 @@ class EmbeddedRank : public InnerTrainer {
   absl::Status ReadParameters(std::vector<float>& parameters);
 
   // Makes a rank's part of a fragment. Its first anchor is in parameters_.
-  std::unique_ptr<FragmentPart> MakePart(const FragmentMap& map,
-                                         uint32_t fragment,
-                                         const FragmentShare& share,
-                                         const ReplicaOptions& options);
+  absl::StatusOr<std::unique_ptr<FragmentPart>> MakePart(
+      const FragmentMap& map, uint32_t fragment, const FragmentShare& share,
+      const ReplicaOptions& options);
 
   const ModelLayout layout_;
   LocalTensors* const tensors_;

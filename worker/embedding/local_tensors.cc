@@ -3,8 +3,11 @@
 #include "worker/embedding/local_tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +16,7 @@
 #include "common/half_precision.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "worker/replica/device/device_queue.h"
 
 namespace causeway {
 namespace {
@@ -89,14 +93,66 @@ uint16_t ToF16OrInfinity(float value) {
   return std::signbit(value) ? 0xfc00 : 0x7c00;
 }
 
+size_t BytesOf(ElementType type) {
+  return type == ElementType::kFloat32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+// Both convert values in host memory; `reference` is that of 16-bit types.
+void ReadHost(ElementType type, const char* data, const float* reference,
+              absl::Span<float> values) {
+  switch (type) {
+    case ElementType::kFloat32:
+      std::memcpy(values.data(), data, values.size() * sizeof(float));
+      break;
+    case ElementType::kBfloat16:
+      ReadHalves(data, reference, FromBf16, ToBf16, values);
+      break;
+    case ElementType::kFloat16:
+      ReadHalves(data, reference, FromF16, ToF16OrInfinity, values);
+      break;
+  }
+}
+void WriteHost(ElementType type, absl::Span<const float> values, char* data) {
+  switch (type) {
+    case ElementType::kFloat32:
+      std::memcpy(data, values.data(), values.size() * sizeof(float));
+      break;
+    case ElementType::kBfloat16:
+      WriteHalves(values, ToBf16, data);
+      break;
+    case ElementType::kFloat16:
+      WriteHalves(values, ToF16OrInfinity, data);
+      break;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LocalTensors> LocalTensors::Create(
     const ModelLayout& layout, const std::vector<TensorBuffer>& buffers,
     bool whole) {
+  ASSIGN_OR_RETURN(LocalTensors local, Place(layout, buffers));
+  const TensorSpec* const missing =
+      whole ? FirstMissing(layout, local.slices_) : nullptr;
+  if (missing != nullptr) {
+    return absl::InvalidArgumentError(absl::Substitute(
+        "tensor \"$0\" of the run, with the shape $1, is missing here",
+        Printable(missing->name), ShapeText(missing->shape)));
+  }
+  RETURN_IF_ERROR(local.FindDevice(buffers));
+  for (Buffer& buffer : local.buffers_) {
+    if (buffer.type == ElementType::kFloat32) continue;
+    buffer.reference.resize(static_cast<size_t>(buffer.place.size()));
+  }
+  return local;
+}
+
+absl::StatusOr<LocalTensors> LocalTensors::Place(
+    const ModelLayout& layout, const std::vector<TensorBuffer>& buffers) {
   std::map<std::string, const TensorSpec*> tensors;
-  for (const TensorSpec& tensor : layout.tensors)
+  for (const TensorSpec& tensor : layout.tensors) {
     tensors[tensor.name] = &tensor;
+  }
   LocalTensors local;
   for (const TensorBuffer& buffer : buffers) {
     ASSIGN_OR_RETURN(const TensorSpec* tensor, Find(tensors, buffer));
@@ -106,14 +162,15 @@ absl::StatusOr<LocalTensors> LocalTensors::Create(
     added.place = {tensor->offset + values.begin, tensor->offset + values.end};
     added.type = buffer.type;
     added.data = static_cast<char*>(buffer.data);
+    added.stream = buffer.stream;
   }
   std::sort(local.buffers_.begin(), local.buffers_.end(),
             [](const Buffer& a, const Buffer& b) {
               return a.place.begin < b.place.begin;
             });
   for (const Buffer& buffer : local.buffers_) {
-    if (!local.slices_.empty() &&
-        buffer.place.begin < local.slices_.back().end) {
+    const int64_t end = local.slices_.empty() ? -1 : local.slices_.back().end;
+    if (buffer.place.begin < end) {
       const auto tensor = std::find_if(
           layout.tensors.begin(), layout.tensors.end(), [&](const auto& spec) {
             return buffer.place.begin < spec.offset + spec.size;
@@ -122,30 +179,53 @@ absl::StatusOr<LocalTensors> LocalTensors::Create(
                                                      Printable(tensor->name),
                                                      "\" are passed twice"));
     }
-    if (!local.slices_.empty() &&
-        buffer.place.begin == local.slices_.back().end) {
+    if (buffer.place.begin == end) {
       local.slices_.back().end = buffer.place.end;
     } else {
       local.slices_.push_back(buffer.place);
     }
   }
-  const TensorSpec* const missing =
-      whole ? FirstMissing(layout, local.slices_) : nullptr;
-  if (missing != nullptr) {
-    return absl::InvalidArgumentError(absl::Substitute(
-        "tensor \"$0\" of the run, with the shape $1, is missing here",
-        Printable(missing->name), ShapeText(missing->shape)));
-  }
-  for (Buffer& buffer : local.buffers_) {
-    if (buffer.type == ElementType::kFloat32) continue;
-    buffer.reference.resize(static_cast<size_t>(buffer.place.size()));
-  }
   return local;
 }
 
+absl::Status LocalTensors::FindDevice(
+    const std::vector<TensorBuffer>& buffers) {
+  const TensorBuffer* first = nullptr;
+  for (const TensorBuffer& buffer : buffers) {
+    if (buffer.data == nullptr) continue;
+    if (first == nullptr) first = &buffer;
+    const bool is_like_first = buffer.on_device == first->on_device;
+    int device = 0;
+    if (buffer.on_device) {
+      ASSIGN_OR_RETURN(device, DeviceOfMemory(buffer.data));
+      if (device_ == nullptr && is_like_first) {
+        ASSIGN_OR_RETURN(device_, TensorDevice::Create(device));
+      }
+    }
+    if (!is_like_first || (device_ != nullptr && device_->number() != device)) {
+      return absl::InvalidArgumentError(absl::Substitute(
+          "tensors \"$0\" and \"$1\" are on different devices; those of a "
+          "rank must be on one",
+          Printable(first->name), Printable(buffer.name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalTensors::AwaitTraining() const {
+  if (device_ == nullptr) return absl::OkStatus();
+  std::set<void*> streams;
+  for (const Buffer& buffer : buffers_) streams.insert(buffer.stream);
+  for (void* const stream : streams) {
+    RETURN_IF_ERROR(
+        AwaitStream({.device = device_->number(), .stream = stream}));
+  }
+  return absl::OkStatus();
+}
+
 template <typename Buffers, typename Values, typename Copy>
-void LocalTensors::ForEach(Buffers& buffers, const Slice& slice, Values values,
-                           Copy copy) {
+absl::Status LocalTensors::ForEach(Buffers& buffers, const Slice& slice,
+                                   Values values, Copy copy) {
   auto buffer = std::upper_bound(buffers.begin(), buffers.end(), slice.begin,
                                  [](int64_t value, const Buffer& candidate) {
                                    return value < candidate.place.end;
@@ -153,44 +233,97 @@ void LocalTensors::ForEach(Buffers& buffers, const Slice& slice, Values values,
   for (; buffer != buffers.end() && buffer->place.begin < slice.end; ++buffer) {
     const int64_t begin = std::max(slice.begin, buffer->place.begin);
     const int64_t end = std::min(slice.end, buffer->place.end);
-    copy(*buffer, static_cast<size_t>(begin - buffer->place.begin),
-         values.subspan(static_cast<size_t>(begin - slice.begin),
-                        static_cast<size_t>(end - begin)));
+    RETURN_IF_ERROR(
+        copy(*buffer, static_cast<size_t>(begin - buffer->place.begin),
+             values.subspan(static_cast<size_t>(begin - slice.begin),
+                            static_cast<size_t>(end - begin))));
   }
+  return absl::OkStatus();
 }
 
-void LocalTensors::Read(const Slice& slice, absl::Span<float> values) const {
-  ForEach(buffers_, slice, values,
-          [](const Buffer& from, size_t first, absl::Span<float> part) {
-            if (from.type == ElementType::kFloat32) {
-              const auto* data = reinterpret_cast<const float*>(from.data);
-              std::copy_n(data + first, part.size(), part.data());
-              return;
-            }
-            const char* const data = from.data + first * sizeof(uint16_t);
-            const float* const reference = from.reference.data() + first;
-            if (from.type == ElementType::kBfloat16) {
-              ReadHalves(data, reference, FromBf16, ToBf16, part);
-            } else {
-              ReadHalves(data, reference, FromF16, ToF16OrInfinity, part);
-            }
-          });
+absl::Status LocalTensors::Read(const Slice& slice,
+                                absl::Span<float> values) const {
+  return ForEach(
+      buffers_, slice, values,
+      [this](const Buffer& from, size_t first, absl::Span<float> part) {
+        const size_t bytes = BytesOf(from.type);
+        const char* const data = from.data + first * bytes;
+        const float* const reference =
+            from.reference.empty() ? nullptr : from.reference.data() + first;
+        if (device_ == nullptr) {
+          ReadHost(from.type, data, reference, part);
+          return absl::OkStatus();
+        }
+        return device_->Read(
+            data, part.size() * bytes,
+            [&](const char* piece, size_t at, size_t size) {
+              ReadHost(from.type, piece,
+                       reference == nullptr ? nullptr : reference + at / bytes,
+                       part.subspan(at / bytes, size / bytes));
+            });
+      });
 }
 
-void LocalTensors::Write(const Slice& slice, absl::Span<const float> values) {
-  ForEach(buffers_, slice, values,
-          [](Buffer& to, size_t first, absl::Span<const float> part) {
-            if (to.type == ElementType::kFloat32) {
-              std::copy_n(part.data(), part.size(),
-                          reinterpret_cast<float*>(to.data) + first);
-              return;
-            }
-            std::copy(part.begin(), part.end(), to.reference.begin() + first);
-            WriteHalves(
-                part,
-                to.type == ElementType::kBfloat16 ? ToBf16 : ToF16OrInfinity,
-                to.data + first * sizeof(uint16_t));
-          });
+absl::Status LocalTensors::Write(const Slice& slice,
+                                 absl::Span<const float> values) {
+  return ForEach(
+      buffers_, slice, values,
+      [this](Buffer& to, size_t first, absl::Span<const float> part) {
+        const size_t bytes = BytesOf(to.type);
+        char* const data = to.data + first * bytes;
+        if (!to.reference.empty()) {
+          std::copy(part.begin(), part.end(), to.reference.begin() + first);
+        }
+        if (device_ == nullptr) {
+          WriteHost(to.type, part, data);
+          return absl::OkStatus();
+        }
+        return device_->Write(
+            [&](char* piece, size_t at, size_t size) {
+              WriteHost(to.type, part.subspan(at / bytes, size / bytes), piece);
+            },
+            part.size() * bytes, data);
+      });
+}
+
+absl::Status LocalTensors::WriteAll(absl::Span<const float> model) {
+  RETURN_IF_ERROR(AwaitTraining());
+  for (const Slice& slice : slices_) {
+    RETURN_IF_ERROR(Write(slice, model.subspan(slice.begin, slice.size())));
+  }
+  return absl::OkStatus();
+}
+
+float* LocalTensors::memory() const {
+  char* lowest = nullptr;
+  for (const Buffer& buffer : buffers_) {
+    if (lowest == nullptr || buffer.data < lowest) lowest = buffer.data;
+  }
+  return reinterpret_cast<float*>(lowest);
+}
+
+std::optional<std::vector<FragmentMap::Segment>> LocalTensors::DeviceSegments(
+    absl::Span<const Slice> slices) const {
+  if (device_ == nullptr) return std::nullopt;
+  const char* const lowest = reinterpret_cast<char*>(memory());
+  std::vector<FragmentMap::Segment> segments;
+  uint64_t at = 0;
+  for (const Slice& slice : slices) {
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.type != ElementType::kFloat32) return std::nullopt;
+      const int64_t begin = std::max(slice.begin, buffer.place.begin);
+      const int64_t end = std::min(slice.end, buffer.place.end);
+      if (begin >= end) continue;
+      const auto tensor = static_cast<uint64_t>(buffer.data - lowest);
+      segments.push_back(
+          {.model_offset = tensor / sizeof(float) +
+                           static_cast<uint64_t>(begin - buffer.place.begin),
+           .fragment_offset = at,
+           .size = static_cast<uint64_t>(end - begin)});
+      at += segments.back().size;
+    }
+  }
+  return segments;
 }
 
 }  // namespace causeway

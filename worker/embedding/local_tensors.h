@@ -14,6 +14,7 @@
 #define WORKER_EMBEDDING_LOCAL_TENSORS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@
 #include "absl/types/span.h"
 #include "common/model_layout.h"
 #include "common/thread_pool.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "worker/embedding/tensor_device.h"
 
 namespace causeway {
 
@@ -37,6 +40,10 @@ struct TensorBuffer {
   std::optional<Slice> values;
   ElementType type = ElementType::kFloat32;
   void* data = nullptr;
+  // Whether `data` is a CUDA device's memory, and the stream (cudaStream_t) on
+  // which the training loop writes it.
+  bool on_device = false;
+  void* stream = nullptr;
 };
 
 // Thread-compatible. The buffers' memory outlives the object.
@@ -44,8 +51,11 @@ class LocalTensors {
  public:
   // Finds the tensors in the layout. With `whole`, together they must be the
   // model.
-  //   INVALID_ARGUMENT  A tensor is not in the layout, has another shape, is
-  //                     there twice or, with `whole`, is missing.
+  //   INVALID_ARGUMENT     A tensor is not in the layout, has another shape, is
+  //                        there twice or, with `whole`, is missing; or tensors
+  //                        are on several devices.
+  //   FAILED_PRECONDITION  Tensors are on a device, and the program was built
+  //                        without CUDA.
   static absl::StatusOr<LocalTensors> Create(
       const ModelLayout& layout, const std::vector<TensorBuffer>& buffers,
       bool whole);
@@ -53,10 +63,27 @@ class LocalTensors {
   // The values that are here, in model order: disjoint, and not empty.
   const std::vector<Slice>& slices() const { return slices_; }
 
+  // The device that has the tensors; null if they are in host memory.
+  TensorDevice* device() const { return device_.get(); }
+  // Waits until the training loop's work so far has written the tensors. Call
+  // before Read or Write.
+  absl::Status AwaitTraining() const;
+
   // Copy those of the model's values in `slice` that are here, which must be
-  // all of them. Write sets the references, too.
-  void Read(const Slice& slice, absl::Span<float> values) const;
-  void Write(const Slice& slice, absl::Span<const float> values);
+  // all of them. Write sets the references, too. Errors are the device's.
+  absl::Status Read(const Slice& slice, absl::Span<float> values) const;
+  absl::Status Write(const Slice& slice, absl::Span<const float> values);
+  // Waits like AwaitTraining, then writes all values that are here from those
+  // of the whole model.
+  absl::Status WriteAll(absl::Span<const float> model);
+
+  // Returns where the values of `slices` lie, as segments of the memory from
+  // memory() on; fragment_offset counts the values of `slices`. None unless all
+  // tensors are fp32 and on a device.
+  std::optional<std::vector<FragmentMap::Segment>> DeviceSegments(
+      absl::Span<const Slice> slices) const;
+  // Returns the lowest address of a tensor.
+  float* memory() const;
 
  private:
   struct Buffer {
@@ -64,18 +91,24 @@ class LocalTensors {
     Slice place;
     ElementType type;
     char* data;
+    void* stream;
     // For 16-bit types.
     std::vector<float> reference;
   };
 
   LocalTensors() = default;
 
-  // Calls copy(buffer, first value in it, values) for each buffer with values
-  // of `slice`.
-  template <typename Buffers, typename Values, typename Copy>
-  static void ForEach(Buffers& buffers, const Slice& slice, Values values,
-                      Copy copy);
+  static absl::StatusOr<LocalTensors> Place(
+      const ModelLayout& layout, const std::vector<TensorBuffer>& buffers);
+  absl::Status FindDevice(const std::vector<TensorBuffer>& buffers);
 
+  // Calls copy(buffer, first value in it, values) for each buffer with values
+  // of `slice`, until one fails.
+  template <typename Buffers, typename Values, typename Copy>
+  static absl::Status ForEach(Buffers& buffers, const Slice& slice,
+                              Values values, Copy copy);
+
+  std::unique_ptr<TensorDevice> device_;
   // In model order.
   std::vector<Buffer> buffers_;
   std::vector<Slice> slices_;

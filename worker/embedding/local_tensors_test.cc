@@ -56,9 +56,9 @@ TEST_F(LocalTensorsTest, ValuesHaveTheirPlacesInTheModel) {
   ASSERT_EQ(tensors.slices().size(), 1);
   EXPECT_EQ(tensors.slices()[0].end, 15);
   std::vector<float> values(9);
-  tensors.Read({3, 12}, absl::MakeSpan(values));
+  ASSERT_OK(tensors.Read({3, 12}, absl::MakeSpan(values)));
   EXPECT_THAT(values, ElementsAre(3, 4, 5, 6, 7, 8, 9, 10, 11));
-  tensors.Write({5, 11}, {-5, -6, -7, -8, -9, -10});
+  ASSERT_OK(tensors.Write({5, 11}, {-5, -6, -7, -8, -9, -10}));
   EXPECT_THAT(a_, ElementsAre(0, 1, 2, 3, 4, -5));
   EXPECT_THAT(b_, ElementsAre(-6, -7, -8, -9));
   EXPECT_THAT(c_, ElementsAre(-10, 11, 12, 13, 14));
@@ -77,7 +77,7 @@ TEST_F(LocalTensorsTest, PartsOfTensorsAreSeparateSlices) {
   EXPECT_EQ(tensors.slices()[0].end, 6);
   EXPECT_EQ(tensors.slices()[1].begin, 11);
   std::vector<float> values(2);
-  tensors.Read({11, 13}, absl::MakeSpan(values));
+  ASSERT_OK(tensors.Read({11, 13}, absl::MakeSpan(values)));
   EXPECT_THAT(values, ElementsAre(11, 12));
 }
 
@@ -138,16 +138,16 @@ TEST_P(HalfTensorsTest, SmallStepsAddUp) {
           Layout(), {{.name = "b", .type = GetParam(), .data = bits.data()}},
           /*whole=*/false));
   const Slice all = {6, 10};
-  tensors.Write(all, {1, -1, 0, 3});
+  ASSERT_OK(tensors.Write(all, {1, -1, 0, 3}));
   EXPECT_EQ(bits[0], ToBits(1));
   std::vector<float> values(4);
   const float step = 1.0f / 10240;
   for (int i = 0; i < 1000; ++i) {
-    tensors.Read(all, absl::MakeSpan(values));
+    ASSERT_OK(tensors.Read(all, absl::MakeSpan(values)));
     for (float& value : values) value += step;
-    tensors.Write(all, values);
+    ASSERT_OK(tensors.Write(all, values));
   }
-  tensors.Read(all, absl::MakeSpan(values));
+  ASSERT_OK(tensors.Read(all, absl::MakeSpan(values)));
   EXPECT_NEAR(values[0], 1 + 1000 * step, 1e-4);
   EXPECT_NEAR(values[1], -1 + 1000 * step, 1e-4);
   EXPECT_EQ(bits[0], ToBits(values[0]));
@@ -155,7 +155,7 @@ TEST_P(HalfTensorsTest, SmallStepsAddUp) {
   // Training that moves a value by its own steps moves what is read by them.
   const float before = values[3];
   const float moved = FromBits(++bits[3]) - FromBits(bits[3] - 1);
-  tensors.Read(all, absl::MakeSpan(values));
+  ASSERT_OK(tensors.Read(all, absl::MakeSpan(values)));
   EXPECT_EQ(values[3], before + moved);
 }
 
@@ -166,12 +166,12 @@ TEST_P(HalfTensorsTest, WhatIsNotFiniteStaysSo) {
       LocalTensors::Create(
           Layout(), {{.name = "b", .type = GetParam(), .data = bits.data()}},
           /*whole=*/false));
-  tensors.Write({6, 10}, {1, 2, 3, 4});
+  ASSERT_OK(tensors.Write({6, 10}, {1, 2, 3, 4}));
   // Exponents of ones: an infinity, and what is no number.
   bits[0] = GetParam() == ElementType::kBfloat16 ? 0x7f80 : 0x7c00;
   bits[1] = 0x7fff;
   std::vector<float> values(4);
-  tensors.Read({6, 10}, absl::MakeSpan(values));
+  ASSERT_OK(tensors.Read({6, 10}, absl::MakeSpan(values)));
   EXPECT_FALSE(std::isfinite(values[0]));
   EXPECT_FALSE(std::isfinite(values[1]));
   EXPECT_EQ(values[2], 3);
@@ -185,7 +185,7 @@ TEST(Float16TensorsTest, ValuesBeyondTheTypeAreInfinite) {
           Layout(),
           {{.name = "b", .type = ElementType::kFloat16, .data = bits.data()}},
           /*whole=*/false));
-  tensors.Write({6, 10}, {65519, 65520, -1e6f, 1});
+  ASSERT_OK(tensors.Write({6, 10}, {65519, 65520, -1e6f, 1}));
   EXPECT_THAT(bits, ElementsAre(0x7bff, 0x7c00, 0xfc00, 0x3c00));
 }
 

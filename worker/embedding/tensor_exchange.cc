@@ -19,17 +19,20 @@ size_t CountValues(absl::Span<const Slice> slices) {
   return static_cast<size_t>(values);
 }
 
-// Calls copy(slice, position) for each slice of `part`; `position` is that of
-// its first value among the values of `whole`, which contains it.
+// Calls copy(slice, position) for each slice of `part`, until one fails;
+// `position` is that of its first value among the values of `whole`, which
+// contains it.
 template <typename Copy>
-void ForEach(absl::Span<const Slice> part, absl::Span<const Slice> whole,
-             Copy copy) {
+absl::Status ForEach(absl::Span<const Slice> part,
+                     absl::Span<const Slice> whole, Copy copy) {
   int64_t position = 0;
   auto outer = whole.begin();
   for (const Slice& slice : part) {
     for (; outer->end < slice.end; ++outer) position += outer->size();
-    copy(slice, static_cast<size_t>(position + slice.begin - outer->begin));
+    RETURN_IF_ERROR(copy(
+        slice, static_cast<size_t>(position + slice.begin - outer->begin)));
   }
+  return absl::OkStatus();
 }
 
 // Exchanges vectors between ranks, by rank; their sizes are known to both.
@@ -105,9 +108,10 @@ TensorExchange::TensorExchange(int rank, const std::vector<Slices>& held,
 absl::Status TensorExchange::Fetch(const LocalTensors& tensors,
                                    Communicator* communicator,
                                    absl::Span<float> held) const {
-  ForEach(fetched_from_[rank_], held_, [&](const Slice& slice, size_t at) {
-    tensors.Read(slice, held.subspan(at, slice.size()));
-  });
+  RETURN_IF_ERROR(
+      ForEach(fetched_from_[rank_], held_, [&](const Slice& slice, size_t at) {
+        return tensors.Read(slice, held.subspan(at, slice.size()));
+      }));
   if (!fetches_) return absl::OkStatus();
   std::vector<std::vector<float>> to(fetched_by_.size());
   std::vector<std::vector<float>> from(to.size());
@@ -115,20 +119,23 @@ absl::Status TensorExchange::Fetch(const LocalTensors& tensors,
     if (other == static_cast<size_t>(rank_)) continue;
     from[other].resize(CountValues(fetched_from_[other]));
     to[other].resize(CountValues(fetched_by_[other]));
-    ForEach(fetched_by_[other], fetched_by_[other],
-            [&](const Slice& slice, size_t at) {
-              tensors.Read(slice,
-                           absl::MakeSpan(to[other]).subspan(at, slice.size()));
-            });
+    const absl::Span<float> outgoing = absl::MakeSpan(to[other]);
+    RETURN_IF_ERROR(ForEach(fetched_by_[other], fetched_by_[other],
+                            [&](const Slice& slice, size_t at) {
+                              return tensors.Read(
+                                  slice, outgoing.subspan(at, slice.size()));
+                            }));
   }
   RETURN_IF_ERROR(Exchange(communicator, to, from));
   for (size_t other = 0; other < from.size(); ++other) {
     if (other == static_cast<size_t>(rank_)) continue;
     const float* next = from[other].data();
-    ForEach(fetched_from_[other], held_, [&](const Slice& slice, size_t at) {
-      std::copy_n(next, slice.size(), held.data() + at);
-      next += slice.size();
-    });
+    RETURN_IF_ERROR(ForEach(fetched_from_[other], held_,
+                            [&](const Slice& slice, size_t at) {
+                              std::copy_n(next, slice.size(), held.data() + at);
+                              next += slice.size();
+                              return absl::OkStatus();
+                            }));
   }
   return absl::OkStatus();
 }
@@ -136,29 +143,32 @@ absl::Status TensorExchange::Fetch(const LocalTensors& tensors,
 absl::Status TensorExchange::Bring(absl::Span<const float> held,
                                    Communicator* communicator,
                                    LocalTensors& tensors) const {
-  ForEach(brought_to_[rank_], held_, [&](const Slice& slice, size_t at) {
-    tensors.Write(slice, held.subspan(at, slice.size()));
-  });
+  RETURN_IF_ERROR(
+      ForEach(brought_to_[rank_], held_, [&](const Slice& slice, size_t at) {
+        return tensors.Write(slice, held.subspan(at, slice.size()));
+      }));
   if (!brings_) return absl::OkStatus();
   std::vector<std::vector<float>> to(brought_to_.size());
   std::vector<std::vector<float>> from(to.size());
   for (size_t other = 0; other < to.size(); ++other) {
     if (other == static_cast<size_t>(rank_)) continue;
     from[other].resize(CountValues(brought_by_[other]));
-    ForEach(brought_to_[other], held_, [&](const Slice& slice, size_t at) {
-      to[other].insert(to[other].end(), held.begin() + at,
-                       held.begin() + at + slice.size());
-    });
+    RETURN_IF_ERROR(
+        ForEach(brought_to_[other], held_, [&](const Slice& slice, size_t at) {
+          to[other].insert(to[other].end(), held.begin() + at,
+                           held.begin() + at + slice.size());
+          return absl::OkStatus();
+        }));
   }
   RETURN_IF_ERROR(Exchange(communicator, to, from));
   for (size_t other = 0; other < from.size(); ++other) {
     if (other == static_cast<size_t>(rank_)) continue;
-    ForEach(brought_by_[other], brought_by_[other],
-            [&](const Slice& slice, size_t at) {
-              tensors.Write(
-                  slice,
-                  absl::MakeConstSpan(from[other]).subspan(at, slice.size()));
-            });
+    const absl::Span<const float> incoming = from[other];
+    RETURN_IF_ERROR(ForEach(brought_by_[other], brought_by_[other],
+                            [&](const Slice& slice, size_t at) {
+                              return tensors.Write(
+                                  slice, incoming.subspan(at, slice.size()));
+                            }));
   }
   return absl::OkStatus();
 }

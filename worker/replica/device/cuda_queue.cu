@@ -223,4 +223,26 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
   return queue;
 }
 
+absl::StatusOr<int> DeviceOfMemory(const void* memory) {
+  cudaPointerAttributes attributes = {};
+  RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory),
+                             "asking whose memory it is"));
+  if (attributes.type != cudaMemoryTypeDevice) {
+    return absl::InvalidArgumentError("the memory is not a CUDA device's");
+  }
+  return attributes.device;
+}
+
+absl::Status AwaitStream(const DeviceStream& stream) {
+  const KeepCurrentDevice keep;
+  cudaSetDevice(stream.device);
+  return OfCudaDevice(stream.device,
+                      CudaStatus(cudaStreamSynchronize(
+                                     static_cast<cudaStream_t>(stream.stream)),
+                                 "waiting for the training loop's stream"));
+}
+
+KeepCurrentDevice::KeepCurrentDevice() { cudaGetDevice(&device_); }
+KeepCurrentDevice::~KeepCurrentDevice() { cudaSetDevice(device_); }
+
 }  // namespace causeway

@@ -82,6 +82,32 @@ class DeviceQueue {
   virtual absl::Status Synchronize() = 0;
 };
 
+// A place where somebody else's program enqueues work.
+struct DeviceStream {
+  int device = 0;
+  // A cudaStream_t.
+  void* stream = nullptr;
+};
+
+// Returns the device whose memory this is. INVALID_ARGUMENT: it is no device's.
+absl::StatusOr<int> DeviceOfMemory(const void* memory);
+
+// Waits for the stream's operations so far.
+absl::Status AwaitStream(const DeviceStream& stream);
+
+// Makes the device current that was current in this thread before, as somebody
+// else's program expects it.
+class KeepCurrentDevice {
+ public:
+  KeepCurrentDevice();
+  ~KeepCurrentDevice();
+  KeepCurrentDevice(const KeepCurrentDevice&) = delete;
+  KeepCurrentDevice& operator=(const KeepCurrentDevice&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
 enum class QueuePriority {
   // Training waits for it.
   kHigh,

@@ -7,10 +7,25 @@
 
 namespace causeway {
 
-absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
-    int /*device*/, QueuePriority /*priority*/) {
+namespace {
+
+absl::Status NoCuda() {
   return absl::FailedPreconditionError(
       "this program was built without CUDA; build it with --config=cuda");
 }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
+    int /*device*/, QueuePriority /*priority*/) {
+  return NoCuda();
+}
+
+absl::StatusOr<int> DeviceOfMemory(const void* /*memory*/) { return NoCuda(); }
+
+absl::Status AwaitStream(const DeviceStream& /*stream*/) { return NoCuda(); }
+
+KeepCurrentDevice::KeepCurrentDevice() = default;
+KeepCurrentDevice::~KeepCurrentDevice() = default;
 
 }  // namespace causeway

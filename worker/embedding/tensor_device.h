@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_EMBEDDING_TENSOR_DEVICE_H_
+#define WORKER_EMBEDDING_TENSOR_DEVICE_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/replica/device/part_device.h"
+
+namespace causeway {
+
+// The GPU that has a training loop's tensors. Copies go through a piece of
+// pinned host memory. For one thread, but for parts().
+class TensorDevice {
+ public:
+  // FAILED_PRECONDITION: the program was built without CUDA. Other errors are
+  // those of memory and of the device.
+  static absl::StatusOr<std::unique_ptr<TensorDevice>> Create(int number);
+  ~TensorDevice();
+
+  int number() const { return number_; }
+
+  // Copies from the device to the pinned memory, piece by piece, and calls
+  // use(piece, offset, bytes) for each.
+  absl::Status Read(const char* from, size_t bytes,
+                    absl::FunctionRef<void(const char*, size_t, size_t)> use);
+  // The other way: fill(piece, offset, bytes) writes what is copied.
+  absl::Status Write(absl::FunctionRef<void(char*, size_t, size_t)> fill,
+                     size_t bytes, char* to);
+
+  // For the replica's parts on the device.
+  PartDevice* parts() const { return parts_.get(); }
+
+ private:
+  explicit TensorDevice(int number) : number_(number) {}
+
+  const int number_;
+  std::unique_ptr<PartDevice> parts_;
+  PartDevice::Lease pinned_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_EMBEDDING_TENSOR_DEVICE_H_
