@@ -63,10 +63,13 @@ v1::IslandProgress TrainingProgress::Report() {
 void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
   total_steps_ = config.training().total_steps();
-  training_ = absl::StrCat("training (",
-                           v1::TrainingConfig::InnerAlgorithm_Name(
-                               config.training().inner_algorithm()),
-                           ")");
+  training_ = "training";
+  // Who trains tensors has a trainer of their own.
+  if (config.has_tensors()) return;
+  absl::StrAppend(&training_, " (",
+                  v1::TrainingConfig::InnerAlgorithm_Name(
+                      config.training().inner_algorithm()),
+                  ")");
 }
 
 void TrainingProgress::SetData(std::string digest) {

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -152,6 +153,13 @@ TEST_F(TrainingProgressTest, ReportsWhatTheClientKnows) {
   EXPECT_EQ(report.round_trip_seconds(), 0.25);
 }
 
+TEST_F(TrainingProgressTest, LossesThatAreNotKnownDoNotCount) {
+  Join(v1::RUNNING);
+  progress_.Record(1, {.loss = 3}, absl::Seconds(1));
+  progress_.Record(2, {.loss = std::nan("")}, absl::Seconds(1));
+  EXPECT_EQ(progress_.Report().loss(), 3);
+}
+
 TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   EXPECT_EQ(Activity(), "joining");
   Join(v1::WAITING_FOR_ISLANDS);
@@ -169,6 +177,12 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   slow.trouble.set_text("rank 1 is slow");
   progress_.Record(1, slow, absl::Seconds(1));
   EXPECT_EQ(Activity(), "training (DDP); rank 1 is slow");
+  // The algorithm is that of native trainers, which a run of tensors has not.
+  v1::RunConfig of_tensors;
+  of_tensors.mutable_tensors();
+  progress_.SetRun(of_tensors);
+  progress_.Record(2, {}, absl::Seconds(1));
+  EXPECT_EQ(Activity(), "training");
   Publish(v1::PAUSED);
   Tell([&](OuterLoop& core) {
     core.Stepped(10);

@@ -277,7 +277,8 @@ typedef struct causeway_step {
 } causeway_step;
 
 /* Waits until a step is to be trained, for at most `timeout_seconds`. The first
- * call loads the run's parameters into the tensors.
+ * call loads the run's parameters into the tensors; it also waits for the other
+ * ranks, for rank_timeout_seconds at most.
  *   CAUSEWAY_OK                 Train `step`, or the run is finished.
  *   CAUSEWAY_DEADLINE_EXCEEDED  Nothing is to be trained yet; only `activity`
  *                               and `waited_seconds` are set. Call again.

@@ -133,8 +133,12 @@ absl::Status FollowingIsland::Save(const std::string& /*directory*/) {
   const auto saved = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !in_save_ || end_.has_value();
   };
-  mu_.Await(absl::Condition(&saved));
-  return in_save_ ? *end_ : absl::OkStatus();
+  mu_.AwaitWithTimeout(absl::Condition(&saved), options_.rank_timeout);
+  if (!in_save_) return absl::OkStatus();
+  in_save_ = false;
+  if (end_.has_value() && !end_->ok()) return *end_;
+  return absl::FailedPreconditionError(
+      "rank 0 saves no state: all ranks must save between the same steps");
 }
 
 absl::Status FollowingIsland::OnlyRank0() const {

@@ -52,7 +52,6 @@ void IslandMembership::JoinAnswered(
   *state_.mutable_first_contribution_version() =
       response->first_contribution_version();
   state_.set_run_state(response->run_state());
-  state_.set_run_step(response->run_step());
   phase_ = Phase::kConnecting;
   not_before_ = now;
 }
