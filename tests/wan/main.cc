@@ -38,6 +38,9 @@ ABSL_FLAG(std::string, only, "",
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator, "
           "worker/causeway-worker and cli/causeway.");
+ABSL_FLAG(std::string, worker, "",
+          "The program that is an island, with causeway-worker's flags and "
+          "progress lines. Empty: worker/causeway-worker of --programs.");
 ABSL_FLAG(std::string, data, "/usr/share/common-licenses/GPL-3",
           "Comma-separated files to train on.");
 ABSL_FLAG(std::string, directory, "",
@@ -49,6 +52,13 @@ namespace {
 
 constexpr char kProgram[] = "causeway-wan-lab";
 constexpr int kSkipped = 77;
+
+std::string Worker() {
+  const std::string worker = absl::GetFlag(FLAGS_worker);
+  if (!worker.empty()) return worker;
+  return absl::StrCat(absl::GetFlag(FLAGS_programs),
+                      "/worker/causeway-worker");
+}
 
 class Lab {
  public:
@@ -110,6 +120,7 @@ class Lab {
         .network = network,
         .repeat = repeat,
         .programs = absl::GetFlag(FLAGS_programs),
+        .worker = Worker(),
         .data = absl::GetFlag(FLAGS_data),
         .directory = absl::StrCat(directory_, "/run-", ++trials_),
         .now = SteadyWallClock()};

@@ -19,6 +19,7 @@ usage() {
   cat <<'USAGE'
 usage: tests/wan/run.sh --scenario NAME|FILE [--json FILE] [--repeats N]
                         [--only TEXT] [--data FILE,FILE...] [--directory DIR]
+                        [--worker FILE]
 
 Needs root, outside of most containers. Exits with 0 if all runs were made, with
 77 where network namespaces are not permitted.
@@ -30,10 +31,11 @@ Needs root, outside of most containers. Exits with 0 if all runs were made, with
   --only TEXT       only runs whose "SETTING; NETWORK" contains TEXT
   --data FILES      text to train on (default: the GNU GPL)
   --directory DIR   keep states and logs in DIR, which must not exist
+  --worker FILE     the program that is an island, instead of causeway-worker
 USAGE
 }
 
-forward_options "--scenario --json --repeats --only --data --directory" "$@"
+forward_options "--scenario --json --repeats --only --data --directory --worker" "$@"
 
 scenario=
 for ((i = 0; i < ${#options[@]}; i += 2)); do

@@ -115,7 +115,7 @@ class Trial {
       ASSIGN_OR_RETURN(const NetworkNamespace::Scope scope,
                        island.inside.Enter());
       std::vector<std::string> arguments = {
-          Program("worker/causeway-worker"),
+          options_.worker,
           "--coordinator",
           absl::StrCat(island.coordinator_address, ":", port_),
           "--island",

@@ -31,6 +31,8 @@ struct TrialOptions {
   // The folder with server/causeway-coordinator, worker/causeway-worker and
   // cli/causeway.
   std::string programs;
+  // The program that is an island, which takes causeway-worker's flags.
+  std::string worker;
   // The files to train on, separated by commas.
   std::string data;
   // An empty directory for state and logs.
