@@ -109,6 +109,26 @@ def causeway_cc_fuzz_test(name, srcs, corpus, deps = [], **kwargs):
         **kwargs
     )
 
+def causeway_python_test(name, main, deps = [], data = [], size = "small", **kwargs):
+    """A Python test that PyTorch may take part in.
+
+    Args:
+      name: the sh_test.
+      main: the test's file, which runs its tests as a program.
+      deps: filegroups of the sources that main imports.
+      data: other files that it reads or runs.
+      size: passed to sh_test.
+      **kwargs: passed to sh_test.
+    """
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//python:run_test.sh"],
+        args = ["$(rootpath %s)" % main],
+        data = [main] + deps + data,
+        **kwargs
+    )
+
 def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs):
     """C++ messages (and, of services, gRPC stubs) of .proto files by the system's protoc.
 

@@ -39,6 +39,8 @@ test        shellcheck              checks the shell scripts
 test        iproute2                ss: resets connections (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
+test        python3-torch           PyTorch, for the tests of python/causeway
+test        python3-numpy           PyTorch warns without it
 tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)
@@ -53,7 +55,7 @@ usage: deploy/install_deps.sh [--dry-run | --list] [GROUP...]
 Installs what is missing of the named groups (default: build).
 
   build       compiler, build system and libraries
-  test        what the style checks use
+  test        what the tests and style checks use
   tidy        what tests/tidy.sh uses
   quickstart  the text that deploy/quickstart.sh trains on
   peers       PyTorch, for comparisons and golden values only

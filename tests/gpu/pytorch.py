@@ -82,7 +82,8 @@ class Block(torch.nn.Module):
 
         mixed = F.scaled_dot_product_attention(
             rotate(query), rotate(key), value, is_causal=True)
-        x = x + self.output(mixed.transpose(1, 2).reshape(batch, length, hidden))
+        mixed = mixed.transpose(1, 2).reshape(batch, length, hidden)
+        x = x + self.output(mixed)
         gate, up = self.gate_up(rms_norm(x, self.norm2)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
@@ -174,7 +175,7 @@ def measure_adamw(values, device):
 
 
 def compare(figures, device):
-    """Prints a line for each of our figures; returns PyTorch's and the ratios."""
+    """Prints each of our figures; returns PyTorch's and the ratios."""
     rows = []
 
     def report(name, unit, ours, theirs):

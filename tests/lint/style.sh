@@ -59,6 +59,7 @@ fi
 matching() { printf '%s\n' "${files[@]}" | grep -E "$1" || true; }
 
 mapfile -t cpp < <(matching '\.(cc|h|cu|cuh)$')
+mapfile -t python < <(matching '\.py$')
 mapfile -t headers < <(matching '\.(h|cuh)$')
 mapfile -t scripts < <(matching '\.sh$|^\.ci/run$')
 mapfile -t commented < <(matching \
@@ -95,10 +96,11 @@ check_length() {
 
 # A line that only names something long (an include, a link) cannot be broken.
 check_width() {
-  ((${#cpp[@]} == 0)) || perl -CSD -ne 'chomp;
+  local narrow=("${cpp[@]}" "${python[@]}")
+  ((${#narrow[@]} == 0)) || perl -CSD -ne 'chomp;
     print "$ARGV:$.: " . length($_) . " columns\n"
       if length > 80 && !m{^#include |https?://|^// SPDX|R"};
-    close ARGV if eof' -- "${cpp[@]}"
+    close ARGV if eof' -- "${narrow[@]}"
 }
 
 check_license() {
@@ -261,7 +263,7 @@ rule() {
 }
 
 rule "C++ is laid out as clang-format 14 does it" check_format "$(clang_format)"
-rule "no line of C++ is longer than 80 columns" check_width
+rule "no line of C++ or Python is longer than 80 columns" check_width
 rule "no source is longer than 600 lines" check_length
 rule "every source has its license lines" check_license
 rule "no unfinished work is left" check_leftovers

@@ -75,6 +75,9 @@ expect_failure "clang-format"
 printf '// %081d\n' 0 >>"${tree}/common/a.cc"
 expect_failure "80 columns"
 
+printf '%s\n' "${LICENSE//\/\//#}" "$(printf '# %081d' 0)" >"${tree}/a.py"
+expect_failure "80 columns"
+
 printf '\n%.0s' {1..601} >>"${tree}/common/BUILD"
 expect_failure "600 lines"
 

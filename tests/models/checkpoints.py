@@ -208,7 +208,8 @@ def loss(directory, tokens_path, length):
                               dtype=torch.int16).long()
     windows = torch.stack(list(validation_windows(tokens, length)))
     logits = logits_of(windows[:, :-1], weights, config)
-    print(F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).item())
+    targets = windows[:, 1:].flatten()
+    print(F.cross_entropy(logits.flatten(0, 1), targets).item())
 
 
 def main():

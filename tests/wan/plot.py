@@ -70,8 +70,9 @@ class Panel:
                 yield (f'<text x="{self.left - 8}" y="{y + 4:.1f}" '
                        f'text-anchor="end">{percent} %</text>')
         for rate in self.rates:
-            yield (f'<text x="{self.x(rate):.1f}" y="{TOP + PANEL_HEIGHT + 18}" '
-                   f'text-anchor="middle">{rate:g}</text>')
+            yield (f'<text x="{self.x(rate):.1f}" '
+                   f'y="{TOP + PANEL_HEIGHT + 18}" text-anchor="middle">'
+                   f'{rate:g}</text>')
         yield (f'<text x="{self.left + PANEL_WIDTH / 2}" '
                f'y="{TOP + PANEL_HEIGHT + 38}" text-anchor="middle">'
                'Mbit/s, each way</text>')
