@@ -1,0 +1,240 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of a PyTorch model in the hands of the library."""
+
+import contextlib
+import ctypes
+import types
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+
+from . import _library
+from .errors import ModelMismatch, TensorMoved, Unimplemented
+from .parameters import Slot, match
+from .ranks import Ranks
+from .run import Run, TensorInfo
+
+# The index of the first value in a tensor, and the values from there on.
+Shards = Mapping[str, Tuple[int, torch.Tensor]]
+
+_DTYPES = {
+    torch.float32: _library.FLOAT32,
+    torch.bfloat16: _library.BFLOAT16,
+    torch.float16: _library.FLOAT16,
+}
+# The parameters that are looked at after each step, in turn: looking at all of
+# them would take as long as everything else.
+_CHECKED_PER_STEP = 16
+
+
+@dataclass
+class Local:
+    """What this rank has of a tensor of the run."""
+
+    info: TensorInfo
+    slot: Slot
+    # The values here, without a graph; keeps their memory alive.
+    values: torch.Tensor
+    first: int
+    whole: bool
+
+
+def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
+    """Returns the local part of a DTensor; None for other tensors."""
+    if not hasattr(parameter, "to_local"):
+        return None
+    placements = tuple(parameter.placements)
+    local = parameter.to_local().detach()
+    if all(placement.is_replicate() for placement in placements):
+        return None
+    if len(placements) != 1 or not placements[0].is_shard(0):
+        raise Unimplemented(
+            f"{name} is placed as {placements}; an island takes whole tensors "
+            "and those that are sharded along their first dimension, on a mesh "
+            "of one dimension. Pass other parts as shards=")
+    mesh = parameter.device_mesh
+    rows = parameter.shape[0]
+    rows_per_rank = -(-rows // mesh.size())
+    row = min(rows, rows_per_rank * mesh.get_local_rank())
+    return row * (parameter.numel() // max(1, rows)), local.reshape(-1)
+
+
+class Attachment:
+    """A model's parameters, checked against a run and given to the library."""
+
+    def __init__(self, model: torch.nn.Module, run: Run,
+                 shards: Optional[Shards] = None):
+        """Raises ModelMismatch."""
+        shards = shards or {}
+        self.locals = [
+            self._local(
+                info, slot,
+                shards.get(info.name) or _shard_of(slot.parameter, info.name))
+            for info, slot in match(model, run, shards)
+        ]
+        self._next_check = 0
+        self._checks = [
+            (local.slot.owner, local.slot.key, local.slot.parameter,
+             local.slot.parameter.data_ptr() if local.whole else None,
+             local.info.name) for local in self.locals
+        ]
+
+    @staticmethod
+    def _local(info: TensorInfo, slot: Slot,
+               shard: Optional[Tuple[int, torch.Tensor]]) -> Local:
+        first, values = (0, slot.parameter) if shard is None else shard
+        values = values.detach()
+        if hasattr(values, "to_local"):
+            values = values.to_local()
+        if values.dtype not in _DTYPES:
+            raise ModelMismatch(f"{info.name} is of type {values.dtype}; a run "
+                                "exchanges float32, bfloat16 and float16")
+        if values.device.type not in ("cpu", "cuda"):
+            raise ModelMismatch(
+                f"{info.name} is on the device {values.device}; an island has "
+                "its parameters in host or CUDA memory")
+        if not values.is_contiguous():
+            raise ModelMismatch(
+                f"{info.name} is not contiguous (strides {values.stride()}); "
+                "make it so before the optimizer is made: parameter.data = "
+                "parameter.data.contiguous()")
+        return Local(info, slot, values, first, shard is None)
+
+    def buffers(self) -> ctypes.Array:
+        """Returns what causeway_attach takes, with what it points to."""
+        buffers = (_library.Buffer * len(self.locals))()
+        for buffer, local in zip(buffers, self.locals):
+            self._describe(buffer, local.info, local.values)
+            if not local.whole:
+                buffer.first, buffer.count = local.first, local.values.numel()
+                buffer.dimensions = 0
+        return buffers
+
+    @staticmethod
+    def _describe(buffer: _library.Buffer, info: TensorInfo,
+                  values: torch.Tensor) -> None:
+        buffer.name = info.name.encode()
+        buffer.shape = (ctypes.c_int64 * len(info.shape))(*info.shape)
+        buffer.dimensions = len(info.shape)
+        buffer.dtype = _DTYPES[values.dtype]
+        buffer.data = values.data_ptr()
+        if values.device.type == "cuda":
+            buffer.device = _library.CUDA
+            stream = torch.cuda.current_stream(values.device)
+            buffer.stream = stream.cuda_stream
+
+    def check_some(self) -> None:
+        """Looks at some of the parameters, at others in each call.
+
+        Raises TensorMoved if one is not where it was.
+        """
+        checks = self._checks
+        begin = self._next_check
+        end = begin + _CHECKED_PER_STEP
+        self._next_check = end if end < len(checks) else 0
+        for owner, key, parameter, pointer, name in checks[begin:end]:
+            if owner.get(key) is not parameter or (
+                    pointer is not None and parameter.data_ptr() != pointer):
+                raise TensorMoved(
+                    f"the memory of {name} was replaced after island.attach(): "
+                    "by model.to(), by assigning .data, or by an optimizer "
+                    "that keeps parameters elsewhere. Do that before attach()")
+
+    def values_changed(self) -> None:
+        """Tells autograd that the values are other ones."""
+        for local in self.locals:
+            # A view shares its tensor's version, and this counts as a change.
+            local.values.reshape(-1)[:0].zero_()
+
+    @contextlib.contextmanager
+    def merged(self, handle: ctypes.c_void_p, ranks: Ranks) -> Iterator[None]:
+        """Has the merged values in the parameters, which get theirs back."""
+        if not all(local.whole for local in self.locals):
+            raise Unimplemented("merged weights of sharded parameters; "
+                                "use `causeway export` or `causeway evaluate`")
+        merged = [
+            torch.empty(local.info.shape, dtype=torch.float32)
+            for local in self.locals
+        ]
+
+        def read(_) -> None:
+            if ranks.rank == 0:
+                buffers = (_library.Buffer * len(merged))()
+                for buffer, local, values in zip(buffers, self.locals, merged):
+                    self._describe(buffer, local.info, values)
+                _library.check(_library.library().causeway_read_merged(
+                    handle, buffers, len(buffers)))
+
+        ranks.first(read)
+        own = [local.values.to("cpu", copy=True) for local in self.locals]
+        try:
+            for local, values in zip(self.locals, merged):
+                values = values.to(local.values.device)
+                ranks.broadcast(values)
+                local.values.copy_(values.view(local.values.shape))
+            yield
+        finally:
+            for local, values in zip(self.locals, own):
+                local.values.copy_(values)
+
+
+class StepHook:
+    """Calls a function after each step of an optimizer."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer,
+                 after_step: Callable[[], None]):
+        self._optimizer = optimizer
+        self._handle = None
+        if hasattr(optimizer, "register_step_post_hook"):
+            self._handle = optimizer.register_step_post_hook(
+                lambda *_: after_step())
+        else:
+            self._replace(after_step)
+
+    def _replace(self, after_step: Callable[[], None]) -> None:
+        # Before PyTorch 2.0: a method of this object alone. Schedulers expect a
+        # bound one, and mark those that they have replaced themselves.
+        step = self._optimizer.step
+
+        def step_and_report(_, *args, **kwargs):
+            result = step(*args, **kwargs)
+            if self._optimizer is not None:
+                after_step()
+            return result
+
+        step_and_report.__dict__.update(
+            getattr(step, "__func__", step).__dict__)
+        self._optimizer.step = types.MethodType(step_and_report,
+                                                self._optimizer)
+
+    def skipped(self) -> bool:
+        """Returns whether GradScaler has made a fused optimizer's step void."""
+        found = getattr(self._optimizer, "found_inf", None)
+        return found is not None and bool(found)
+
+    def learning_rate(self) -> float:
+        rate = self._optimizer.param_groups[0].get("lr", 0.0)
+        # A rate on a device would have to be waited for.
+        return rate if isinstance(rate, float) else 0.0
+
+    def remove(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+        self._optimizer = None
+
+
+def check_optimizers(optimizers: List[torch.optim.Optimizer],
+                     attachment: Attachment) -> None:
+    """Raises ModelMismatch if the optimizers train nothing of the model."""
+    trained = {
+        id(parameter)
+        for optimizer in optimizers for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    if not any(id(local.slot.parameter) in trained
+               for local in attachment.locals):
+        raise ModelMismatch(
+            "the optimizer trains no parameter of the model: make it from "
+            "model.parameters(), after model.to()")

@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""A new run, made from a PyTorch model."""
+
+import ctypes
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Dict, Iterable, Optional
+
+from .errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files with which a coordinator begins a run."""
+
+    # --config
+    configuration: str
+    # --initial_parameters
+    parameters: str
+
+
+def _text(value: Any) -> str:
+    """Returns a value in the text format of Protocol Buffers."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and not value.isupper():
+        return json.dumps(value)
+    return str(value)
+
+
+def _block(name: str, fields: Dict[str, Any]) -> str:
+    lines = [f"{name} {{"]
+    for field, value in fields.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        lines += [f"  {field}: {_text(v)}" for v in values if v is not None]
+    return "\n".join(lines + ["}"]) + "\n"
+
+
+def write_safetensors(file: BinaryIO, tensors: Dict[str, Any]) -> None:
+    """Writes tensors of 4 or 2 bytes a value (common/safetensors.h)."""
+    import torch
+    names = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+    # Falling sizes keep each value at a multiple of its own size.
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    header, offset = {}, 0
+    for name, tensor in ordered:
+        end = offset + tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": names[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for _, tensor in ordered:
+        values = tensor.detach().cpu().contiguous()
+        size = values.numel() * values.element_size()
+        file.write((ctypes.c_char * size).from_address(values.data_ptr()))
+
+
+def create_run(model,
+               directory: str,
+               *,
+               name: str,
+               total_steps: int,
+               batch_size: int,
+               sequence_length: int,
+               inner_steps_per_round: int = 100,
+               fragments: int = 1,
+               overlap_steps: int = 0,
+               max_overlap_steps: int = 0,
+               format: str = "INT4",
+               outer_learning_rate: float = 0.7,
+               outer_momentum: float = 0.9,
+               min_islands: int = 1,
+               max_islands: int = 64,
+               shards: Optional[int] = None,
+               seed: int = 1,
+               exclude: Iterable[str] = (),
+               mean_only: Iterable[str] = (),
+               block: Iterable[str] = (),
+               dtype=None) -> RunFiles:
+    """Writes the configuration and the initial values of a run of a model.
+
+    The run has the model's parameters that require gradients, tied ones once,
+    under their first name. Edit the configuration before the first start
+    (docs/configuration.md); what it needs at most is here. The coordinator is
+    then started with
+
+        causeway-coordinator --config DIRECTORY/run.textproto \\
+            --initial_parameters DIRECTORY/initial.safetensors --state_dir STATE
+
+    Args:
+      model: a torch.nn.Module.
+      directory: the folder for both files, made if missing.
+      name: the run's name, 1 to 64 of [a-z0-9-].
+      total_steps: the optimizer's steps in the whole run, on each island.
+      batch_size: the sequences in a step of an island, over all its ranks.
+      sequence_length: the most tokens in a sequence.
+      inner_steps_per_round: the steps between two exchanges of a fragment.
+      fragments: the parts that are exchanged in turn. The last one holds what
+        is in no block.
+      overlap_steps: the steps after which an exchange's result is applied,
+        while training goes on.
+      max_overlap_steps: further steps while it is late.
+      format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0.
+      outer_learning_rate, outer_momentum: of the outer Nesterov step.
+      min_islands: the islands that begin the run.
+      max_islands: the most islands at once.
+      shards: the disjoint parts of the data; default: min_islands.
+      seed: the run's seed.
+      exclude: patterns of names that islands do not exchange.
+      mean_only: patterns of embeddings and heads, for RADIAL_DIRECTIONAL.
+      block: where names have the number of their block, as "layers.#.".
+      dtype: the type of the values in the file; default: the parameters'.
+    """
+    from .parameters import slots_of
+    tensors = {}
+    for slot in slots_of(model):
+        parameter = slot.parameter
+        if not parameter.requires_grad:
+            continue
+        values = parameter.detach()
+        tensors[slot.names[0]] = values if dtype is None else values.to(dtype)
+        if values.element_size() not in (2, 4) or not (
+                values.is_floating_point()):
+            raise InvalidArgument(
+                f"{slot.names[0]} is of type {values.dtype}; a run exchanges "
+                "float32, bfloat16 and float16")
+    if not tensors:
+        raise InvalidArgument("no parameter of the model requires gradients")
+    os.makedirs(directory, exist_ok=True)
+    files = RunFiles(os.path.join(directory, "run.textproto"),
+                     os.path.join(directory, "initial.safetensors"))
+    with open(files.parameters, "wb") as file:
+        write_safetensors(file, tensors)
+    blocks = [
+        f"name: {json.dumps(name)}\nseed: {seed}\n",
+        _block("tensors", {
+            "sequence_length": sequence_length,
+            "exclude": list(exclude),
+            "mean_only": list(mean_only),
+            "block": list(block),
+        }),
+        _block("data", {"shards": shards}),
+        _block("training", {
+            "total_steps": total_steps,
+            "batch_size": batch_size,
+        }),
+        _block("outer_optimizer", {
+            "algorithm": "NESTEROV",
+            "learning_rate": outer_learning_rate,
+            "momentum": outer_momentum,
+        }),
+        _block("synchronization", {
+            "inner_steps_per_round": inner_steps_per_round,
+            "fragments": fragments,
+            "overlap_steps": overlap_steps,
+            "max_overlap_steps": max_overlap_steps,
+            "uplink_format": format,
+            "downlink_format": format,
+        }),
+        _block("membership", {
+            "min_islands": min_islands,
+            "max_islands": max_islands,
+        }),
+    ]
+    with open(files.configuration, "w", encoding="utf-8") as file:
+        file.write("\n".join(blocks))
+    return files

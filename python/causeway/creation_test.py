@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import struct
+import unittest
+
+import torch
+
+from causeway.creation import write_safetensors
+from causeway.errors import InvalidArgument
+from causeway.testing.least_squares import LeastSquares
+from causeway.testing.processes import ProcessTestCase
+
+
+class SafetensorsTest(unittest.TestCase):
+
+    def test_has_the_bytes_of_the_format(self):
+        tensors = {
+            "half": torch.tensor([1.0, -2.0], dtype=torch.bfloat16),
+            "full": torch.tensor([[1.5], [2.5]]),
+        }
+        file = io.BytesIO()
+        write_safetensors(file, tensors)
+        data = file.getvalue()
+        (length,) = struct.unpack("<Q", data[:8])
+        self.assertEqual((8 + length) % 64, 0)
+        header = json.loads(data[8:8 + length])
+        self.assertEqual(header["full"], {
+            "dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]})
+        self.assertEqual(header["half"], {
+            "dtype": "BF16", "shape": [2], "data_offsets": [8, 12]})
+        self.assertEqual(data[8 + length:],
+                         struct.pack("<ff", 1.5, 2.5) + b"\x80\x3f\x00\xc0")
+
+
+class CreateRunTest(ProcessTestCase):
+
+    def validate(self, model, **fields):
+        files = self.create_run(model, **fields)
+        return self.tool("validate", files.configuration,
+                         "--initial_parameters", files.parameters)
+
+    def test_the_coordinator_takes_what_is_written(self):
+        # 2 * (24 + 4) + 60 values.
+        plan = self.validate(LeastSquares(tied=True), exclude=["head.*"],
+                             mean_only=["layers.1.weight"], fragments=2,
+                             block=["layers.#."], format="INT4", shards=7)
+        self.assertIn("in 2 layers", plan)
+        self.assertIn("56", plan)
+        self.assertIn("116", self.validate(LeastSquares(tied=True)))
+
+    def test_frozen_parameters_are_left_out(self):
+        model = LeastSquares()
+        model.head.weight.requires_grad_(False)
+        self.assertIn("56", self.validate(model, fragments=2))
+
+    def test_bf16_models_may_begin_as_fp32(self):
+        model = LeastSquares().to(torch.bfloat16)
+        for dtype in (None, torch.float32):
+            self.assertIn("116", self.validate(model, dtype=dtype))
+
+    def test_refuses_what_no_run_has(self):
+        with self.assertRaisesRegex(InvalidArgument, "layers.0.weight is of"):
+            self.create_run(LeastSquares().double())
+        with self.assertRaisesRegex(InvalidArgument, "no parameter"):
+            self.create_run(torch.nn.ReLU())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, as exceptions.
+
+They are raised in the thread that called Causeway, from `optimizer.step()` for
+instance, and never from a thread of the library. After any of them but Timeout,
+InvalidArgument and ModelMismatch the island has ended.
+"""
+
+
+class Error(RuntimeError):
+    """The base of all exceptions of this package.
+
+    code: the canonical code of gRPC, as in causeway.h.
+    """
+
+    code = 2
+
+
+class Left(Error):
+    """The island has left the run, as it was asked to."""
+
+    code = 1
+
+
+class InvalidArgument(Error, ValueError):
+    """The call was wrong and changed nothing."""
+
+    code = 3
+
+
+class ModelMismatch(InvalidArgument):
+    """The model's parameters are not those of the run. Names the tensors."""
+
+
+class TensorMoved(Error):
+    """The memory of a parameter was replaced after it had been attached."""
+
+    code = 9
+
+
+class Timeout(Error, TimeoutError):
+    """The time is up; the same call may be made again."""
+
+    code = 4
+
+
+class NotFound(Error):
+    """A file or something of the run does not exist."""
+
+    code = 5
+
+
+class NameTaken(Error):
+    """Another process is the island of this name."""
+
+    code = 6
+
+
+class PermissionDenied(Error, PermissionError):
+    """The coordinator or the system does not allow it."""
+
+    code = 7
+
+
+class ResourceExhausted(Error):
+    """A limit of the coordinator or of this host was reached."""
+
+    code = 8
+
+
+class RunMismatch(Error):
+    """The run and this island do not go together, or a call came too early or
+    too late."""
+
+    code = 9
+
+
+class RankFailed(Error):
+    """Another rank of the island has failed. All its ranks have ended: start
+    them again."""
+
+    code = 10
+
+
+class Diverged(Error):
+    """Values are not finite, or the coordinator has set a contribution aside.
+    Join again to go on from the run's parameters."""
+
+    code = 11
+
+
+class Unimplemented(Error, NotImplementedError):
+    """This build of the library cannot do it."""
+
+    code = 12
+
+
+class Internal(Error):
+    """The library is wrong."""
+
+    code = 13
+
+
+class Unavailable(Error, ConnectionError):
+    """The coordinator cannot be reached."""
+
+    code = 14
+
+
+class DataLoss(Error):
+    """Data that were stored or sent are damaged."""
+
+    code = 15
+
+
+class Unauthenticated(Error):
+    """The coordinator does not accept the island's certificate or token."""
+
+    code = 16
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in (Error, Left, InvalidArgument, Timeout, NotFound, NameTaken,
+                 PermissionDenied, ResourceExhausted, RunMismatch, RankFailed,
+                 Diverged, Unimplemented, Internal, Unavailable, DataLoss,
+                 Unauthenticated)
+}
+
+
+def error_of(code: int, message: str) -> Error:
+    """Returns the exception of a code of causeway.h."""
+    return _BY_CODE.get(code, Error)(message or f"failed with code {code}")

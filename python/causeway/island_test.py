@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Islands of PyTorch in runs with a real coordinator."""
+
+import os
+import unittest
+
+import torch
+
+import causeway
+from causeway.testing.least_squares import LeastSquares, largest_error
+from causeway.testing.processes import ProcessTestCase
+
+
+class TwoIslandsTest(ProcessTestCase):
+    """What only two islands together find."""
+
+    def train_two(self, model, error, run=None, **settings):
+        coordinator = self.start_coordinator(
+            self.create_run(model, **(run or {})))
+        islands = [
+            self.start_island(name, part=part, **settings)
+            for part, name in enumerate(("east", "west"))
+        ]
+        for island in islands:
+            self.assert_ends_well(island)
+            self.assertLess(island.wait_for("end")["merged_error"], error)
+        self.assert_ends_well(coordinator)
+
+    def test_they_find_the_optimum(self):
+        self.train_two(LeastSquares(), 1e-3)
+
+    def test_they_find_it_in_four_bits(self):
+        self.train_two(LeastSquares(), 0.1, dict(format="INT4"))
+
+    def test_they_find_it_in_bf16(self):
+        self.train_two(LeastSquares().to(torch.bfloat16), 0.03,
+                       dtype="bfloat16")
+
+    def test_tied_weights_are_one_tensor(self):
+        self.train_two(LeastSquares(tied=True), 1e-3, tied=True)
+
+    def test_frozen_weights_stay_out(self):
+        model = LeastSquares()
+        model.head.weight.requires_grad_(False)
+        self.train_two(model, 1e-3, dict(fragments=2), frozen="head")
+
+
+class OneIslandTest(ProcessTestCase):
+    """An island in this process."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = LeastSquares()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.4)
+
+    def join(self, **fields):
+        return causeway.join(self.address, island="east", timeout=60, **fields)
+
+    def begin(self, model=None, **run):
+        self.start_coordinator(
+            self.create_run(model or self.model, min_islands=1, **run))
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.model(0, 1).backward()
+        self.optimizer.step()
+
+    def test_says_what_the_run_is(self):
+        self.begin(total_steps=30)
+        with self.join() as island:
+            run = island.run
+            self.assertEqual((run.name, run.island, run.total_steps),
+                             ("test", "east", 30))
+            self.assertEqual((run.shard, run.shards, run.batch_size), (0, 1, 4))
+            self.assertEqual(run.parameters, 116)
+            self.assertEqual(len(run.tensors), 5)
+            self.assertEqual(run.configuration["name"], "test")
+            self.assertFalse(island.should_stop)
+
+    def test_loads_the_values_of_the_run(self):
+        self.begin()
+        other = LeastSquares()
+        with self.join() as island:
+            island.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+            for a, b in zip(other.parameters(), self.model.parameters()):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_names_what_does_not_fit(self):
+        self.begin()
+        with self.join() as island:
+            other = LeastSquares()
+            other.head = torch.nn.Linear(6, 11, bias=False)
+            optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+            with self.assertRaisesRegex(causeway.ModelMismatch,
+                                        r"head.weight is \[11, 6\]"):
+                island.attach(other, optimizer)
+            # The island has not ended.
+            island.attach(self.model, self.optimizer)
+            self.step()
+
+    def test_counts_tokens_and_steps(self):
+        self.begin(total_steps=20)
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            for step in range(1, 21):
+                self.assertEqual(island.step, step)
+                self.assertFalse(island.should_stop)
+                if step == 1:
+                    island.report(tokens=5, loss=2.0)
+                    island.report(tokens=15, loss=torch.tensor(6.0))
+                self.step()
+                if step == 1:
+                    progress = island.progress
+            self.assertTrue(island.should_stop)
+            # Two reports of the first step, and none of the others.
+            self.assertEqual(int(progress["tokens"]), 20)
+            self.assertEqual(progress["loss"], 5.0)
+            self.assertEqual(int(island.progress["tokens"]), 20 + 19 * 32)
+            self.step()
+
+    def test_steps_in_a_pause_are_none_of_the_run(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            with island.paused():
+                self.step()
+            self.assertEqual(island.step, 1)
+            self.step()
+            self.assertEqual(island.step, 2)
+
+    def test_merged_weights_come_and_go(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            initial = [p.detach().clone() for p in self.model.parameters()]
+            self.step()
+            own = [p.detach().clone() for p in self.model.parameters()]
+            with island.merged_weights():
+                for a, b in zip(self.model.parameters(), initial):
+                    self.assertTrue(torch.equal(a, b))
+            for a, b in zip(self.model.parameters(), own):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_notices_an_optimizer_that_replaces_tensors(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            self.model.head.weight.data = torch.zeros(10, 6)
+            with self.assertRaisesRegex(causeway.TensorMoved, "head.weight"):
+                self.step()
+
+    def test_values_that_are_not_finite_are_an_error(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            with self.assertRaises(causeway.Diverged):
+                for _ in range(100):
+                    with torch.no_grad():
+                        self.model.head.weight[0, 0] = float("nan")
+                    self.step()
+            self.assertTrue(island.should_stop)
+
+    def test_goes_on_from_a_state(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            for _ in range(15):
+                self.step()
+            state = island.state_dict()
+            trained = largest_error(self.model)
+            self.assertEqual(state["island"].dtype, torch.uint8)
+        other = LeastSquares()
+        with self.join() as island:
+            island.load_state_dict(state)
+            island.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+            self.assertEqual(island.step, 16)
+            self.assertAlmostEqual(largest_error(other), trained, places=6)
+
+    def test_a_second_process_of_the_name_is_refused(self):
+        self.begin()
+        with self.join():
+            with self.assertRaisesRegex(causeway.NameTaken, "already joined"):
+                self.join()
+
+    def test_a_coordinator_that_is_not_there_is_a_timeout(self):
+        self.port = 1
+        with self.assertRaises(causeway.Timeout):
+            causeway.join(self.address, island="east", timeout=0.5)
+
+    def test_a_child_that_was_forked_gets_an_error(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            child = os.fork()
+            if child == 0:
+                try:
+                    self.step()
+                    os._exit(1)
+                except causeway.RunMismatch:
+                    island.close()
+                    os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.step()
+            self.assertEqual(island.step, 2)
+
+    def test_data_loaders_with_processes_work(self):
+        self.begin(total_steps=12)
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            seen = []
+            data = torch.arange(24)
+            loader = torch.utils.data.DataLoader(
+                data, batch_sampler=island.sampler(data, batch_size=2),
+                num_workers=2)
+            for batch in loader:
+                seen += batch.tolist()
+                self.step()
+            self.assertEqual(sorted(seen), list(range(24)))
+            self.assertTrue(island.should_stop)
+
+
+if __name__ == "__main__":
+    unittest.main()

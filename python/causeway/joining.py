@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The way into a run."""
+
+import os
+import re
+import socket
+from typing import Any, Optional, Union
+
+from .errors import InvalidArgument
+from .island import Island
+from .ranks import Ranks
+
+
+def _default_name() -> str:
+    host = socket.gethostname().split(".")[0].lower()
+    return re.sub("[^a-z0-9-]", "-", host)[:64] or "island"
+
+
+def _rate(mbit_s: Union[float, str]) -> float:
+    if mbit_s == "auto":
+        return -1.0
+    if isinstance(mbit_s, (int, float)) and mbit_s >= 0:
+        return float(mbit_s)
+    raise InvalidArgument(f"a rate is {mbit_s!r}; it is a number of Mbit/s, 0 "
+                          'for no pacing, or "auto"')
+
+
+def join(coordinator: Optional[str] = None,
+         *,
+         island: Optional[str] = None,
+         tls: Optional[str] = None,
+         join_token: Optional[str] = None,
+         tls_ca: Optional[str] = None,
+         tls_cert: Optional[str] = None,
+         tls_key: Optional[str] = None,
+         checkpoint_dir: Optional[str] = None,
+         checkpoint_steps: int = 100,
+         resume: Optional[str] = None,
+         initial_parameters: Optional[str] = None,
+         overlap_steps: Optional[int] = None,
+         uplink_mbit_s: Union[float, str] = 0,
+         downlink_mbit_s: Union[float, str] = 0,
+         bulk_connections: int = 1,
+         description: Optional[str] = None,
+         timeout: Optional[float] = 600,
+         step_timeout: Optional[float] = None,
+         leave_timeout: float = 30,
+         process_group: Optional[Any] = None,
+         rank_host: Optional[str] = None,
+         rank_timeout: float = 300,
+         encrypt_ranks: bool = False,
+         handle_sigterm: bool = True,
+         verbose: bool = False) -> Island:
+    """Joins a run.
+
+    With torch.distributed initialized, the processes of `process_group` are one
+    island, and all of them call this.
+
+    Args:
+      coordinator: host:port. Default: $CAUSEWAY_COORDINATOR.
+      island: the island's name, which is its identity through restarts.
+        Default: $CAUSEWAY_ISLAND, the name in the certificate, or that of this
+        host.
+      tls: the folder with the island's certificate, made with `join_token` if
+        it is not there. Default: $CAUSEWAY_TLS. Without it and tls_cert the
+        connection is plain text.
+      join_token: from `causeway token create`. Default: $CAUSEWAY_JOIN_TOKEN.
+      tls_ca, tls_cert, tls_key: PEM files, instead of `tls`.
+      checkpoint_dir: a folder in which the library keeps the island's part of
+        the run, every `checkpoint_steps` steps, and from which a process that
+        was killed continues. Default: $CAUSEWAY_CHECKPOINT_DIR.
+      resume: a folder that Island.save has written.
+      initial_parameters: a copy of the checkpoint that the run began with,
+        which is then not downloaded.
+      overlap_steps: the steps after which an update is applied, for a link that
+        needs other ones than the run's.
+      uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
+        does not pace, "auto" measures what the link can do.
+      bulk_connections: the connections for bulk data.
+      description: what `causeway islands` says of this island.
+      timeout: the most seconds to wait for the coordinator; None waits for
+        ever.
+      step_timeout: the most seconds for which a step waits for the run: for
+        other islands before the start, for an update that is late, while the
+        run is paused. None waits for ever, and Ctrl-C ends it.
+      leave_timeout: the most seconds in which a leaving island hands in what it
+        has trained.
+      process_group: the processes of this island. Default: all of them.
+      rank_host: the name by which other ranks reach this host.
+      rank_timeout: the seconds after which a rank that does not answer has
+        failed.
+      encrypt_ranks: whether ranks encrypt what they send to one another for the
+        run. The traffic of torch.distributed is its own.
+      handle_sigterm: whether the first SIGTERM asks to leave, if nobody else
+        handles it.
+      verbose: whether the library writes what it does to stderr.
+
+    Raises:
+      Timeout: the coordinator did not answer, or the run is full.
+      NameTaken: another process is the island of this name. That of a process
+        that was killed is free when its lease ends.
+      Unauthenticated, PermissionDenied: the certificate or the token.
+    """
+    environment = os.environ.get
+    coordinator = coordinator or environment("CAUSEWAY_COORDINATOR")
+    if not coordinator:
+        raise InvalidArgument(
+            "no coordinator: pass host:port, or set CAUSEWAY_COORDINATOR")
+    tls = tls or environment("CAUSEWAY_TLS")
+    island = island or environment("CAUSEWAY_ISLAND")
+    if not island and not (tls or tls_cert):
+        island = _default_name()
+    options = {
+        "coordinator": coordinator,
+        "island": island,
+        "description": description or f"PyTorch on {socket.gethostname()}",
+        "tls": tls,
+        "join_token": join_token or environment("CAUSEWAY_JOIN_TOKEN"),
+        "tls_ca": tls_ca,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "uplink_mbit_s": _rate(uplink_mbit_s),
+        "downlink_mbit_s": _rate(downlink_mbit_s),
+        "bulk_connections": bulk_connections,
+        "overlap_steps": overlap_steps,
+        "initial_parameters": initial_parameters,
+        "checkpoint_directory":
+            checkpoint_dir or environment("CAUSEWAY_CHECKPOINT_DIR"),
+        "checkpoint_steps": checkpoint_steps,
+        "resume_directory": resume,
+        "leave_timeout_seconds": leave_timeout,
+        "verbose": int(verbose),
+        "encrypt_ranks": int(encrypt_ranks),
+        "rank_timeout_seconds": rank_timeout,
+    }
+    return Island(options, Ranks(process_group, rank_host), timeout,
+                  step_timeout, handle_sigterm)

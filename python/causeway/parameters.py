@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensors of a PyTorch module are which tensors of a run."""
+
+from dataclasses import dataclass, field
+from typing import Any, Collection, Dict, List, Tuple
+
+import torch
+
+from .errors import ModelMismatch
+from .run import Run, TensorInfo
+
+# What wrappers put into the names of parameters.
+_WRAPPERS = {
+    "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"
+}
+# The most differences that a message lists.
+_MOST_LISTED = 5
+
+
+@dataclass
+class Slot:
+    """A parameter, and where its module keeps it."""
+
+    parameter: torch.nn.Parameter
+    # The parameter is owner[key].
+    owner: Dict[str, Any]
+    key: str
+    # The names that the model has for it; more than one if it is tied.
+    names: List[str] = field(default_factory=list)
+
+
+def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """Returns the module inside DataParallel, DDP and torch.compile."""
+    parallel = (torch.nn.DataParallel,
+                torch.nn.parallel.DistributedDataParallel)
+    while True:
+        if isinstance(model, parallel):
+            model = model.module
+        elif "_orig_mod" in model._modules:
+            model = model._modules["_orig_mod"]
+        else:
+            return model
+
+
+def slots_of(model: torch.nn.Module) -> List[Slot]:
+    """Returns the model's parameters, each once, in the model's order."""
+    found: Dict[int, Slot] = {}
+    modules = unwrapped(model).named_modules(remove_duplicate=False)
+    for prefix, module in modules:
+        for key, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            slot = found.setdefault(id(parameter),
+                                    Slot(parameter, module._parameters, key))
+            path = (f"{prefix}.{key}" if prefix else key).split(".")
+            slot.names.append(".".join(p for p in path if p not in _WRAPPERS))
+    return list(found.values())
+
+
+def _listed(problems: List[str]) -> str:
+    shown = problems[:_MOST_LISTED]
+    if len(problems) > len(shown):
+        shown.append(f"and {len(problems) - len(shown)} more differences")
+    return "; ".join(shown)
+
+
+def _shape(shape: Collection[int]) -> str:
+    return "[" + ", ".join(str(extent) for extent in shape) + "]"
+
+
+def match(model: torch.nn.Module, run: Run,
+          shards: Collection[str] = ()) -> List[Tuple[TensorInfo, Slot]]:
+    """Returns the run's tensors, each with the model's parameter.
+
+    Parameters that do not require gradients, and those that the run excludes,
+    may be missing in the run. The extents of those that `shards` names are not
+    compared.
+
+    Raises ModelMismatch, which names the first differences.
+    """
+    slots = slots_of(model)
+    by_name = {name: slot for slot in slots for name in slot.names}
+    problems: List[str] = []
+    pairs: List[Tuple[TensorInfo, Slot]] = []
+    taken: Dict[int, str] = {}
+    for tensor in run.tensors:
+        slot = by_name.get(tensor.name)
+        if slot is None:
+            problems.append(
+                f"the model has no parameter {tensor.name} "
+                f"{_shape(tensor.shape)}")
+            continue
+        other = taken.setdefault(id(slot), tensor.name)
+        if other != tensor.name:
+            problems.append(f"the model ties {other} and {tensor.name}, which "
+                            "are two tensors in the run")
+        # A scalar is a tensor of one value.
+        shape = tuple(slot.parameter.shape)
+        if (tensor.name not in shards and shape != tensor.shape
+                and (shape, tensor.shape) != ((), (1,))):
+            problems.append(
+                f"{tensor.name} is {_shape(shape)} in the model and "
+                f"{_shape(tensor.shape)} in the run")
+        pairs.append((tensor, slot))
+    for slot in slots:
+        if (id(slot) not in taken and slot.parameter.requires_grad
+                and not any(run.excludes(name) for name in slot.names)):
+            problems.append(
+                f"the run has no tensor {slot.names[0]} "
+                f"{_shape(slot.parameter.shape)}, which the model trains")
+    if problems:
+        raise ModelMismatch(
+            f"the model is not that of run {run.name}: {_listed(problems)}")
+    return pairs

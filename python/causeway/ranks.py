@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of an island, as torch.distributed knows them."""
+
+import os
+import socket
+import sys
+from typing import Any, Callable, Optional, TypeVar
+
+from .errors import Error, InvalidArgument, error_of
+
+Result = TypeVar("Result")
+
+
+class Ranks:
+    """A process group, or one process alone."""
+
+    def __init__(self, group: Optional[Any] = None,
+                 host: Optional[str] = None):
+        """
+        Args:
+          group: a process group; None is the default one if there is one.
+          host: the name by which other ranks reach this host.
+
+        Raises InvalidArgument if several processes were started, but no group
+        exists yet.
+        """
+        self._group = group
+        self._host = host
+        self._distributed = None
+        self.rank, self.size = 0, 1
+        torch = sys.modules.get("torch")
+        distributed = getattr(torch, "distributed", None)
+        if (distributed is not None and distributed.is_available()
+                and distributed.is_initialized()):
+            self._distributed = distributed
+            self.rank = distributed.get_rank(group)
+            self.size = distributed.get_world_size(group)
+            if self.rank < 0:
+                raise InvalidArgument("this process is not in process_group")
+        elif group is not None or int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            raise InvalidArgument(
+                "this process is one of several; call "
+                "torch.distributed.init_process_group() before causeway.join()")
+
+    @property
+    def _root(self) -> int:
+        """The number of rank 0 among all processes of torch.distributed."""
+        if self._group is None:
+            return 0
+        c10d = self._distributed.distributed_c10d
+        find = getattr(c10d, "get_global_rank", None)
+        return (find or c10d._get_global_rank)(self._group, 0)
+
+    def broadcast(self, tensor) -> None:
+        """Gives all ranks the values of rank 0's tensor."""
+        if self.size > 1:
+            self._distributed.broadcast(tensor, self._root, self._group)
+
+    def first(self, act: Callable[[Optional[Any]], Result],
+              tell: Callable[[Result], Any] = lambda _: ()) -> Result:
+        """Calls `act` on rank 0 with None, and after it on the others with what
+        `tell` makes of rank 0's result. Returns the result.
+
+        Raises what `act` raises; what it raises on rank 0, on all ranks.
+        """
+        if self.rank == 0:
+            try:
+                result = act(None)
+            except Error as error:
+                self._from_first((error.code, str(error), None))
+                raise
+            self._from_first((0, "", tell(result)))
+            return result
+        code, message, told = self._from_first(None)
+        if code:
+            raise error_of(code, message)
+        return act(told)
+
+    def host(self) -> Optional[str]:
+        """Returns the name by which other ranks reach this one; None if it is
+        the host's name. All ranks call it."""
+        if self._host is not None or self.size == 1:
+            return self._host
+        hosts = [None] * self.size
+        self._distributed.all_gather_object(hosts, socket.gethostname(),
+                                            self._group)
+        return "127.0.0.1" if len(set(hosts)) == 1 else None
+
+    def _from_first(self, value: Any) -> Any:
+        if self.size == 1:
+            return value
+        values = [value]
+        self._distributed.broadcast_object_list(values, self._root,
+                                                self._group)
+        return values[0]

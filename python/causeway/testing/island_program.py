@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""An island that trains LeastSquares, as a program for tests.
+
+Its argument is a JSON object with the fields of Settings. It writes a JSON
+object a line to stdout: {"event": "attached" | "step" | "end", ...}.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional
+
+import torch
+
+import causeway
+from causeway.testing.least_squares import LeastSquares, largest_error
+
+
+@dataclass
+class Settings:
+    """What a test says."""
+
+    # Arguments of causeway.join.
+    join: Dict[str, Any]
+    part: int = 0
+    dtype: str = "float32"
+    tied: bool = False
+    # Names that contain this do not require gradients.
+    frozen: Optional[str] = None
+    step_seconds: float = 0
+    # Each step's event is written, but for the first ones only every tenth.
+    # The loop waits before this step until the file exists.
+    hold_step: Optional[int] = None
+    hold_file: str = ""
+    # The step after which the state of island and model is saved to a file.
+    save_step: Optional[int] = None
+    save_file: str = ""
+    load_file: str = ""
+    # The process group: its number of processes, this one's number, a file.
+    ranks: int = 1
+    rank: int = 0
+    group_file: str = ""
+    # Whether each rank has only its share of the head's rows.
+    sharded: bool = False
+    environment: Dict[str, str] = field(default_factory=dict)
+
+
+def say(event: str, **values) -> None:
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def make_model(settings: Settings) -> torch.nn.Module:
+    torch.manual_seed(settings.part)
+    model = LeastSquares(settings.tied).to(getattr(torch, settings.dtype))
+    for name, parameter in model.named_parameters():
+        if settings.frozen and settings.frozen in name:
+            parameter.requires_grad_(False)
+    return model
+
+
+def train(settings: Settings, island: causeway.Island) -> None:
+    model = make_model(settings)
+    replica = model
+    if settings.ranks > 1:
+        replica = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
+    if settings.load_file:
+        state = torch.load(settings.load_file)
+        island.load_state_dict(state["island"])
+    island.attach(replica, optimizer)
+    say("attached", step=island.step, error=largest_error(model))
+    while not island.should_stop:
+        step = island.step
+        if step == settings.hold_step:
+            say("holding", step=step)
+            while not os.path.exists(settings.hold_file):
+                time.sleep(0.02)
+        optimizer.zero_grad()
+        loss = replica(settings.part)
+        loss.backward()
+        island.report(tokens=32 // settings.ranks, loss=loss)
+        time.sleep(settings.step_seconds)
+        optimizer.step()
+        scheduler.step()
+        if step <= 3 or step % 10 == 0:
+            say("step", step=step, loss=float(loss.detach()))
+        if step == settings.save_step:
+            torch.save({"island": island.state_dict()}, settings.save_file)
+            say("saved", step=step)
+    with island.merged_weights():
+        merged_error = largest_error(model)
+    say("end", step=island.step, error=largest_error(model),
+        merged_error=merged_error)
+
+
+def main() -> None:
+    settings = Settings(**json.loads(sys.argv[1]))
+    os.environ.update(settings.environment)
+    torch.set_num_threads(1)
+    if settings.ranks > 1:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{settings.group_file}",
+            rank=settings.rank, world_size=settings.ranks)
+    with causeway.join(**settings.join) as island:
+        train(settings, island)
+
+
+if __name__ == "__main__":
+    main()
