@@ -47,17 +47,19 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
         return None
     placements = tuple(parameter.placements)
     local = parameter.to_local().detach()
-    if all(placement.is_replicate() for placement in placements):
-        return None
-    if len(placements) != 1 or not placements[0].is_shard(0):
+    sharded = [dimension for dimension, placement in enumerate(placements)
+               if not placement.is_replicate()]
+    if not sharded:
+        return 0, local.reshape(-1)
+    if len(sharded) > 1 or not placements[sharded[0]].is_shard(0):
         raise Unimplemented(
             f"{name} is placed as {placements}; an island takes whole tensors "
-            "and those that are sharded along their first dimension, on a mesh "
-            "of one dimension. Pass other parts as shards=")
-    mesh = parameter.device_mesh
+            "and those that are sharded once, along their first dimension. "
+            "Pass other parts as shards=")
+    mesh, dimension = parameter.device_mesh, sharded[0]
     rows = parameter.shape[0]
-    rows_per_rank = -(-rows // mesh.size())
-    row = min(rows, rows_per_rank * mesh.get_local_rank())
+    rows_per_rank = -(-rows // mesh.size(dimension))
+    row = min(rows, rows_per_rank * mesh.get_local_rank(dimension))
     return row * (parameter.numel() // max(1, rows)), local.reshape(-1)
 
 
@@ -109,7 +111,6 @@ class Attachment:
             self._describe(buffer, local.info, local.values)
             if not local.whole:
                 buffer.first, buffer.count = local.first, local.values.numel()
-                buffer.dimensions = 0
         return buffers
 
     @staticmethod

@@ -80,8 +80,8 @@ class AttachmentTest(unittest.TestCase):
         for rank, ranks, begin, rows in ((0, 3, 0, 4), (2, 3, 8, 2),
                                          (3, 4, 9, 1), (6, 7, 10, 0)):
             model = LeastSquares()
-            model.head.weight.placements = [_Shard(0)]
-            model.head.weight.device_mesh = _Mesh(ranks, rank)
+            model.head.weight.placements = [_Shard(None), _Shard(0)]
+            model.head.weight.device_mesh = _Mesh([5, ranks], [3, rank])
             local = torch.zeros(rows, 6)
             model.head.weight.to_local = lambda: local
             buffer = Attachment(model, run_of()).buffers()[4]
@@ -98,7 +98,7 @@ class _Shard:
         self._dimension = dimension
 
     def is_replicate(self):
-        return False
+        return self._dimension is None
 
     def is_shard(self, dimension):
         return dimension == self._dimension
@@ -109,11 +109,11 @@ class _Mesh:
     def __init__(self, size, rank):
         self._size, self._rank = size, rank
 
-    def size(self):
-        return self._size
+    def size(self, dimension):
+        return self._size[dimension]
 
-    def get_local_rank(self):
-        return self._rank
+    def get_local_rank(self, dimension):
+        return self._rank[dimension]
 
 
 class StepHookTest(unittest.TestCase):

@@ -10,11 +10,12 @@ from causeway.testing.processes import KILL, ProcessTestCase
 
 class RanksTest(ProcessTestCase):
 
-    def start_ranks(self, name, **settings):
+    def start_ranks(self, name, rows=(None, None), **settings):
         return [
-            self.start_island(name, ranks=2, rank=rank,
+            self.start_island(name, ranks=len(rows), rank=rank,
                               group_file=self.path(f"group-{name}"),
-                              **settings) for rank in range(2)
+                              rows=rows[rank], **settings)
+            for rank in range(len(rows))
         ]
 
     def test_two_islands_of_two_ranks_find_the_optimum(self):
@@ -24,6 +25,16 @@ class RanksTest(ProcessTestCase):
         for rank in ranks:
             self.assert_ends_well(rank)
             self.assertLess(rank.wait_for("end")["merged_error"], 1e-3)
+        self.assert_ends_well(coordinator)
+
+    def test_ranks_may_have_unequal_and_empty_shards(self):
+        coordinator = self.start_coordinator(self.create_run(LeastSquares()))
+        ranks = (
+            self.start_ranks("east", part=0, rows=([0, 7], [7, 10])) +
+            self.start_ranks("west", part=1, rows=([0, 4], [4, 10], [10, 10])))
+        for rank in ranks:
+            self.assert_ends_well(rank)
+            self.assertLess(rank.wait_for("end")["error"], 1e-3)
         self.assert_ends_well(coordinator)
 
     def test_all_ranks_end_when_one_is_killed(self):

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -43,8 +43,8 @@ class Settings:
     ranks: int = 1
     rank: int = 0
     group_file: str = ""
-    # Whether each rank has only its share of the head's rows.
-    sharded: bool = False
+    # The rows of the head that this rank has, if not all of them.
+    rows: Optional[List[int]] = None
     environment: Dict[str, str] = field(default_factory=dict)
 
 
@@ -58,20 +58,27 @@ def make_model(settings: Settings) -> torch.nn.Module:
     for name, parameter in model.named_parameters():
         if settings.frozen and settings.frozen in name:
             parameter.requires_grad_(False)
+    if settings.rows is not None:
+        model.keep_rows(*settings.rows)
     return model
 
 
 def train(settings: Settings, island: causeway.Island) -> None:
     model = make_model(settings)
     replica = model
-    if settings.ranks > 1:
+    shards = {
+        name: (first, model.get_parameter(name).reshape(-1))
+        for name, first in model.first.items()
+    }
+    # Ranks with shards of their own make the same steps on what they share.
+    if settings.ranks > 1 and not shards:
         replica = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
     if settings.load_file:
         state = torch.load(settings.load_file)
         island.load_state_dict(state["island"])
-    island.attach(replica, optimizer)
+    island.attach(replica, optimizer, shards=shards)
     say("attached", step=island.step, error=largest_error(model))
     while not island.should_stop:
         step = island.step
@@ -91,8 +98,10 @@ def train(settings: Settings, island: causeway.Island) -> None:
         if step == settings.save_step:
             torch.save({"island": island.state_dict()}, settings.save_file)
             say("saved", step=step)
-    with island.merged_weights():
-        merged_error = largest_error(model)
+    merged_error = None
+    if not shards:
+        with island.merged_weights():
+            merged_error = largest_error(model)
     say("end", step=island.step, error=largest_error(model),
         merged_error=merged_error)
 

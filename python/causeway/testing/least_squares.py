@@ -40,6 +40,9 @@ class LeastSquares(torch.nn.Module):
             torch.nn.Linear(6, 4) for _ in range(2))
         self.head = torch.nn.Linear(6, 10, bias=False)
         self.register_buffer("mask", torch.ones(3))
+        # The index of the first value in the whole tensor, where this is only a
+        # part.
+        self.first = {}
         if tied:
             self.embedding = torch.nn.Embedding(10, 6)
             self.embedding.weight = self.head.weight
@@ -47,24 +50,28 @@ class LeastSquares(torch.nn.Module):
     def forward(self, part: int, parts: int = 2) -> torch.Tensor:
         loss = torch.zeros(())
         for name, parameter in self.named_parameters():
-            error = parameter.float() - wanted(name, parameter.shape)
-            loss = loss + error.reshape(-1)[part::parts].square().sum() / 2
+            error = parameter.float() - self.wanted(name)
+            begin = (part - self.first.get(name, 0)) % parts
+            loss = loss + error.reshape(-1)[begin::parts].square().sum() / 2
         return loss
 
+    def wanted(self, name: str) -> torch.Tensor:
+        """Returns the values of the optimum, between -2 and 4."""
+        shape = self.get_parameter(name).shape
+        first = self.first.get(name, 0)
+        index = torch.arange(first, first + shape.numel())
+        return (index % 7 / 7 + len(name) % 5 - 2).reshape(shape)
 
-def wanted(name: str, shape) -> torch.Tensor:
-    """Returns the values of the optimum, between -2 and 4."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    values = torch.arange(count) % 7 / 7 + len(name) % 5 - 2
-    return values.reshape(shape)
+    def keep_rows(self, begin: int, end: int) -> None:
+        """Makes the head a part of its rows."""
+        rows = self.head.weight.detach()[begin:end].clone()
+        self.head.weight = torch.nn.Parameter(rows)
+        self.first["head.weight"] = begin * rows.shape[1]
 
 
-def largest_error(model: torch.nn.Module) -> float:
+def largest_error(model: LeastSquares) -> float:
     """Returns the largest distance of a trained value to the wanted one."""
     return max(
-        float((parameter.detach().float() -
-               wanted(name, parameter.shape)).abs().max())
+        float((parameter.detach().float() - model.wanted(name)).abs().max())
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad)
+        if parameter.requires_grad and parameter.numel())
