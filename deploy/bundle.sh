@@ -11,6 +11,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/libraries.sh
+. "${ROOT}/deploy/libraries.sh"
 
 usage() {
   cat <<'USAGE'
@@ -38,16 +40,6 @@ USAGE
 fail() {
   printf 'bundle: error: %s\n' "$*" >&2
   exit 1
-}
-
-# Succeeds for glibc's libraries, which every Linux has, with its loader.
-is_of_glibc() {
-  case "$1" in
-    linux-vdso.so.* | ld-linux* | libc.so.6 | libm.so.6 | libpthread.so.0 | \
-      libdl.so.2 | librt.so.1 | libresolv.so.2 | libutil.so.1 | \
-      libnss_*.so.2 | libanl.so.1) return 0 ;;
-  esac
-  return 1
 }
 
 cuda=true
@@ -78,10 +70,7 @@ while (($#)); do
 done
 archive="$(realpath -m "${archive:-causeway-linux-x86_64.tar.gz}")"
 if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then cuda=false; fi
-for tool in patchelf strip readelf; do
-  command -v "${tool}" >/dev/null ||
-    fail "there is no ${tool}; run deploy/install_deps.sh build"
-done
+require_tools
 
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway)
@@ -106,32 +95,14 @@ trap 'rm -rf "${stage}"' EXIT
 readonly top="${stage}/causeway"
 mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
 
-# add PROGRAM DIRECTORY: copies the program, with its libraries where it finds
-# them.
-add() {
-  local to name path
-  to="$2/$(basename "$1")"
-  install -m 755 "$1" "${to}"
-  strip "${to}"
-  # RPATH rather than RUNPATH, which would not apply to what libraries need in
-  # turn.
-  patchelf --force-rpath --set-rpath \
-    "\$ORIGIN/$(realpath --relative-to="$2" "${top}/lib")" "${to}"
-  while read -r name path; do
-    if is_of_glibc "$(basename "${name}")"; then continue; fi
-    if [[ "${path}" != /* ]]; then fail "$1 needs ${name}, which is not here"; fi
-    if [[ ! -e "${top}/lib/${name}" ]]; then
-      install -m 644 "${path}" "${top}/lib/${name}"
-      strip --strip-unneeded "${top}/lib/${name}"
-      patchelf --remove-rpath "${top}/lib/${name}"
-    fi
-  done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
-}
+readonly libraries="${top}/lib"
 
-for program in "${PROGRAMS[@]}"; do add "${bin}/${program}" "${top}/bin"; done
+for program in "${PROGRAMS[@]}"; do
+  add_file "${bin}/${program}" "${top}/bin"
+done
 for label in "${test_labels[@]}"; do
   path="${label#//}"
-  add "${bin}/${path/://}" "${top}/tests/gpu"
+  add_file "${bin}/${path/://}" "${top}/tests/gpu"
 done
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
@@ -139,10 +110,7 @@ install -D -m 644 -t "${top}/tests/reference" tests/reference/llama_golden.txt
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 
-# The newest symbol version of glibc that anything asks for.
-needed="$(readelf --version-info "${top}"/bin/* "${top}"/lib/* |
-  grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1)"
-printf 'bundle: needs glibc %s\n' "${needed#GLIBC_}"
+printf 'bundle: needs glibc %s\n' "$(newest_glibc "${top}"/bin/* "${top}"/lib/*)"
 
 # Runs the programs in an environment without anything else.
 run_alone() {

@@ -41,6 +41,7 @@ test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 test        python3-torch           PyTorch, for the tests of python/causeway
 test        python3-numpy           PyTorch warns without it
+test        python3-venv            clean environments, to install the wheel in
 tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)

@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Copies programs and shared libraries together with the libraries that they
+# need, for scripts that source this file. Uses
+#
+#   libraries   the folder that libraries are copied to
+#
+# and `fail`, which ends the script with a message.
+
+# shellcheck shell=bash
+# What these functions use is set by the scripts that source this file.
+# shellcheck disable=SC2154
+
+# Succeeds for glibc's libraries, which every Linux has, with its loader.
+is_of_glibc() {
+  case "$1" in
+    linux-vdso.so.* | ld-linux* | libc.so.6 | libm.so.6 | libpthread.so.0 | \
+      libdl.so.2 | librt.so.1 | libresolv.so.2 | libutil.so.1 | \
+      libnss_*.so.2 | libanl.so.1) return 0 ;;
+  esac
+  return 1
+}
+
+# Fails unless the tools are there that this file uses.
+require_tools() {
+  local tool
+  for tool in patchelf strip readelf; do
+    command -v "${tool}" >/dev/null ||
+      fail "there is no ${tool}; run deploy/install_deps.sh build"
+  done
+}
+
+# add_file FILE DIRECTORY: copies a program or library to a directory, and the
+# libraries that it needs to `libraries`, where it finds them.
+add_file() {
+  local to name path
+  to="$2/$(basename "$1")"
+  install -m 755 "$1" "${to}"
+  strip --strip-unneeded "${to}"
+  # RPATH rather than RUNPATH, which would not apply to what libraries need in
+  # turn.
+  patchelf --force-rpath --set-rpath \
+    "\$ORIGIN/$(realpath --relative-to="$2" "${libraries}")" "${to}"
+  while read -r name path; do
+    if is_of_glibc "$(basename "${name}")"; then continue; fi
+    if [[ "${path}" != /* ]]; then fail "$1 needs ${name}, which is not here"; fi
+    if [[ ! -e "${libraries}/${name}" ]]; then
+      install -m 644 "${path}" "${libraries}/${name}"
+      strip --strip-unneeded "${libraries}/${name}"
+      patchelf --remove-rpath "${libraries}/${name}"
+    fi
+  done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
+}
+
+# newest_glibc FILE...: prints the newest version of glibc that a file needs.
+newest_glibc() {
+  readelf --version-info "$@" | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV |
+    tail -n 1 | sed 's/GLIBC_//'
+}

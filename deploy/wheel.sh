@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes the wheel of the Python package, with libcauseway.so and the libraries
+# that it needs inside.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/libraries.sh
+. "${ROOT}/deploy/libraries.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: deploy/wheel.sh [--cpu_only] [--library FILE] [DIRECTORY]
+
+Writes causeway-VERSION-py3-none-manylinux_2_36_x86_64.whl to DIRECTORY
+(default: .). `pip install` of it needs no network and works with Python 3.9 and
+newer on x86-64 Linux with glibc 2.36 or newer. It does not bring PyTorch, which
+islands need: take the one that fits your machine.
+
+  --cpu_only       build without CUDA even if nvcc is there
+  --library FILE   take this libcauseway.so instead of building it
+USAGE
+}
+
+fail() {
+  printf 'wheel: error: %s\n' "$*" >&2
+  exit 1
+}
+
+readonly VERSION=0.1 GLIBC=2.36
+options=()
+library=
+if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
+directory=.
+while (($#)); do
+  case "$1" in
+    --cpu_only) options=() ;;
+    --library)
+      library="$(realpath "${2:?--library needs a file}")"
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) directory="$1" ;;
+  esac
+  shift
+done
+mkdir -p "${directory}"
+directory="$(realpath "${directory}")"
+require_tools
+cd "${ROOT}"
+if [[ -z "${library}" ]]; then
+  bin="$(bazel_build_once "${ROOT}" "${options[@]}" \
+    //worker/embedding:libcauseway.so)"
+  library="${bin}/worker/embedding/libcauseway.so"
+fi
+
+stage="$(mktemp -d)"
+readonly stage
+trap 'rm -rf "${stage}"' EXIT
+readonly libraries="${stage}/causeway/lib"
+mkdir -p "${libraries}"
+while IFS= read -r file; do
+  install -D -m 644 "python/${file}" "${stage}/${file}"
+done < <(cd python && find causeway -name '*.py' -not -name '*_test.py' \
+  -not -path '*/testing/*' -not -name testing.py)
+add_file "${library}" "${libraries}"
+# PyTorch takes these from the system, and a process has each of them once.
+rm -f "${libraries}"/lib{stdc++.so.6,gcc_s.so.1}
+needed="$(newest_glibc "${libraries}"/*)"
+if [[ "$(printf '%s\n' "${needed}" "${GLIBC}" | sort -V | tail -n 1)" != \
+  "${GLIBC}" ]]; then
+  fail "the libraries need glibc ${needed}, newer than ${GLIBC}"
+fi
+python3 deploy/write_wheel.py --name causeway --version "${VERSION}" \
+  --tag "py3-none-manylinux_${GLIBC/./_}_x86_64" --license LICENSE \
+  --tree "${stage}" --out "${directory}"
