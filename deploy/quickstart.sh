@@ -19,7 +19,7 @@ readonly ROOT
 usage() {
   cat <<'USAGE'
 usage: deploy/quickstart.sh [--report FILE] [--text FILE...] [--rounds N]
-                            [--threads N] [--keep]
+                            [--threads N] [--pytorch] [--keep]
 
 Installs what is missing, builds, trains on two islands and on one alone, and
 compares. About two minutes on two cores after the build. Exits with 0 if
@@ -30,12 +30,17 @@ the merged model learnt.
   --rounds N      rounds of the run (default: as configured)
   --threads N     threads of each of the two islands (default: half the cores,
                   at most 4)
+  --pytorch       islands are PyTorch loops (examples/pytorch) instead of
+                  causeway-worker
   --keep          keep the working directory: data, logs, models
 USAGE
 }
 
 report=
 rounds=
+pytorch=false
+loss_start=
+more_targets=()
 threads=
 texts=()
 while (($#)); do
@@ -54,6 +59,7 @@ while (($#)); do
         shift
       done
       ;;
+    --pytorch) pytorch=true ;;
     --keep) keep=true ;;
     -h | --help)
       usage
@@ -173,6 +179,45 @@ follow_run() {
   if [[ -t 1 ]]; then printf '\r\e[K'; fi
 }
 
+# ---- Islands of causeway-worker
+
+# Starts the coordinator and the islands, and sets loss_start.
+begin_islands() {
+  local island
+  configure "${work}/islands.textproto" 2
+  start_coordinator islands "${work}/islands.textproto" auto
+  loss_start="$(evaluate islands)"
+  for island in north south; do
+    join_island "${island}" --threads "${threads}" --data "${data_list}"
+  done
+}
+
+train_alone() {
+  configure "${work}/alone.textproto" 1
+  start_coordinator alone "${work}/alone.textproto" auto
+  join_island alone --threads "$((2 * threads))" --data "${data_list}"
+  follow_run
+  await_islands
+  stop_processes
+}
+
+# loss_of NAME start|end: prints the validation loss of islands or alone.
+loss_of() { evaluate "$1"; }
+
+show_sample() {
+  say "" "The merged model continues \"The \":" ""
+  "${causeway}" sample "${work}/islands" --prompt "The " --tokens 300 \
+    2>"${work}/sample.log" | fold -s -w 76 | sed 's/^/  /' ||
+    fail_of sample "of the merged model failed"
+}
+
+# ---- Islands of PyTorch, in place of these
+
+if [[ "${pytorch}" == true ]]; then
+  # shellcheck source=deploy/quickstart_pytorch.sh
+  . "${ROOT}/deploy/quickstart_pytorch.sh"
+fi
+
 # ---- Results
 
 # Prints how the islands synchronize, as configured.
@@ -241,9 +286,10 @@ if ((${#texts[@]} > 0)); then
 else
   deploy/install_deps.sh build quickstart
 fi
+if [[ "${pytorch}" == true ]]; then deploy/install_deps.sh peers; fi
 
 say "" "Building..."
-build_programs
+build_programs "${more_targets[@]}"
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-quickstart.XXXXXX")"
 began=${SECONDS}
@@ -262,36 +308,24 @@ data_list="$(IFS=, && printf '%s' "${data[*]}")"
 say "" "Two islands, ${threads} thread(s) each, on $(
   megabytes "$(cat "${data[@]}" | wc -c)"
 ) of text" ""
-configure "${work}/islands.textproto" 2
-start_coordinator islands "${work}/islands.textproto" auto
-loss_start="$(evaluate islands)"
-for island in north south; do
-  join_island "${island}" --threads "${threads}" --data "${data_list}"
-done
+begin_islands
 training_began=${SECONDS}
 follow_run
 training_seconds=$((SECONDS - training_began))
 await_islands
 stop_processes
-loss_end="$(evaluate islands)"
+loss_end="$(loss_of islands end)"
+loss_start="${loss_start:-$(loss_of islands start)}"
 readonly run=("${merged}" "${up}" "${down}" "${data_parallel}" "${tokens}"
   "${parameters}")
 
 say "" "One island alone, $((2 * threads)) thread(s), same steps and data" ""
-configure "${work}/alone.textproto" 1
-start_coordinator alone "${work}/alone.textproto" auto
-join_island alone --threads "$((2 * threads))" --data "${data_list}"
-follow_run
-await_islands
-stop_processes
-loss_alone="$(evaluate alone)"
+train_alone
+loss_alone="$(loss_of alone end)"
 wall_seconds=$((SECONDS - began))
 
 print_table "${run[@]}"
-say "" "The merged model continues \"The \":" ""
-"${causeway}" sample "${work}/islands" --prompt "The " --tokens 300 \
-  2>"${work}/sample.log" | fold -s -w 76 | sed 's/^/  /' ||
-  fail_of sample "of the merged model failed"
+show_sample
 if [[ -n "${report}" ]]; then
   write_report "${run[@]}" >"${report}"
   say "" "Wrote ${report}"

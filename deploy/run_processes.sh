@@ -33,12 +33,12 @@ fail() {
   exit 1
 }
 
-# Builds the three programs.
+# build_programs [TARGET...]: builds the three programs, and more.
 build_programs() {
   local display bin
   mapfile -t display < <(bazel_display_options)
   "${BAZEL[@]}" build "${display[@]}" //server:causeway-coordinator \
-    //worker:causeway-worker //cli:causeway
+    //worker:causeway-worker //cli:causeway "$@"
   bin="$("${BAZEL[@]}" info bazel-bin 2>/dev/null)"
   readonly coordinator="${bin}/server/causeway-coordinator"
   readonly worker="${bin}/worker/causeway-worker"
@@ -150,14 +150,19 @@ start_coordinator() {
   address="127.0.0.1:$(<"${work}/$1.port")"
 }
 
+# Prints a token for an island of the run at `address`.
+make_token() {
+  "${causeway}" token create --island "$1" "${tls[@]}" \
+    --coordinator "${address}" 2>"${work}/token.log" ||
+    fail_of token "for $1 was not made"
+}
+
 # join_island NAME FLAG...: makes a token, and starts an island that joins the
 # run at `address` with it.
 join_island() {
   local name="$1" token
   shift
-  token="$("${causeway}" token create --island "${name}" "${tls[@]}" \
-    --coordinator "${address}" 2>"${work}/token.log")" ||
-    fail_of token "for ${name} was not made"
+  token="$(make_token "${name}")"
   start "island-${name}" "${worker}" --coordinator "${address}" \
     --join "${token}" --tls "${work}/${name}.tls" "$@"
 }

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What deploy/quickstart.sh does otherwise with --pytorch; to be sourced.
+
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154
+
+more_targets=(//worker/embedding:libcauseway.so)
+
+# start_script NAME SCRIPT FLAG...: starts a program of examples/pytorch.
+start_script() {
+  local name="$1" script="examples/pytorch/$2"
+  shift 2
+  # Threads that wait leave the processors to others.
+  start "${name}" env OMP_WAIT_POLICY=passive \
+    CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
+    python/run_test.sh "${script}" "$@"
+}
+
+begin_islands() {
+  local island token
+  start_script create_run create_run.py --out "${work}/gpt" \
+    ${rounds:+--steps "$((rounds * 40))"}
+  wait "${pids[0]}" || fail_of create_run "failed"
+  pids=()
+  cp "${work}/gpt/run.textproto" "${work}/islands.textproto"
+  start_coordinator islands "${work}/islands.textproto" auto \
+    --initial_parameters "${work}/gpt/initial.safetensors"
+  for island in north south; do
+    token="$(make_token "${island}")"
+    CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_JOIN_TOKEN="${token}" \
+      CAUSEWAY_TLS="${work}/${island}.tls" start_script "island-${island}" \
+      train_gpt_island.py --data "${data[@]}" --threads "${threads}"
+  done
+}
+
+train_alone() {
+  start_script alone train_gpt.py --data "${data[@]}" \
+    --threads "$((2 * threads))" ${rounds:+--steps "$((rounds * 40))"}
+  wait "${pids[0]}" || fail_of alone "failed"
+  pids=()
+}
+
+loss_of() {
+  local log="${work}/$1.log"
+  if [[ "$1" == islands ]]; then log="${work}/island-north.log"; fi
+  sed -nE "s/^validation loss ([0-9.]+) at the $2\$/\1/p" "${log}"
+}
+
+show_sample() { :; }
