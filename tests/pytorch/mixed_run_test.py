@@ -13,11 +13,11 @@ import causeway
 from causeway.testing.processes import ProcessTestCase
 
 sys.path.insert(0, "tests/reference")
-import llama  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from llama_module import Llama, windows_of
 
 _TEXT = "/usr/share/common-licenses/GPL-3"
 _LENGTH, _BATCH = 32, 4
-_MODEL = {"layers": 2, "hidden_size": 32, "intermediate_size": 64, "heads": 2}
 _CONFIG = """
 name: "mixed"
 model {
@@ -31,34 +31,6 @@ membership { min_islands: 2 max_islands: 2 lease_seconds: 5 }
 """
 
 
-class Llama(torch.nn.Module):
-    """The Llama of tests/reference, with parameters of a run's names."""
-
-    def __init__(self, run):
-        super().__init__()
-        for tensor in run.tensors:
-            *path, name = tensor.name.split(".")
-            module = self
-            for part in path:
-                if not hasattr(module, part):
-                    module.add_module(part, torch.nn.Module())
-                module = getattr(module, part)
-            module.register_parameter(
-                name, torch.nn.Parameter(torch.zeros(tensor.shape)))
-        model = run.configuration["model"]
-        self._config = {
-            **_MODEL, "kv_heads": model["kv_heads"],
-            "rope_theta": model.get("rope_theta", 10000),
-            "norm_epsilon": model.get("norm_epsilon", 1e-5)
-        }
-
-    def forward(self, windows):
-        logits = llama.logits_of(windows[:, :-1],
-                                 dict(self.named_parameters()), self._config)
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1),
-                                                 windows[:, 1:].flatten())
-
-
 class MixedRunTest(ProcessTestCase):
 
     def begin(self):
@@ -67,18 +39,13 @@ class MixedRunTest(ProcessTestCase):
             file.write(_CONFIG)
         return self.start_coordinator(causeway.RunFiles(path, ""))
 
-    def windows(self):
-        with open(_TEXT, "rb") as file:
-            text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
-        return text.unfold(0, _LENGTH + 1, _LENGTH).long()
-
     def test_a_pytorch_and_a_native_island_train_one_model(self):
         coordinator = self.begin()
         native = self.start("native", [
             "worker/causeway-worker", f"--coordinator={self.address}",
             "--island=native", f"--data={_TEXT}", "--threads=1"
         ])
-        windows = self.windows()
+        windows = windows_of(_TEXT, _LENGTH)
         with causeway.join(self.address, island="pytorch",
                            timeout=60) as island:
             model = Llama(island.run)

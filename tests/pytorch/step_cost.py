@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what an island adds to a step of PyTorch's optimizer.
+
+Trains nothing: the optimizer's step is empty. Prints a JSON object with
+
+  after_step_idle_microseconds  the step's hook where nothing is due, median
+  send_over_copy                the hook where a fragment is sent, over a plain
+                                copy of the fragment's values, medians
+  apply_over_copy               the same where an update is applied
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import causeway
+import torch
+
+_FRAGMENT_VALUES = 1 << 24
+# Steps between a send and the use of its update.
+_OVERLAP = 10
+
+
+class NoStep(torch.optim.SGD):
+
+    def step(self, closure=None):
+        pass
+
+
+def make_model(tensors, values):
+    """Returns a model of one fragment."""
+    return torch.nn.ParameterDict({
+        f"p{i:03}": torch.nn.Parameter(torch.randn(values // tensors))
+        for i in range(tensors)
+    })
+
+
+def timed(function):
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def copy_seconds(model):
+    """Returns the seconds of copying all values to memory that was used."""
+    source = torch.cat([p.detach() for p in model.parameters()])
+    target = torch.zeros_like(source)
+    return statistics.median(
+        timed(lambda: target.copy_(source)) for _ in range(21))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--coordinator", default="")
+    parser.add_argument("--create_run", default="")
+    parser.add_argument("--steps_per_round", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--tensors", type=int, default=128)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    model = make_model(args.tensors, _FRAGMENT_VALUES)
+    if args.create_run:
+        causeway.create_run(
+            model, args.create_run, name="cost", batch_size=1,
+            total_steps=args.steps_per_round * args.rounds, sequence_length=1,
+            inner_steps_per_round=args.steps_per_round, overlap_steps=_OVERLAP)
+        return
+    optimizer = NoStep(model.parameters(), lr=0.1)
+    bare = statistics.median(timed(optimizer.step) for _ in range(1000))
+    idle, send, apply = [], [], []
+    with causeway.join(args.coordinator, island="east") as island:
+        island.attach(model, optimizer)
+        while not island.should_stop:
+            place = island.step % args.steps_per_round
+            if place == 0:
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.add_(torch.randn_like(parameter), alpha=1e-3)
+            island.report(tokens=1, loss=1.0)
+            seconds = timed(optimizer.step)
+            (send if place == 0 else apply if place == _OVERLAP else
+             idle).append(seconds)
+            # The exchange goes on beside training; other steps follow one
+            # another at once.
+            if place <= _OVERLAP:
+                time.sleep(0.1)
+    copy = copy_seconds(model)
+    print(json.dumps({
+        "after_step_idle_microseconds":
+            1e6 * (statistics.median(idle) - bare),
+        # The last step also waits for the end of the run.
+        "send_over_copy": statistics.median(send[:-1]) / copy,
+        "apply_over_copy": statistics.median(apply[1:]) / copy,
+        "copy_milliseconds": 1e3 * copy,
+    }))
+
+
+if __name__ == "__main__":
+    main()
