@@ -30,24 +30,27 @@ uint64_t NormGuard::Memory(uint64_t max_islands) {
 std::string NormGuard::Objection(const Sample& sample, uint64_t rounds) const {
   if (!std::isfinite(sample.norm)) return "a value of it is not finite";
   if (factor_ == 0) return "";
-  if (remembered_ < kLeast) {
-    if (sample.norm <= factor_ * first_usual_) return "";
-    return absl::StrFormat(
-        "its norm, %.4g, is more than %g times that of the parameters, %.4g, "
-        "and only %d contributions were merged to compare with",
-        sample.norm, factor_, first_usual_, remembered_);
-  }
   std::vector<double> norms;
   std::vector<double> steps;
+  uint64_t contributions = 0;
   for (auto round = rounds_.rbegin();
-       round != rounds_.rend() && norms.size() < std::max(kLately, live_);
+       round != rounds_.rend() && contributions < std::max(kLately, live_);
        ++round) {
+    contributions += round->size();
     for (const Sample& merged : *round) {
+      if (merged.norm == 0) continue;
       norms.push_back(merged.norm);
       steps.push_back(static_cast<double>(merged.inner_steps));
     }
   }
   const size_t lately = norms.size();
+  if (lately < kLeast) {
+    if (sample.norm <= factor_ * first_usual_) return "";
+    return absl::StrFormat(
+        "its norm, %.4g, is more than %g times that of the parameters, %.4g, "
+        "and only %d contributions were merged to compare with",
+        sample.norm, factor_, first_usual_, lately);
+  }
   const double usual = Median(std::move(norms));
   const double most = std::min(static_cast<double>(rounds), kMostWindows);
   const double windows = std::clamp(

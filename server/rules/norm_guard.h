@@ -13,8 +13,10 @@
 // the coordinator merged the island's last contribution, and up to
 // kMostWindows.
 //
-// Until enough contributions are merged, the norm of the fragment's parameters
-// takes the place of the usual norm.
+// Contributions that changed nothing do not show what is usual: an island that
+// has nothing to train must not make outliers of those that have. Until enough
+// others are merged, the norm of the fragment's parameters takes the place of
+// the usual norm.
 //
 // Islands differ: some train fewer steps, or on other data. The end of a round
 // may hold islands of one kind only, whose norms are unusual for the other

@@ -39,6 +39,21 @@ TEST(NormGuard, ComparesTheFirstOnesWithTheParameters) {
   EXPECT_THAT(guard.Objection({0, 10}, 1), IsEmpty());
 }
 
+TEST(NormGuard, ContributionsWithoutChangeShowNothing) {
+  NormGuard guard = After(2, NormGuard::kLeast, /*norm=*/3);
+  // An island with nothing to train makes no outlier of another.
+  for (size_t i = 0; i < NormGuard::kLately - NormGuard::kLeast; ++i) {
+    guard.Merged({{0, 10}}, 1);
+  }
+  EXPECT_THAT(guard.Objection({6, 10}, 1), IsEmpty());
+  EXPECT_THAT(guard.Objection({6.1, 10}, 1),
+              HasSubstr("median of the last 4 merged, 3"));
+  guard.Merged({{0, 10}}, 1);
+  EXPECT_THAT(guard.Objection({10, 10}, 1), IsEmpty());
+  EXPECT_THAT(guard.Objection({10.1, 10}, 1),
+              HasSubstr("only 3 contributions were merged"));
+}
+
 TEST(NormGuard, IsNotMovedByAFewOutliers) {
   NormGuard guard = After(10, 6);
   for (int i = 0; i < 4; ++i) guard.Merged({{1e6, 10}}, 1);
