@@ -7,6 +7,7 @@
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "server/engine.h"
+#include "server/rules/training_history.h"
 
 namespace causeway {
 namespace {
@@ -56,9 +57,11 @@ v1::RunStatus Engine::GetRun() {
   for (const auto& [name, member] : coordinator_.membership().members()) {
     if (member.state != v1::IslandStatus::LIVE) continue;
     status.set_live_islands(status.live_islands() + 1);
-    status.set_tokens_per_second(status.tokens_per_second() +
-                                 member.progress.tokens_per_second());
-    if (member.progress.loss() > 0) {
+    const double speed = member.progress.tokens_per_second();
+    if (IsPossibleSpeed(speed)) {
+      status.set_tokens_per_second(status.tokens_per_second() + speed);
+    }
+    if (IsPossibleLoss(member.progress.loss())) {
       loss_sum += member.progress.loss();
       ++reporting;
     }

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests what an engine reports about the run and its islands.
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,16 @@ TEST_F(EngineStatusTest, TheLossIsTheMeanOfThoseWhoReportOne) {
   Join("c", 3, 50);
   EXPECT_EQ(run_.engine().GetRun().loss(), 2.5);
   EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 150);
+}
+
+TEST_F(EngineStatusTest, ImpossibleClaimsDoNotCount) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Join("a", 2, 100);
+  Join("b", std::nan(""), kInfinity);
+  Join("c", 1e300, std::nan(""));
+  EXPECT_EQ(run_.engine().GetRun().live_islands(), 3);
+  EXPECT_EQ(run_.engine().GetRun().loss(), 2);
+  EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 100);
 }
 
 TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {

@@ -28,6 +28,10 @@ uint64_t AddBytes(uint64_t sum, uint64_t before, uint64_t now) {
 
 bool IsPossibleLoss(double loss) { return loss > 0 && loss <= kMostLoss; }
 
+bool IsPossibleSpeed(double tokens_per_second) {
+  return tokens_per_second >= 0 && tokens_per_second <= kMostTokensPerSecond;
+}
+
 TrainingHistory::TrainingHistory(std::optional<v1::TrainingPoint> newest)
     : newest_(newest.has_value() ? *std::move(newest) : v1::TrainingPoint()) {}
 
@@ -40,8 +44,7 @@ void TrainingHistory::Heard(const std::string& island,
       AddBytes(newest_.bytes_down(), before.bytes_down(), report.bytes_down()));
   const uint64_t tokens = Growth(before.tokens(), report.tokens());
   const double rate = report.tokens_per_second();
-  if (tokens == 0 || !IsPossibleLoss(report.loss()) || !(rate >= 0) ||
-      rate > kMostTokensPerSecond) {
+  if (tokens == 0 || !IsPossibleLoss(report.loss()) || !IsPossibleSpeed(rate)) {
     return;
   }
   if (islands_.size() >= kMostIslands && !islands_.contains(island)) return;

@@ -24,6 +24,9 @@ namespace causeway {
 // that a vocabulary may have costs 14.
 bool IsPossibleLoss(double loss);
 
+// Whether a speed can be real; NaN is not.
+bool IsPossibleSpeed(double tokens_per_second);
+
 class TrainingHistory {
  public:
   // The most islands that a point names.
