@@ -148,12 +148,40 @@ void Listener::Start(Connections* connections, std::function<void(int)> take) {
   take_ = std::move(take);
   timerfd_settime(timer_, 0, &kAuditInterval, nullptr);
   thread_ = std::thread([this] { Run(); });
+  hander_ = std::thread([this] { HandOver(); });
 }
 
 void Listener::Stop() {
   if (!thread_.joinable()) return;
+  {
+    absl::MutexLock lock(&mu_);
+    is_stopping_ = true;
+  }
+  // Audits go on meanwhile: they free this thread of a peer that sends too
+  // much.
+  hander_.join();
   eventfd_write(stop_, 1);
   thread_.join();
+  absl::MutexLock lock(&mu_);
+  for (const int file : admitted_) close(file);
+  admitted_.clear();
+}
+
+void Listener::HandOver() {
+  const auto has_work = [this] {
+    mu_.AssertHeld();
+    return is_stopping_ || !admitted_.empty();
+  };
+  while (true) {
+    int file = -1;
+    {
+      absl::MutexLock lock(&mu_, absl::Condition(&has_work));
+      if (is_stopping_) return;
+      file = admitted_.front();
+      admitted_.pop_front();
+    }
+    take_(file);
+  }
 }
 
 void Listener::Run() {
@@ -190,7 +218,8 @@ bool Listener::Accept(int socket) {
         accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (file >= 0) {
       if (connections_->Admit(file)) {
-        take_(file);
+        absl::MutexLock lock(&mu_);
+        admitted_.push_back(file);
       } else {
         close(file);
       }

@@ -11,6 +11,7 @@
 #define SERVER_EDGE_LISTENER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,7 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "server/edge/connections.h"
 
 namespace causeway {
@@ -37,7 +40,9 @@ class Listener {
   int port() const { return port_; }
 
   // Starts to accept, on a thread that also audits `connections`. Hands each
-  // admitted socket, non-blocking, to `take`, which then owns it. Call once.
+  // admitted socket, non-blocking, to `take`, which then owns it, on another
+  // thread: gRPC may use that one for a connection for as long as its peer
+  // sends. Call once.
   void Start(Connections* connections, std::function<void(int)> take);
 
   // Stops accepting. When this returns, `take` is not running and will not be
@@ -51,6 +56,8 @@ class Listener {
   // Takes connections that wait on `socket`. Returns false if there are no
   // descriptors for them.
   bool Accept(int socket);
+  // Calls take_ for what was admitted.
+  void HandOver();
   // Refuses one connection by means of the reserved descriptor; returns as
   // Accept.
   bool RefuseOne(int socket);
@@ -66,6 +73,11 @@ class Listener {
   Connections* connections_ = nullptr;
   std::function<void(int)> take_;
   std::thread thread_;
+  std::thread hander_;
+  absl::Mutex mu_;
+  // The sockets for take_.
+  std::deque<int> admitted_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 // Lets this process open enough files for `limits.connections` and everything

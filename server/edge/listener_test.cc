@@ -7,10 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/testing/status_matchers.h"
@@ -57,6 +59,26 @@ TEST(ListenerTest, HandsOnWhatIsAdmitted) {
   });
   ASSERT_TRUE(CanConnect("127.0.0.1", listener->port()));
   EXPECT_TRUE(taken.WaitForNotificationWithTimeout(absl::Seconds(60)));
+}
+
+TEST(ListenerTest, AuditsAndAdmitsWhileAConnectionIsHandedOver) {
+  absl::Notification audited;
+  std::atomic<bool> is_handing = false;
+  Connections connections({.connections = 4, .per_address = 4}, [&] {
+    if (is_handing && !audited.HasBeenNotified()) audited.Notify();
+    return absl::UnixEpoch();
+  });
+  ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Listen("127.0.0.1:0"));
+  absl::BlockingCounter taken(2);
+  listener->Start(&connections, [&](int file) {
+    is_handing = true;
+    EXPECT_TRUE(audited.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    close(file);
+    taken.DecrementCount();
+  });
+  EXPECT_TRUE(CanConnect("127.0.0.1", listener->port()));
+  EXPECT_TRUE(CanConnect("127.0.0.1", listener->port()));
+  taken.Wait();
 }
 
 TEST(ListenerTest, ListensOnBothFamiliesOnOnePort) {
