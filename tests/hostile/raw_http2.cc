@@ -95,9 +95,10 @@ RawHttp2::RawHttp2(int port, uint32_t window)
                         MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size());
 }
 
-uint32_t RawHttp2::Begin(absl::string_view path) {
+uint32_t RawHttp2::Begin(absl::string_view path, absl::string_view encoding) {
   const uint32_t stream = BeginHeaders(path);
-  Send(kContinuation, kEndHeaders, stream, "");
+  Send(kContinuation, kEndHeaders, stream,
+       encoding.empty() ? "" : Field("grpc-encoding", encoding));
   calls_.push_back(stream);
   windows_[stream] = stream_window_;
   return stream;
@@ -192,8 +193,9 @@ void RawHttp2::TakeSettings(absl::string_view payload) {
   Send(kSettings, kAcknowledgement, 0, "");
 }
 
-std::string MessagePrefix(uint32_t length) {
-  return absl::StrCat(std::string(1, '\0'), BigEndian(length, 4));
+std::string MessagePrefix(uint32_t length, bool is_compressed) {
+  return absl::StrCat(BigEndian(is_compressed ? 1 : 0, 1),
+                      BigEndian(length, 4));
 }
 
 }  // namespace causeway

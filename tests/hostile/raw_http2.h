@@ -65,8 +65,9 @@ class RawHttp2 {
   // Returns the most calls that the server takes.
   uint32_t max_calls() const { return max_calls_; }
 
-  // Begins a call. Returns its stream.
-  uint32_t Begin(absl::string_view path);
+  // Begins a call, whose messages may be compressed by `encoding` if that is
+  // not empty. Returns its stream.
+  uint32_t Begin(absl::string_view path, absl::string_view encoding = "");
   // Begins a call whose headers continue. Returns its stream.
   uint32_t BeginHeaders(absl::string_view path);
 
@@ -103,7 +104,7 @@ class RawHttp2 {
 };
 
 // Returns the first five bytes of a gRPC message.
-std::string MessagePrefix(uint32_t length);
+std::string MessagePrefix(uint32_t length, bool is_compressed = false);
 
 }  // namespace causeway
 

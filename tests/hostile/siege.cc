@@ -190,15 +190,15 @@ void Siege::ResistAny(const std::function<std::shared_ptr<void>()>& attack) {
       attacked = RoundsPerSecond([&] { last = attack(); });
     }).join();
     const absl::Time over = absl::Now();
-    AwaitRounds(5);
     AwaitStatus([&](const v1::RunStatus& run) {
       return run.connections().open() <= connections;
     });
     LOG(INFO) << absl::StrFormat(
-        "rounds per second %.2f, under attack %.2f, ratio %.3f; all is as "
-        "before after %.2f s",
+        "rounds per second %.2f, under attack %.2f, ratio %.3f; its "
+        "connections were gone after %.2f s",
         calm, attacked, attacked / calm,
         absl::ToDoubleSeconds(absl::Now() - over));
+    AwaitRounds(5);
   }
   const uint64_t peak = coordinator_->TakePeak();
   LOG(INFO) << "memory before " << bytes << ", at most " << peak << "; "
