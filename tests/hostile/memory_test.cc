@@ -57,8 +57,7 @@ class MemoryTest : public Siege {
 
   // Opens connections with as many calls on each as the server allows.
   RawConnections Call(int connections, absl::string_view path,
-                      uint32_t window = kWindow,
-                      absl::string_view encoding = "") const {
+                      uint32_t window = kWindow) const {
     RawConnections made;
     for (int i = 0; i < connections; ++i) {
       made.push_back(std::make_unique<RawHttp2>(port(), window));
@@ -67,7 +66,7 @@ class MemoryTest : public Siege {
       connection.Receive(absl::Seconds(5));
       while (connection.open() &&
              connection.calls().size() < connection.max_calls()) {
-        connection.Begin(path, encoding);
+        connection.Begin(path);
       }
     }
     return made;
@@ -83,15 +82,6 @@ class MemoryTest : public Siege {
       if (!connection.Receive(sent > 0 ? absl::ZeroDuration() : kMoment) &&
           sent == 0) {
         break;
-      }
-    }
-  }
-
-  // Sends `message`, with its prefix, on all calls.
-  static void SendAll(RawConnections& connections, absl::string_view message) {
-    for (const auto& connection : connections) {
-      for (const uint32_t call : std::vector<uint32_t>(connection->calls())) {
-        Send(*connection, call, message);
       }
     }
   }
@@ -178,18 +168,24 @@ TEST_F(MemoryTest, CompressedMessages) {
   const std::string bytes = Gzip(request.SerializeAsString());
   const std::string message = absl::StrCat(
       MessagePrefix(static_cast<uint32_t>(bytes.size()), true), bytes);
+  // Returns the answer.
+  const auto call = [&](RawHttp2& connection) {
+    const uint32_t call = connection.Begin(kJoin, "gzip");
+    Send(connection, call, message);
+    while (!connection.calls().empty() &&
+           connection.Receive(absl::Seconds(5))) {
+    }
+    return connection.answer(call);
+  };
   RawHttp2 connection(port(), kWindow);
-  const uint32_t call = connection.Begin(kJoin, "gzip");
-  Send(connection, call, message);
-  while (!connection.calls().empty() && connection.Receive(absl::Seconds(5))) {
-  }
-  EXPECT_THAT(connection.answer(call),
+  EXPECT_THAT(call(connection),
               testing::HasSubstr(absl::StrCat(
                   "grpc-status\2", grpc::StatusCode::UNIMPLEMENTED)));
-  // A peer that sends on regardless, on all calls, is cut off.
+  // Each call is refused, and who goes on is cut off.
   Resist([&] {
-    RawConnections connections = Call(4, kJoin, kWindow, "gzip");
-    SendAll(connections, message);
+    RawConnections connections;
+    connections.push_back(std::make_unique<RawHttp2>(port(), kWindow));
+    while (connections.back()->open()) call(*connections.back());
     return connections;
   });
   EXPECT_GT(Run().connections().cut(), 0);
@@ -204,7 +200,11 @@ TEST_F(MemoryTest, HeartbeatsOfManyRanks) {
       MessagePrefix(static_cast<uint32_t>(bytes.size())) + bytes;
   Resist([&] {
     RawConnections connections = Call(4, kSession);
-    SendAll(connections, message);
+    for (const auto& connection : connections) {
+      for (const uint32_t call : std::vector<uint32_t>(connection->calls())) {
+        Send(*connection, call, message);
+      }
+    }
     return connections;
   });
 }
