@@ -121,7 +121,12 @@ void Connections::Audit() {
   Look();
   uint64_t held = 0;
   for (auto& [peer, entry] : entries_) {
-    if (entry.cut) continue;
+    if (entry.cut) {
+      // gRPC misses some of the events of a reset, and then finds it only by
+      // its keepalive. This raises the event again.
+      shutdown(entry.file, SHUT_RDWR);
+      continue;
+    }
     const std::string why = Examine(entry, now);
     if (!why.empty()) {
       ++cut_;

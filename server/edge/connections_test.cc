@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -223,6 +224,22 @@ TEST_F(ConnectionsTest, WhatIsOfNoMoreUseIsCut) {
   call.connection().End();
   connections_.Audit();
   EXPECT_FALSE(pair->open());
+}
+
+TEST_F(ConnectionsTest, ACutIsReportedUntilTheFileIsClosed) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  call.connection().End();
+  connections_.Audit();
+  // As gRPC watches its files.
+  epoll_event event = {.events = EPOLLIN | EPOLLET};
+  const int watch = epoll_create1(EPOLL_CLOEXEC);
+  ASSERT_EQ(epoll_ctl(watch, EPOLL_CTL_ADD, pair->server, &event), 0);
+  EXPECT_EQ(epoll_wait(watch, &event, 1, 0), 1);
+  EXPECT_EQ(epoll_wait(watch, &event, 1, 0), 0);
+  connections_.Audit();
+  EXPECT_EQ(epoll_wait(watch, &event, 1, 0), 1);
+  close(watch);
 }
 
 TEST_F(ConnectionsTest, WhoDoesNotReadIsCut) {
