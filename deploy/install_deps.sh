@@ -42,6 +42,7 @@ test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 test        python3-torch           PyTorch, for the tests of python/causeway
 test        python3-numpy           PyTorch warns without it
 test        python3-venv            clean environments, to install the wheel in
+test        libopenblas0-pthread    PyTorch computes with it, many times faster
 tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)
