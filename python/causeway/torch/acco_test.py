@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import tempfile
 import unittest
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
@@ -120,9 +121,10 @@ def train(rank: int, kind: str, mode: str, shares: list[int], steps: int,
             "model": model.state_dict()}
 
 
-def train_all_modes(rank: int, shares: list[int],
-                    steps: int) -> dict[str, Any]:
-    return {mode: train(rank, "plain", mode, shares, steps) for mode in MODES}
+def for_each(rank: int, function: Callable[..., Any],
+             cases: list[tuple[Any, ...]]) -> list[Any]:
+    """One start of the processes for many cases."""
+    return [function(rank, *case) for case in cases]
 
 
 def interrupt(rank: int, mode: str, kind: str) -> tuple[Tensor, Tensor]:
@@ -203,9 +205,13 @@ def lose_rank_1(rank: int, how: str, over: Any) -> Optional[list[str]]:
 
 def meet_nan(rank: int, mode: str, damaged: int) -> dict[str, Any]:
     """Rank 1's micro-batch number `damaged` is not a number."""
-    model = make_model("plain")
-    acco = Acco(model, torch.optim.AdamW, **ADAMW, mode=mode,
-                fixed_micro_batches=True)
+
+    def make() -> tuple[nn.Module, Acco]:
+        model = make_model("plain")
+        return model, Acco(model, torch.optim.AdamW, **ADAMW, mode=mode,
+                           fixed_micro_batches=True)
+
+    model, acco = make()
     batches = Batches(model, rank)
 
     def micro_batch() -> tuple[Tensor, int]:
@@ -221,8 +227,15 @@ def meet_nan(rank: int, mode: str, damaged: int) -> dict[str, Any]:
             acco.step(micro_batch)
         except NonFiniteError as error:
             errors.append((str(error), bool(torch.equal(before, flat(model)))))
+            place = batches.number
+    # A run that begins behind the damage.
+    fresh_model, fresh = make()
+    batches = Batches(fresh_model, rank, place)
+    while fresh.steps < acco.steps:
+        fresh.step(batches)
     dist.barrier()
-    return {"errors": errors, "parameters": flat(model), "steps": acco.steps}
+    return {"errors": errors, "parameters": flat(model), "steps": acco.steps,
+            "fresh": flat(fresh_model)}
 
 
 def disagree(rank: int) -> list[str]:
@@ -356,12 +369,19 @@ def joined(ranks: list[dict[str, Any]]) -> Tensor:
     return torch.cat([rank["state"]["parameters"] for rank in ranks]).double()
 
 
-class GoldenTest(unittest.TestCase):
+class DdpTest(unittest.TestCase):
+    CASES = [(kind, "ddp", [2, 1, 3], 25, grouped)
+             for kind, grouped in (("plain", True), ("tied", False),
+                                   ("bf16", True))]
 
-    def check_ddp(self, kind: str, tolerance: float,
-                  grouped: bool = True) -> list[dict[str, Any]]:
-        shares, steps = [2, 1, 3], 25
-        ranks = run_ranks(3, train, kind, "ddp", shares, steps, grouped)
+    @classmethod
+    def setUpClass(cls) -> None:
+        results = zip(*run_ranks(3, for_each, train, cls.CASES))
+        cls.results = {case[0]: (case, list(ranks))
+                       for case, ranks in zip(cls.CASES, results)}
+
+    def check_ddp(self, kind: str, tolerance: float) -> list[dict[str, Any]]:
+        (_, _, shares, steps, grouped), ranks = self.results[kind]
         expected = train_plainly(kind, shares, steps, grouped)
         error = (joined(ranks)[:len(expected)] - expected).abs().max().item()
         self.assertLess(error, tolerance)
@@ -376,7 +396,7 @@ class GoldenTest(unittest.TestCase):
         self.assertEqual([rank["made"] for rank in ranks], [50, 25, 75])
 
     def test_tied_parameters_are_one_and_frozen_ones_stay(self) -> None:
-        model = self.check_ddp("tied", 2e-6, grouped=False)[1]["model"]
+        model = self.check_ddp("tied", 2e-6)[1]["model"]
         for name in ("frozen.weight", "frozen.bias"):
             self.assertTrue(torch.equal(
                 model[name], make_model("tied").state_dict()[name]))
@@ -394,26 +414,30 @@ class GoldenTest(unittest.TestCase):
             [p for group in order for p in group["params"]])
         self.assertTrue(torch.equal(flat(model), ranks[0]["parameters"]))
 
+
+class ModesTest(unittest.TestCase):
+
     def test_all_modes_follow_their_equations(self) -> None:
         shares, steps = [2, 1, 5], 40
-        ranks = run_ranks(3, train_all_modes, shares, steps)
+        ranks = run_ranks(3, for_each, train, [
+            ("plain", mode, shares, steps) for mode in MODES])
         ends = {}
-        for mode in MODES:
+        for number, mode in enumerate(MODES):
             ends[mode] = getattr(Reference(shares), mode)(steps)
             for rank in ranks:
-                error = (rank[mode]["parameters"] - ends[mode]).abs().max()
+                error = (rank[number]["parameters"] - ends[mode]).abs().max()
                 self.assertLess(error.item(), 1e-5, mode)
-            for other in MODES[:MODES.index(mode)]:
+            for other in MODES[:number]:
                 distance = (ends[mode] - ends[other]).abs().max().item()
                 self.assertGreater(distance, 1e-3, f"{mode}, {other}")
-        self.assertEqual(ranks[0]["acco"]["results"][-1].micro_batches,
+        self.assertEqual(ranks[0][0]["results"][-1].micro_batches,
                          (2, 2, 5))
 
     def test_all_modes_resume_with_the_same_bits(self) -> None:
-        for mode in MODES:
-            kind = "bf16" if mode == "dpu" else "plain"
-            for whole, resumed in run_ranks(2, interrupt, mode, kind):
-                self.assertTrue(torch.equal(whole, resumed), mode)
+        cases = [(mode, kind) for mode in MODES for kind in ("plain", "bf16")]
+        for rank in run_ranks(2, for_each, interrupt, cases):
+            for case, (whole, resumed) in zip(cases, rank):
+                self.assertTrue(torch.equal(whole, resumed), case)
 
 
 class RanksTest(unittest.TestCase):
@@ -444,16 +468,21 @@ class RanksTest(unittest.TestCase):
 
     def test_nan_is_an_error_everywhere_and_training_goes_on(self) -> None:
         # In its first step, ACCO estimates with 1, and commits with 1 and 2.
-        for mode, damaged in (("acco", 1), ("acco", 2), ("wp", 5), ("ddp", 5)):
-            ranks = run_ranks(2, meet_nan, mode, damaged)
-            for rank in ranks:
-                (message, unchanged), = rank["errors"]
+        cases = [("acco", 1), ("acco", 2), ("wp", 2), ("ddp", 2), ("acco", 5),
+                 ("wp", 5)]
+        ranks = run_ranks(2, for_each, meet_nan, cases)
+        for rank in ranks:
+            for case, first, own in zip(cases, ranks[0], rank):
+                (message, unchanged), = own["errors"]
                 self.assertIn("gradient's norm nan", message)
-                self.assertTrue(unchanged, f"{mode}, {damaged}")
-                self.assertEqual(rank["steps"], 5)
-                self.assertTrue(rank["parameters"].isfinite().all())
+                self.assertTrue(unchanged, case)
+                self.assertEqual(own["steps"], 5)
+                self.assertTrue(own["parameters"].isfinite().all())
+                if case[1] <= 2:
+                    self.assertTrue(
+                        torch.equal(own["parameters"], own["fresh"]), case)
                 self.assertTrue(
-                    torch.equal(rank["parameters"], ranks[0]["parameters"]))
+                    torch.equal(own["parameters"], first["parameters"]))
 
     def test_ranks_must_agree(self) -> None:
         for errors in run_ranks(2, disagree):
