@@ -14,6 +14,8 @@ readonly ROOT
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=tests/acco/comparison.sh
+. "${ROOT}/tests/acco/comparison.sh"
 
 usage() {
   cat <<'USAGE'
@@ -35,42 +37,16 @@ with a message.
 USAGE
 }
 
-json=
 parts=convergence,overlap,heterogeneity
 seeds=1,2,3
 steps=1500
 rate=2e-4
-while (($#)); do
-  case "$1" in
-    --json | --parts | --seeds | --steps | --rate)
-      if (($# < 2)); then
-        echo "compare: $1 needs a value" >&2
-        exit 2
-      fi
-      printf -v "${1#--}" '%s' "$2"
-      shift
-      ;;
-    --keep) keep=true ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "compare: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
-if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
+parse_flags "$@"
 cd "${ROOT}"
 
 # The batch is four micro-batches: two for each rank, one for each half of a
 # step of ACCO.
 readonly sequence_length=128 micro_batch=4 batch=16
-figures=()
-figure() { figures+=("$1" "$2"); }
 
 # configure FILE ALGORITHM SEED STEPS FIXED: writes the configuration of one
 # island whose parameters the outer step takes over as they are; FIXED is
@@ -175,14 +151,6 @@ measure() {
   ' "${micro_batch}" "${sequence_length}" <"${work}/$1-rank0.log"
 }
 
-# calculate EXPRESSION [NAME=VALUE...]: prints the value of the expression.
-calculate() {
-  local expression="$1" assignments=()
-  shift
-  for pair in "$@"; do assignments+=(-v "${pair}"); done
-  awk "${assignments[@]}" "BEGIN { printf \"%.6g\", (${expression}) }"
-}
-
 # ---- Convergence: as many steps with the same micro-batches.
 
 convergence() {
@@ -201,41 +169,8 @@ convergence() {
   done
 }
 
-# ---- Overlap: two namespaces, joined by a link of a rate that makes the
-# communication of a step 0.5, 1 and 2 times as long as its computation.
-
-readonly zone="causeway-acco-$$"
-add_network() {
-  ip netns add "${zone}-0" && ip netns add "${zone}-1" || return 1
-  ip link add "${zone##*-}a" netns "${zone}-0" type veth \
-    peer name "${zone##*-}b" netns "${zone}-1"
-  local side
-  for side in 0 1; do
-    local device="${zone##*-}a"
-    if ((side == 1)); then device="${zone##*-}b"; fi
-    ip -n "${zone}-${side}" address add "10.177.0.$((side + 1))/24" \
-      dev "${device}"
-    ip -n "${zone}-${side}" link set "${device}" up
-    ip -n "${zone}-${side}" link set lo up
-  done
-}
-# shape BITS_PER_SECOND: limits both directions of the link.
-shape() {
-  local side device
-  for side in 0 1; do
-    device="${zone##*-}$( ((side == 0)) && echo a || echo b)"
-    ip netns exec "${zone}-${side}" tc qdisc replace dev "${device}" root tbf \
-      rate "$1bit" burst 256kb latency 200ms
-  done
-}
-unshape() {
-  ip netns exec "${zone}-0" tc qdisc delete dev "${zone##*-}a" root
-  ip netns exec "${zone}-1" tc qdisc delete dev "${zone##*-}b" root
-}
-remove_network() {
-  ip netns delete "${zone}-0" 2>/dev/null || true
-  ip netns delete "${zone}-1" 2>/dev/null || true
-}
+# ---- Overlap: a link of a rate that makes the communication of a step 0.5, 1
+# and 2 times as long as its computation.
 
 # run_apart NAME ALGORITHM STEPS: runs coordinator and rank 0 on one side of the
 # link, rank 1 on the other.
@@ -253,11 +188,9 @@ run_apart() {
 }
 
 overlap() {
-  if ! add_network 2>"${work}/network.log"; then
-    say "overlap: skipped, it needs root: $(<"${work}/network.log")"
-    return
-  fi
-  local ratio step unhindered bare busy ddp hidden=() over=() speedup=() bytes limit
+  add_network || return 0
+  local ratio step unhindered bare busy ddp bytes limit
+  local hidden=() over=() speedup=()
   for ratio in 0.5 1 2; do
     # Measures computing alone, as far as possible: with ACCO nobody waits. It
     # runs right before the runs to compare with it, because machines change
@@ -307,17 +240,6 @@ exchanged_bytes() {
 
 # ---- Heterogeneity: one rank runs a quarter of the time.
 
-slow_down() {
-  local pid="$1"
-  (
-    while kill -CONT "${pid}" 2>/dev/null; do
-      sleep 0.02
-      kill -STOP "${pid}" 2>/dev/null || break
-      sleep 0.06
-    done
-  ) &
-}
-
 heterogeneity() {
   local ddp acco
   run_island slow-ddp DDP 25
@@ -330,32 +252,10 @@ heterogeneity() {
     "${work}/slow-ddp-rank0.log" | head -n 1 || true
 }
 
-finish_all() {
-  local code=$?
-  remove_network
-  finish "${code}"
-}
-
 # ---- Main
 
 work="$(mktemp -d -t causeway-acco-XXXXXX)"
 finish_on_exit
-trap finish_all EXIT
 build_programs
 use_perl_manual
-for part in ${parts//,/ }; do
-  case "${part}" in
-    convergence | overlap | heterogeneity) "${part}" ;;
-    *) fail "there is no part '${part}'" ;;
-  esac
-done
-report="$(
-  perl -e '
-    my @fields;
-    while (my ($name, $value) = splice @ARGV, 0, 2) {
-      push @fields, "  \"$name\": $value";
-    }
-    print "{\n", join(",\n", @fields), "\n}\n"' "${figures[@]}"
-)"
-say "${report}"
-if [[ -n "${json}" ]]; then printf '%s\n' "${report}" >"${json}"; fi
+run_parts

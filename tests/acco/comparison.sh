@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the comparisons of this folder share: flags, figures, a link between two
+# network namespaces, a slow rank. A script that sources this file has sourced
+# deploy/run_processes.sh, and defines `usage` and one function for each part:
+# convergence, overlap, heterogeneity.
+
+# shellcheck shell=bash
+# What is set here is for the scripts that source this file, and the other way
+# round.
+# shellcheck disable=SC2034,SC2154
+
+# parse_flags ARGUMENT...: sets json, parts, seeds, steps, rate and keep; all
+# but json have values before.
+json=
+parse_flags() {
+  while (($#)); do
+    case "$1" in
+      --json | --parts | --seeds | --steps | --rate)
+        if (($# < 2)); then
+          echo "${program}: $1 needs a value" >&2
+          exit 2
+        fi
+        printf -v "${1#--}" '%s' "$2"
+        shift
+        ;;
+      --keep) keep=true ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *)
+        usage >&2
+        echo "${program}: unknown argument '$1'" >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+  if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
+}
+
+# run_parts: runs the parts, and prints and writes their figures.
+run_parts() {
+  local part report
+  for part in ${parts//,/ }; do
+    case "${part}" in
+      convergence | overlap | heterogeneity) "${part}" ;;
+      *) fail "there is no part '${part}'" ;;
+    esac
+  done
+  report="$(
+    perl -e '
+      my @fields;
+      while (my ($name, $value) = splice @ARGV, 0, 2) {
+        push @fields, "  \"$name\": $value";
+      }
+      print "{\n", join(",\n", @fields), "\n}\n"' "${figures[@]}"
+  )"
+  say "${report}"
+  if [[ -n "${json}" ]]; then printf '%s\n' "${report}" >"${json}"; fi
+}
+
+# figure NAME VALUE: adds a field to the report.
+figures=()
+figure() { figures+=("$1" "$2"); }
+
+# calculate EXPRESSION [NAME=VALUE...]: prints the value of the expression.
+calculate() {
+  local expression="$1" assignments=()
+  shift
+  for pair in "$@"; do assignments+=(-v "${pair}"); done
+  awk "${assignments[@]}" "BEGIN { printf \"%.6g\", (${expression}) }"
+}
+
+# ---- Two network namespaces, ZONE-0 and ZONE-1, and a link between them
+
+readonly zone="causeway-acco-$$"
+# Names of the link's ends.
+readonly devices=("${zone##*-}a" "${zone##*-}b")
+
+# add_network: makes both and removes them when the script ends. Says why and
+# returns 1 if that takes other rights.
+add_network() {
+  if ! { ip netns add "${zone}-0" && ip netns add "${zone}-1"; } \
+    2>"${work}/network.log"; then
+    say "overlap: skipped, it needs root: $(<"${work}/network.log")"
+    return 1
+  fi
+  trap 'code=$?; remove_network; finish "${code}"' EXIT
+  ip link add "${devices[0]}" netns "${zone}-0" type veth \
+    peer name "${devices[1]}" netns "${zone}-1"
+  local side
+  for side in 0 1; do
+    ip -n "${zone}-${side}" address add "10.177.0.$((side + 1))/24" \
+      dev "${devices[side]}"
+    ip -n "${zone}-${side}" link set "${devices[side]}" up
+    ip -n "${zone}-${side}" link set lo up
+  done
+}
+# shape BITS_PER_SECOND: limits both directions of the link.
+shape() {
+  local side
+  for side in 0 1; do
+    ip netns exec "${zone}-${side}" tc qdisc replace dev "${devices[side]}" \
+      root tbf rate "$1bit" burst 256kb latency 200ms
+  done
+}
+unshape() {
+  local side
+  for side in 0 1; do
+    ip netns exec "${zone}-${side}" tc qdisc delete dev "${devices[side]}" root
+  done
+}
+remove_network() {
+  ip netns delete "${zone}-0" 2>/dev/null || true
+  ip netns delete "${zone}-1" 2>/dev/null || true
+}
+
+# slow_down PID: lets the process run a quarter of the time, until it ends.
+slow_down() {
+  local pid="$1"
+  (
+    while kill -CONT "${pid}" 2>/dev/null; do
+      sleep 0.02
+      kill -STOP "${pid}" 2>/dev/null || break
+      sleep 0.06
+    done
+  ) &
+}
