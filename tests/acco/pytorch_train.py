@@ -101,7 +101,8 @@ Optimized = tuple[torch.optim.Optimizer, Step]
 
 def with_torch(model: nn.Module, next_batch: Callable[[], Tensor],
                groups: list[dict], arguments: dict) -> Optimized:
-    wrapped = nn.parallel.DistributedDataParallel(model)
+    wrapped = nn.parallel.DistributedDataParallel(model,
+                                                  broadcast_buffers=False)
     optimizer = torch.optim.AdamW(groups, **arguments)
 
     def step() -> tuple[int, float, float]:
