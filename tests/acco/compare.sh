@@ -41,7 +41,7 @@ parts=convergence,overlap,heterogeneity
 seeds=1,2,3
 steps=1500
 rate=2e-4
-parse_flags "$@"
+parse_flags "json parts seeds steps rate" "$@"
 cd "${ROOT}"
 
 # The batch is four micro-batches: two for each rank, one for each half of a

@@ -11,31 +11,30 @@
 # round.
 # shellcheck disable=SC2034,SC2154
 
-# parse_flags ARGUMENT...: sets json, parts, seeds, steps, rate and keep; all
-# but json have values before.
+# parse_flags NAMES ARGUMENT...: sets `keep`, and the variables whose NAMES are
+# those of flags with a value.
 json=
 parse_flags() {
+  local flags=" $1 "
+  shift
   while (($#)); do
-    case "$1" in
-      --json | --parts | --seeds | --steps | --rate)
-        if (($# < 2)); then
-          echo "${program}: $1 needs a value" >&2
-          exit 2
-        fi
-        printf -v "${1#--}" '%s' "$2"
-        shift
-        ;;
-      --keep) keep=true ;;
-      -h | --help)
-        usage
-        exit 0
-        ;;
-      *)
-        usage >&2
-        echo "${program}: unknown argument '$1'" >&2
+    if [[ "$1" == --* && "${flags}" == *" ${1#--} "* ]]; then
+      if (($# < 2)); then
+        echo "${program}: $1 needs a value" >&2
         exit 2
-        ;;
-    esac
+      fi
+      printf -v "${1#--}" '%s' "$2"
+      shift
+    elif [[ "$1" == --keep ]]; then
+      keep=true
+    elif [[ "$1" == -h || "$1" == --help ]]; then
+      usage
+      exit 0
+    else
+      usage >&2
+      echo "${program}: unknown argument '$1'" >&2
+      exit 2
+    fi
     shift
   done
   if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi

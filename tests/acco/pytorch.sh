@@ -20,18 +20,20 @@ readonly ROOT
 usage() {
   cat <<'USAGE'
 usage: tests/acco/pytorch.sh [--json FILE] [--parts LIST] [--seeds LIST]
-                             [--steps N] [--rate R] [--keep]
+                             [--steps N] [--rate R] [--wait S] [--keep]
 
   --json FILE   write the figures as JSON
   --parts LIST  of convergence,overlap,heterogeneity (default: all of them)
   --seeds LIST  seeds of the convergence runs (default: 1,2)
   --steps N     steps of a convergence run (default: 1500)
   --rate R      peak learning rate of such a run (default: 2e-4)
+  --wait S      overlap and heterogeneity: wait S seconds for each micro-batch
+                instead of computing it
   --keep        keep the working directory
 
 Convergence gives the same losses under any load: each rank computes a fixed
 number of micro-batches. The times of the other parts mean something only on a
-machine that has nothing else to do. Overlap needs root, for two network
+machine that has nothing else to do, or with --wait. Overlap needs root, for two network
 namespaces with a shaped link; without root that part is skipped with a message.
 USAGE
 }
@@ -40,7 +42,8 @@ parts=convergence,overlap,heterogeneity
 seeds=1,2
 steps=1500
 rate=2e-4
-parse_flags "$@"
+wait=
+parse_flags "json parts seeds steps rate wait" "$@"
 cd "${ROOT}"
 
 # train NAME FLAG...: trains on two ranks: at the ends of the link if `apart` is
@@ -48,20 +51,25 @@ cd "${ROOT}"
 apart=false
 slow=false
 train() {
-  local name="$1" rank pid device=lo within=()
+  local name="$1" rank pid device=lo within=() waits=()
   shift
   for rank in 0 1; do
     if [[ "${apart}" == true ]]; then
       within=(ip netns exec "${zone}-${rank}")
       device="${devices[rank]}"
     fi
+    if [[ -n "${wait}" ]]; then
+      waits=(--wait "$(calculate 's * (slow == "true" && rank ? 4 : 1)' \
+        "s=${wait}" "slow=${slow}" "rank=${rank}")")
+    fi
     # OpenBLAS has threads of its own.
     start "${name}-rank${rank}" "${within[@]}" env OPENBLAS_NUM_THREADS=1 \
       GLOO_SOCKET_IFNAME="${device}" python/run_test.sh \
       tests/acco/pytorch_train.py --rank "${rank}" \
-      --store "${work}/${name}.store" --data "${data[0]}" "$@"
+      --store "${work}/${name}.store" --data "${data[0]}" "$@" \
+      "${waits[@]}"
   done
-  if [[ "${slow}" == true ]]; then slow_down "${pids[1]}"; fi
+  if [[ "${slow}" == true && -z "${wait}" ]]; then slow_down "${pids[1]}"; fi
   for pid in "${pids[@]}"; do
     wait "${pid}" || fail_of "${names[${pid}]}" "failed"
   done
@@ -72,7 +80,7 @@ train() {
 measured() { tail -n 1 "${work}/$1-rank0.log"; }
 
 convergence() {
-  local mode seed name tokens loss losses
+  local wait='' mode seed name tokens loss losses
   for mode in torch acco; do
     losses=
     for seed in ${seeds//,/ }; do

@@ -60,6 +60,21 @@ class Gpt(nn.Module):
                                sequences[:, 1:].flatten())
 
 
+class Waiting(nn.Module):
+    """As many parameters as Gpt has, and a wait instead of its work."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        size = sum(parameter.numel() for parameter in Gpt().parameters())
+        self.weight = nn.Parameter(torch.zeros(size))
+        self.seconds = seconds
+
+    def forward(self, _: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            time.sleep(self.seconds)
+        return self.weight.mean()
+
+
 class Text:
     """Sequences of a file, of which the last twentieth is for validation."""
 
@@ -146,6 +161,7 @@ def parse_flags() -> argparse.Namespace:
     flags.add_argument("--steps", type=int, required=True)
     flags.add_argument("--seed", type=int, default=1)
     flags.add_argument("--rate", type=float, default=2e-4)
+    flags.add_argument("--wait", type=float, default=0)
     flags.add_argument("--fixed", action="store_true")
     return flags.parse_args()
 
@@ -153,7 +169,8 @@ def parse_flags() -> argparse.Namespace:
 def train(flags: argparse.Namespace) -> str:
     """Returns the line of figures."""
     torch.manual_seed(flags.seed)
-    model, text = Gpt(), Text(flags.data, flags.seed)
+    model = Waiting(flags.wait) if flags.wait else Gpt()
+    text = Text(flags.data, flags.seed)
     numbers = iter(range(flags.rank, 1 << 60, RANKS))
 
     def next_batch() -> Tensor:
