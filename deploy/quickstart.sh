@@ -40,7 +40,6 @@ report=
 rounds=
 pytorch=false
 loss_start=
-more_targets=()
 threads=
 texts=()
 while (($#)); do
@@ -289,7 +288,7 @@ fi
 if [[ "${pytorch}" == true ]]; then deploy/install_deps.sh peers; fi
 
 say "" "Building..."
-build_programs "${more_targets[@]}"
+build_programs
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-quickstart.XXXXXX")"
 began=${SECONDS}

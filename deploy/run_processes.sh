@@ -8,6 +8,7 @@
 #   keep         true: `work` stays after success, too
 #   coordinator, worker, causeway    set by build_programs
 #   data         array of text files
+#   more_targets what build_programs builds beside the programs: an array
 #   address      of the coordinator that was started last
 #   tls          flags with which to call it: an array, empty for plain text
 #
@@ -23,6 +24,7 @@ work=
 keep=false
 pids=()
 tls=()
+more_targets=()
 declare -A names
 server_was_up=false
 
@@ -33,12 +35,12 @@ fail() {
   exit 1
 }
 
-# build_programs [TARGET...]: builds the three programs, and more.
+# Builds the three programs, and more_targets.
 build_programs() {
   local display bin
   mapfile -t display < <(bazel_display_options)
   "${BAZEL[@]}" build "${display[@]}" //server:causeway-coordinator \
-    //worker:causeway-worker //cli:causeway "$@"
+    //worker:causeway-worker //cli:causeway "${more_targets[@]}"
   bin="$("${BAZEL[@]}" info bazel-bin 2>/dev/null)"
   readonly coordinator="${bin}/server/causeway-coordinator"
   readonly worker="${bin}/worker/causeway-worker"

@@ -3,38 +3,25 @@
 """A PyTorch training loop as an island of a run."""
 
 import contextlib
-import ctypes
-import json
 import logging
 import math
-import os
-import secrets
-import socket
 import tempfile
 import time
-import weakref
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
-from . import _library
 from .errors import Error, InvalidArgument, NameTaken
 from .leaving import LeaveOnSigterm
+from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
-from .run import Run, read_run
+from .run import Run
 from .sampler import Sampler
 from .state import pack, unpack
 
 _log = logging.getLogger("causeway")
 
 # The wait between two tries to join while a process that has ended holds the
-# island's name, and the time after which one says what it waits for.
+# island's name.
 _RETRY_SECONDS = 0.5
-_PATIENCE_SECONDS = 10
-
-
-def _close(handle: ctypes.c_void_p, process: int) -> None:
-    # The library's threads are not in a child that was forked.
-    if os.getpid() == process:
-        _library.library().causeway_close(handle)
 
 
 class Island:
@@ -62,63 +49,25 @@ class Island:
         self._ranks = ranks
         self._timeout = timeout
         self._step_timeout = step_timeout
-        self._step = _library.Step()
-        self._report = _library.Report(loss=math.nan)
-        # References that each step would else make anew.
-        self._step_reference = ctypes.byref(self._step)
-        self._report_reference = ctypes.byref(self._report)
         self._attachment = None
         self._hook = None
         self._uncounted = 0
         self._tokens, self._loss = 0, None
-        self._ended = False
-        self._stopped = False
         self._next_step = 1
+        self._sigterm = None
         self._open()
-        try:
-            self._await_run()
-        except BaseException:
-            self.close()
-            raise
-        self._sigterm = (LeaveOnSigterm(self._leave_by_signal)
-                         if handle_sigterm else None)
+        if handle_sigterm:
+            self._sigterm = LeaveOnSigterm(self._leave_by_signal)
 
     # --- Joining. ---
 
     def _open(self) -> None:
-        library = _library.library()
-
-        ranks = self._ranks
-        options = dict(self._options, rank=ranks.rank, ranks=ranks.size,
-                       rank_host=ranks.host())
-
-        def open_rank(leader):
-            handle = ctypes.c_void_p()
-            if ranks.size > 1:
-                options["leader"], options["rank_secret"] = leader or (
-                    f"{options['rank_host'] or socket.gethostname()}:0",
-                    secrets.token_hex(32))
-            _library.check(
-                library.causeway_open(
-                    ctypes.byref(_library.Options(**options)),
-                    ctypes.byref(handle)))
-            return handle
-
-        self._handle = ranks.first(
-            open_rank, lambda handle:
-            (library.causeway_leader(handle).decode(), options["rank_secret"])
-            if ranks.size > 1 else None)
-        self._closing = weakref.finalize(self, _close, self._handle,
-                                         os.getpid())
-
-    def _await_run(self) -> None:
-        run = _library.Run()
-        self._ranks.first(lambda _: self._must(
-            self._wait(
-                lambda seconds: _library.library().causeway_await_run(
-                    self._handle, seconds, ctypes.byref(run)), self._timeout,
-                lambda: "joining")))
-        self.run = read_run(self._handle, run)
+        self._native = NativeIsland(self._options, self._ranks)
+        try:
+            self.run = self._native.await_run(self._timeout)
+        except BaseException:
+            self._native.close()
+            raise
         self._next_step = self.run.step + 1
 
     def attach(self, model, optimizer, *, shards=None) -> None:
@@ -156,11 +105,9 @@ class Island:
                       else [optimizer])
         attachment = Attachment(model, self.run, shards)
         check_optimizers(optimizers, attachment)
-        buffers = attachment.buffers()
-        self._must(_library.library().causeway_attach(self._handle, buffers,
-                                                      len(buffers)))
+        self._native.attach(attachment.buffers())
         self._attachment = attachment
-        self._await_step()
+        self._native.next_step(self._step_timeout)
         attachment.values_changed()
         self._hook = StepHook(optimizers[-1], self._after_step)
 
@@ -173,6 +120,8 @@ class Island:
         It may skip steps; learning rates should follow it:
         `LambdaLR(optimizer, lambda _: schedule(island.step))`.
         """
+        # What comes after the last step is not known, so that one stays.
+        self._next_step = self._native.step or self._next_step
         return self._next_step
 
     @property
@@ -184,21 +133,18 @@ class Island:
     def should_stop(self) -> bool:
         """Whether the run is over for this island: it is complete, or the
         island has left. Further steps of the optimizer are not counted."""
-        return self._stopped
+        return self._native.stopped
 
     @property
     def waited_seconds(self) -> float:
         """The seconds for which training has stood still for the run."""
-        return self._step.waited_seconds
+        return self._native.waited_seconds
 
     @property
     def progress(self) -> Dict[str, Any]:
         """The island's figures: IslandProgress of proto/coordinator.proto. On
         rank 0 only."""
-        text = ctypes.c_char_p()
-        _library.check(_library.library().causeway_progress(
-            self._handle, ctypes.byref(text)))
-        return json.loads(text.value)
+        return self._native.progress()
 
     def report(self, tokens: int, loss=None) -> None:
         """Says what the coming step of the optimizer is made of.
@@ -228,79 +174,29 @@ class Island:
     def request_leave(self, reason: str = "the training loop asks to") -> None:
         """Asks to leave: the next step of the optimizer hands in what was
         trained, and sets should_stop. Only rank 0's request counts."""
-        _library.check(_library.library().causeway_request_leave(
-            self._handle, reason.encode()))
+        self._native.request_leave(reason)
 
     def _leave_by_signal(self) -> None:
         # A launcher signals all ranks, and rank 0 decides.
-        if self._ranks.rank == 0 and not self._ended:
+        if self._ranks.rank == 0 and not self._native.ended:
             self.request_leave("SIGTERM")
 
     def _after_step(self) -> None:
-        if self._uncounted or self._stopped or self._hook.skipped():
+        native = self._native
+        if self._uncounted or native.stopped or self._hook.skipped():
             return
         self._attachment.check_some()
-        if not self._step.step:
+        if not native.step:
             # An exception, such as Ctrl-C, had ended the wait after a step.
-            self._await_step()
+            native.next_step(self._step_timeout)
         tokens = self._tokens * self._ranks.size
         if not tokens:
             tokens = self.run.batch_size * self.run.sequence_length
         loss = math.nan if self._loss is None else float(self._loss)
         self._tokens, self._loss = 0, None
-        self._stepped(tokens, loss)
-
-    def _stepped(self, tokens: int, loss: float) -> None:
-        report, step = self._report, self._step
-        report.tokens, report.loss = tokens, loss
-        report.learning_rate = self._hook.learning_rate()
-        # 0 as long as the library has not said what is next, so that this is
-        # known whenever an exception comes.
-        step.step = 0
-        code = _library.library().causeway_after_step(
-            self._handle, self._report_reference, _library.SLICE_SECONDS,
-            self._step_reference)
-        if code == _library.DEADLINE_EXCEEDED:
-            self._await_step()
-        else:
-            self._take(code)
-
-    def _await_step(self) -> None:
-        self._take(
-            self._wait(
-                lambda seconds: _library.library().causeway_next_step(
-                    self._handle, seconds, self._step_reference),
-                self._step_timeout,
-                lambda: (self._step.activity or b"waiting").decode()))
-
-    def _take(self, code: int) -> None:
-        """Takes what the library says of the next step."""
-        if code == _library.CANCELLED:
-            self._stopped = True
-            return
-        self._must(code)
-        self._stopped = bool(self._step.finished)
-        if not self._stopped:
-            self._next_step = self._step.step
-
-    def _must(self, code: int) -> None:
-        if code != _library.OK:
-            failure = _library.failure(code)
-            if code not in (_library.DEADLINE_EXCEEDED, InvalidArgument.code):
-                self._ended = self._stopped = True
-            raise failure
-
-    def _wait(self, call: Callable[[float], int], timeout: Optional[float],
-              activity: Callable[[], str]) -> int:
-        said = time.monotonic() + _PATIENCE_SECONDS
-
-        def say() -> None:
-            nonlocal said
-            if time.monotonic() > said:
-                said = math.inf
-                _log.warning("%s", activity())
-
-        return _library.in_slices(call, timeout, say)
+        self._next_step = native.step
+        native.after_step(tokens, loss, self._hook.learning_rate(),
+                          self._step_timeout)
 
     # --- Beside training. ---
 
@@ -324,7 +220,8 @@ class Island:
         """
         if self._attachment is None:
             raise InvalidArgument("merged_weights() comes after attach()")
-        with self.paused(), self._attachment.merged(self._handle, self._ranks):
+        with self.paused(), self._attachment.merged(
+                self._native.handle, self._ranks):
             yield
 
     def sampler(self, dataset, batch_size: int, *, seed: int = 0,
@@ -355,8 +252,7 @@ class Island:
         """Writes the island's state to a folder, for `join(resume=...)`: 8
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
-        _library.check(_library.library().causeway_save(
-            self._handle, os.fspath(directory).encode()))
+        self._native.save(directory)
 
     def state_dict(self) -> Dict[str, Any]:
         """Returns what `save` writes, as a tensor of bytes; empty on ranks
@@ -369,19 +265,16 @@ class Island:
         """Continues from a state. Call before attach(), on all ranks."""
         if self._attachment is not None:
             raise InvalidArgument("load_state_dict() comes before attach()")
-        self._closing()
+        self._native.close()
+        end = time.monotonic() + (self._timeout or math.inf)
         with tempfile.TemporaryDirectory() as folder:
             if unpack(state["island"], folder):
                 self._options["resume_directory"] = folder
-            end = time.monotonic() + (self._timeout or math.inf)
             while True:
                 try:
-                    self._open()
-                    self._await_run()
-                    return
+                    return self._open()
                 except NameTaken:
                     # The name is free when the lease of this island ends.
-                    self._closing()
                     if time.monotonic() > end:
                         raise
                     time.sleep(_RETRY_SECONDS)
@@ -391,27 +284,26 @@ class Island:
     def leave(self) -> None:
         """Hands in what was trained, and leaves the run in order. All ranks
         call it together. Does nothing if the island has ended."""
-        if self._ended or self._stopped or self._attachment is None:
+        native = self._native
+        if native.stopped or self._attachment is None:
             return
         if self._ranks.rank == 0:
             self.request_leave()
-        self._step_timeout = (self._options["leave_timeout_seconds"] +
-                              _PATIENCE_SECONDS)
-        if self._step.step:
+        limit = self._options["leave_timeout_seconds"] + PATIENCE_SECONDS
+        if native.step:
             # The step under way counts no tokens.
-            self._stepped(0, math.nan)
+            native.after_step(0, math.nan, 0.0, limit)
         else:
-            self._await_step()
+            native.next_step(limit)
 
     def close(self) -> None:
         """Ends the island at once. What was trained since its last
         contribution is lost unless `leave` came before."""
-        self._ended = self._stopped = True
         if self._hook is not None:
             self._hook.remove()
-        if getattr(self, "_sigterm", None) is not None:
+        if self._sigterm is not None:
             self._sigterm.remove()
-        self._closing()
+        self._native.close()
 
     def __enter__(self) -> "Island":
         return self

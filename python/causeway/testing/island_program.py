@@ -3,14 +3,15 @@
 """An island that trains LeastSquares, as a program for tests.
 
 Its argument is a JSON object with the fields of Settings. It writes a JSON
-object a line to stdout: {"event": "attached" | "step" | "end", ...}.
+object a line to stdout: {"event": "attached" | "step" | "end", ...},
+for steps the first ones and then every tenth.
 """
 
+import datetime
 import json
-import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -31,21 +32,12 @@ class Settings:
     # Names that contain this do not require gradients.
     frozen: Optional[str] = None
     step_seconds: float = 0
-    # Each step's event is written, but for the first ones only every tenth.
-    # The loop waits before this step until the file exists.
-    hold_step: Optional[int] = None
-    hold_file: str = ""
-    # The step after which the state of island and model is saved to a file.
-    save_step: Optional[int] = None
-    save_file: str = ""
-    load_file: str = ""
     # The process group: its number of processes, this one's number, a file.
     ranks: int = 1
     rank: int = 0
     group_file: str = ""
     # The rows of the head that this rank has, if not all of them.
     rows: Optional[List[int]] = None
-    environment: Dict[str, str] = field(default_factory=dict)
 
 
 def say(event: str, **values) -> None:
@@ -75,17 +67,10 @@ def train(settings: Settings, island: causeway.Island) -> None:
         replica = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
-    if settings.load_file:
-        state = torch.load(settings.load_file)
-        island.load_state_dict(state["island"])
     island.attach(replica, optimizer, shards=shards)
     say("attached", step=island.step, error=largest_error(model))
     while not island.should_stop:
         step = island.step
-        if step == settings.hold_step:
-            say("holding", step=step)
-            while not os.path.exists(settings.hold_file):
-                time.sleep(0.02)
         optimizer.zero_grad()
         loss = replica(settings.part)
         loss.backward()
@@ -95,9 +80,6 @@ def train(settings: Settings, island: causeway.Island) -> None:
         scheduler.step()
         if step <= 3 or step % 10 == 0:
             say("step", step=step, loss=float(loss.detach()))
-        if step == settings.save_step:
-            torch.save({"island": island.state_dict()}, settings.save_file)
-            say("saved", step=step)
     merged_error = None
     if not shards:
         with island.merged_weights():
@@ -108,12 +90,13 @@ def train(settings: Settings, island: causeway.Island) -> None:
 
 def main() -> None:
     settings = Settings(**json.loads(sys.argv[1]))
-    os.environ.update(settings.environment)
     torch.set_num_threads(1)
     if settings.ranks > 1:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{settings.group_file}",
-            rank=settings.rank, world_size=settings.ranks)
+            rank=settings.rank, world_size=settings.ranks,
+            # A rank may be killed before the others have found it.
+            timeout=datetime.timedelta(seconds=60))
     with causeway.join(**settings.join) as island:
         train(settings, island)
 

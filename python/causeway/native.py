@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""An island of causeway.h for Python: exceptions, and waits that end."""
+
+import ctypes
+import json
+import logging
+import math
+import os
+import secrets
+import socket
+import time
+import weakref
+from typing import Any, Callable, Dict, Optional
+
+from . import _library
+from .errors import InvalidArgument
+from .ranks import Ranks
+from .run import Run, read_run
+
+_log = logging.getLogger("causeway")
+
+# The time after which a wait says what it waits for.
+PATIENCE_SECONDS = 10
+
+
+def _close(handle: ctypes.c_void_p, process: int) -> None:
+    # The library's threads are not in a child that was forked.
+    if os.getpid() == process:
+        _library.library().causeway_close(handle)
+
+
+class NativeIsland:
+    """An open handle. For use by one thread, but for request_leave.
+
+    handle: what functions of the library take.
+    stopped: whether no further step is to be trained.
+    ended: whether the handle can only be closed.
+    """
+
+    def __init__(self, options: Dict[str, Any], ranks: Ranks):
+        """Opens the island on all ranks, on rank 0 first.
+
+        `options` are those of causeway.h, without the ranks'.
+        """
+        self._library = _library.library()
+        self._ranks = ranks
+        self._step = _library.Step()
+        self._report = _library.Report()
+        # References that each step would else make anew.
+        self._step_reference = ctypes.byref(self._step)
+        self._report_reference = ctypes.byref(self._report)
+        self.stopped = self.ended = False
+        self.handle = self._open(options)
+        self._closing = weakref.finalize(self, _close, self.handle, os.getpid())
+
+    def _open(self, options: Dict[str, Any]) -> ctypes.c_void_p:
+        ranks = self._ranks
+        options = dict(options, rank=ranks.rank, ranks=ranks.size,
+                       rank_host=ranks.host())
+
+        def open_rank(leader):
+            handle = ctypes.c_void_p()
+            if ranks.size > 1:
+                options["leader"], options["rank_secret"] = leader or (
+                    f"{options['rank_host'] or socket.gethostname()}:0",
+                    secrets.token_hex(32))
+            _library.check(
+                self._library.causeway_open(
+                    ctypes.byref(_library.Options(**options)),
+                    ctypes.byref(handle)))
+            return handle
+
+        return ranks.first(
+            open_rank, lambda handle:
+            (self._library.causeway_leader(handle).decode(),
+             options["rank_secret"]) if ranks.size > 1 else None)
+
+    def close(self) -> None:
+        self.ended = self.stopped = True
+        self._closing()
+
+    def await_run(self, timeout: Optional[float]) -> Run:
+        """Waits until the island has joined."""
+        run = _library.Run()
+        self._ranks.first(lambda _: self._check(
+            self._wait(
+                lambda seconds: self._library.causeway_await_run(
+                    self.handle, seconds, ctypes.byref(run)), timeout,
+                lambda: "joining")))
+        return read_run(self.handle, run)
+
+    def attach(self, buffers: ctypes.Array) -> None:
+        self._check(
+            self._library.causeway_attach(self.handle, buffers, len(buffers)))
+
+    @property
+    def step(self) -> int:
+        """The step to train; 0 while that is not known, or there is none."""
+        return self._step.step
+
+    @property
+    def waited_seconds(self) -> float:
+        return self._step.waited_seconds
+
+    def next_step(self, timeout: Optional[float]) -> None:
+        """Waits for a step to train. Sets `step` or `stopped`."""
+        self._take(
+            self._wait(
+                lambda seconds: self._library.causeway_next_step(
+                    self.handle, seconds, self._step_reference), timeout,
+                lambda: (self._step.activity or b"waiting").decode()))
+
+    def after_step(self, tokens: int, loss: float, learning_rate: float,
+                   timeout: Optional[float]) -> None:
+        """Reports the step that was trained, and waits for the next one."""
+        report, step = self._report, self._step
+        report.tokens, report.loss = tokens, loss
+        report.learning_rate = learning_rate
+        # 0 as long as the library has not said what is next, so that this is
+        # known whenever an exception comes.
+        step.step = 0
+        code = self._library.causeway_after_step(self.handle,
+                                                 self._report_reference,
+                                                 _library.SLICE_SECONDS,
+                                                 self._step_reference)
+        if code == _library.DEADLINE_EXCEEDED:
+            self.next_step(timeout)
+        else:
+            self._take(code)
+
+    def request_leave(self, reason: str) -> None:
+        _library.check(
+            self._library.causeway_request_leave(self.handle, reason.encode()))
+
+    def progress(self) -> Dict[str, Any]:
+        text = ctypes.c_char_p()
+        _library.check(
+            self._library.causeway_progress(self.handle, ctypes.byref(text)))
+        return json.loads(text.value)
+
+    def save(self, directory: str) -> None:
+        _library.check(
+            self._library.causeway_save(self.handle,
+                                        os.fspath(directory).encode()))
+
+    def _take(self, code: int) -> None:
+        """Takes what the library says of the next step."""
+        if code == _library.CANCELLED:
+            self.stopped = True
+        else:
+            self._check(code)
+            self.stopped = bool(self._step.finished)
+
+    def _check(self, code: int) -> None:
+        if code != _library.OK:
+            failure = _library.failure(code)
+            if code not in (_library.DEADLINE_EXCEEDED, InvalidArgument.code):
+                self.ended = self.stopped = True
+            raise failure
+
+    @staticmethod
+    def _wait(call: Callable[[float], int], timeout: Optional[float],
+              activity: Callable[[], str]) -> int:
+        said = time.monotonic() + PATIENCE_SECONDS
+
+        def say() -> None:
+            nonlocal said
+            if time.monotonic() > said:
+                said = math.inf
+                _log.warning("%s", activity())
+
+        return _library.in_slices(call, timeout, say)
