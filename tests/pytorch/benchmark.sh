@@ -145,7 +145,8 @@ loss() {
 
 finish_on_exit
 deploy/install_deps.sh build quickstart peers
-build_programs //worker/embedding:libcauseway.so
+more_targets=(//worker/embedding:libcauseway.so)
+build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pytorch.XXXXXX")"
 for part in ${parts//,/ }; do
   case "${part}" in
