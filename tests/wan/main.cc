@@ -56,8 +56,7 @@ constexpr int kSkipped = 77;
 std::string Worker() {
   const std::string worker = absl::GetFlag(FLAGS_worker);
   if (!worker.empty()) return worker;
-  return absl::StrCat(absl::GetFlag(FLAGS_programs),
-                      "/worker/causeway-worker");
+  return absl::StrCat(absl::GetFlag(FLAGS_programs), "/worker/causeway-worker");
 }
 
 class Lab {
