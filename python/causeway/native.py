@@ -24,12 +24,6 @@ _log = logging.getLogger("causeway")
 PATIENCE_SECONDS = 10
 
 
-def _close(handle: ctypes.c_void_p, process: int) -> None:
-    # The library's threads are not in a child that was forked.
-    if os.getpid() == process:
-        _library.library().causeway_close(handle)
-
-
 class NativeIsland:
     """An open handle. For use by one thread, but for request_leave.
 
@@ -52,7 +46,8 @@ class NativeIsland:
         self._report_reference = ctypes.byref(self._report)
         self.stopped = self.ended = False
         self.handle = self._open(options)
-        self._closing = weakref.finalize(self, _close, self.handle, os.getpid())
+        self._closing = weakref.finalize(self, self._library.causeway_close,
+                                         self.handle)
 
     def _open(self, options: Dict[str, Any]) -> ctypes.c_void_p:
         ranks = self._ranks
