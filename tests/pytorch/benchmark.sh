@@ -19,20 +19,21 @@ usage: tests/pytorch/benchmark.sh [--json FILE] [--parts LIST] [--seeds LIST]
                                   [--steps N] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of cost,loss (default: both)
+  --parts LIST  of cost,loss,links (default: all of them)
   --seeds LIST  seeds of the loss runs (default: 1,2)
   --steps N     steps of a loss run (default: 1200)
   --keep        keep the working directory
 
 Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost),
 and val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss; a list with
-a value for each seed). The costs mean something only on a machine that has
-nothing else to do; the losses do not depend on it.
+a value for each seed), and utilization by link (links). Costs and utilization
+mean something only on a machine that has nothing else to do; the losses do not
+depend on it. Links needs root, for the network namespaces of tests/wan.
 USAGE
 }
 
 json=
-parts=cost,loss
+parts=cost,loss,links
 seeds=1,2
 steps=1200
 while (($#)); do
@@ -143,6 +144,19 @@ loss() {
     "\"val_loss_one_island\": [${alone}]" "\"val_loss_ddp\": [${ddp}]")
 }
 
+links() {
+  local report="${work}/links.report" by_link
+  CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
+    tests/wan/run.sh --scenario tests/pytorch/links.textproto \
+    --worker "${ROOT}/tests/pytorch/wan_island.py" --json "${report}"
+  by_link="$(perl -MJSON::PP -0e 'my $report = decode_json(<>);
+    print join ", ", map {
+      sprintf q("%s": %.4f), $_->{network}, $_->{compute_utilization}
+    } @{$report->{settings}}' "${report}")"
+  say "utilization: ${by_link}"
+  figures+=("\"utilization\": {${by_link}}")
+}
+
 finish_on_exit
 deploy/install_deps.sh build quickstart peers
 more_targets=(//worker/embedding:libcauseway.so)
@@ -150,7 +164,7 @@ build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pytorch.XXXXXX")"
 for part in ${parts//,/ }; do
   case "${part}" in
-    cost | loss) "${part}" ;;
+    cost | loss | links) "${part}" ;;
     *) fail "there is no part ${part}" ;;
   esac
 done
