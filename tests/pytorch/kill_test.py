@@ -14,7 +14,7 @@ import unittest
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
-_KILLS, _SEED = 6, 1
+_KILLS, _SEED = 3, 1
 # Steps of the run between two kills: a lease and some rounds.
 _STEPS_PER_KILL = 150
 
