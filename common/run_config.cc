@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/config_errors.h"
 #include "common/file.h"
 #include "common/model_layout.h"
 #include "common/printable.h"
@@ -19,7 +17,6 @@
 #include "common/tensors_layout.h"
 #include "glog/logging.h"
 #include "google/protobuf/descriptor.h"
-#include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
 
@@ -27,118 +24,9 @@ namespace causeway {
 namespace {
 
 using google::protobuf::Descriptor;
-using google::protobuf::DescriptorPool;
-using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
-
-std::string EnumNames(const EnumDescriptor& enumeration) {
-  std::vector<std::string> names;
-  // Value 0 is "unspecified" in every enum, so it is never a choice.
-  for (int i = 0; i < enumeration.value_count(); ++i) {
-    if (enumeration.value(i)->number() != 0) {
-      names.push_back(enumeration.value(i)->name());
-    }
-  }
-  return absl::StrJoin(names, ", ");
-}
-
-std::string FieldNames(const Descriptor& message) {
-  std::vector<std::string> names;
-  for (int i = 0; i < message.field_count(); ++i) {
-    names.push_back(message.field(i)->name());
-  }
-  return absl::StrJoin(names, ", ");
-}
-
-// Returns the text between the first pair of quotes after `marker`, or an empty
-// string.
-std::string QuotedAfter(const std::string& message, const char* marker) {
-  const size_t at = message.find(marker);
-  if (at == std::string::npos) return "";
-  const std::vector<std::string> parts =
-      absl::StrSplit(message.substr(at), '"');
-  return parts.size() > 2 ? parts[1] : "";
-}
-
-// Returns the enum of the field called `name`, anywhere below `message`.
-const EnumDescriptor* FindEnumOfField(const Descriptor& message,
-                                      const std::string& name) {
-  for (int i = 0; i < message.field_count(); ++i) {
-    const FieldDescriptor& field = *message.field(i);
-    if (field.enum_type() != nullptr && field.name() == name) {
-      return field.enum_type();
-    }
-    if (field.message_type() != nullptr) {
-      const EnumDescriptor* found =
-          FindEnumOfField(*field.message_type(), name);
-      if (found != nullptr) return found;
-    }
-  }
-  return nullptr;
-}
-
-// Adds the allowed values to the parser's message, which only says what it
-// stumbled over.
-std::string WithAllowed(const std::string& message) {
-  const Descriptor* const type =
-      DescriptorPool::generated_pool()->FindMessageTypeByName(
-          QuotedAfter(message, "Message type"));
-  if (type != nullptr) {
-    return absl::StrCat(message, " Allowed: ", FieldNames(*type), ".");
-  }
-  const EnumDescriptor* const values = FindEnumOfField(
-      *v1::RunConfig::descriptor(), QuotedAfter(message, "for field"));
-  if (values == nullptr) return message;
-  return absl::StrCat(message, " Allowed: ", EnumNames(*values), ".");
-}
-
-class ErrorList : public google::protobuf::io::ErrorCollector {
- public:
-  ErrorList(absl::string_view text, absl::string_view file)
-      : lines_(absl::StrSplit(text, '\n')), file_(file) {}
-
-  // Lines and columns count from 0, as protobuf's do; -1 is "unknown".
-  void AddError(int line, int column, const std::string& message) override {
-    // For a bad enum value the parser reports the position of the next token.
-    const std::string value = QuotedAfter(message, "enumeration value of");
-    if (!value.empty()) FindBackwards(value, line, column);
-    std::string error = file_;
-    if (line >= 0) {
-      absl::StrAppend(&error, ":", line + 1, ":", column + 1);
-    }
-    absl::StrAppend(&error, ": ", WithAllowed(message));
-    if (line >= 0 && line < static_cast<int>(lines_.size())) {
-      absl::StrAppend(&error, "\n    ",
-                      absl::StripAsciiWhitespace(lines_[line]));
-    }
-    errors_.push_back(std::move(error));
-  }
-
-  absl::Status ToStatus() const {
-    if (errors_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
-  }
-
- private:
-  // Moves the position to the last occurrence of `text` before it, if any.
-  void FindBackwards(const std::string& text, int& line, int& column) const {
-    for (int at = line; at >= 0; --at) {
-      const size_t end =
-          at == line ? static_cast<size_t>(column) : std::string::npos;
-      const size_t found = lines_[at].substr(0, end).rfind(text);
-      if (found == std::string::npos) continue;
-      line = at;
-      column = static_cast<int>(found);
-      return;
-    }
-  }
-
-  const std::vector<std::string> lines_;
-  const std::string file_;
-  std::vector<std::string> errors_;
-};
 
 // The values that are allowed for one field: numbers from `low` to `high`.
 struct Range {
@@ -196,7 +84,7 @@ constexpr Range kRanges[] = {
 class Checker {
  public:
   Checker(const v1::RunConfig& config, const TextFormat::ParseInfoTree& tree,
-          ErrorList* errors)
+          ConfigErrors* errors)
       : config_(config), tree_(tree), errors_(errors) {}
 
   // Reports the field's value unless the requirement `holds`; `allowed` says
@@ -278,7 +166,7 @@ class Checker {
 
   const v1::RunConfig& config_;
   const TextFormat::ParseInfoTree& tree_;
-  ErrorList* const errors_;
+  ConfigErrors* const errors_;
 };
 
 void CheckModel(const v1::RunConfig& config, Checker& check) {
@@ -317,7 +205,7 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
 // Checks the list of tensors, if there is one; a checkpoint's are checked when
 // it is read.
 void CheckTensors(const v1::RunConfig& config, Checker& check,
-                  ErrorList& errors) {
+                  ConfigErrors& errors) {
   const v1::TensorsConfig& tensors = config.tensors();
   check.InRange({"tensors.sequence_length", 1, 1 << 20});
   if (tensors.tensor().empty()) return;
@@ -384,7 +272,7 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
 }
 
 // Checks everything; ranges that depend on other fields come last.
-void Check(const v1::RunConfig& config, Checker& check, ErrorList& errors) {
+void Check(const v1::RunConfig& config, Checker& check, ConfigErrors& errors) {
   check.Require(IsValidName(config.name()), "name", "1 to 64 of [a-z0-9-]");
   for (const Range& range : kRanges) check.InRange(range);
   check.Enums(*v1::RunConfig::descriptor(), "");
@@ -460,7 +348,7 @@ bool IsValidName(absl::string_view name) {
 absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
                                              absl::string_view file) {
   v1::RunConfig config;
-  ErrorList errors(text, file);
+  ConfigErrors errors(text, file);
   TextFormat::ParseInfoTree tree;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);

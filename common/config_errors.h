@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collects what is wrong with a configuration in text format, with file, line
+// and column, the line itself, and what is allowed where it is not known.
+#ifndef COMMON_CONFIG_ERRORS_H_
+#define COMMON_CONFIG_ERRORS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/io/tokenizer.h"
+
+namespace causeway {
+
+// Returns the values that a field of this type may have, separated by commas.
+std::string EnumNames(const google::protobuf::EnumDescriptor& enumeration);
+
+class ConfigErrors : public google::protobuf::io::ErrorCollector {
+ public:
+  ConfigErrors(absl::string_view text, absl::string_view file);
+
+  // Lines and columns count from 0, as protobuf's do; -1 is "unknown".
+  void AddError(int line, int column, const std::string& message) override;
+
+  // Returns all errors as one INVALID_ARGUMENT, or OK.
+  absl::Status ToStatus() const;
+
+ private:
+  // Moves the position to the last occurrence of `text` before it, if any.
+  void FindBackwards(const std::string& text, int& line, int& column) const;
+
+  const std::vector<std::string> lines_;
+  const std::string file_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace causeway
+
+#endif  // COMMON_CONFIG_ERRORS_H_
