@@ -24,7 +24,7 @@ namespace causeway {
 // that a vocabulary may have costs 14.
 bool IsPossibleLoss(double loss);
 
-// Whether a speed can be real; NaN is not.
+// Returns whether a speed can be real; NaN cannot.
 bool IsPossibleSpeed(double tokens_per_second);
 
 class TrainingHistory {

@@ -24,7 +24,6 @@
 #include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
 #include "glog/logging.h"
 #include "worker/embedding/c_conversions.h"
 #include "worker/embedding/causeway.h"
@@ -35,10 +34,9 @@
 struct causeway_island {
   pid_t process = getpid();
   std::unique_ptr<causeway::EmbeddedIsland> island;
-  // Set by causeway_await_run; null before.
-  const causeway::v1::JoinResponse* joined = nullptr;
+  // Set by causeway_await_run, with the next two.
+  bool joined = false;
   std::string configuration;
-  causeway::ModelLayout layout;
   std::vector<uint32_t> fragment_of_tensor;
   bool attached = false;
   bool in_step = false;
@@ -80,7 +78,7 @@ absl::Status CheckProcess(const causeway_island* island) {
 
 absl::Status CheckJoined(const causeway_island* island) {
   RETURN_IF_ERROR(CheckProcess(island));
-  if (island->joined != nullptr) return absl::OkStatus();
+  if (island->joined) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "causeway_await_run has not returned CAUSEWAY_OK yet");
 }
@@ -112,8 +110,9 @@ uint64_t RandomId() {
   return (uint64_t{random()} << 32 | random()) | 1;  // 0 means none.
 }
 
-void SetRun(causeway_island& island, const v1::JoinResponse& joined,
-            causeway_run& run) {
+void SetRun(const causeway_island& island, causeway_run& run) {
+  const v1::JoinResponse& joined = island.island->run();
+  const ModelLayout& layout = island.island->layout();
   const v1::RunConfig& config = joined.config();
   run = {.run_id = joined.identity().run_id().c_str(),
          .name = config.name().c_str(),
@@ -126,15 +125,14 @@ void SetRun(causeway_island& island, const v1::JoinResponse& joined,
          .sequence_length = config.has_tensors()
                                 ? config.tensors().sequence_length()
                                 : config.model().sequence_length(),
-         .parameters = static_cast<uint64_t>(island.layout.size),
-         .tensors = static_cast<uint32_t>(island.layout.tensors.size()),
+         .parameters = static_cast<uint64_t>(layout.size),
+         .tensors = static_cast<uint32_t>(layout.tensors.size()),
          .fragments = static_cast<uint32_t>(joined.plan().fragments_size()),
          .configuration = island.configuration.c_str()};
 }
 
-absl::Status TakeUpRun(causeway_island& island,
-                       const v1::JoinResponse& joined) {
-  ASSIGN_OR_RETURN(island.layout, RunLayout(joined.config(), joined.plan()));
+void TakeUpRun(causeway_island& island) {
+  const v1::JoinResponse& joined = island.island->run();
   std::map<std::string, uint32_t> fragments;
   for (int fragment = 0; fragment < joined.plan().fragments_size();
        ++fragment) {
@@ -142,13 +140,11 @@ absl::Status TakeUpRun(causeway_island& island,
       fragments[tensor.name()] = static_cast<uint32_t>(fragment);
     }
   }
-  island.fragment_of_tensor.clear();
-  for (const TensorSpec& tensor : island.layout.tensors) {
+  for (const TensorSpec& tensor : island.island->layout().tensors) {
     island.fragment_of_tensor.push_back(fragments[tensor.name]);
   }
   island.configuration = Json(joined.config());
-  island.joined = &joined;
-  return absl::OkStatus();
+  island.joined = true;
 }
 
 absl::Status NextStep(causeway_island& island, double timeout_seconds,
@@ -187,7 +183,7 @@ causeway_code causeway_open(const causeway_options* options,
           " bytes: start from CAUSEWAY_OPTIONS_INIT, with a library that is "
           "not older than the header"));
     }
-    // What an older header does not have yet keeps its default.
+    // Options that an older header does not have yet keep their defaults.
     causeway_options known = CAUSEWAY_OPTIONS_INIT;
     std::memcpy(&known, options, options->struct_size);
     causeway::PrepareLogging(known.verbose != 0);
@@ -203,26 +199,25 @@ causeway_code causeway_open(const causeway_options* options,
 }
 
 const char* causeway_leader(const causeway_island* island) {
-  return island == nullptr ? "" : island->island->leader().c_str();
+  return island == nullptr ? "" : island->island->leader();
 }
 
 void causeway_close(causeway_island* island) {
   if (island == nullptr) return;
-  // The threads of the island are not in a fork: what they hold stays held.
-  if (island->process == getpid()) delete island;
+  // A fork has none of the island's threads, so what they hold stays held.
+  if (island->process != getpid()) return;
+  const causeway::KeepCurrentDevice keep;
+  delete island;
 }
 
 causeway_code causeway_await_run(causeway_island* island,
                                  double timeout_seconds, causeway_run* run) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckProcess(island));
-    ASSIGN_OR_RETURN(
-        const causeway::v1::JoinResponse* joined,
+    RETURN_IF_ERROR(
         island->island->AwaitRun(causeway::Timeout(timeout_seconds)));
-    if (island->joined == nullptr) {
-      RETURN_IF_ERROR(causeway::TakeUpRun(*island, *joined));
-    }
-    causeway::SetRun(*island, *joined, *run);
+    if (!island->joined) causeway::TakeUpRun(*island);
+    causeway::SetRun(*island, *run);
     return absl::OkStatus();
   });
 }
@@ -231,7 +226,7 @@ causeway_code causeway_tensor_at(const causeway_island* island, uint32_t index,
                                  causeway_tensor* tensor) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckJoined(island));
-    const auto& tensors = island->layout.tensors;
+    const auto& tensors = island->island->layout().tensors;
     if (index >= tensors.size()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "there is no tensor ", index, "; the run has ", tensors.size()));
@@ -317,10 +312,11 @@ causeway_code causeway_read_merged(causeway_island* island,
     ASSIGN_OR_RETURN(
         const auto converted,
         causeway::ConvertBuffers(absl::MakeConstSpan(buffers, count)));
+    const causeway::ModelLayout& layout = island->island->layout();
     ASSIGN_OR_RETURN(auto tensors,
-                     causeway::LocalTensors::Create(island->layout, converted,
+                     causeway::LocalTensors::Create(layout, converted,
                                                     /*whole=*/false));
-    std::vector<float> model(static_cast<size_t>(island->layout.size));
+    std::vector<float> model(static_cast<size_t>(layout.size));
     RETURN_IF_ERROR(island->island->ReadMerged(absl::MakeSpan(model)));
     return tensors.WriteAll(model);
   });

@@ -44,9 +44,9 @@ class LeadingIsland : public EmbeddedIsland {
     island.join.set_instance_id(options_.instance_id);
     RETURN_IF_ERROR(OpenStates(island));
     island.now = now_;
-    island.make_trainer = [this](const v1::JoinResponse& joined,
+    island.make_trainer = [this](const v1::JoinResponse& /*joined*/,
                                  std::vector<float> parameters) {
-      return MakeTrainer(joined, std::move(parameters));
+      return MakeTrainer(std::move(parameters));
     };
     client_ = NewGrpcCoordinatorClient(options_.connection);
     island_ = std::make_unique<Island>(std::move(island), client_.get());
@@ -54,32 +54,25 @@ class LeadingIsland : public EmbeddedIsland {
     return absl::OkStatus();
   }
 
-  const std::string& leader() const override {
-    static const auto* const kNone = new std::string();
-    return rendezvous_ != nullptr ? rendezvous_->address() : *kNone;
+  const char* leader() const override {
+    return rendezvous_ == nullptr ? "" : rendezvous_->address().c_str();
   }
 
-  absl::StatusOr<const v1::JoinResponse*> AwaitRun(
-      absl::Duration timeout) override {
+  absl::Status AwaitRun(absl::Duration timeout) override {
     if (end_.has_value() && !end_->ok()) return *end_;
-    if (joined_ != nullptr) return joined_;
-    absl::StatusOr<const v1::JoinResponse*> joined =
+    if (has_run()) return absl::OkStatus();
+    const absl::StatusOr<const v1::JoinResponse*> joined =
         island_->AwaitRun(now_() + timeout);
-    if (absl::IsDeadlineExceeded(joined.status())) return joined;
+    if (absl::IsDeadlineExceeded(joined.status())) return joined.status();
     if (!joined.ok()) return End(joined.status());
-    joined_ = *joined;
-    if (rendezvous_ != nullptr) {
-      RETURN_IF_ERROR(
-          ShareRun(*joined_, options_.encrypt, rendezvous_->table()));
-    }
-    return joined_;
+    RETURN_IF_ERROR(SetRun(**joined));
+    if (rendezvous_ == nullptr) return absl::OkStatus();
+    return ShareRun(run(), options_.encrypt, rendezvous_->table());
   }
 
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override {
-    ASSIGN_OR_RETURN(const ModelLayout layout,
-                     RunLayout(joined_->config(), joined_->plan()));
     ASSIGN_OR_RETURN(
-        tensors_, LocalTensors::Create(layout, buffers, options_.ranks == 1));
+        tensors_, LocalTensors::Create(layout(), buffers, options_.ranks == 1));
     return absl::OkStatus();
   }
 
@@ -167,17 +160,15 @@ class LeadingIsland : public EmbeddedIsland {
   }
 
   absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
-      const v1::JoinResponse& joined, std::vector<float> parameters) {
-    ASSIGN_OR_RETURN(ModelLayout layout,
-                     RunLayout(joined.config(), joined.plan()));
+      std::vector<float> parameters) {
     ASSIGN_OR_RETURN(
         RankCommunicators communicators,
         ConnectRanks(options_,
                      rendezvous_ == nullptr ? &alone_ : rendezvous_->table()));
     ASSIGN_OR_RETURN(
         std::unique_ptr<EmbeddedRank> rank,
-        EmbeddedRank::Create(std::move(layout), &*tensors_,
-                             std::move(communicators), Pulse(options_)));
+        EmbeddedRank::Create(layout(), &*tensors_, std::move(communicators),
+                             Pulse(options_)));
     RETURN_IF_ERROR(rank->ShareParameters(std::move(parameters)));
     rank_ = rank.get();
     return rank;
@@ -211,7 +202,6 @@ class LeadingIsland : public EmbeddedIsland {
   std::optional<LocalTensors> tensors_;
   std::unique_ptr<Island> island_;
   // Owned by the island.
-  const v1::JoinResponse* joined_ = nullptr;
   EmbeddedRank* rank_ = nullptr;
   // How the island has ended, if it has.
   std::optional<absl::Status> end_;
@@ -225,6 +215,12 @@ absl::StatusOr<std::unique_ptr<EmbeddedIsland>> EmbeddedIsland::Open(
   auto island = std::make_unique<LeadingIsland>(std::move(options));
   RETURN_IF_ERROR(island->Start());
   return island;
+}
+
+absl::Status EmbeddedIsland::SetRun(v1::JoinResponse run) {
+  ASSIGN_OR_RETURN(layout_, RunLayout(run.config(), run.plan()));
+  run_ = std::move(run);
+  return absl::OkStatus();
 }
 
 }  // namespace causeway

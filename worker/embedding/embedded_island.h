@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/model_layout.h"
 #include "common/transport/credentials.h"
 #include "proto/coordinator.pb.h"
 #include "worker/embedding/local_tensors.h"
@@ -65,14 +67,16 @@ class EmbeddedIsland {
   virtual ~EmbeddedIsland() = default;
 
   // Returns host:port of the rendezvous; empty with one rank.
-  virtual const std::string& leader() const = 0;
+  virtual const char* leader() const = 0;
 
   // The errors of the next three are those of causeway.h.
 
-  // Returns the run once the island has joined; DEADLINE_EXCEEDED before.
-  virtual absl::StatusOr<const v1::JoinResponse*> AwaitRun(
-      absl::Duration timeout) = 0;
-  // Call after AwaitRun.
+  // Waits until the island has joined.
+  virtual absl::Status AwaitRun(absl::Duration timeout) = 0;
+  // The rest needs AwaitRun. Return the run, and its tensors.
+  const v1::JoinResponse& run() const { return *run_; }
+  const ModelLayout& layout() const { return layout_; }
+
   virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
   // Call after Attach. Returns 0 if the run is finished.
   virtual absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) = 0;
@@ -88,6 +92,15 @@ class EmbeddedIsland {
   virtual absl::Status ReadMerged(absl::Span<float> model) = 0;
   // Writes the island's state to the folder. All ranks call it.
   virtual absl::Status Save(const std::string& directory) = 0;
+
+ protected:
+  bool has_run() const { return run_.has_value(); }
+  // Sets the run that the island has joined.
+  absl::Status SetRun(v1::JoinResponse run);
+
+ private:
+  std::optional<v1::JoinResponse> run_;
+  ModelLayout layout_;
 };
 
 }  // namespace causeway

@@ -4,7 +4,6 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
 #include "worker/embedding/rank_connection.h"
 
 namespace causeway {
@@ -38,20 +37,17 @@ FollowingIsland::~FollowingIsland() {
   thread_.join();
 }
 
-absl::StatusOr<const v1::JoinResponse*> FollowingIsland::AwaitRun(
-    absl::Duration timeout) {
-  if (!joined_.has_value()) {
-    ASSIGN_OR_RETURN(
-        joined_, AwaitSharedRun(rendezvous_.get(), timeout, options_.encrypt));
-  }
-  return &*joined_;
+absl::Status FollowingIsland::AwaitRun(absl::Duration timeout) {
+  if (has_run()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      v1::JoinResponse run,
+      AwaitSharedRun(rendezvous_.get(), timeout, options_.encrypt));
+  return SetRun(std::move(run));
 }
 
 absl::Status FollowingIsland::Attach(const std::vector<TensorBuffer>& buffers) {
-  ASSIGN_OR_RETURN(const ModelLayout layout,
-                   RunLayout(joined_->config(), joined_->plan()));
   ASSIGN_OR_RETURN(tensors_,
-                   LocalTensors::Create(layout, buffers, /*whole=*/false));
+                   LocalTensors::Create(layout(), buffers, /*whole=*/false));
   thread_ = std::thread([this] {
     const absl::Status status = Follow();
     absl::MutexLock lock(&mu_);
@@ -61,14 +57,12 @@ absl::Status FollowingIsland::Attach(const std::vector<TensorBuffer>& buffers) {
 }
 
 absl::Status FollowingIsland::Follow() {
-  ASSIGN_OR_RETURN(ModelLayout layout,
-                   RunLayout(joined_->config(), joined_->plan()));
   ASSIGN_OR_RETURN(RankCommunicators communicators,
                    ConnectRanks(options_, rendezvous_.get()));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<EmbeddedRank> rank,
-      EmbeddedRank::Create(std::move(layout), &*tensors_,
-                           std::move(communicators), Pulse(options_)));
+      EmbeddedRank::Create(layout(), &*tensors_, std::move(communicators),
+                           Pulse(options_)));
   {
     absl::MutexLock lock(&mu_);
     if (closing_) return absl::CancelledError("closed");

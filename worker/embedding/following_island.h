@@ -37,9 +37,8 @@ class FollowingIsland : public EmbeddedIsland {
       const EmbeddedIslandOptions& options);
   ~FollowingIsland() override;
 
-  const std::string& leader() const override { return options_.leader; }
-  absl::StatusOr<const v1::JoinResponse*> AwaitRun(
-      absl::Duration timeout) override;
+  const char* leader() const override { return options_.leader.c_str(); }
+  absl::Status AwaitRun(absl::Duration timeout) override;
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override;
   absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
@@ -69,7 +68,6 @@ class FollowingIsland : public EmbeddedIsland {
 
   EmbeddedIslandOptions options_;
   const std::unique_ptr<Rendezvous> rendezvous_;
-  std::optional<v1::JoinResponse> joined_;
   std::optional<LocalTensors> tensors_;
   std::thread thread_;
 
@@ -78,7 +76,7 @@ class FollowingIsland : public EmbeddedIsland {
   EmbeddedRank* rank_ ABSL_GUARDED_BY(mu_) = nullptr;
   // The step that rank 0 has ordered and NextStep has not returned yet.
   std::optional<uint64_t> ordered_ ABSL_GUARDED_BY(mu_);
-  // Whether the training loop is in a step, and whether it is in Save there.
+  // Both say where the training loop is: in a step, and in Save there.
   bool in_step_ ABSL_GUARDED_BY(mu_) = false;
   bool in_save_ ABSL_GUARDED_BY(mu_) = false;
   // How rank 0's orders have ended, if they have.

@@ -217,8 +217,7 @@ absl::Status LocalTensors::AwaitTraining() const {
   std::set<void*> streams;
   for (const Buffer& buffer : buffers_) streams.insert(buffer.stream);
   for (void* const stream : streams) {
-    RETURN_IF_ERROR(
-        AwaitStream({.device = device_->number(), .stream = stream}));
+    RETURN_IF_ERROR(AwaitStream(device_->number(), stream));
   }
   return absl::OkStatus();
 }

@@ -40,8 +40,8 @@ struct TensorBuffer {
   std::optional<Slice> values;
   ElementType type = ElementType::kFloat32;
   void* data = nullptr;
-  // Whether `data` is a CUDA device's memory, and the stream (cudaStream_t) on
-  // which the training loop writes it.
+  // Says whether `data` is a CUDA device's memory, which the training loop then
+  // writes on the stream, a cudaStream_t.
   bool on_device = false;
   void* stream = nullptr;
 };

@@ -18,7 +18,6 @@ constexpr size_t kPieceBytes = 8 << 20;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorDevice>> TensorDevice::Create(int number) {
-  const KeepCurrentDevice keep;
   auto device = absl::WrapUnique(new TensorDevice(number));
   PartDevice::Options options;
   ASSIGN_OR_RETURN(options.training,
@@ -31,7 +30,6 @@ absl::StatusOr<std::unique_ptr<TensorDevice>> TensorDevice::Create(int number) {
 }
 
 TensorDevice::~TensorDevice() {
-  const KeepCurrentDevice keep;
   pinned_.Release();
   parts_.reset();
 }

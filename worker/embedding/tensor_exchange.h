@@ -53,7 +53,7 @@ class TensorExchange {
   // this one trains.
   std::vector<Slices> fetched_by_;
   std::vector<Slices> brought_by_;
-  // Whether anything moves between ranks.
+  // Both say whether anything moves between ranks.
   bool fetches_ = false;
   bool brings_ = false;
 };

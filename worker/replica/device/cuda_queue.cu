@@ -233,13 +233,12 @@ absl::StatusOr<int> DeviceOfMemory(const void* memory) {
   return attributes.device;
 }
 
-absl::Status AwaitStream(const DeviceStream& stream) {
-  const KeepCurrentDevice keep;
-  cudaSetDevice(stream.device);
-  return OfCudaDevice(stream.device,
-                      CudaStatus(cudaStreamSynchronize(
-                                     static_cast<cudaStream_t>(stream.stream)),
-                                 "waiting for the training loop's stream"));
+absl::Status AwaitStream(int device, void* stream) {
+  cudaSetDevice(device);
+  return OfCudaDevice(
+      device,
+      CudaStatus(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)),
+                 "waiting for the training loop's stream"));
 }
 
 KeepCurrentDevice::KeepCurrentDevice() { cudaGetDevice(&device_); }

@@ -82,21 +82,15 @@ class DeviceQueue {
   virtual absl::Status Synchronize() = 0;
 };
 
-// A place where somebody else's program enqueues work.
-struct DeviceStream {
-  int device = 0;
-  // A cudaStream_t.
-  void* stream = nullptr;
-};
-
 // Returns the device whose memory this is. INVALID_ARGUMENT: it is no device's.
 absl::StatusOr<int> DeviceOfMemory(const void* memory);
 
-// Waits for the stream's operations so far.
-absl::Status AwaitStream(const DeviceStream& stream);
+// Waits for the operations so far of a stream (a cudaStream_t) on which
+// somebody else's program enqueues work. Makes the device current.
+absl::Status AwaitStream(int device, void* stream);
 
-// Makes the device current that was current in this thread before, as somebody
-// else's program expects it.
+// At its end, makes the device current again that was current in this thread,
+// as somebody else's program expects it.
 class KeepCurrentDevice {
  public:
   KeepCurrentDevice();

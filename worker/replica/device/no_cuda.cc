@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
 
 absl::StatusOr<int> DeviceOfMemory(const void* /*memory*/) { return NoCuda(); }
 
-absl::Status AwaitStream(const DeviceStream& /*stream*/) { return NoCuda(); }
+absl::Status AwaitStream(int /*device*/, void* /*stream*/) { return NoCuda(); }
 
 KeepCurrentDevice::KeepCurrentDevice() = default;
 KeepCurrentDevice::~KeepCurrentDevice() = default;
