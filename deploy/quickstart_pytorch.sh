@@ -8,19 +8,9 @@
 
 more_targets=(//worker/embedding:libcauseway.so)
 
-# start_script NAME SCRIPT FLAG...: starts a program of examples/pytorch.
-start_script() {
-  local name="$1" script="examples/pytorch/$2"
-  shift 2
-  # Threads that wait leave the processors to others.
-  start "${name}" env OMP_WAIT_POLICY=passive \
-    CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
-    python/run_test.sh "${script}" "$@"
-}
-
 begin_islands() {
   local island token
-  start_script create_run create_run.py --out "${work}/gpt" \
+  start_script create_run examples/pytorch/create_run.py --out "${work}/gpt" \
     ${rounds:+--steps "$((rounds * 40))"}
   wait "${pids[0]}" || fail_of create_run "failed"
   pids=()
@@ -31,12 +21,12 @@ begin_islands() {
     token="$(make_token "${island}")"
     CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_JOIN_TOKEN="${token}" \
       CAUSEWAY_TLS="${work}/${island}.tls" start_script "island-${island}" \
-      train_gpt_island.py --data "${data[@]}" --threads "${threads}"
+      examples/pytorch/train_gpt_island.py --data "${data[@]}" --threads "${threads}"
   done
 }
 
 train_alone() {
-  start_script alone train_gpt.py --data "${data[@]}" \
+  start_script alone examples/pytorch/train_gpt.py --data "${data[@]}" \
     --threads "$((2 * threads))" ${rounds:+--steps "$((rounds * 40))"}
   wait "${pids[0]}" || fail_of alone "failed"
   pids=()

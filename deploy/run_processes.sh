@@ -11,6 +11,9 @@
 #   more_targets what build_programs builds beside the programs: an array
 #   address      of the coordinator that was started last
 #   tls          flags with which to call it: an array, empty for plain text
+#   within       a command that starts each process, as `ip netns exec NAME`: an
+#                array
+#   host         the address at which coordinators listen
 #
 # Functions run in the root of the repository.
 
@@ -24,6 +27,8 @@ work=
 keep=false
 pids=()
 tls=()
+within=()
+host=127.0.0.1
 more_targets=()
 declare -A names
 server_was_up=false
@@ -107,9 +112,20 @@ use_perl_manual() {
 start() {
   local name="$1"
   shift
-  "$@" >"${work}/${name}.log" 2>&1 </dev/null &
+  "${within[@]}" "$@" >"${work}/${name}.log" 2>&1 </dev/null &
   pids+=($!)
   names[$!]="${name}"
+}
+
+# start_script NAME SCRIPT FLAG...: starts a program in Python. more_targets
+# contains //worker/embedding:libcauseway.so.
+start_script() {
+  local name="$1"
+  shift
+  # Threads that wait leave the processors to others.
+  start "${name}" env OMP_WAIT_POLICY=passive \
+    CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
+    python/run_test.sh "$@"
 }
 
 # Prints the name of a process that has ended, if any has.
@@ -137,7 +153,7 @@ show_log() {
 # `address`. With TLS "auto" it has an authority of its own, and `tls` is set.
 start_coordinator() {
   start "$1-coordinator" "${coordinator}" --config "$2" --tls "${3-}" \
-    --state_dir "${work}/$1" --listen 127.0.0.1:0 --port_file "${work}/$1.port" \
+    --state_dir "${work}/$1" --listen "${host}:0" --port_file "${work}/$1.port" \
     "${@:4}"
   if [[ "${3-}" == auto ]]; then tls=(--tls "${work}/$1/tls/operator"); fi
   local deadline=$((SECONDS + 30))
@@ -149,7 +165,7 @@ start_coordinator() {
     fi
     sleep 0.1
   done
-  address="127.0.0.1:$(<"${work}/$1.port")"
+  address="${host}:$(<"${work}/$1.port")"
 }
 
 # Prints a token for an island of the run at `address`.

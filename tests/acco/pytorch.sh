@@ -14,8 +14,8 @@ readonly ROOT
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
-# shellcheck source=tests/acco/comparison.sh
-. "${ROOT}/tests/acco/comparison.sh"
+# shellcheck source=tests/comparison.sh
+. "${ROOT}/tests/comparison.sh"
 
 usage() {
   cat <<'USAGE'
@@ -140,4 +140,4 @@ work="$(mktemp -d -t causeway-acco-XXXXXX)"
 finish_on_exit
 deploy/install_deps.sh test quickstart
 use_perl_manual
-run_parts
+run_parts convergence overlap heterogeneity

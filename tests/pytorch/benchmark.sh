@@ -12,66 +12,37 @@ readonly ROOT
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=tests/comparison.sh
+. "${ROOT}/tests/comparison.sh"
 
 usage() {
   cat <<'USAGE'
 usage: tests/pytorch/benchmark.sh [--json FILE] [--parts LIST] [--seeds LIST]
-                                  [--steps N] [--keep]
+                                  [--steps N] [--rates LIST] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of cost,loss,links (default: all of them)
+  --parts LIST  of cost,loss,links,plain (default: all of them)
   --seeds LIST  seeds of the loss runs (default: 1,2)
-  --steps N     steps of a loss run (default: 1200)
+  --steps N     steps of a run of loss and plain (default: 1200)
+  --rates LIST  Mbit/s of the link in plain (default: 10,100)
   --keep        keep the working directory
 
 Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost),
 and val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss; a list with
-a value for each seed), and utilization by link (links). Costs and utilization
-mean something only on a machine that has nothing else to do; the losses do not
-depend on it. Links needs root, for the network namespaces of tests/wan.
+a value for each seed), utilization by link (links), and plain, which has tokens/s,
+bytes on the link and loss, by rate, of two islands and of DiLoCo as people write
+it themselves: an all-reduce in fp32 over Gloo. Costs, rates and utilization mean
+something only on a machine that has nothing else to do; the losses do not depend
+on it. Links and plain need root, for network namespaces.
 USAGE
 }
 
-json=
-parts=cost,loss,links
+parts=cost,loss,links,plain
 seeds=1,2
 steps=1200
-while (($#)); do
-  case "$1" in
-    --json | --parts | --seeds | --steps)
-      if (($# < 2)); then
-        echo "benchmark: $1 needs a value" >&2
-        exit 2
-      fi
-      printf -v "${1#--}" '%s' "$2"
-      shift
-      ;;
-    --keep) keep=true ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "benchmark: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
-if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
+rates=10,100
+parse_flags "json parts seeds steps rates" "$@"
 cd "${ROOT}"
-
-figures=()
-
-# start_script NAME SCRIPT FLAG...: starts a Python program.
-start_script() {
-  local name="$1"
-  shift
-  start "${name}" env OMP_WAIT_POLICY=passive \
-    CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
-    python/run_test.sh "$@"
-}
 
 # Waits for all processes, for the coordinator last: it ends with the run.
 await_scripts() {
@@ -83,13 +54,13 @@ await_scripts() {
   pids=()
 }
 
-# begin_run NAME: starts a coordinator with the files that a script has written
+# begin_run NAME FLAG...: starts a coordinator with the files that a script has written
 # to work/NAME.files.
 begin_run() {
   await_scripts
   start_coordinator "$1" "${work}/$1.files/run.textproto" "" \
     --initial_parameters "${work}/$1.files/initial.safetensors" \
-    --exit_when_finished
+    --exit_when_finished "${@:2}"
 }
 
 cost() {
@@ -97,10 +68,12 @@ cost() {
   begin_run cost
   start_script cost-island tests/pytorch/step_cost.py --coordinator "${address}"
   await_scripts
-  local line
+  local line name value
   line="$(grep '^{' "${work}/cost-island.log")"
   say "cost: ${line}"
-  figures+=("${line:1:-1}")
+  while read -r name value; do figure "${name}" "${value}"; done < <(
+    perl -MJSON::PP -e 'my $figures = decode_json($ARGV[0]);
+      print "$_ $figures->{$_}\n" for sort keys %$figures' "${line}")
 }
 
 # train NAME SEED SCRIPT FLAG...: starts a loop of examples/pytorch.
@@ -140,8 +113,9 @@ loss() {
     ddp+="${ddp:+, }$(loss_of "ddp-${seed}-0")"
     say "loss, seeds so far: two islands ${islands}; one ${alone}; DDP ${ddp}"
   done
-  figures+=("\"val_loss_two_islands\": [${islands}]"
-    "\"val_loss_one_island\": [${alone}]" "\"val_loss_ddp\": [${ddp}]")
+  figure val_loss_two_islands "[${islands}]"
+  figure val_loss_one_island "[${alone}]"
+  figure val_loss_ddp "[${ddp}]"
 }
 
 links() {
@@ -154,7 +128,53 @@ links() {
       sprintf q("%s": %.4f), $_->{network}, $_->{compute_utilization}
     } @{$report->{settings}}' "${report}")"
   say "utilization: ${by_link}"
-  figures+=("\"utilization\": {${by_link}}")
+  figure utilization "{${by_link}}"
+}
+
+# train_apart NAME BYTES ENVIRONMENT...: trains with side_by_side.py at both ends
+# of the link, which has carried so many bytes before. Prints the figures as JSON.
+train_apart() {
+  local name="$1" before="$2" side rate
+  shift 2
+  for side in 0 1; do
+    within=(ip netns exec "${zone}-${side}" env "${@//SIDE/${side}}"
+      "GLOO_SOCKET_IFNAME=${devices[side]}")
+    start_script "${name}-${side}" tests/pytorch/side_by_side.py \
+      --data "${data[@]}" --seed "${seeds%%,*}" --steps "${steps}"
+  done
+  within=()
+  await_scripts
+  rate="$(sed -nE 's/^\{"tokens_per_second": ([0-9.]+)\}$/\1/p' \
+    "${work}/${name}-0.log" "${work}/${name}-1.log" |
+    awk '{ sum += $1 } END { printf "%.0f", sum }')"
+  line="{\"tokens_per_second\": ${rate}, \"bytes\": $((\
+    $(carried_bytes) - before)), \"val_loss\": $(loss_of "${name}-0")}"
+  say "${name} Mbit/s: ${line}"
+}
+
+plain() {
+  local rate before line by_rate='' islands
+  add_network || return 0
+  use_perl_manual
+  for rate in ${rates//,/ }; do
+    shape "$((rate * 1000000))"
+    start_script "create-${rate}" examples/pytorch/create_run.py \
+      --out "${work}/islands-${rate}.files" --steps "${steps}" \
+      --seed "${seeds%%,*}"
+    await_scripts
+    before="$(carried_bytes)"
+    host=10.177.0.1
+    within=(ip netns exec "${zone}-0")
+    begin_run "islands-${rate}" --insecure
+    train_apart "islands-${rate}" "${before}" CAUSEWAY_ISLAND=island-SIDE \
+      "CAUSEWAY_COORDINATOR=${address}"
+    islands="${line}"
+    train_apart "plain-${rate}" "$(carried_bytes)" RANK=SIDE WORLD_SIZE=2 \
+      MASTER_ADDR=10.177.0.1 MASTER_PORT=29577
+    by_rate+="${by_rate:+, }\"${rate} Mbit/s\": {\"causeway\": ${islands},"
+    by_rate+=" \"plain\": ${line}}"
+  done
+  figure side_by_side "{${by_rate}}"
 }
 
 finish_on_exit
@@ -162,12 +182,4 @@ deploy/install_deps.sh build quickstart peers
 more_targets=(//worker/embedding:libcauseway.so)
 build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pytorch.XXXXXX")"
-for part in ${parts//,/ }; do
-  case "${part}" in
-    cost | loss | links) "${part}" ;;
-    *) fail "there is no part ${part}" ;;
-  esac
-done
-if [[ -n "${json}" ]]; then
-  (IFS=, && printf '{%s}\n' "${figures[*]}") >"${json}"
-fi
+run_parts cost loss links plain

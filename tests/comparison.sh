@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the comparisons of this folder share: flags, figures, a link between two
+# What scripts that measure and compare share: flags, figures, a link between two
 # network namespaces, a slow rank. A script that sources this file has sourced
-# deploy/run_processes.sh, and defines `usage` and one function for each part:
-# convergence, overlap, heterogeneity.
+# deploy/run_processes.sh, and defines `usage` and a function for each part.
 
 # shellcheck shell=bash
 # What is set here is for the scripts that source this file, and the other way
@@ -40,14 +39,15 @@ parse_flags() {
   if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 }
 
-# run_parts: runs the parts, and prints and writes their figures.
+# run_parts NAME...: runs those of these parts that `parts` lists, and prints and
+# writes their figures.
 run_parts() {
-  local part report
+  local part report known=" $* "
   for part in ${parts//,/ }; do
-    case "${part}" in
-      convergence | overlap | heterogeneity) "${part}" ;;
-      *) fail "there is no part '${part}'" ;;
-    esac
+    if [[ "${known}" != *" ${part} "* ]]; then
+      fail "there is no part '${part}'; there are${known}"
+    fi
+    "${part}"
   done
   report="$(
     perl -e '
@@ -75,7 +75,7 @@ calculate() {
 
 # ---- Two network namespaces, ZONE-0 and ZONE-1, and a link between them
 
-readonly zone="causeway-acco-$$"
+readonly zone="causeway-$$"
 # Names of the link's ends.
 readonly devices=("${zone##*-}a" "${zone##*-}b")
 
@@ -84,7 +84,7 @@ readonly devices=("${zone##*-}a" "${zone##*-}b")
 add_network() {
   if ! { ip netns add "${zone}-0" && ip netns add "${zone}-1"; } \
     2>"${work}/network.log"; then
-    say "overlap: skipped, it needs root: $(<"${work}/network.log")"
+    say "skipped, it needs root: $(<"${work}/network.log")"
     return 1
   fi
   trap 'code=$?; remove_network; finish "${code}"' EXIT
@@ -98,7 +98,7 @@ add_network() {
     ip -n "${zone}-${side}" link set lo up
   done
 }
-# shape BITS_PER_SECOND: limits both directions of the link.
+# shape BITS_PER_SECOND: limits each direction of the link.
 shape() {
   local side
   for side in 0 1; do
@@ -111,6 +111,12 @@ unshape() {
   for side in 0 1; do
     ip netns exec "${zone}-${side}" tc qdisc delete dev "${devices[side]}" root
   done
+}
+# Prints the bytes that the link has carried, with all headers.
+carried_bytes() {
+  ip netns exec "${zone}-0" cat \
+    "/sys/class/net/${devices[0]}/statistics/"{rx,tx}_bytes |
+    awk '{ sum += $1 } END { printf "%d", sum }'
 }
 remove_network() {
   ip netns delete "${zone}-0" 2>/dev/null || true
