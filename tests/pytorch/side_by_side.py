@@ -27,7 +27,7 @@ import causeway
 import train_gpt_island
 from causeway.sampler import Sampler
 
-# Those of examples/pytorch/create_run.py.
+# The same as in examples/pytorch/create_run.py.
 _ROUND = 40
 _OUTER = {"lr": 0.8, "momentum": 0.4, "nesterov": True}
 
