@@ -11,10 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "cli/human.h"
 #include "common/status_macros.h"
@@ -48,40 +46,6 @@ double BitsPerToken(const Evaluation& evaluation) {
   return evaluation.loss / std::numbers::ln2;
 }
 
-// A line on a terminal, redrawn once a second at most. Thread-safe.
-class ProgressLine {
- public:
-  ProgressLine(int64_t total, std::function<absl::Time()> now,
-               std::ostream& out)
-      : total_(total), now_(std::move(now)), start_(now_()), out_(out) {}
-
-  ~ProgressLine() {
-    if (shown_ != start_) out_ << "\r\x1b[K" << std::flush;
-  }
-
-  // Notes that this many more sequences are done.
-  void Add(int64_t rows) {
-    absl::MutexLock lock(&mu_);
-    done_ += rows;
-    const absl::Time now = now_();
-    if (now - std::max(shown_, start_) < absl::Seconds(1)) return;
-    shown_ = now;
-    const absl::Duration left = (now - start_) * (total_ - done_) / done_;
-    out_ << absl::StrFormat("\r%d of %d sequences, %s left\x1b[K", done_,
-                            total_, HumanDuration(left))
-         << std::flush;
-  }
-
- private:
-  const int64_t total_;
-  const std::function<absl::Time()> now_;
-  const absl::Time start_;
-  std::ostream& out_;
-  absl::Mutex mu_;
-  absl::Time shown_ ABSL_GUARDED_BY(mu_) = start_;
-  int64_t done_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
 // The ranks that evaluate together, each a thread of its own.
 struct Ranks {
   std::vector<Device> devices;
@@ -106,10 +70,10 @@ absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags) {
   return ranks;
 }
 
-absl::StatusOr<HeldOutLoss> EvaluateShare(
-    const TrainedModel& model, const ValidationSet& validation,
-    const Ranks& ranks, uint64_t rank,
-    const std::function<void(int64_t)>& progress) {
+absl::StatusOr<HeldOutLoss> EvaluateShare(const TrainedModel& model,
+                                          const ValidationSet& validation,
+                                          const Ranks& ranks, uint64_t rank,
+                                          Progress& progress) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
                    Inference::Create(model, kBatch,
                                      ranks.devices[rank % ranks.devices.size()],
@@ -122,14 +86,15 @@ absl::StatusOr<HeldOutLoss> EvaluateShare(
       [&](absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets) {
         return inference->Loss(tokens, targets);
       },
-      progress);
+      [&](int64_t rows) { progress.Add(static_cast<uint64_t>(rows)); });
 }
 
 // Returns the loss of all of `validation`, and the error of the first rank that
 // fails.
-absl::StatusOr<Evaluation> EvaluateOnRanks(
-    const TrainedModel& model, const ValidationSet& validation,
-    const Ranks& ranks, const std::function<void(int64_t)>& progress) {
+absl::StatusOr<Evaluation> EvaluateOnRanks(const TrainedModel& model,
+                                           const ValidationSet& validation,
+                                           const Ranks& ranks,
+                                           Progress& progress) {
   std::vector<absl::StatusOr<HeldOutLoss>> parts(ranks.count);
   std::vector<std::thread> threads;
   for (uint64_t rank = 0; rank < ranks.count; ++rank) {
@@ -176,9 +141,8 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
   ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
   Evaluation evaluation;
   {
-    ProgressLine line(validation.size(), environment.now, call.err);
-    std::function<void(int64_t)> progress;
-    if (environment.terminal) progress = [&](int64_t rows) { line.Add(rows); };
+    Progress progress("sequences", static_cast<uint64_t>(validation.size()),
+                      environment.progress, call.err);
     ASSIGN_OR_RETURN(evaluation,
                      EvaluateOnRanks(model, validation, ranks, progress));
   }

@@ -12,17 +12,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "cli/command_line.h"
+#include "cli/progress.h"
 #include "cli/trained_model.h"
 
 namespace causeway {
 
 // The command's environment.
 struct EvaluateEnvironment {
-  std::function<absl::Time()> now;
-  // Whether Invocation::err is a terminal, where progress is shown.
-  bool terminal = false;
+  // Progress goes to Invocation::err.
+  ProgressEnvironment progress;
   // The default of --threads.
   uint64_t threads = 1;
 };

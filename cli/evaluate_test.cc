@@ -93,7 +93,8 @@ class EvaluateCommandTest : public EvaluateTest {
     return directory;
   }
 
-  EvaluateEnvironment environment_{.now = [] { return absl::UnixEpoch(); }};
+  EvaluateEnvironment environment_{
+      .progress = {.now = [] { return absl::UnixEpoch(); }}};
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -180,22 +181,24 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
 }
 
 // 19 sequences are two batches of 8, and 3. Each look at the clock takes half a
-// second, and a line is not drawn more often than once a second.
+// second.
 TEST_F(EvaluateCommandTest, ATerminalShowsTheTimeLeft) {
   const std::string state =
       WriteState(std::vector<float>(static_cast<size_t>(model_.layout.size)));
   const std::vector<std::string> words = {state, "--text", text_,
                                           "--max_sequences", "19"};
   absl::Time now = absl::UnixEpoch();
-  environment_.terminal = true;
+  environment_.progress.terminal = true;
   EXPECT_EQ(Run(words), kExitOk);
   EXPECT_EQ(err_.str(), "") << "nothing was drawn, and nothing is erased";
-  environment_.now = [&] { return now += absl::Milliseconds(500); };
+  environment_.progress.now = [&] { return now += absl::Milliseconds(500); };
   EXPECT_EQ(Run(words), kExitOk);
   EXPECT_EQ(err_.str(),
-            "\r16 of 19 sequences, 0.19 s left\x1b[K"
+            "\r\x1b[K8 of 19 sequences (42 %), 16/s, 0.69 s left"
+            "\r\x1b[K16 of 19 sequences (84 %), 16/s, 0.19 s left"
+            "\r\x1b[K19 of 19 sequences (100 %), 13/s, 0 s left"
             "\r\x1b[K");
-  environment_.terminal = false;
+  environment_.progress.terminal = false;
   EXPECT_EQ(Run(words), kExitOk);
   EXPECT_EQ(err_.str(), "");
   // The number of threads is that of the machine unless it is given.

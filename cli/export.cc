@@ -134,7 +134,9 @@ absl::StatusOr<int> CopyTokenizer(const std::string& from,
   return copied;
 }
 
-absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
+absl::Status RunExport(const ExportFlags& flags,
+                       const ProgressEnvironment& environment,
+                       const Invocation& call) {
   ASSIGN_OR_RETURN(const Dtype dtype, FindDtype(flags.dtype));
   ASSIGN_OR_RETURN(const StoredModel model, OpenStoredModel(call.arguments[0]));
   std::string original;
@@ -153,22 +155,27 @@ absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
   // "format" tells the Hugging Face libraries which framework named the
   // tensors.
   ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, TensorsOf(model));
-  ASSIGN_OR_RETURN(
-      std::vector<std::string> files,
-      WriteTensorFiles(flags.out, tensors,
-                       {.dtype = dtype.safetensors,
-                        .most_bytes = flags.shard_bytes,
-                        .metadata = {{"format", "pt"},
-                                     {"causeway.run_id", run.run_id},
-                                     {"causeway.versions",
-                                      absl::StrJoin(model.Versions(), ",")}}}));
+  uint64_t size = 0;
+  for (const NamedTensor& tensor : tensors) size += tensor.values.size();
+  std::vector<std::string> files;
+  {
+    Progress progress("parameters", size, environment, call.err);
+    ASSIGN_OR_RETURN(
+        files, WriteTensorFiles(
+                   flags.out, tensors,
+                   {.dtype = dtype.safetensors,
+                    .most_bytes = flags.shard_bytes,
+                    .progress = [&](uint64_t values) { progress.Add(values); },
+                    .metadata = {{"format", "pt"},
+                                 {"causeway.run_id", run.run_id},
+                                 {"causeway.versions",
+                                  absl::StrJoin(model.Versions(), ",")}}}));
+  }
   if (!config.empty()) {
     RETURN_IF_ERROR(WriteFileAtomically(
         absl::StrCat(flags.out, "/", kConfigFile), {config}));
     files.push_back(kConfigFile);
   }
-  uint64_t size = 0;
-  for (const NamedTensor& tensor : tensors) size += tensor.values.size();
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(static_cast<double>(size)) << " parameters in "
            << tensors.size() << " tensors written to " << flags.out << ": "
@@ -191,7 +198,7 @@ absl::Status RunExport(const ExportFlags& flags, const Invocation& call) {
 
 }  // namespace
 
-Command ExportCommand() {
+Command ExportCommand(ProgressEnvironment progress) {
   const auto flags = std::make_shared<ExportFlags>();
   Command command{
       .name = "export",
@@ -221,7 +228,9 @@ Command ExportCommand() {
           "A model of more bytes is written as several files with an index.",
           &flags->shard_bytes);
   set.Add("force", "", "Replaces a model that is there.", &flags->force);
-  command.run = [=](const Invocation& call) { return RunExport(*flags, call); };
+  command.run = [=](const Invocation& call) {
+    return RunExport(*flags, progress, call);
+  };
   return command;
 }
 

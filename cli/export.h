@@ -12,10 +12,12 @@
 #define CLI_EXPORT_H_
 
 #include "cli/command_line.h"
+#include "cli/progress.h"
 
 namespace causeway {
 
-Command ExportCommand();
+// Progress goes to Invocation::err.
+Command ExportCommand(ProgressEnvironment progress);
 
 }  // namespace causeway
 

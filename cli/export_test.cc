@@ -43,7 +43,10 @@ class ExportTest : public testing::Test {
     words.insert(words.begin(), "export");
     out_.str("");
     err_.str("");
-    return RunCommandLine("causeway", "", {ExportCommand()}, words, out_, err_);
+    return RunCommandLine(
+        "causeway", "",
+        {ExportCommand({.now = [] { return absl::UnixEpoch(); }})}, words, out_,
+        err_);
   }
   nlohmann::json Config() const {
     return nlohmann::json::parse(ReadFile(out_path_ + "/config.json").value());

@@ -23,6 +23,7 @@
 #include "cli/import.h"
 #include "cli/plan/plan_command.h"
 #include "cli/prepare.h"
+#include "cli/progress.h"
 #include "cli/replay.h"
 #include "cli/sample.h"
 #include "cli/status_commands.h"
@@ -35,8 +36,8 @@ namespace causeway {
 namespace {
 
 std::vector<Command> AllCommands() {
-  const bool out_is_terminal = isatty(STDOUT_FILENO) != 0;
-  const bool err_is_terminal = isatty(STDERR_FILENO) != 0;
+  const ProgressEnvironment progress = {.now = [] { return absl::Now(); },
+                                        .terminal = isatty(STDERR_FILENO) != 0};
   std::vector<Command> commands =
       StatusCommands({.now = [] { return absl::Now(); },
                       .sleep =
@@ -45,7 +46,7 @@ std::vector<Command> AllCommands() {
                             return true;
                           },
                       .time_zone = absl::LocalTimeZone(),
-                      .terminal = out_is_terminal});
+                      .terminal = isatty(STDOUT_FILENO) != 0});
   for (Command& command : ControlCommands([] { return absl::Now(); })) {
     commands.push_back(std::move(command));
   }
@@ -61,16 +62,14 @@ std::vector<Command> AllCommands() {
          return client->Fetch(/*departed=*/true);
        },
        .now = [] { return absl::Now(); }}));
-  commands.push_back(
-      PrepareCommand([] { return absl::Now(); }, err_is_terminal));
+  commands.push_back(PrepareCommand(progress));
   const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());
-  commands.push_back(EvaluateCommand({.now = [] { return absl::Now(); },
-                                      .terminal = err_is_terminal,
-                                      .threads = threads}));
+  commands.push_back(
+      EvaluateCommand({.progress = progress, .threads = threads}));
   commands.push_back(SampleCommand(threads));
   commands.push_back(ImportCommand());
-  commands.push_back(ExportCommand());
-  commands.push_back(ReplayCommand());
+  commands.push_back(ExportCommand(progress));
+  commands.push_back(ReplayCommand(progress));
   return commands;
 }
 

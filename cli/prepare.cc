@@ -23,65 +23,6 @@
 namespace causeway {
 namespace {
 
-// Reports progress.
-class ProgressReport {
- public:
-  ProgressReport(const PrepareOptions& options, int64_t total_bytes,
-                 std::ostream& out)
-      : options_(options),
-        total_bytes_(total_bytes),
-        out_(out),
-        start_(options.now()),
-        last_(start_) {}
-
-  void Update(int64_t done_bytes) {
-    const absl::Time now = options_.now();
-    const absl::Duration interval =
-        options_.terminal ? absl::Milliseconds(100) : absl::Seconds(1);
-    if (now - last_ < interval) return;
-    last_ = now;
-    const double seconds = absl::ToDoubleSeconds(now - start_);
-    const double rate = static_cast<double>(done_bytes) / seconds;
-    const int64_t seconds_left = static_cast<int64_t>(
-        static_cast<double>(total_bytes_ - done_bytes) / rate);
-    Line(absl::StrFormat("%.1f of %.1f MB (%d %%), %.1f MB/s, %d:%02d left",
-                         static_cast<double>(done_bytes) / 1e6,
-                         static_cast<double>(total_bytes_) / 1e6,
-                         done_bytes * 100 / total_bytes_, rate / 1e6,
-                         seconds_left / 60, seconds_left % 60));
-    if (!options_.terminal) out_ << '\n';
-    out_.flush();
-  }
-
-  void Finish(int64_t tokens, int64_t vocabulary) {
-    Line(absl::StrFormat(
-        "%s: %d tokens of a vocabulary of %d from %d bytes of text "
-        "(%.2f bytes per token)\n",
-        options_.out, tokens, vocabulary, total_bytes_,
-        static_cast<double>(total_bytes_) / static_cast<double>(tokens)));
-    out_.flush();
-  }
-
-  // Puts the cursor on a new line for the error message that follows.
-  void Abandon() {
-    if (options_.terminal && last_ != start_) out_ << '\n' << std::flush;
-  }
-
- private:
-  void Line(absl::string_view text) {
-    // Goes back to the line's start and erases the previous text.
-    if (options_.terminal) out_ << "\r\x1b[K";
-    out_.write(text.data(), static_cast<std::streamsize>(text.size()));
-  }
-
-  const PrepareOptions& options_;
-  const int64_t total_bytes_;
-  std::ostream& out_;
-  const absl::Time start_;
-  // The time when a line was last written.
-  absl::Time last_;
-};
-
 absl::Status CheckOut(const PrepareOptions& options) {
   std::error_code error;
   if (!options.force && std::filesystem::exists(options.out, error)) {
@@ -131,9 +72,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
 
 absl::Status WriteTexts(const std::vector<MappedFile>& texts,
                         const Tokenizer& tokenizer, TokenFileWriter& writer,
-                        ProgressReport& report) {
+                        Progress& progress) {
   const std::optional<int32_t> end_of_text = tokenizer.end_of_text();
-  int64_t done_bytes = 0;
   std::vector<int32_t> ids;
   for (const MappedFile& text : texts) {
     absl::string_view rest = text.bytes();
@@ -147,8 +87,7 @@ absl::Status WriteTexts(const std::vector<MappedFile>& texts,
       }
       if (rest.empty() && end_of_text.has_value()) ids.push_back(*end_of_text);
       RETURN_IF_ERROR(writer.Append(ids));
-      done_bytes += static_cast<int64_t>(piece.size());
-      report.Update(done_bytes);
+      progress.Add(piece.size());
     }
   }
   return writer.Commit();
@@ -170,7 +109,7 @@ absl::string_view FirstPiece(absl::string_view text, size_t max_bytes) {
   return text.substr(0, end > 0 ? end : max_bytes);
 }
 
-absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress) {
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   RETURN_IF_ERROR(CheckOut(options));
   ASSIGN_OR_RETURN(const std::vector<MappedFile> texts,
                    OpenTexts(options.texts));
@@ -178,24 +117,24 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress) {
                    MakeTokenizer(options));
   ASSIGN_OR_RETURN(TokenFileWriter writer,
                    TokenFileWriter::Create(options.out, *tokenizer));
-  int64_t total_bytes = 0;
-  for (const MappedFile& text : texts) {
-    total_bytes += static_cast<int64_t>(text.bytes().size());
+  uint64_t bytes = 0;
+  for (const MappedFile& text : texts) bytes += text.bytes().size();
+  {
+    Progress progress("bytes", bytes, options.progress, out);
+    RETURN_IF_ERROR(WriteTexts(texts, *tokenizer, writer, progress));
   }
-  ProgressReport report(options, total_bytes, progress);
-  if (absl::Status status = WriteTexts(texts, *tokenizer, writer, report);
-      !status.ok()) {
-    report.Abandon();
-    return status;
-  }
-  report.Finish(writer.tokens(), tokenizer->vocabulary());
+  out << absl::StrFormat(
+      "%s: %d tokens of a vocabulary of %d from %d bytes of text "
+      "(%.2f bytes per token)\n",
+      options.out, writer.tokens(), tokenizer->vocabulary(), bytes,
+      static_cast<double>(bytes) / static_cast<double>(writer.tokens()));
+  out.flush();
   return absl::OkStatus();
 }
 
-Command PrepareCommand(std::function<absl::Time()> now, bool terminal) {
+Command PrepareCommand(ProgressEnvironment progress) {
   const auto options = std::make_shared<PrepareOptions>();
-  options->now = std::move(now);
-  options->terminal = terminal;
+  options->progress = std::move(progress);
   Command command{
       .name = "prepare",
       .arguments = "TEXT...",

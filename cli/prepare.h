@@ -13,15 +13,14 @@
 #define CLI_PREPARE_H_
 
 #include <cstddef>
-#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "cli/command_line.h"
+#include "cli/progress.h"
 
 namespace causeway {
 
@@ -36,24 +35,20 @@ struct PrepareOptions {
   std::string sentencepiece_tool;
   // Whether an existing `out` may be replaced.
   bool force = false;
-  // The clock, for rate and time left. Required.
-  std::function<absl::Time()> now;
-  // Whether progress goes to a terminal: one line is redrawn, ten times a
-  // second. Otherwise a line is written at most once a second.
-  bool terminal = false;
+  ProgressEnvironment progress;
 };
 
 inline constexpr size_t kPieceBytes = 64 << 10;
 
 // Writes the token file and blocks until it is durable. `out` is untouched
-// unless the result is OK. Reports progress and a summary to `progress`.
+// unless the result is OK. Shows progress and a summary on `out`.
 //   NOT_FOUND, PERMISSION_DENIED, ...  a file cannot be read or made.
 //   ALREADY_EXISTS      `out` exists and `force` is not set.
 //   INVALID_ARGUMENT    a text is empty, a token file, or `out` itself; or the
 //                       SentencePiece model is not one, or refuses a text.
 //   RESOURCE_EXHAUSTED  the disk is full.
 //   OUT_OF_RANGE        there are more tokens than one file can hold.
-absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress);
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
 
 // Returns the first piece of `text`: all of it if it is not longer than
 // `max_bytes`; otherwise up to the last end of a line among the first
@@ -61,8 +56,8 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& progress);
 // empty unless `text` is.
 absl::string_view FirstPiece(absl::string_view text, size_t max_bytes);
 
-// Returns the command. `terminal` says whether Invocation::err is a terminal.
-Command PrepareCommand(std::function<absl::Time()> now, bool terminal);
+// Returns the command. Progress goes to Invocation::err.
+Command PrepareCommand(ProgressEnvironment progress);
 
 }  // namespace causeway
 

@@ -52,7 +52,7 @@ class PrepareTest : public testing::Test {
     ASSERT_OK(CreateDirectory(directory_));
     options_.out = directory_ + "/out.bin";
     // Every reading of the clock advances it by a quarter of a second.
-    options_.now = [this] { return now_ += absl::Milliseconds(250); };
+    options_.progress.now = [this] { return now_ += absl::Milliseconds(250); };
   }
 
   std::string Text(const std::string& name, absl::string_view content) {
@@ -174,28 +174,16 @@ TEST_F(PrepareTest, FullDiskIsAnErrorAndLeavesNothingBehind) {
   EXPECT_THAT(*ListDirectory(directory_), ElementsAre("a.txt"));
 }
 
-TEST_F(PrepareTest, ReportsOnceASecondWithRateAndTimeLeft) {
-  // The work has 20 pieces, a quarter of a second each.
-  options_.texts = {Text("a.txt", std::string(20 * kPieceBytes, 'x'))};
-  ASSERT_OK(RunPrepare(options_, progress_));
-  const std::vector<std::string> lines =
-      absl::StrSplit(progress_.str(), '\n', absl::SkipEmpty());
-  ASSERT_EQ(lines.size(), 6u) << progress_.str();
-  // The last line shows the first second: 4 of 20 pieces of 65 536 bytes.
-  EXPECT_EQ(lines[0], "0.3 of 1.3 MB (20 %), 0.3 MB/s, 0:04 left");
-  EXPECT_EQ(lines[4], "1.3 of 1.3 MB (100 %), 0.3 MB/s, 0:00 left");
-  EXPECT_THAT(lines[5], AllOf(HasSubstr("out.bin: 1310721 tokens"),
-                              HasSubstr("1.00 bytes per token")));
-}
-
-TEST_F(PrepareTest, RedrawsOneLineOnATerminal) {
+TEST_F(PrepareTest, ShowsHowFarItHasCome) {
   options_.texts = {Text("a.txt", std::string(4 * kPieceBytes, 'x'))};
-  options_.terminal = true;
+  options_.progress.terminal = true;
   ASSERT_OK(RunPrepare(options_, progress_));
   const std::vector<std::string> drawn =
       absl::StrSplit(progress_.str(), "\r\x1b[K", absl::SkipEmpty());
-  EXPECT_EQ(drawn.size(), 5u);
-  EXPECT_THAT(drawn[0], StartsWith("0.1 of 0.3 MB (25 %)"));
+  ASSERT_EQ(drawn.size(), 5u);
+  EXPECT_THAT(drawn[0], StartsWith("64.0 KiB of 256 KiB (25 %), 256 KiB/s"));
+  EXPECT_THAT(drawn[4], AllOf(HasSubstr("out.bin: 262145 tokens"),
+                              HasSubstr("1.00 bytes per token")));
   EXPECT_EQ(progress_.str().find('\n'), progress_.str().size() - 1);
 }
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/replay.h"
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,7 @@ std::string Describe(const FragmentReplay& replay) {
 
 }  // namespace
 
-Command ReplayCommand() {
+Command ReplayCommand(ProgressEnvironment environment) {
   Command command{
       .name = "replay",
       .arguments = "STATE_DIR",
@@ -44,11 +46,20 @@ Command ReplayCommand() {
           "parameters, momentum, residual and update with the committed ones, "
           "bit for bit. It names the fragment and version of every difference, "
           "and fails if there is one."};
-  command.run = [](const Invocation& call) -> absl::Status {
+  command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(call.arguments[0]));
-    ASSIGN_OR_RETURN(const std::vector<FragmentReplay> replays,
-                     ReplayRun(*state));
+    std::vector<FragmentReplay> replays;
+    {
+      std::optional<Progress> progress;
+      const auto merged = [&](uint64_t merges) {
+        if (!progress.has_value()) {
+          progress.emplace("merges", merges, environment, call.err);
+        }
+        progress->Add(1);
+      };
+      ASSIGN_OR_RETURN(replays, ReplayRun(*state, merged));
+    }
     std::vector<std::string> differing;
     for (const FragmentReplay& replay : replays) {
       call.out << Describe(replay);

@@ -7,12 +7,13 @@
 #define CLI_REPLAY_H_
 
 #include "cli/command_line.h"
+#include "cli/progress.h"
 
 namespace causeway {
 
 // Returns the command, which fails with DATA_LOSS, naming fragments and
-// versions, if something differs.
-Command ReplayCommand();
+// versions, if something differs. Progress goes to Invocation::err.
+Command ReplayCommand(ProgressEnvironment progress);
 
 }  // namespace causeway
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/checkpoint/initial_values.h"
@@ -24,21 +25,34 @@ std::string DigestOf(absl::Span<const float> values) {
   return values.empty() ? "" : Digest128(values);
 }
 
+struct Recorded {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
 class Replayer {
  public:
   Replayer(StateDirectory& state, RunRecord run)
       : state_(state), run_(std::move(run)) {}
 
-  absl::StatusOr<FragmentReplay> Replay(uint32_t fragment) {
+  // Returns the versions between which all merges are recorded.
+  absl::StatusOr<Recorded> FindRecorded(uint32_t fragment) {
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                      state_.log().History(fragment, 1));
-    const uint64_t head = newest.empty() ? 0 : newest[0].head.version();
-    FragmentReplay replay{.fragment = fragment};
-    ASSIGN_OR_RETURN(replay.first_version, FirstRecorded(fragment, head));
-    ASSIGN_OR_RETURN(FragmentState current,
-                     StateAt(fragment, replay.first_version));
-    replay.last_version = replay.first_version;
-    while (replay.last_version < head) {
+    Recorded recorded;
+    recorded.last = newest.empty() ? 0 : newest[0].head.version();
+    ASSIGN_OR_RETURN(recorded.first, FirstRecorded(fragment, recorded.last));
+    return recorded;
+  }
+
+  // Calls `merged` after each merge.
+  absl::StatusOr<FragmentReplay> Replay(uint32_t fragment, Recorded recorded,
+                                        absl::FunctionRef<void()> merged) {
+    FragmentReplay replay{.fragment = fragment,
+                          .first_version = recorded.first,
+                          .last_version = recorded.first};
+    ASSIGN_OR_RETURN(FragmentState current, StateAt(fragment, recorded.first));
+    while (replay.last_version < recorded.last) {
       const uint64_t version = replay.last_version + 1;
       ASSIGN_OR_RETURN(const StoredMerge stored,
                        state_.merges().Open(fragment, version));
@@ -51,6 +65,7 @@ class Replayer {
       current = std::move(result.state);
       replay.last_version = version;
       replay.contributions += stored.encodings().size();
+      merged();
     }
     return replay;
   }
@@ -213,13 +228,22 @@ class Replayer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(StateDirectory& state) {
+absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(
+    StateDirectory& state, absl::FunctionRef<void(uint64_t merges)> progress) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
   const auto fragments = static_cast<uint32_t>(run.plan.fragments_size());
   Replayer replayer(state, std::move(run));
+  std::vector<Recorded> recorded;
+  uint64_t merges = 0;
+  for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
+    ASSIGN_OR_RETURN(recorded.emplace_back(), replayer.FindRecorded(fragment));
+    merges += recorded.back().last - recorded.back().first;
+  }
   std::vector<FragmentReplay> replays;
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
-    ASSIGN_OR_RETURN(replays.emplace_back(), replayer.Replay(fragment));
+    ASSIGN_OR_RETURN(replays.emplace_back(),
+                     replayer.Replay(fragment, recorded[fragment],
+                                     [&] { progress(merges); }));
   }
   return replays;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "server/storage/state_directory.h"
 
@@ -34,10 +35,13 @@ struct FragmentReplay {
 
 // Returns the results ordered by fragment. The replay of a fragment ends at its
 // first difference; other fragments go on. The coordinator may be running.
+// Calls `progress` after each merge with the number of merges of all fragments.
 //   FAILED_PRECONDITION  A fragment has no version to begin with, because its
 //                        merges were not recorded.
 //   DATA_LOSS            A file that is needed is damaged.
-absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(StateDirectory& state);
+absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(
+    StateDirectory& state,
+    absl::FunctionRef<void(uint64_t merges)> progress = [](uint64_t) {});
 
 }  // namespace causeway
 

@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// How many values are converted at once.
+// How many values are written at once.
 constexpr size_t kPiece = 1 << 18;
 
 absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
@@ -67,16 +67,21 @@ absl::string_view View(absl::Span<const char> bytes) {
 }
 
 absl::Status AppendValues(absl::Span<const float> values,
-                          absl::string_view dtype, AtomicFileWriter& writer) {
-  if (dtype == "F32") return writer.Append(View(AsBytes(values)));
-  const auto convert = dtype == "BF16" ? ToBf16 : ToF16;
-  std::vector<uint16_t> piece;
+                          const TensorFilesOptions& options,
+                          AtomicFileWriter& writer) {
+  const auto convert = options.dtype == "BF16" ? ToBf16 : ToF16;
+  std::vector<uint16_t> converted;
   for (size_t begin = 0; begin < values.size(); begin += kPiece) {
-    piece.clear();
-    for (const float value : values.subspan(begin, kPiece)) {
-      piece.push_back(convert(value));
+    const absl::Span<const float> piece = values.subspan(begin, kPiece);
+    if (options.dtype == "F32") {
+      RETURN_IF_ERROR(writer.Append(View(AsBytes(piece))));
+    } else {
+      converted.clear();
+      for (const float value : piece) converted.push_back(convert(value));
+      RETURN_IF_ERROR(
+          writer.Append(View(AsBytes(absl::MakeConstSpan(converted)))));
     }
-    RETURN_IF_ERROR(writer.Append(View(AsBytes(absl::MakeConstSpan(piece)))));
+    if (options.progress != nullptr) options.progress(piece.size());
   }
   return absl::OkStatus();
 }
@@ -98,7 +103,7 @@ absl::Status WriteOne(const std::string& path,
   ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Create(path));
   RETURN_IF_ERROR(writer.Append(header));
   for (const NamedTensor& tensor : tensors) {
-    RETURN_IF_ERROR(AppendValues(tensor.values, options.dtype, writer));
+    RETURN_IF_ERROR(AppendValues(tensor.values, options, writer));
   }
   return writer.Commit();
 }

@@ -7,6 +7,7 @@
 #define COMMON_CHECKPOINT_TENSOR_FILES_WRITER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct TensorFilesOptions {
   // A file that would have more bytes of tensors is cut into several with an
   // index, between tensors.
   uint64_t most_bytes = 5'000'000'000;
+  // Called with the number of values written since the last call, if not null.
+  std::function<void(uint64_t)> progress;
   // Goes into every file.
   std::map<std::string, std::string> metadata;
 };
