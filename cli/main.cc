@@ -29,6 +29,7 @@
 #include "cli/status_commands.h"
 #include "cli/trust_commands.h"
 #include "cli/validate.h"
+#include "cli/watch/terminal.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -46,7 +47,7 @@ std::vector<Command> AllCommands() {
                             return true;
                           },
                       .time_zone = absl::LocalTimeZone(),
-                      .terminal = isatty(STDOUT_FILENO) != 0});
+                      .terminal = Terminal::IsOne(STDOUT_FILENO)});
   for (Command& command : ControlCommands([] { return absl::Now(); })) {
     commands.push_back(std::move(command));
   }

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_commands.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "cli/coordinator_client.h"
-#include "cli/human.h"
 #include "cli/status_report.h"
+#include "cli/watch/terminal.h"
+#include "cli/watch/watch.h"
+#include "cli/watch/watch_screen.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -22,14 +22,6 @@ namespace {
 
 // The pause before `events --follow` asks a lost coordinator again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
-
-// Terminal control (ECMA-48, DEC private mode 7): cursor home; erase to the end
-// of the line; erase to the end of the screen; cut long lines; wrap them again.
-constexpr char kHome[] = "\x1b[H";
-constexpr char kEraseLine[] = "\x1b[K";
-constexpr char kEraseBelow[] = "\x1b[J";
-constexpr char kCutLines[] = "\x1b[?7l";
-constexpr char kWrapLines[] = "\x1b[?7h";
 
 struct StatusFlags {
   ConnectionFlags connection;
@@ -165,9 +157,22 @@ Command WatchCommand(const StatusEnvironment& environment) {
                           &flags.interval);
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
-          const Invocation& call) {
-        Watch([&] { return client.Fetch(flags.all); },
-              absl::Seconds(flags.interval), environment, call.out);
+          const Invocation& call) -> absl::Status {
+        WatchEnvironment watch = {.now = environment.now,
+                                  .time_zone = environment.time_zone,
+                                  .out = call.out,
+                                  .sleep = environment.sleep};
+        std::unique_ptr<Terminal> terminal;
+        if (environment.terminal) {
+          ASSIGN_OR_RETURN(terminal,
+                           Terminal::Take(STDIN_FILENO, STDOUT_FILENO));
+          watch.terminal = terminal.get();
+          watch.sleep = [&](absl::Duration duration) {
+            return terminal->Wait(duration);
+          };
+        }
+        Watch([&](WatchedRun& run) { return Update(client, flags.all, run); },
+              absl::Seconds(flags.interval), watch);
         return absl::OkStatus();
       });
 }
@@ -242,37 +247,6 @@ std::vector<Command> StatusCommands(StatusEnvironment environment) {
   return {StatusCommand(environment), WatchCommand(environment),
           IslandsCommand(environment), FragmentsCommand(environment),
           EventsCommand(environment)};
-}
-
-void Watch(const std::function<absl::StatusOr<StatusSnapshot>()>& fetch,
-           absl::Duration interval, const StatusEnvironment& environment,
-           std::ostream& out) {
-  std::optional<StatusSnapshot> last;
-  absl::Time heard = environment.now();
-  do {
-    absl::StatusOr<StatusSnapshot> fetched = fetch();
-    const absl::Time now = environment.now();
-    std::ostringstream screen;
-    if (fetched.ok()) {
-      last = *std::move(fetched);
-      heard = now;
-    } else {
-      screen << "no answer for " << HumanDuration(now - heard) << ": "
-             << fetched.status().message() << "\n\n";
-    }
-    if (last.has_value()) PrintStatus(*last, now, screen);
-    if (environment.terminal) {
-      // Overwriting lines in place does not flicker as clearing the screen
-      // would.
-      out << kHome << kCutLines
-          << absl::StrReplaceAll(screen.str(),
-                                 {{"\n", absl::StrCat(kEraseLine, "\n")}})
-          << kEraseBelow << kWrapLines;
-    } else {
-      out << screen.str() << "\n";
-    }
-    out.flush();
-  } while (out.good() && environment.sleep(interval));
 }
 
 }  // namespace causeway

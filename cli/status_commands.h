@@ -24,18 +24,11 @@ struct StatusEnvironment {
   std::function<bool(absl::Duration)> sleep;
   // The time zone in which events are shown.
   absl::TimeZone time_zone;
-  // Whether results go to a terminal, where `watch` redraws the screen.
+  // Says whether stdout is a terminal with a screen, where `watch` draws.
   bool terminal = false;
 };
 
 std::vector<Command> StatusCommands(StatusEnvironment environment);
-
-// The loop of `watch`: shows what `fetch` returns every `interval`. When it
-// fails, the last state stays on the screen under a line that says so, and the
-// loop goes on. Returns when environment.sleep says so.
-void Watch(const std::function<absl::StatusOr<StatusSnapshot>()>& fetch,
-           absl::Duration interval, const StatusEnvironment& environment,
-           std::ostream& out);
 
 }  // namespace causeway
 

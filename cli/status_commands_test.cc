@@ -179,7 +179,6 @@ TEST_F(StatusCommandsTest, FollowedEventsAreNeitherLostNorRepeated) {
 }
 
 TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
-  environment_.terminal = true;
   sleeps_ = 2;
   environment_.sleep = [this](absl::Duration) {
     server_->Shutdown();
@@ -187,27 +186,7 @@ TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
   };
   EXPECT_EQ(Run({"watch"}), kExitOk);
   EXPECT_THAT(out_.str(),
-              testing::MatchesRegex("\x1b\\[H.*run-1.*\x1b\\[J.*"
-                                    "\x1b\\[H.*no answer for.*run-1.*"));
-}
-
-TEST(WatchTest, SilenceCountsFromTheLastAnswer) {
-  absl::Time now = absl::UnixEpoch();
-  int fetches = 0;
-  StatusEnvironment environment;
-  environment.now = [&] { return now; };
-  environment.sleep = [&](absl::Duration interval) {
-    now += interval;
-    return fetches < 3;
-  };
-  std::ostringstream out;
-  Watch(
-      [&]() -> absl::StatusOr<StatusSnapshot> {
-        if (++fetches < 3) return StatusSnapshot();
-        return absl::UnavailableError("gone");
-      },
-      absl::Seconds(20), environment, out);
-  EXPECT_THAT(out.str(), HasSubstr("no answer for 20 s: gone"));
+              testing::ContainsRegex("run-1(.|\n)*no answer for(.|\n)*run-1"));
 }
 
 // Passes the bytes of one connection on, after it has kept them waiting.

@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "cli/human.h"
+#include "cli/status_facts.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/run_config.h"
@@ -27,33 +28,8 @@ namespace {
 
 constexpr auto kRight = Table::kRight;
 
-// Returns "WAITING_FOR_ISLANDS" as "waiting for islands".
-std::string StateText(const std::string& name) {
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
-}
-
 std::string OrDash(bool known, std::string text) {
   return known ? std::move(text) : "-";
-}
-
-std::string Loss(double loss) {
-  return OrDash(loss > 0, absl::StrFormat("%.4f", loss));
-}
-
-// Describes late updates, and the steps that islands trained meanwhile.
-std::string Lateness(const v1::IslandProgress& progress) {
-  if (progress.overrun_steps() == 0) {
-    return absl::StrCat(progress.late_updates());
-  }
-  return absl::StrFormat("%d (+%d)", progress.late_updates(),
-                         progress.overrun_steps());
-}
-
-std::string Ratio(uint64_t part, uint64_t whole) {
-  const double percent =
-      whole == 0 ? 0
-                 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-  return absl::StrFormat("%u of %u (%.0f %%)", part, whole, percent);
 }
 
 void PrintFact(absl::string_view name, absl::string_view text,
@@ -72,27 +48,6 @@ std::string ModelFact(const v1::RunStatus& run) {
       "%s parameters: %u layers of width %u, vocabulary %u, sequences of %u",
       parameters, model.layers(), model.hidden_size(), model.vocab_size(),
       model.sequence_length());
-}
-
-std::string ProgressFact(const v1::RunStatus& run) {
-  std::string text =
-      absl::StrCat("step ", Ratio(run.run_step(), run.total_steps()),
-                   ", round ", run.rounds(), " of ", run.total_rounds());
-  if (run.state() == v1::RUNNING) {
-    const absl::Duration left = TimeLeft(run);
-    if (left < absl::InfiniteDuration()) {
-      absl::StrAppend(&text, ", about ", HumanDuration(left), " left");
-    }
-  }
-  return text;
-}
-
-std::string TrainingFact(const v1::RunStatus& run) {
-  return absl::StrCat(
-      run.live_islands(), run.live_islands() == 1 ? " island" : " islands",
-      ", ", HumanCount(run.tokens_per_second()), " tokens/s, loss ",
-      Loss(run.loss()), ", ",
-      HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
 }
 
 std::string ValidationFact(const v1::ValidationPoint& point, absl::Time now) {
@@ -126,28 +81,6 @@ std::string ParticipationFact(const v1::Participation& sum) {
                       " had begun to hand in");
 }
 
-// Returns "2/3/4": the islands that are merged, that contribute and that are
-// live.
-std::string Participants(const v1::Participation& round) {
-  return absl::StrCat(round.merged(), "/", round.contributing(), "/",
-                      round.live());
-}
-
-std::string TrafficFact(const v1::RunStatus& run) {
-  const double moved =
-      static_cast<double>(run.bytes_received() + run.bytes_sent());
-  std::string text = absl::StrCat(
-      HumanBytes(static_cast<double>(run.bytes_received())), " received, ",
-      HumanBytes(static_cast<double>(run.bytes_sent())), " sent");
-  if (moved > 0 && run.bytes_data_parallel() > 0) {
-    const double data_parallel = static_cast<double>(run.bytes_data_parallel());
-    absl::StrAppend(
-        &text, "; data parallel: ", HumanBytes(data_parallel),
-        absl::StrFormat(" (%.1f times that)", data_parallel / moved));
-  }
-  return text;
-}
-
 // Describes the connections that were not served; empty if all were.
 std::string ConnectionFact(const v1::ConnectionUse& use) {
   if (use.refused() + use.displaced() + use.cut() + use.unused() == 0) {
@@ -169,33 +102,12 @@ std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
   return text;
 }
 
-std::string Megabits(double bytes_per_second) {
-  return bytes_per_second > 0
-             ? absl::StrFormat("%.1f", bytes_per_second * 8 / 1e6)
-             : "-";
-}
-
 }  // namespace
-
-absl::Duration TimeLeft(const v1::RunStatus& run) {
-  const double tokens_per_step =
-      static_cast<double>(TokensPerStep(run.config()));
-  const double steps_left = static_cast<double>(
-      run.total_steps() - std::min(run.run_step(), run.total_steps()));
-  if (run.tokens_per_second() <= 0 || run.live_islands() == 0) {
-    return absl::InfiniteDuration();
-  }
-  const double steps_per_second =
-      run.tokens_per_second() / (run.live_islands() * tokens_per_step);
-  return absl::Seconds(steps_left / steps_per_second);
-}
 
 void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
                  std::ostream& out) {
   const v1::RunStatus& run = snapshot.run;
-  PrintFact("run",
-            absl::StrCat(run.run_id(), ", ",
-                         StateText(v1::RunState_Name(run.state()))),
+  PrintFact("run", absl::StrCat(run.run_id(), ", ", StateText(run.state())),
             out);
   if (!run.message().empty()) PrintFact("message", run.message(), out);
   if (!run.warning().empty()) PrintFact("warning", run.warning(), out);
@@ -248,11 +160,8 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
     table.AddRow({island.island_id(), absl::StrCat(island.incarnation()),
-                  live && island.draining()
-                      ? "draining"
-                      : StateText(v1::IslandStatus::State_Name(island.state())),
-                  absl::StrCat(progress.run_step()), Loss(progress.loss()),
-                  OrDash(live, HumanCount(progress.tokens_per_second())),
+                  StateText(island), absl::StrCat(progress.run_step()),
+                  Loss(progress.loss()), TrainingRate(island),
                   HumanCount(static_cast<double>(island.tokens_merged())),
                   HumanBytes(static_cast<double>(progress.bytes_up())),
                   HumanBytes(static_cast<double>(progress.bytes_down())),
@@ -381,8 +290,8 @@ void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out) {
            progress.round_trip_seconds() > 0
                ? absl::StrFormat("%.1f ms", progress.round_trip_seconds() * 1e3)
                : "-",
-           Megabits(use.bytes_per_second()),
-           Megabits(use.pace_bytes_per_second()),
+           MegabitsPerSecond(use.bytes_per_second()),
+           MegabitsPerSecond(use.pace_bytes_per_second()),
            HumanDuration(absl::Seconds(use.busy_seconds())),
            HumanDuration(absl::Seconds(use.paced_seconds())),
            HumanBytes(static_cast<double>(use.bytes_sent_again())),

@@ -37,10 +37,6 @@ std::string StatusJson(const StatusSnapshot& snapshot);
 // Returns one message in the same mapping, as one line.
 std::string MessageJson(const google::protobuf::Message& message);
 
-// Returns the time until the last step at the current speed; infinite if
-// nothing moves.
-absl::Duration TimeLeft(const v1::RunStatus& run);
-
 // Prints an empty line, then a line for each live island and direction: the
 // rate that transfers reached, how long transfers were under way, how long
 // pacing held them back, and how much was sent more than once. Prints nothing

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status_facts.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "cli/human.h"
+#include "common/run_config.h"
+
+namespace causeway {
+namespace {
+
+// Returns "WAITING_FOR_ISLANDS" as "waiting for islands".
+std::string InWords(absl::string_view name) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
+}
+
+}  // namespace
+
+absl::Duration TimeLeft(const v1::RunStatus& run) {
+  const double tokens_per_step =
+      static_cast<double>(TokensPerStep(run.config()));
+  const double steps_left = static_cast<double>(
+      run.total_steps() - std::min(run.run_step(), run.total_steps()));
+  if (run.tokens_per_second() <= 0 || run.live_islands() == 0) {
+    return absl::InfiniteDuration();
+  }
+  const double steps_per_second =
+      run.tokens_per_second() / (run.live_islands() * tokens_per_step);
+  return absl::Seconds(steps_left / steps_per_second);
+}
+
+std::string StateText(v1::RunState state) {
+  return InWords(v1::RunState_Name(state));
+}
+
+std::string StateText(const v1::IslandStatus& island) {
+  if (island.state() == v1::IslandStatus::LIVE && island.draining()) {
+    return "draining";
+  }
+  return InWords(v1::IslandStatus::State_Name(island.state()));
+}
+
+std::string ProgressFact(const v1::RunStatus& run) {
+  std::string text =
+      absl::StrCat("step ", Ratio(run.run_step(), run.total_steps()),
+                   ", round ", run.rounds(), " of ", run.total_rounds());
+  if (run.state() == v1::RUNNING) {
+    const absl::Duration left = TimeLeft(run);
+    if (left < absl::InfiniteDuration()) {
+      absl::StrAppend(&text, ", about ", HumanDuration(left), " left");
+    }
+  }
+  return text;
+}
+
+std::string TrainingFact(const v1::RunStatus& run) {
+  return absl::StrCat(
+      run.live_islands(), run.live_islands() == 1 ? " island" : " islands",
+      run.tokens_per_second() > 0
+          ? absl::StrCat(", ", HumanCount(run.tokens_per_second()), " tokens/s")
+          : "",
+      ", loss ", Loss(run.loss()), ", ",
+      HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
+}
+
+std::string TrafficFact(const v1::RunStatus& run) {
+  const double moved =
+      static_cast<double>(run.bytes_received() + run.bytes_sent());
+  std::string text = absl::StrCat(
+      HumanBytes(static_cast<double>(run.bytes_received())), " received, ",
+      HumanBytes(static_cast<double>(run.bytes_sent())), " sent");
+  if (moved > 0 && run.bytes_data_parallel() > 0) {
+    const double data_parallel = static_cast<double>(run.bytes_data_parallel());
+    absl::StrAppend(
+        &text, "; data parallel: ", HumanBytes(data_parallel),
+        absl::StrFormat(" (%.1f times that)", data_parallel / moved));
+  }
+  return text;
+}
+
+std::string Loss(double loss) {
+  return loss > 0 ? absl::StrFormat("%.4f", loss) : "-";
+}
+
+std::string TrainingRate(const v1::IslandStatus& island) {
+  const double rate = island.progress().tokens_per_second();
+  return island.state() == v1::IslandStatus::LIVE && rate > 0 ? HumanCount(rate)
+                                                              : "-";
+}
+
+std::string Lateness(const v1::IslandProgress& progress) {
+  // Without overlap islands wait for every update.
+  if (progress.overlap_steps() == 0) return "-";
+  if (progress.overrun_steps() == 0) {
+    return absl::StrCat(progress.late_updates());
+  }
+  return absl::StrFormat("%d (+%d)", progress.late_updates(),
+                         progress.overrun_steps());
+}
+
+std::string Participants(const v1::Participation& round) {
+  return absl::StrCat(
+      round.merged(), " of ", round.live(),
+      round.contributing() == round.merged()
+          ? ""
+          : absl::StrCat(" (", round.contributing(), " began)"));
+}
+
+std::string Ratio(uint64_t part, uint64_t whole) {
+  const double percent =
+      whole == 0 ? 0
+                 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+  return absl::StrFormat("%u of %u (%.0f %%)", part, whole, percent);
+}
+
+std::string MegabitsPerSecond(double bytes_per_second) {
+  return bytes_per_second > 0
+             ? absl::StrFormat("%.1f", bytes_per_second * 8 / 1e6)
+             : "-";
+}
+
+}  // namespace causeway

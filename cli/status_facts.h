@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Single facts of a run as text for people. Pure functions.
+#ifndef CLI_STATUS_FACTS_H_
+#define CLI_STATUS_FACTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/status.pb.h"
+
+namespace causeway {
+
+// Returns the time until the last step at the current speed; infinite if
+// nothing moves.
+absl::Duration TimeLeft(const v1::RunStatus& run);
+
+// Return "waiting for islands", "draining".
+std::string StateText(v1::RunState state);
+std::string StateText(const v1::IslandStatus& island);
+
+// Returns "step 240 of 400 (60 %), round 12 of 20, about 3 min 20 s left".
+std::string ProgressFact(const v1::RunStatus& run);
+
+// Returns "2 islands, 4.10k tokens/s, loss 2.3457, 1.23M tokens merged".
+std::string TrainingFact(const v1::RunStatus& run);
+
+// Returns what the coordinator has received and sent, and how much more data
+// parallel training would have needed.
+std::string TrafficFact(const v1::RunStatus& run);
+
+// Returns "1.2345", or "-" for 0, which stands for no loss.
+std::string Loss(double loss);
+
+// Returns an island's rate of training; "-" if it does not train now.
+std::string TrainingRate(const v1::IslandStatus& island);
+
+// Returns how many updates came late, and in brackets the steps that were
+// trained meanwhile: "2 (+7)". "-" without overlap, which knows no lateness.
+std::string Lateness(const v1::IslandProgress& progress);
+
+// Returns how many of the live islands a round has merged: "2 of 3". If more of
+// them began to hand in: "2 of 4 (3 began)".
+std::string Participants(const v1::Participation& round);
+
+// Returns "12 of 24 (50 %)".
+std::string Ratio(uint64_t part, uint64_t whole);
+
+// Returns "12.5"; "-" for 0, which stands for no transfer.
+std::string MegabitsPerSecond(double bytes_per_second);
+
+}  // namespace causeway
+
+#endif  // CLI_STATUS_FACTS_H_

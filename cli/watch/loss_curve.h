@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Draws the losses of a run with characters. Pure functions.
+#ifndef CLI_WATCH_LOSS_CURVE_H_
+#define CLI_WATCH_LOSS_CURVE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cli/watch/screen.h"
+#include "proto/status.pb.h"
+
+namespace causeway {
+
+// One point of a curve.
+struct LossPoint {
+  uint64_t step = 0;
+  double loss = 0;
+};
+
+struct LossCurves {
+  std::vector<LossPoint> training;
+  std::vector<LossPoint> validation;
+};
+
+// Returns the points that have a loss. A measurement is placed at the step at
+// which the run had the version that was measured. Both series are ordered by
+// version.
+LossCurves MakeLossCurves(absl::Span<const v1::TrainingPoint> training,
+                          absl::Span<const v1::ValidationPoint> validation);
+
+// Returns `rows` lines (at least 3): a legend, the curves over the steps from 0
+// to `total_steps`, and the axis of the steps. Values above nearly all others,
+// as those of the first steps are, lie on the upper edge. Empty if there is no
+// point.
+std::vector<ScreenLine> DrawLossCurves(const LossCurves& curves,
+                                       uint64_t total_steps, int rows,
+                                       const ScreenFormat& format);
+
+}  // namespace causeway
+
+#endif  // CLI_WATCH_LOSS_CURVE_H_

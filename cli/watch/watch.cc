@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/watch/watch.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/human.h"
+#include "cli/status_report.h"
+#include "cli/watch/screen.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+// As many events as a large screen shows.
+constexpr size_t kMostEvents = 64;
+
+void Print(const WatchedRun& run, const std::string& trouble, absl::Time now,
+           std::ostream& out) {
+  if (!trouble.empty()) out << trouble << "\n\n";
+  if (!run.status.run.run_id().empty()) PrintStatus(run.status, now, out);
+  out << "\n";
+  out.flush();
+}
+
+}  // namespace
+
+void Watch(const std::function<absl::Status(WatchedRun&)>& update,
+           absl::Duration interval, const WatchEnvironment& environment) {
+  WatchedRun run;
+  absl::Time heard = environment.now();
+  do {
+    const absl::Status updated = update(run);
+    const absl::Time now = environment.now();
+    if (updated.ok()) heard = now;
+    const std::string trouble =
+        updated.ok()
+            ? ""
+            : absl::StrCat("no answer for ", HumanDuration(now - heard), ": ",
+                           updated.message());
+    if (environment.terminal != nullptr) {
+      environment.terminal->Draw(
+          DrawWatchScreen(run, trouble, now, environment.time_zone,
+                          environment.terminal->Format()));
+    } else {
+      Print(run, trouble, now, environment.out);
+    }
+  } while (environment.out.good() && environment.sleep(interval));
+}
+
+absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run) {
+  ASSIGN_OR_RETURN(run.status, client.Fetch(departed));
+  const uint64_t last = run.events.empty() ? 0 : run.events.back().id();
+  return client.WatchEvents(last, /*follow=*/false,
+                            [&](const v1::Event& event) {
+                              run.events.push_back(event);
+                              if (run.events.size() > kMostEvents) {
+                                run.events.pop_front();
+                              }
+                              return true;
+                            });
+}
+
+}  // namespace causeway

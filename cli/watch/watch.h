@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop of `causeway watch`.
+#ifndef CLI_WATCH_WATCH_H_
+#define CLI_WATCH_WATCH_H_
+
+#include <functional>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cli/coordinator_client.h"
+#include "cli/watch/terminal.h"
+#include "cli/watch/watch_screen.h"
+
+namespace causeway {
+
+struct WatchEnvironment {
+  std::function<absl::Time()> now;
+  // The time zone in which events are shown.
+  absl::TimeZone time_zone;
+  // Where the run is drawn; not owned. Null prints it to `out` each time.
+  Terminal* terminal = nullptr;
+  std::ostream& out;
+  // Waits between two updates; false ends the loop.
+  std::function<bool(absl::Duration)> sleep;
+};
+
+// Shows the run after each `update` of it, every `interval`. If one fails, the
+// last state stays under a line that says so, and the loop goes on. Returns
+// when environment.sleep says so, or `out` fails.
+void Watch(const std::function<absl::Status(WatchedRun&)>& update,
+           absl::Duration interval, const WatchEnvironment& environment);
+
+// Asks the coordinator for the state and for what has happened since `run` was
+// updated last. With `departed`, islands that left are in it.
+absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run);
+
+}  // namespace causeway
+
+#endif  // CLI_WATCH_WATCH_H_
