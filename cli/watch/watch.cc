@@ -3,7 +3,6 @@
 #include "cli/watch/watch.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,9 +53,11 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
 
 absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run) {
   ASSIGN_OR_RETURN(run.status, client.Fetch(departed));
-  const uint64_t last = run.events.empty() ? 0 : run.events.back().id();
-  return client.WatchEvents(last, /*follow=*/false,
+  return client.WatchEvents(run.last_event, /*follow=*/false,
                             [&](const v1::Event& event) {
+                              run.last_event = event.id();
+                              // The fragments' table shows these.
+                              if (event.kind() == "round_merged") return true;
                               run.events.push_back(event);
                               if (run.events.size() > kMostEvents) {
                                 run.events.pop_front();

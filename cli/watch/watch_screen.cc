@@ -174,6 +174,7 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
                                     const ScreenFormat& format) {
   constexpr int kActivityColumns = 20;
   const auto& islands = status.islands.islands();
+  if (islands.empty()) return {{"no island", Style::kWarning}};
   const std::vector<Column>& columns = IslandColumns();
   std::vector<int> widths;
   for (const Column& column : columns) {
@@ -276,6 +277,9 @@ std::vector<ScreenLine> DrawWatchScreen(const WatchedRun& run,
                                         const std::string& trouble,
                                         absl::Time now, absl::TimeZone zone,
                                         const ScreenFormat& format) {
+  if (run.status.run.run_id().empty()) {
+    return {{Printable(trouble), Style::kBad}};
+  }
   std::vector<ScreenLine> lines = Header(run, trouble, now, zone, format);
   const auto rows_left = [&] {
     return format.rows - static_cast<int>(lines.size());

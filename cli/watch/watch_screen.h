@@ -7,6 +7,7 @@
 #ifndef CLI_WATCH_WATCH_SCREEN_H_
 #define CLI_WATCH_WATCH_SCREEN_H_
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -23,12 +24,14 @@ struct WatchedRun {
   StatusSnapshot status;
   std::vector<v1::TrainingPoint> training;
   std::vector<v1::ValidationPoint> validations;
-  // The last events, oldest first.
+  // The last events that are worth a line, oldest first.
   std::deque<v1::Event> events;
+  // The number of the last event of all.
+  uint64_t last_event = 0;
 };
 
 // Returns at most `format.rows` lines. `trouble` says why there is no newer
-// state; empty if there is none.
+// state; empty if there is one. Only that is shown before the first state.
 std::vector<ScreenLine> DrawWatchScreen(const WatchedRun& run,
                                         const std::string& trouble,
                                         absl::Time now, absl::TimeZone zone,

@@ -131,6 +131,10 @@ TEST(WatchScreenTest, TroubleComesFirst) {
                                "no answer\\x0a"));
 }
 
+TEST(WatchScreenTest, ARunThatIsNotKnownYetHasNothingToShow) {
+  EXPECT_EQ(Drawn({}, {}, "no answer"), "no answer");
+}
+
 TEST(WatchScreenTest, TextsOfIslandsCannotSteerTheTerminal) {
   WatchedRun run = TestRun(1);
   run.status.islands.mutable_islands(0)->mutable_progress()->set_activity(
