@@ -118,6 +118,10 @@ void Island::Stepped(const InnerStepResult& result) {
   loop_.Tell([&](OuterLoop& core, absl::Time) { core.Stepped(result.tokens); });
 }
 
+void Island::SettleFirst() {
+  loop_.Tell([](OuterLoop& core, absl::Time) { core.SettleFirst(); });
+}
+
 void Island::Fail(const absl::Status& status) {
   loop_.Tell([&](OuterLoop& core, absl::Time) { core.Failed(status); });
 }

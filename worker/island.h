@@ -110,6 +110,9 @@ class Island {
   //   DEADLINE_EXCEEDED  Nothing is to be done before `deadline`; call again.
   //   otherwise          See Run.
   absl::StatusOr<uint64_t> NextStep(absl::Time deadline);
+  // The step that NextStep returned is not trained yet, and NextStep is called
+  // again: it returns a step once the updates of all that was sent are applied.
+  void SettleFirst();
   // The step that NextStep returned is trained.
   void Stepped(const InnerStepResult& result);
   // Ends what Start has begun, and leaves the run for the reason in `status`.

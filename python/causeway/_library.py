@@ -142,6 +142,7 @@ _FUNCTIONS = {
     "attach": [c_void_p, POINTER(Buffer), c_size_t],
     "next_step": [c_void_p, c_double, POINTER(Step)],
     "after_step": [c_void_p, POINTER(Report), c_double, POINTER(Step)],
+    "synchronize": [c_void_p, c_double, POINTER(Step)],
     "request_leave": [c_void_p, c_char_p],
     "progress": [c_void_p, POINTER(c_char_p)],
     "read_merged": [c_void_p, POINTER(Buffer), c_size_t],

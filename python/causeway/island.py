@@ -209,6 +209,28 @@ class Island:
         finally:
             self._uncounted -= 1
 
+    def synchronize(self) -> None:
+        """Waits until the updates of all that the island has sent have come,
+        and applies them at once.
+
+        Training stands still meanwhile, so use it where that is worth it:
+        before `merged_weights()` that are to have everything sent so far. All
+        ranks call it together, between steps.
+
+        Raises:
+          Timeout: the updates did not come within step_timeout.
+        """
+        if self._attachment is None:
+            raise InvalidArgument("synchronize() comes after attach()")
+        native = self._native
+        if native.stopped:
+            return
+        if not native.step:
+            # An exception, such as Ctrl-C, had ended the wait after a step.
+            native.next_step(self._step_timeout)
+        native.synchronize(self._step_timeout)
+        self._attachment.values_changed()
+
     @contextlib.contextmanager
     def merged_weights(self) -> Iterator[None]:
         """Has the run's merged values in the model, for evaluation.

@@ -142,6 +142,27 @@ class OneIslandTest(ProcessTestCase):
             for a, b in zip(self.model.parameters(), own):
                 self.assertTrue(torch.equal(a, b))
 
+    def test_synchronize_brings_what_is_in_flight(self):
+        self.begin(fragments=1, overlap_steps=9)
+        with self.join() as island:
+            with self.assertRaises(causeway.InvalidArgument):
+                island.synchronize()
+            island.attach(self.model, self.optimizer)
+            initial = [p.detach().clone() for p in self.model.parameters()]
+            while island.step <= 10:
+                self.step()
+            with island.merged_weights():
+                for a, b in zip(self.model.parameters(), initial):
+                    self.assertTrue(torch.equal(a, b))
+            island.synchronize()
+            self.assertEqual(island.step, 11)
+            own = [p.detach().clone() for p in self.model.parameters()]
+            # The round has this island alone, and averages.
+            with island.merged_weights():
+                for a, b, before in zip(self.model.parameters(), own, initial):
+                    torch.testing.assert_close(a, b)
+                    self.assertFalse(torch.equal(a, before))
+
     def test_notices_an_optimizer_that_replaces_tensors(self):
         self.begin()
         with self.join() as island:

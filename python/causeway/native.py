@@ -119,10 +119,14 @@ class NativeIsland:
                                                  self._report_reference,
                                                  _library.SLICE_SECONDS,
                                                  self._step_reference)
-        if code == _library.DEADLINE_EXCEEDED:
-            self.next_step(timeout)
-        else:
-            self._take(code)
+        self._take_or_wait(code, timeout)
+
+    def synchronize(self, timeout: Optional[float]) -> None:
+        """Waits for the updates of all that was sent, and for the next step."""
+        code = self._library.causeway_synchronize(self.handle,
+                                                  _library.SLICE_SECONDS,
+                                                  self._step_reference)
+        self._take_or_wait(code, timeout)
 
     def request_leave(self, reason: str) -> None:
         _library.check(
@@ -138,6 +142,12 @@ class NativeIsland:
         _library.check(
             self._library.causeway_save(self.handle,
                                         os.fspath(directory).encode()))
+
+    def _take_or_wait(self, code: int, timeout: Optional[float]) -> None:
+        if code == _library.DEADLINE_EXCEEDED:
+            self.next_step(timeout)
+        else:
+            self._take(code)
 
     def _take(self, code: int) -> None:
         """Takes what the library says of the next step."""

@@ -147,16 +147,23 @@ TEST_F(EmbeddingTest, SixteenBitTensorsTrain) {
   ExpectError(*west, "merged error ", 0.5 / 128 / 0.3);
 }
 
-// Ranks with copies of the model, beside ranks that share it unevenly.
+// Ranks with copies of the model, beside ranks that share it unevenly. All wait
+// once for what is in flight.
 TEST_F(EmbeddingTest, RanksHaveCopiesOrParts) {
   StartCoordinator(300);
-  const auto copies = Ranks("east", 0, 2, "");
-  const auto parts = Ranks("west", 1, 3, "sharded");
+  const auto copies = Ranks("east", 0, 2, "synchronize 11");
+  const auto parts = Ranks("west", 1, 3, "sharded synchronize 15");
   ExpectError(*copies[0], "merged error ", 0.01);
   ExpectError(*copies[1], "finished, error ", 0.1);
   ExpectError(*parts[0], "merged error ", 0.01);
   ExpectError(*parts[1], "finished, error ", 0.1);
   ExpectError(*parts[2], "finished, error ", 0.1);
+  for (const auto& rank : copies) {
+    EXPECT_THAT(rank->Output(), HasSubstr("synchronized before step 11\n"));
+  }
+  for (const auto& rank : parts) {
+    EXPECT_THAT(rank->Output(), HasSubstr("synchronized before step 15\n"));
+  }
 }
 
 TEST_F(EmbeddingTest, AnIslandLeavesAndItsStateGoesOn) {

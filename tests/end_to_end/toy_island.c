@@ -8,8 +8,8 @@
  *   toy_island COORDINATOR ISLAND PARITY [WORD...]
  *
  * Words: bf16 or f16 (the type of the tensors), rank R RANKS LEADER, sharded (a
- * rank has a part of each tensor), leave STEP, diverge STEP, save STEP
- * DIRECTORY, resume DIRECTORY, and pace MILLISECONDS (of a step). Prints how it
+ * rank has a part of each tensor), leave STEP, diverge STEP, synchronize STEP,
+ * save STEP DIRECTORY, resume DIRECTORY, and pace MILLISECONDS (of a step). Prints how it
  * ended; exits with 1 on errors.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -29,7 +29,7 @@ struct toy {
   int parity;
   int dtype;
   int rank, ranks, sharded;
-  uint64_t leave_step, save_step, diverge_step;
+  uint64_t leave_step, save_step, diverge_step, synchronize_step;
   const char* save_directory;
   long pace_milliseconds;
 
@@ -173,6 +173,9 @@ static void parse(int argc, char** argv, struct toy* toy,
     if (strcmp(argv[i], "diverge") == 0) {
       toy->diverge_step = strtoull(argv[++i], NULL, 10);
     }
+    if (strcmp(argv[i], "synchronize") == 0) {
+      toy->synchronize_step = strtoull(argv[++i], NULL, 10);
+    }
     if (strcmp(argv[i], "pace") == 0) {
       toy->pace_milliseconds = atol(argv[++i]);
     }
@@ -224,6 +227,11 @@ int main(int argc, char** argv) {
          largest_error(&toy, toy.buffers));
   fflush(stdout);
   while (code == CAUSEWAY_OK && !step.finished) {
+    if (step.step == toy.synchronize_step) {
+      code = causeway_synchronize(island, 60, &step);
+      if (code != CAUSEWAY_OK) fail("synchronize");
+      printf("synchronized before step %llu\n", (unsigned long long)step.step);
+    }
     act(&toy, island, step.step);
     const causeway_report report = {.tokens = 4, .loss = train(&toy)};
     code = causeway_after_step(island, &report, 0.05, &step);

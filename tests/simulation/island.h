@@ -91,6 +91,9 @@ class Island {
   // Checks that the island does not train in a pause, when it is to leave, or
   // further ahead of an update than the schedule allows.
   void CheckMayTrain(uint64_t step);
+  // Returns whether the trainer wants to settle before the step. The next time,
+  // checks that it did.
+  bool SettlesFirst(uint64_t step);
   // Checks that an island that leaves in order has contributed what it has
   // trained, or had no time to.
   void CheckHandedIn();
@@ -110,6 +113,8 @@ class Island {
   absl::Time asked_to_leave_ = absl::InfiniteFuture();
   // The number of steps that this process has trained.
   uint64_t trained_ = 0;
+  // The step before which the trainer settled last.
+  uint64_t settled_step_ = 0;
   // The last measurement of the merged model.
   std::optional<v1::Validation> validation_;
   // The step at which each fragment's contribution in flight was sent.

@@ -284,6 +284,22 @@ causeway_code causeway_after_step(causeway_island* island,
   });
 }
 
+causeway_code causeway_synchronize(causeway_island* island,
+                                   double timeout_seconds,
+                                   causeway_step* step) {
+  return Guard([&]() -> absl::Status {
+    RETURN_IF_ERROR(causeway::CheckAttached(island));
+    if (!island->in_step) {
+      return absl::InvalidArgumentError(
+          "no step is under way: causeway_synchronize comes between "
+          "causeway_next_step and the training of the step");
+    }
+    island->in_step = false;
+    island->island->SettleFirst();
+    return causeway::NextStep(*island, timeout_seconds, step);
+  });
+}
+
 causeway_code causeway_request_leave(causeway_island* island,
                                      const char* reason) {
   return Guard([&]() -> absl::Status {

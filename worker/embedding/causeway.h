@@ -307,6 +307,15 @@ CAUSEWAY_EXPORT causeway_code causeway_after_step(causeway_island* island,
                                                   double timeout_seconds,
                                                   causeway_step* step);
 
+/* Call before the step that was ordered is trained, on all ranks: waits until
+ * the updates of everything that the island has sent have come, applies them,
+ * and then does what causeway_next_step does. The merged parameters then have
+ * all that was sent. When it returns CAUSEWAY_DEADLINE_EXCEEDED, go on with
+ * causeway_next_step, which waits for the same. */
+CAUSEWAY_EXPORT causeway_code causeway_synchronize(causeway_island* island,
+                                                   double timeout_seconds,
+                                                   causeway_step* step);
+
 /* Asks the island to hand in what it has trained and to leave: the next call of
  * causeway_next_step or causeway_after_step does so, for
  * leave_timeout_seconds at most, and then returns CAUSEWAY_CANCELLED on every

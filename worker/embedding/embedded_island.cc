@@ -94,6 +94,8 @@ class LeadingIsland : public EmbeddedIsland {
     island_->Stepped(result);
   }
 
+  void SettleFirst() override { island_->SettleFirst(); }
+
   void RequestLeave(absl::string_view reason) override {
     island_->RequestLeave(reason);
   }

@@ -81,6 +81,9 @@ class EmbeddedIsland {
   // Call after Attach. Returns 0 if the run is finished.
   virtual absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) = 0;
   virtual void Stepped(const InnerStepResult& result) = 0;
+  // Before the step is trained: the next NextStep waits until the updates of
+  // all that was sent are applied. All ranks call it.
+  virtual void SettleFirst() = 0;
 
   // The rest is for rank 0. Others do nothing, or return FAILED_PRECONDITION.
   virtual void RequestLeave(absl::string_view reason) = 0;

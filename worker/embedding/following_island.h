@@ -42,6 +42,8 @@ class FollowingIsland : public EmbeddedIsland {
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override;
   absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
+  // Rank 0 knows what there is to wait for.
+  void SettleFirst() override { Stepped({}); }
   absl::Status Save(const std::string& directory) override;
 
   void RequestLeave(absl::string_view /*reason*/) override {}

@@ -103,6 +103,9 @@ class OuterLoop {
   void Begun();
   // The step has trained `tokens` tokens.
   void Stepped(uint64_t tokens);
+  // The trainer, which was ordered to train a step, first wants to have the
+  // updates of all that is in flight. Ignored if no step is ordered.
+  void SettleFirst();
   void SnapshotTaken();
   void Applied();
   void Validated();
@@ -256,6 +259,8 @@ class OuterLoop {
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
   bool lateness_booked_ = false;
+  // Whether no update may be in flight at the next step.
+  bool settling_ = false;
   // An update was applied as a rebase, or the island began with a checkpoint:
   // the step to go on from may be another one.
   bool rebased_ = false;

@@ -116,6 +116,34 @@ TEST(OuterLoopTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
   EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
 }
 
+TEST(OuterLoopTest, SettlesEverythingThatIsInFlightBeforeAStep) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.loop().SettleFirst();
+  driver.Train(4);
+  driver.Contribute(0);
+  // Nothing is trained before the update is there, which is then applied
+  // although it is due one step later.
+  driver.loop().SettleFirst();
+  EXPECT_THAT(driver.Train(), ElementsAre("wait"));
+  driver.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("mix 0", "train 5", "train 6", "snapshot 1"));
+  // The next one overlaps again.
+  driver.Contribute(1);
+  driver.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver.Train(8),
+              ElementsAre("train 7", "mix 1", "train 8", "snapshot 0"));
+}
+
+TEST(OuterLoopTest, NothingInFlightIsSettledAtOnce) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(2);
+  driver.loop().SettleFirst();
+  EXPECT_THAT(driver.Train(3), ElementsAre("train 3"));
+}
+
 TEST(OuterLoopTest, EveryLateUpdateOfAFragmentIsCounted) {
   IslandDriver driver;
   driver.Connect();

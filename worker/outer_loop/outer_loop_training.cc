@@ -48,6 +48,17 @@ void OuterLoop::Stepped(uint64_t tokens) {
   StartSynchronizing();
 }
 
+void OuterLoop::SettleFirst() {
+  if (!ordered_.has_value() ||
+      !std::holds_alternative<action::Train>(*ordered_)) {
+    return;
+  }
+  ordered_.reset();
+  // What is to be sent after the last step is sent.
+  synchronizing_ = true;
+  settling_ = true;
+}
+
 void OuterLoop::StartSynchronizing() {
   synchronizing_ = true;
   sends_ = schedule_->SendsAt(step_);
@@ -59,7 +70,7 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
     if (fragment.exchange.ready() &&
-        (!fragment.exchange.in_flight() || IsDue(fragment))) {
+        (!fragment.exchange.in_flight() || IsDue(fragment) || settling_)) {
       return ApplyUpdate(id);
     }
   }
@@ -91,11 +102,13 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
     if (fragment.exchange.in_flight() &&
-        step_ >= fragment.apply_step +
-                     config_.synchronization().max_overlap_steps()) {
+        (settling_ ||
+         step_ >= fragment.apply_step +
+                      config_.synchronization().max_overlap_steps())) {
       return ApplyOrWait(id);
     }
   }
+  settling_ = false;
   return std::nullopt;
 }
 
