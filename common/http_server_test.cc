@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/http_server.h"
+
+#include <dirent.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/clock.h"
+#include "common/testing/http_client.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+// Serves /metrics, which repeats the query.
+HttpServer::Options Options() {
+  return {.address = "127.0.0.1:0",
+          .ready = [] { return absl::OkStatus(); },
+          .handlers = {{"/metrics",
+                        [](const HttpRequest& request) {
+                          return HttpResponse{
+                              .content_type = "text/x",
+                              .body = absl::StrCat("1 ", request.query)};
+                        }}},
+          .now = SteadyWallClock()};
+}
+
+std::unique_ptr<HttpServer> StartServer(const HttpServer::Options& options) {
+  absl::StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(options);
+  EXPECT_OK(server);
+  return *std::move(server);
+}
+
+int OpenFiles() {
+  DIR* const folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+// Waits until the other end closes.
+void AwaitClose(int file) {
+  char byte;
+  while (recv(file, &byte, 1, 0) > 0) {
+  }
+}
+
+TEST(HttpServerTest, AnswersExactPaths) {
+  const auto server = StartServer(Options());
+  const HttpReply reply = HttpGet(server->port(), "/metrics?from=3&a=%20");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, "1 from=3&a=%20");
+  EXPECT_THAT(reply.head, HasSubstr("Content-Type: text/x\r\n"));
+  EXPECT_THAT(reply.head, HasSubstr("Content-Length: 14\r\n"));
+  EXPECT_THAT(reply.head, HasSubstr("X-Content-Type-Options: nosniff\r\n"));
+  for (const char* const path :
+       {"/", "/metrics/", "/Metrics", "/%6detrics", "/x/../metrics", "/etc",
+        "/../../../../etc/passwd", "/%2e%2e/etc/passwd", "/a.cgi", "/a.lua"}) {
+    EXPECT_EQ(HttpGet(server->port(), path).status, 404) << path;
+  }
+}
+
+TEST(HttpServerTest, AnswersHeadWithoutABody) {
+  const auto server = StartServer(Options());
+  const HttpReply reply =
+      Exchange(server->port(), "HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.head, HasSubstr("Content-Length: 2\r\n"));
+  EXPECT_EQ(reply.body, "");
+}
+
+TEST(HttpServerTest, OnlyReads) {
+  const auto server = StartServer(Options());
+  for (const char* const method :
+       {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND", "MKCOL"}) {
+    const HttpReply reply =
+        Exchange(server->port(),
+                 absl::StrCat(method, " /metrics HTTP/1.1\r\nHost: a\r\n\r\n"));
+    EXPECT_EQ(reply.status, 405) << method;
+    EXPECT_THAT(reply.head, HasSubstr("Allow: GET, HEAD\r\n"));
+  }
+}
+
+TEST(HttpServerTest, TellsAliveFromReady) {
+  HttpServer::Options options = Options();
+  bool is_ready = false;
+  options.ready = [&] {
+    return is_ready ? absl::OkStatus()
+                    : absl::UnavailableError("has not joined");
+  };
+  const auto server = StartServer(options);
+  EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
+  const HttpReply reply = HttpGet(server->port(), "/readyz");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.body, "has not joined\n");
+  is_ready = true;
+  EXPECT_EQ(HttpGet(server->port(), "/readyz").status, 200);
+}
+
+TEST(HttpServerTest, RefusesWhatIsNoRequest) {
+  const auto server = StartServer(Options());
+  const std::string longest(20 << 10, 'a');
+  for (const std::string& bytes :
+       {std::string("\r\n\r\n\r\n"), std::string("\0\0\0\0\r\n\r\n", 8),
+        std::string("GET\r\n\r\n"), std::string("GET /metrics\r\n\r\n"),
+        std::string("GET * HTTP/1.1\r\n\r\n"),
+        std::string("GET http://other/metrics HTTP/1.1\r\n\r\n"),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        absl::StrCat("GET /", longest, " HTTP/1.1\r\n\r\n"),
+        absl::StrCat("GET / HTTP/1.1\r\nA: ", longest, "\r\n\r\n")}) {
+    EXPECT_NE(Exchange(server->port(), bytes).status, 200)
+        << bytes.substr(0, 40);
+  }
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+}
+
+// The length of a body is a peer's claim, and nobody reads it.
+TEST(HttpServerTest, DoesNotWaitForABody) {
+  HttpServer::Options options = Options();
+  options.timeout = absl::Hours(1);
+  const auto server = StartServer(options);
+  EXPECT_EQ(Exchange(server->port(),
+                     "GET /metrics HTTP/1.1\r\nHost: a\r\n"
+                     "Content-Length: 1000000000000\r\n\r\nabc")
+                .status,
+            200);
+}
+
+TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
+  HttpServer::Options options = Options();
+  options.timeout = absl::Milliseconds(200);
+  options.handlers["/large"] = [](const HttpRequest&) {
+    return HttpResponse{.body = std::string(64 << 20, 'a')};
+  };
+  const auto server = StartServer(options);
+  std::vector<int> silent;
+  for (int i = 0; i < options.threads; ++i) {
+    silent.push_back(ConnectToPort(server->port()));
+  }
+  // Waits until every thread is free of a silent peer.
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  for (const int file : silent) {
+    AwaitClose(file);
+    close(file);
+  }
+  std::vector<int> greedy;
+  constexpr absl::string_view kRequest =
+      "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (int i = 0; i < options.threads; ++i) {
+    greedy.push_back(ConnectToPort(server->port()));
+    EXPECT_EQ(write(greedy.back(), kRequest.data(), kRequest.size()),
+              kRequest.size());
+  }
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  for (const int file : greedy) close(file);
+}
+
+// CivetWeb itself goes on as long as the peer takes a byte now and then.
+TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
+  HttpServer::Options options = Options();
+  // Each look at the clock shows a second more.
+  auto time = std::make_shared<std::atomic<int>>(0);
+  options.now = [time] { return absl::FromUnixSeconds(++*time); };
+  options.timeout = absl::Seconds(10);
+  options.handlers["/large"] = [](const HttpRequest&) {
+    return HttpResponse{.body = std::string(1 << 20, 'a')};
+  };
+  const auto server = StartServer(options);
+  const size_t size = HttpGet(server->port(), "/large").body.size();
+  EXPECT_GT(size, 0);
+  EXPECT_LT(size, 1 << 20);
+}
+
+TEST(HttpServerTest, TakesFewDescriptors) {
+  const auto server = StartServer(Options());
+  const int before = OpenFiles();
+  std::vector<int> peers;
+  for (int i = 0; i < 100; ++i) {
+    peers.push_back(ConnectToPort(server->port()));
+  }
+  // The peers have 100, the threads 4, and the queue 20.
+  EXPECT_LE(OpenFiles() - before, 100 + 4 + 20 + 1);
+  for (const int file : peers) close(file);
+}
+
+TEST(HttpServerTest, EndsWhilePeersAreConnected) {
+  auto server = StartServer(Options());
+  const int port = server->port();
+  const int file = ConnectToPort(port);
+  server.reset();
+  AwaitClose(file);
+  close(file);
+  EXPECT_EQ(HttpGet(port, "/healthz").status, 0);
+}
+
+TEST(HttpServerTest, SaysWhyItCannotListen) {
+  HttpServer::Options options = Options();
+  const auto server = StartServer(options);
+  options.address = absl::StrCat("127.0.0.1:", server->port());
+  EXPECT_THAT(HttpServer::Start(options),
+              StatusIs(StatusCode::kUnavailable, HasSubstr(options.address)));
+  options.address = "7070";
+  EXPECT_THAT(HttpServer::Start(options),
+              StatusIs(StatusCode::kInvalidArgument));
+  for (const char* const address : {"0.0.0.0:0", "[::]:0", "localhost:0"}) {
+    options.address = address;
+    EXPECT_NE(StartServer(options)->port(), 0) << address;
+  }
+}
+
+}  // namespace
+}  // namespace causeway
