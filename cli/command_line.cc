@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "common/status_macros.h"
+#include "common/version.h"
 
 namespace causeway {
 namespace {
@@ -245,6 +246,9 @@ int RunCommandLine(absl::string_view program, absl::string_view summary,
     words = {};
   } else if (name == "help" || name == "--help" || name == "-h") {
     PrintProgramHelp(program, summary, commands, out);
+    return kExitOk;
+  } else if (name == "--version") {
+    out << program << " " << kVersion << "\n";
     return kExitOk;
   }
   const auto command =

@@ -104,7 +104,7 @@ struct Command {
 // Finds and runs the command that `words` (without the program's name) begins
 // with. Returns the exit code: kExitUsage, with a pointer to the help, if the
 // words make no sense; kExitFailure, with the message on `err`, if the command
-// returns an error. Also answers "help" and "--help".
+// returns an error. Also answers "help", "--help" and "--version".
 int RunCommandLine(absl::string_view program, absl::string_view summary,
                    absl::Span<const Command> commands,
                    absl::Span<const std::string> words, std::ostream& out,

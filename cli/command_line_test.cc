@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/testing/status_matchers.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -167,6 +169,8 @@ TEST_F(CommandLineTest, HelpIsOnRequestAndComplete) {
   EXPECT_EQ(out_.str(), help);
   EXPECT_EQ(Run({"help"}), kExitOk);
   EXPECT_EQ(out_.str(), help);
+  EXPECT_EQ(Run({"--version"}), kExitOk);
+  EXPECT_EQ(out_.str(), absl::StrCat("tool ", kVersion, "\n"));
 
   const std::string greet_help =
       "Greets somebody.\n"

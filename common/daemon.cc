@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/version.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -32,6 +33,10 @@ sigset_t TerminationSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
   return signals;
+}
+
+absl::string_view ProgramName(absl::string_view path) {
+  return path.substr(path.rfind('/') + 1);
 }
 
 // absl::ParseCommandLine answers these itself.
@@ -85,6 +90,9 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   google::InitGoogleLogging(argv[0]);
   absl::SetProgramUsageMessage(usage);
   absl::FlagsUsageConfig config;
+  config.version_string = [program = std::string(ProgramName(argv[0]))] {
+    return absl::StrCat(program, " ", kVersion, "\n");
+  };
   config.contains_help_flags = [main_file](absl::string_view file) {
     return absl::EndsWith(file, main_file);
   };
@@ -93,8 +101,7 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   const std::string problem =
       FlagProblem(absl::MakeSpan(argv + 1, static_cast<size_t>(argc - 1)));
   if (!problem.empty()) {
-    const absl::string_view program = argv[0];
-    std::exit(UsageError(program.substr(program.rfind('/') + 1), problem));
+    std::exit(UsageError(ProgramName(argv[0]), problem));
   }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   return {rest.begin() + 1, rest.end()};

@@ -15,9 +15,9 @@
 
 namespace causeway {
 
-// Blocks the signals as below, sets up logging to stderr and --help, and
-// parses the flags. `main` must call it first. --help prints `usage` before the
-// flags of `main_file`. Returns the arguments that are not flags; ends the
+// Blocks the signals as below, sets up logging to stderr, --version and --help,
+// and parses the flags. `main` must call it first. --help prints `usage` before
+// the flags of `main_file`. Returns the arguments that are not flags; ends the
 // process as after UsageError() if a flag is unknown or has no such value.
 std::vector<std::string> StartDaemon(int argc, char** argv,
                                      absl::string_view usage,

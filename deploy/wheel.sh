@@ -33,7 +33,7 @@ fail() {
   exit 1
 }
 
-readonly VERSION=0.1 GLIBC=2.36
+readonly GLIBC=2.36
 options=()
 library=
 if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
@@ -61,6 +61,8 @@ mkdir -p "${directory}"
 directory="$(realpath "${directory}")"
 require_tools
 cd "${ROOT}"
+# shellcheck source=deploy/version.sh
+. deploy/version.sh
 if [[ -z "${library}" ]]; then
   bin="$(bazel_build_once "${ROOT}" "${options[@]}" \
     //worker/embedding:libcauseway.so)"

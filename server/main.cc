@@ -23,6 +23,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/run_config.h"
+#include "common/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "common/transport/socket_address.h"
@@ -224,10 +225,17 @@ absl::Status Run(const std::string& address) {
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
   if (trust != nullptr) LogHowToJoin(server->port());
+  ServiceManager manager(now);
+  manager.Ready();
 
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
+    // The answer needs the engine's lock: an engine that hangs feeds no
+    // watchdog.
+    manager.SetStatus(absl::StrCat("port ", server->port(), ", run ",
+                                   v1::RunState_Name(engine->run_state())));
+    manager.Alive();
     if (trust != nullptr) trust->Tend();
     if (absl::GetFlag(FLAGS_exit_when_finished) &&
         FinishedAndAlone(*engine, now(), finished_since)) {
@@ -236,6 +244,7 @@ absl::Status Run(const std::string& address) {
   }
   LOG(INFO) << (signal == 0 ? "the run is finished" : "signal received")
             << "; ending";
+  manager.Stopping();
   server->Shutdown(absl::Seconds(2));
   return absl::OkStatus();
 }

@@ -131,6 +131,11 @@ OuterLoop::Activity Island::Activity() const {
       [](const OuterLoop& core, absl::Time) { return core.activity(); });
 }
 
+uint64_t Island::Step() const {
+  return loop_.Read(
+      [](const OuterLoop& core, absl::Time) { return core.step(); });
+}
+
 void Island::RequestLeave(absl::string_view reason) {
   const bool joins = loop_.Tell([&](OuterLoop& core, absl::Time) {
     core.RequestLeave(reason);

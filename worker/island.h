@@ -124,10 +124,12 @@ class Island {
   // Between steps: returns the state from which another process can continue.
   absl::StatusOr<IslandState> State();
 
-  // Return the island's progress, its activity, and the time that training has
-  // stood still for synchronization. Thread-safe.
+  // Return the island's progress, its activity, the step that it has reached,
+  // and the time that training has stood still for synchronization.
+  // Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
   OuterLoop::Activity Activity() const;
+  uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }
 
   // Makes Run finish the current step, or NextStep at once hand in the training

@@ -46,4 +46,12 @@ void IslandRunner::Stop() {
   if (island_ != nullptr) island_->Stop();
 }
 
+bool IslandRunner::GetsOn() {
+  absl::MutexLock lock(&mu_);
+  if (island_ == nullptr) return true;
+  const uint64_t step = island_->Step();
+  return step != std::exchange(seen_step_, step) ||
+         island_->Activity() != OuterLoop::Activity::kTraining;
+}
+
 }  // namespace causeway

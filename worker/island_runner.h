@@ -8,6 +8,7 @@
 #ifndef WORKER_ISLAND_RUNNER_H_
 #define WORKER_ISLAND_RUNNER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,6 +46,11 @@ class IslandRunner {
   void RequestLeave(absl::string_view reason);
   void Stop();
 
+  // Returns whether the island has made a step since the last call, or is not
+  // making one: it joins, waits, validates or leaves. False for long means that
+  // training hangs. Thread-safe.
+  bool GetsOn();
+
  private:
   absl::Status RunOnce();
 
@@ -52,6 +58,8 @@ class IslandRunner {
   absl::Mutex mu_;
   Island* island_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
+  // The step at the last call of GetsOn.
+  uint64_t seen_step_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace causeway

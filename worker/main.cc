@@ -32,6 +32,7 @@
 #include "common/daemon.h"
 #include "common/file.h"
 #include "common/process_memory.h"
+#include "common/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
@@ -136,14 +137,17 @@ ProcessRankOptions RankOptions(const LocalRanks& local,
 }
 
 // Calls `leave` with the reason at the first termination signal or notice of
-// pre-emption, and `stop` at the second signal, until destroyed.
+// pre-emption, `stop` at the second signal, and `tend` ten times a second,
+// until destroyed.
 class Terminator {
  public:
   Terminator(std::function<void(const std::string&)> leave,
-             std::function<void()> stop)
-      : thread_([this, leave = std::move(leave), stop = std::move(stop)] {
+             std::function<void()> stop, std::function<void()> tend)
+      : thread_([this, leave = std::move(leave), stop = std::move(stop),
+                 tend = std::move(tend)] {
           bool leaving = false;
           while (!done_.HasBeenNotified()) {
+            tend();
             const int signal = AwaitTerminationSignal(absl::Milliseconds(100));
             if (signal != 0 && leaving) return stop();
             if (leaving) continue;
@@ -259,6 +263,7 @@ absl::Status Lead() {
                                           options.now, absl::SleepFor);
   };
   const Clock now = SteadyWallClock();
+  ServiceManager manager(now);
   std::unique_ptr<IslandCheckpointStore> checkpoints;
   std::shared_ptr<IslandState> resume;
   if (!absl::GetFlag(FLAGS_checkpoint_dir).empty()) {
@@ -271,7 +276,13 @@ absl::Status Lead() {
   }
   const auto island_options = [&] {
     Island::Options options = IslandOptions(description, make_trainer, now);
-    options.check_run = CheckTrainable;
+    options.check_run = [&manager](const v1::JoinResponse& joined) {
+      RETURN_IF_ERROR(CheckTrainable(joined));
+      manager.Ready();
+      manager.SetStatus(absl::StrCat("island ", joined.identity().island_id(),
+                                     " of run ", joined.config().name()));
+      return absl::OkStatus();
+    };
     options.checkpoints = checkpoints.get();
     options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
     // An island that diverged starts again from the run's parameters.
@@ -315,8 +326,14 @@ absl::Status Lead() {
   absl::Status status;
   {
     Terminator terminator(
-        [&](const std::string& reason) { runner.RequestLeave(reason); },
-        [&] { runner.Stop(); });
+        [&](const std::string& reason) {
+          manager.Stopping();
+          runner.RequestLeave(reason);
+        },
+        [&] { runner.Stop(); },
+        [&] {
+          if (runner.GetsOn()) manager.Alive();
+        });
     status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
@@ -331,7 +348,7 @@ absl::Status Follow() {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   // The process ends once rank 0 has led the island out of the run: rank 0
   // needs it until then.
-  Terminator terminator([](const std::string&) {}, [] { _exit(0); });
+  Terminator terminator([](const std::string&) {}, [] { _exit(0); }, [] {});
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
   ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
