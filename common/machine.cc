@@ -19,12 +19,13 @@ absl::StatusOr<uint64_t> MachineMemoryBytes() {
   return uint64_t{machine.totalram} * machine.mem_unit;
 }
 
-absl::StatusOr<uint64_t> FreeDiskBytes(const std::string& path) {
+absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path) {
   struct statvfs disk;
   if (statvfs(path.c_str(), &disk) != 0) {
     return ErrnoStatus(errno, "ask for the disk space of", path);
   }
-  return uint64_t{disk.f_bavail} * disk.f_frsize;
+  return DiskSpace{.free = uint64_t{disk.f_bavail} * disk.f_frsize,
+                   .total = uint64_t{disk.f_blocks} * disk.f_frsize};
 }
 
 }  // namespace causeway

@@ -15,8 +15,13 @@ namespace causeway {
 // Returns the size of the machine's memory.
 absl::StatusOr<uint64_t> MachineMemoryBytes();
 
-// Returns the disk space that this user may still fill at `path`.
-absl::StatusOr<uint64_t> FreeDiskBytes(const std::string& path);
+struct DiskSpace {
+  // The bytes that this user may still write.
+  uint64_t free = 0;
+  uint64_t total = 0;
+};
+// Returns the space on the disk that holds `path`.
+absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path);
 
 }  // namespace causeway
 

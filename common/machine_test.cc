@@ -12,9 +12,10 @@ TEST(MachineTest, SaysWhatIsThere) {
   ASSERT_OK_AND_ASSIGN(const uint64_t memory, MachineMemoryBytes());
   EXPECT_GT(memory, uint64_t{1} << 27);
   EXPECT_LT(memory, uint64_t{1} << 50);
-  ASSERT_OK_AND_ASSIGN(const uint64_t disk, FreeDiskBytes(testing::TempDir()));
-  EXPECT_GT(disk, uint64_t{1} << 20);
-  EXPECT_THAT(FreeDiskBytes(testing::TempDir() + "/missing").status(),
+  ASSERT_OK_AND_ASSIGN(const DiskSpace disk, FindDiskSpace(testing::TempDir()));
+  EXPECT_GT(disk.free, uint64_t{1} << 20);
+  EXPECT_GT(disk.total, disk.free);
+  EXPECT_THAT(FindDiskSpace(testing::TempDir() + "/missing").status(),
               StatusIs(absl::StatusCode::kNotFound));
 }
 

@@ -22,6 +22,7 @@ build       libssl-dev              OpenSSL: checks of TLS certificates
 build       libabsl-dev             Abseil: status, strings, flags, mutexes
 build       libgoogle-glog-dev      logging
 build       libcivetweb-dev         CivetWeb: HTTP, for metrics and probes
+build       prometheus-cpp-dev      metrics in the text format of Prometheus
 build       libsqlite3-dev          the coordinator'"'"'s committed history
 build       libisal-dev             CRC-32C of every chunk
 build       libxxhash-dev           XXH3-128: digests of replicas
@@ -40,6 +41,7 @@ test        shellcheck              checks the shell scripts
 test        iproute2                ss: resets connections (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
+test        prometheus              scrapes real runs; promtool checks metrics and alerts
 test        python3-torch           PyTorch, for the tests of python/causeway
 test        python3-numpy           PyTorch warns without it
 test        python3-venv            clean environments, to install the wheel in

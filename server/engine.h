@@ -268,8 +268,8 @@ class Engine {
   // The sum over contributions merged since this process took the run up: inner
   // steps times the fragment's values.
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t outer_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Duration outer_step_time_ ABSL_GUARDED_BY(mu_);
+  v1::DurationHistogram outer_steps_ ABSL_GUARDED_BY(mu_);
+  v1::DurationHistogram commits_ ABSL_GUARDED_BY(mu_);
 
   absl::Mutex listeners_mu_;
   uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;

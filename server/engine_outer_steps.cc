@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/duration_histogram.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -66,8 +67,7 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
     absl::MutexLock lock(&mu_);
     if (outcome.ok()) {
       outcome->duration = end - begin;
-      ++outer_steps_;
-      outer_step_time_ += outcome->duration;
+      AddTo(outcome->duration, outer_steps_);
       const double size = static_cast<double>(FragmentSize(order.fragment));
       for (const v1::ContributionHeader& header : order.contributions) {
         merged_step_values_ += static_cast<double>(header.inner_steps()) * size;
@@ -162,9 +162,14 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
     absl::MutexLock lock(&mu_);
     commit_found_.reset();
   }
+  const absl::Time commit_began = options_.now();
   absl::Status committed = state_->log().Apply(batch);
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
+  {
+    absl::MutexLock lock(&mu_);
+    AddTo(options_.now() - commit_began, commits_);
+  }
   for (const EventRecord& event : batch.events)
     LOG(INFO) << Printable(event.text);
 

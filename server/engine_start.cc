@@ -55,9 +55,9 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
   ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
   run.plan.set_from_checkpoint(!options.initial_parameters.empty());
   ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
-  ASSIGN_OR_RETURN(const uint64_t disk, FreeDiskBytes(options.state_dir));
+  ASSIGN_OR_RETURN(const DiskSpace disk, FindDiskSpace(options.state_dir));
   RETURN_IF_ERROR(
-      CheckRoom(CoordinatorFootprint(config, run.plan), memory, disk));
+      CheckRoom(CoordinatorFootprint(config, run.plan), memory, disk.free));
   return state.log().CreateRun(run);
 }
 

@@ -3,6 +3,8 @@
 //
 // The part of Engine that answers the Status service.
 #include "absl/time/time.h"
+#include "common/duration_histogram.h"
+#include "common/machine.h"
 #include "common/process_memory.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -20,6 +22,13 @@ constexpr double kDataParallelBytesPerValue = 4;
 
 v1::RunStatus Engine::GetRun() {
   v1::RunStatus status;
+  // The disk may be slow to answer.
+  if (const auto disk = FindDiskSpace(options_.state_dir); disk.ok()) {
+    status.mutable_storage()->set_disk_free_bytes(disk->free);
+    status.mutable_storage()->set_disk_total_bytes(disk->total);
+  }
+  status.mutable_storage()->set_staging_bytes(staging_.used_bytes());
+  status.mutable_storage()->set_staging_limit_bytes(staging_.capacity_bytes());
   absl::MutexLock lock(&mu_);
   const Coordinator::Options& options = coordinator_.options();
   const SyncSchedule& schedule = coordinator_.schedule();
@@ -74,10 +83,9 @@ v1::RunStatus Engine::GetRun() {
   status.set_bytes_received(bytes_received_);
   status.set_bytes_sent(bytes_sent_);
   status.set_memory_bytes(ResidentBytes());
-  if (outer_steps_ > 0) {
-    status.set_outer_step_seconds(absl::ToDoubleSeconds(outer_step_time_) /
-                                  static_cast<double>(outer_steps_));
-  }
+  status.set_outer_step_seconds(MeanSeconds(outer_steps_));
+  *status.mutable_outer_steps() = outer_steps_;
+  *status.mutable_commits() = commits_;
   return status;
 }
 

@@ -126,11 +126,23 @@ TEST_F(EngineStatusTest, TheTimeOfAnOuterStepIsTheMeanOfAll) {
   ASSERT_OK(Contribute(a, 0, 0));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   const double first = run_.engine().GetRun().outer_step_seconds();
-  // It looks when it begins, describes its event, commits and ends.
-  EXPECT_DOUBLE_EQ(first, 0.003);
+  // It looks when it begins, describes its event, begins and ends the commit,
+  // and ends.
+  EXPECT_DOUBLE_EQ(first, 0.005);
   ASSERT_OK(Contribute(a, 0, 1));
   ASSERT_TRUE(run_.AwaitVersion(0, 2));
-  EXPECT_DOUBLE_EQ(run_.engine().GetRun().outer_step_seconds(), first);
+  const v1::RunStatus status = run_.engine().GetRun();
+  EXPECT_DOUBLE_EQ(status.outer_step_seconds(), first);
+  EXPECT_DOUBLE_EQ(status.outer_steps().sum_seconds(), 2 * first);
+  EXPECT_DOUBLE_EQ(status.commits().sum_seconds(), 0.002);
+}
+
+TEST_F(EngineStatusTest, TellsTheRoomForContributionsAndVersions) {
+  const v1::StorageUse storage = run_.engine().GetRun().storage();
+  EXPECT_EQ(storage.staging_bytes(), 0);
+  EXPECT_GT(storage.staging_limit_bytes(), 0);
+  EXPECT_GT(storage.disk_free_bytes(), 0);
+  EXPECT_GE(storage.disk_total_bytes(), storage.disk_free_bytes());
 }
 
 }  // namespace

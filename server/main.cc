@@ -22,17 +22,23 @@
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/file.h"
+#include "common/http_server.h"
+#include "common/metrics/metric_families.h"
+#include "common/metrics/metrics_server.h"
 #include "common/run_config.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
 #include "server/edge/access.h"
 #include "server/edge/server.h"
+#include "server/edge/services.h"
 #include "server/engine.h"
 #include "server/rules/coordinator.h"
+#include "server/status_metrics.h"
 #include "server/trust/trust.h"
 
 ABSL_FLAG(std::string, config, "",
@@ -53,6 +59,10 @@ ABSL_FLAG(bool, insecure, false,
           "Allow a --listen beyond this machine without clients' "
           "certificates. Whoever reaches the port can then change and read the "
           "run.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "Address, host:port, that serves Prometheus's metrics at /metrics, "
+          "and /healthz and /readyz, to whoever reaches it: give a private "
+          "one. Port 0 takes a free one, which the log names. Empty: none.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
 ABSL_FLAG(std::string, tls, "",
@@ -165,6 +175,17 @@ void LogHowToJoin(int port) {
             << port << " --tls " << state_dir << "/tls/operator";
 }
 
+// Returns null if no metrics were asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
+    const StatusSource& status, const Clock& now) {
+  return StartMetricsServer(
+      absl::GetFlag(FLAGS_metrics_listen), now, [] { return absl::OkStatus(); },
+      [&status, now](MetricFamilies& families) {
+        AddStatus(status.GetRun(), status.ListIslands(true),
+                  status.engine->ListFragments(), now(), families);
+      });
+}
+
 // Returns the address to listen on.
 //   INVALID_ARGUMENT  --listen is no address, or not a safe one.
 absl::StatusOr<std::string> ListenAddress() {
@@ -206,6 +227,10 @@ absl::Status Run(const std::string& address) {
     ASSIGN_OR_RETURN(credentials,
                      MakeServerCredentials(trust->server_files(), now()));
   }
+  CertificateExpiry certificate(trust != nullptr
+                                    ? trust->server_files().tls_cert
+                                    : absl::GetFlag(FLAGS_tls_cert),
+                                now);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(
@@ -215,8 +240,11 @@ absl::Status Run(const std::string& address) {
            .credentials = credentials,
            .client_certificates = ClientsShowCertificates(),
            .check_certificate = CheckOf(trust.get()),
+           .certificate = &certificate,
            .trust = trust.get(),
            .max_connections = absl::GetFlag(FLAGS_max_connections)}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
+                   ServeMetrics(server->status(), now));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
     const std::string port = absl::StrCat(server->port(), "\n");

@@ -86,6 +86,7 @@ class Staging {
   // The sum of the uploads' described sizes; an open upload counts with the
   // most it can have.
   uint64_t used_bytes() const;
+  uint64_t capacity_bytes() const { return capacity_; }
 
  private:
   struct Upload;

@@ -121,6 +121,10 @@ ABSL_FLAG(std::string, initial_parameters, "",
 ABSL_FLAG(uint64_t, checkpoint_steps, 100,
           "Inner steps between two checkpoints.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "Address, host:port, that serves Prometheus's metrics at /metrics, "
+          "and /healthz and /readyz, to whoever reaches it: give a private "
+          "one. Port 0 takes a free one, which the log names. Empty: none.");
 
 namespace causeway {
 

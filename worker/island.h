@@ -128,6 +128,9 @@ class Island {
   // and the time that training has stood still for synchronization.
   // Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
+  // Like Progress, but reports nothing: the next heartbeat has the mean loss of
+  // all steps since the last one.
+  v1::IslandProgress CurrentProgress() { return progress_.Current(); }
   OuterLoop::Activity Activity() const;
   uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }

@@ -46,6 +46,12 @@ void IslandRunner::Stop() {
   if (island_ != nullptr) island_->Stop();
 }
 
+std::optional<v1::IslandProgress> IslandRunner::Progress() {
+  absl::MutexLock lock(&mu_);
+  if (island_ == nullptr) return std::nullopt;
+  return island_->CurrentProgress();
+}
+
 bool IslandRunner::GetsOn() {
   absl::MutexLock lock(&mu_);
   if (island_ == nullptr) return true;

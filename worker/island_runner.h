@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/coordinator.pb.h"
 #include "worker/island.h"
 #include "worker/sync/coordinator_client.h"
 
@@ -45,6 +47,10 @@ class IslandRunner {
   // Like those of Island. Thread-safe.
   void RequestLeave(absl::string_view reason);
   void Stop();
+
+  // Returns the island's progress, as its heartbeats report it; nothing between
+  // two starts. Thread-safe.
+  std::optional<v1::IslandProgress> Progress();
 
   // Returns whether the island has made a step since the last call, or is not
   // making one: it joins, waits, validates or leaves. False for long means that

@@ -31,9 +31,13 @@
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/file.h"
+#include "common/http_server.h"
+#include "common/metrics/metric_families.h"
+#include "common/metrics/metrics_server.h"
 #include "common/process_memory.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
@@ -51,6 +55,7 @@
 #include "worker/paced_trainer.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/training/island_trainer.h"
+#include "worker/worker_metrics.h"
 
 namespace causeway {
 namespace {
@@ -231,6 +236,13 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
   return MakeChannelCredentials(files, now());
 }
 
+// Returns the path of the island's certificate, or "".
+std::string CertificatePath() {
+  const std::string folder = absl::GetFlag(FLAGS_tls);
+  return folder.empty() ? absl::GetFlag(FLAGS_tls_cert)
+                        : absl::StrCat(folder, "/", kFolderCertificate);
+}
+
 // Runs the island from its rank 0.
 absl::Status Lead() {
   // The server starts first, so that the other ranks find it.
@@ -264,6 +276,7 @@ absl::Status Lead() {
   };
   const Clock now = SteadyWallClock();
   ServiceManager manager(now);
+  WorkerMetrics metrics;
   std::unique_ptr<IslandCheckpointStore> checkpoints;
   std::shared_ptr<IslandState> resume;
   if (!absl::GetFlag(FLAGS_checkpoint_dir).empty()) {
@@ -276,8 +289,9 @@ absl::Status Lead() {
   }
   const auto island_options = [&] {
     Island::Options options = IslandOptions(description, make_trainer, now);
-    options.check_run = [&manager](const v1::JoinResponse& joined) {
+    options.check_run = [&](const v1::JoinResponse& joined) {
       RETURN_IF_ERROR(CheckTrainable(joined));
+      metrics.SetRun(joined);
       manager.Ready();
       manager.SetStatus(absl::StrCat("island ", joined.identity().island_id(),
                                      " of run ", joined.config().name()));
@@ -323,6 +337,15 @@ absl::Status Lead() {
        // Ranks in other processes end with rank 0's trainer; whoever started
        // them all must start them again.
        .restarts = rendezvous == nullptr ? 3 : 0});
+  CertificateExpiry certificate(CertificatePath(), now);
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
+                   StartMetricsServer(
+                       absl::GetFlag(FLAGS_metrics_listen), now,
+                       [&] { return metrics.CheckJoined(); },
+                       [&](MetricFamilies& families) {
+                         metrics.Add(runner.Progress(), certificate.Get(),
+                                     families);
+                       }));
   absl::Status status;
   {
     Terminator terminator(

@@ -60,6 +60,11 @@ v1::IslandProgress TrainingProgress::Report() {
   return progress_;
 }
 
+v1::IslandProgress TrainingProgress::Current() {
+  absl::MutexLock lock(&mu_);
+  return progress_;
+}
+
 void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
   total_steps_ = config.training().total_steps();

@@ -21,7 +21,7 @@
 
 namespace causeway {
 
-// Report is thread-safe; the rest is for the training thread.
+// Report and Current are thread-safe; the rest is for the training thread.
 class TrainingProgress {
  public:
   // `client` and `loop` outlive the object. The object logs a line every
@@ -32,6 +32,9 @@ class TrainingProgress {
   // Returns the next heartbeat's report. Its loss is the mean since the last
   // one.
   v1::IslandProgress Report();
+
+  // Returns the last report, with the steps since.
+  v1::IslandProgress Current();
 
   // Sets the configuration of the run that the island takes part in.
   void SetRun(const v1::RunConfig& config);

@@ -54,8 +54,9 @@ HttpReply Exchange(int port, absl::string_view bytes) {
 }
 
 HttpReply HttpGet(int port, absl::string_view path) {
-  return Exchange(
-      port, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  return Exchange(port, absl::StrCat("GET ", path,
+                                     " HTTP/1.1\r\nHost: localhost\r\n"
+                                     "Connection: close\r\n\r\n"));
 }
 
 }  // namespace causeway

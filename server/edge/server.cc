@@ -129,17 +129,20 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   if (options.client_certificates) {
     builder.SetOption(std::make_unique<NoReflection>());
   }
-  std::string warning;
+  server->status_ = {.engine = engine,
+                     .links = &server->links_,
+                     .connections = &connections,
+                     .certificate = options.certificate};
+  std::string& warning = server->status_.warning;
   if (!options.client_certificates && !IsLoopback(options.address)) {
     warning = absl::StrCat(
         "whoever reaches ", options.address,
         " can change and read the run: clients show no certificates");
     LOG(WARNING) << warning;
   }
-  std::vector<Methods> services = {
-      CoordinatorMethods(engine, &server->links_),
-      StatusMethods(engine, &server->links_, &connections, warning),
-      ControlMethods(engine, &connections)};
+  std::vector<Methods> services = {CoordinatorMethods(engine, &server->links_),
+                                   StatusMethods(&server->status_),
+                                   ControlMethods(engine, &connections)};
   if (options.trust != nullptr) {
     services.push_back(TrustMethods(options.trust));
   }

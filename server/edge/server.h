@@ -22,11 +22,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/transport/certificate_expiry.h"
 #include "grpcpp/grpcpp.h"
 #include "server/edge/access.h"
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
+#include "server/edge/services.h"
 #include "server/engine.h"
 #include "server/trust/trust.h"
 
@@ -47,6 +49,9 @@ class CoordinatorServer {
     // See Access::Options.
     std::function<absl::Status(const ClientCertificate&)> check_certificate =
         nullptr;
+    // The expiry of the certificate in `credentials`; may be null. It must
+    // outlive the server.
+    CertificateExpiry* certificate = nullptr;
     // The coordinator's own authority, if it has one. It must outlive the
     // server.
     Trust* trust = nullptr;
@@ -62,6 +67,8 @@ class CoordinatorServer {
   ~CoordinatorServer();
 
   int port() const { return listener_->port(); }
+  // Answers as the Status service does, until the server is destroyed.
+  const StatusSource& status() const { return status_; }
 
   // Stops taking calls, and cancels those still under way after `grace`.
   void Shutdown(absl::Duration grace);
@@ -73,6 +80,7 @@ class CoordinatorServer {
   const Access access_;
   IslandLinks links_;
   Connections connections_;
+  StatusSource status_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;

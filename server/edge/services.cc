@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "common/transport/tcp_connections.h"
 #include "proto/control.pb.h"
@@ -92,24 +93,34 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
            })}};
 }
 
-Methods StatusMethods(Engine* engine, const IslandLinks* links,
-                      const Connections* connections,
-                      const std::string& warning) {
+v1::RunStatus StatusSource::GetRun() const {
+  v1::RunStatus run = engine->GetRun();
+  *run.mutable_connections() = connections->Use();
+  run.set_warning(warning);
+  const absl::Time expiry =
+      certificate == nullptr ? absl::InfiniteFuture() : certificate->Get();
+  if (expiry < absl::InfiniteFuture()) {
+    *run.mutable_certificate_expires_at() = ToTimestamp(expiry);
+  }
+  return run;
+}
+
+v1::ListIslandsResponse StatusSource::ListIslands(bool include_departed) const {
+  v1::ListIslandsResponse islands = engine->ListIslands(include_departed);
+  links->Describe(islands);
+  return islands;
+}
+
+Methods StatusMethods(const StatusSource* source) {
+  Engine* const engine = source->engine;
   return {
       {"/causeway.v1.Status/GetRun",
-       Unary<v1::GetRunRequest>([=](const v1::GetRunRequest&) {
-         v1::RunStatus run = engine->GetRun();
-         *run.mutable_connections() = connections->Use();
-         run.set_warning(warning);
-         return run;
-       })},
+       Unary<v1::GetRunRequest>(
+           [=](const v1::GetRunRequest&) { return source->GetRun(); })},
       {"/causeway.v1.Status/ListIslands",
        Unary<v1::ListIslandsRequest>(
            [=](const v1::ListIslandsRequest& request) {
-             v1::ListIslandsResponse islands =
-                 engine->ListIslands(request.include_departed());
-             links->Describe(islands);
-             return islands;
+             return source->ListIslands(request.include_departed());
            })},
       {"/causeway.v1.Status/ListFragments",
        Unary<v1::ListFragmentsRequest>([=](const v1::ListFragmentsRequest&) {

@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "common/transport/certificate_expiry.h"
+#include "proto/status.pb.h"
 #include "server/edge/call.h"
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
@@ -17,11 +19,24 @@
 
 namespace causeway {
 
-// The pointers must outlive the methods. `warning` is RunStatus.warning.
+// Answers as the Status service does, for those who ask within the process.
+// Thread-safe. What is pointed to must outlive it.
+struct StatusSource {
+  Engine* engine = nullptr;
+  const IslandLinks* links = nullptr;
+  const Connections* connections = nullptr;
+  // RunStatus.warning.
+  std::string warning;
+  // The expiry of the certificate that the server shows; may be null.
+  CertificateExpiry* certificate = nullptr;
+
+  v1::RunStatus GetRun() const;
+  v1::ListIslandsResponse ListIslands(bool include_departed) const;
+};
+
+// The pointers must outlive the methods.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
-Methods StatusMethods(Engine* engine, const IslandLinks* links,
-                      const Connections* connections,
-                      const std::string& warning);
+Methods StatusMethods(const StatusSource* source);
 Methods ControlMethods(Engine* engine, const Connections* connections);
 Methods TrustMethods(Trust* trust);
 

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef COMMON_METRICS_METRICS_SERVER_H_
+#define COMMON_METRICS_METRICS_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/http_server.h"
+#include "common/metrics/metric_families.h"
+
+namespace causeway {
+
+// Serves /metrics, with what `add` adds and the metrics of this process, at the
+// address of --metrics_listen; `ready` is as in HttpServer::Options. Logs the
+// address. Returns null if `address` is empty, and the errors of
+// HttpServer::Start.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(
+    const std::string& address, const Clock& now,
+    std::function<absl::Status()> ready,
+    std::function<void(MetricFamilies&)> add);
+
+}  // namespace causeway
+
+#endif  // COMMON_METRICS_METRICS_SERVER_H_

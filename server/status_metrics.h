@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The coordinator's metrics: the very messages that the Status service answers
+// with, in Prometheus's text format. docs/metrics.md lists them.
+#ifndef SERVER_STATUS_METRICS_H_
+#define SERVER_STATUS_METRICS_H_
+
+#include "absl/time/time.h"
+#include "common/metrics/metric_families.h"
+#include "proto/status.pb.h"
+
+namespace causeway {
+
+// Adds the metrics of a run at `now`. Of `islands`, which may include departed
+// ones, the live ones are shown; then departed ones that gave a sign of life in
+// the last hour, those first that gave it last, up to kMostIslands in all. So
+// nobody fills a Prometheus with islands that come and go.
+void AddStatus(const v1::RunStatus& run, const v1::ListIslandsResponse& islands,
+               const v1::ListFragmentsResponse& fragments, absl::Time now,
+               MetricFamilies& families);
+
+inline constexpr size_t kMostIslands = 1024;
+
+}  // namespace causeway
+
+#endif  // SERVER_STATUS_METRICS_H_
