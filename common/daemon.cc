@@ -12,6 +12,7 @@
 #include <iostream>
 
 #include "absl/flags/commandlineflag.h"
+#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
@@ -20,8 +21,33 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/json_log.h"
 #include "common/version.h"
 #include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+struct LogFormat {
+  bool json = false;
+};
+
+bool AbslParseFlag(absl::string_view text, LogFormat* format,
+                   std::string* error) {
+  *error = "text and json are allowed";
+  format->json = text == "json";
+  return format->json || text == "text";
+}
+
+std::string AbslUnparseFlag(LogFormat format) {
+  return format.json ? "json" : "text";
+}
+
+}  // namespace
+}  // namespace causeway
+
+ABSL_FLAG(causeway::LogFormat, log_format, {},
+          "How to log to stderr: text, or json with an object a line.");
 
 namespace causeway {
 namespace {
@@ -94,7 +120,8 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
     return absl::StrCat(program, " ", kVersion, "\n");
   };
   config.contains_help_flags = [main_file](absl::string_view file) {
-    return absl::EndsWith(file, main_file);
+    return absl::EndsWith(file, main_file) ||
+           absl::EndsWith(file, "common/daemon.cc");
   };
   config.contains_helpshort_flags = config.contains_help_flags;
   absl::SetFlagsUsageConfig(config);
@@ -104,6 +131,7 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
     std::exit(UsageError(ProgramName(argv[0]), problem));
   }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (absl::GetFlag(FLAGS_log_format).json) LogAsJson();
   return {rest.begin() + 1, rest.end()};
 }
 
@@ -114,6 +142,10 @@ int UsageError(absl::string_view program, absl::string_view problem) {
 
 int ExitCode(absl::string_view program, const absl::Status& status) {
   if (status.ok()) return 0;
+  if (absl::GetFlag(FLAGS_log_format).json) {
+    LOG(ERROR) << status.message();
+    return 1;
+  }
   std::cerr << program << ": " << status.message() << "\n";
   return 1;
 }

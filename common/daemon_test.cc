@@ -34,6 +34,20 @@ TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
   EXPECT_EXIT(Start({"--yes=perhaps"}), exits, "--yes is \"perhaps\"");
 }
 
+TEST(DaemonDeathTest, TheLogIsJsonOnRequest) {
+  EXPECT_EXIT(Start({"--log_format=xml"}), testing::ExitedWithCode(2),
+              "--log_format is \"xml\".*; text and json are allowed");
+  EXPECT_EXIT(
+      {
+        Start({"--log_format=json"});
+        std::exit(ExitCode("test", absl::UnknownError("no \"luck\"")));
+      },
+      testing::ExitedWithCode(1),
+      "^\\{[^\n]*\"ERROR\"[^\n]*\"no \\\\\"luck\\\\\"\"\\}\n$");
+  EXPECT_EXIT(std::exit(ExitCode("test", absl::UnknownError("no luck"))),
+              testing::ExitedWithCode(1), "^test: no luck\n$");
+}
+
 TEST(DaemonDeathTest, FlagsAndWordsThatAreRightPass) {
   const auto start = [] {
     const std::vector<std::string> rest =
