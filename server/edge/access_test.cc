@@ -41,9 +41,11 @@ namespace causeway {
 namespace {
 
 using absl::StatusCode;
+using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MessageFactory;
+using google::protobuf::ServiceDescriptor;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
@@ -74,10 +76,13 @@ void NameIsland(const std::string& island, Message& message) {
 // Returns all methods, with requests that name this island.
 std::vector<Cell> Cells(const std::string& island) {
   std::vector<Cell> cells;
-  for (const auto* file : {v1::JoinRequest::descriptor()->file(),
-                           v1::GetRunRequest::descriptor()->file(),
-                           v1::PauseRunRequest::descriptor()->file()}) {
-    const auto& service = *file->service(0);
+  for (const ServiceDescriptor* const described :
+       {v1::JoinRequest::descriptor()->file()->service(0),
+        v1::GetRunRequest::descriptor()->file()->service(0),
+        v1::PauseRunRequest::descriptor()->file()->service(0),
+        DescriptorPool::generated_pool()->FindServiceByName(
+            "grpc.channelz.v1.Channelz")}) {
+    const ServiceDescriptor& service = *described;
     for (int i = 0; i < service.method_count(); ++i) {
       const std::unique_ptr<Message> request(
           MessageFactory::generated_factory()
@@ -257,8 +262,8 @@ void ExpectRow(const Row& row, const std::shared_ptr<grpc::Channel>& channel,
                                     const std::string&, const std::string&)) {
   for (const Cell& cell : Cells("a")) {
     const StatusCode expected = cell.service == "Coordinator" ? row.coordinator
-                                : cell.service == "Status"    ? row.status
-                                                              : row.control;
+                                : cell.service == "Control"   ? row.control
+                                                              : row.status;
     const absl::Status status = call(channel, cell.method, cell.request);
     const bool refused =
         status.code() == kDenied || status.code() == kUnknown ||

@@ -21,6 +21,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 #include "server/edge/call.h"
+#include "server/edge/channelz.h"
 #include "server/edge/services.h"
 
 namespace causeway {
@@ -142,7 +143,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   std::vector<Methods> services = {CoordinatorMethods(engine, &server->links_),
                                    StatusMethods(&server->status_),
-                                   ControlMethods(engine, &connections)};
+                                   ControlMethods(engine, &connections),
+                                   ChannelzMethods()};
   if (options.trust != nullptr) {
     services.push_back(TrustMethods(options.trust));
   }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A listening coordinator: an Engine behind gRPC, with health checking, and
-// with reflection where clients show no certificates.
+// A listening coordinator: an Engine behind gRPC, with health checking and
+// channelz, and with reflection where clients show no certificates.
 //
 //   ASSIGN_OR_RETURN(auto server,
 //                    CoordinatorServer::Start(
