@@ -162,7 +162,7 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
         absl::StrCat("link_busy_seconds_total{", island,
                      ",direction=\"down\"} 3"),
         absl::StrCat("ranks{", island, "} 2"),
-        absl::StrCat("rank_trouble{", island, ",state=\"slow_rank\"} 1"),
+        absl::StrCat("rank_trouble{", island, ",kind=\"slow_rank\"} 1"),
         absl::StrCat("late_updates_total{", island, "} 3"),
         absl::StrCat("ledger_tokens{", island, ",fate=\"expired\"} 5"),
         absl::StrCat("inner_steps_per_round{", island, "} 20")}) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/metrics/island_metrics.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace causeway {
@@ -142,11 +143,12 @@ void AddIslandProgress(absl::string_view prefix, const IslandProgress& progress,
                             With(labels, "direction", "up"));
   families.Add<v1::LinkUse>(prefix, kLink, progress.downlink(),
                             With(labels, "direction", "down"));
-  families.AddState(
+  const v1::RankTrouble::Kind trouble = progress.rank_trouble().kind();
+  families.AddSample(
       {.name = absl::StrCat(prefix, "rank_trouble"),
        .help = "1 for the problem that slows the island's ranks down now."},
-      *v1::RankTrouble::Kind_descriptor(), progress.rank_trouble().kind(),
-      labels);
+      Known(trouble == v1::RankTrouble::KIND_UNSPECIFIED ? 0 : 1), labels,
+      "kind", absl::AsciiStrToLower(v1::RankTrouble::Kind_Name(trouble)));
 }
 
 void AddRanks(absl::string_view prefix, const IslandProgress& progress,
