@@ -122,6 +122,17 @@ TEST_F(TrainingProgressTest, TheLossIsTheMeanSinceTheLastReport) {
   EXPECT_EQ(progress_.Report().loss(), 1) << "no step since";
 }
 
+TEST_F(TrainingProgressTest, WhoLooksInBetweenTakesNothingFromTheNextReport) {
+  progress_.Record(1, {.loss = 5, .tokens = 2}, absl::Seconds(1));
+  EXPECT_EQ(progress_.Report().loss(), 5);
+  progress_.Record(2, {.loss = 3, .tokens = 2}, absl::Seconds(1));
+  const v1::IslandProgress current = progress_.Current();
+  EXPECT_EQ(current.run_step(), 2);
+  EXPECT_EQ(current.tokens(), 4);
+  EXPECT_EQ(current.loss(), 5);
+  EXPECT_EQ(progress_.Report().loss(), 3);
+}
+
 TEST_F(TrainingProgressTest, TheRateIsThatOfTheLastSeconds) {
   // The first step is a warm-up.
   progress_.Record(1, {.tokens = 1000}, absl::Seconds(9));
