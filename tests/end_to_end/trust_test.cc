@@ -155,6 +155,10 @@ TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {
   ExpectRefused("victim", Port(), token, "not the coordinator that the token");
   EXPECT_THAT(impostor->Output(), Not(HasSubstr("no such token")));
 
+  // The coordinator tells how long its own certificate is good.
+  EXPECT_TRUE(
+      Ask("state", port, {"status"})["run"].contains("certificate_expires_at"));
+
   // Neither did the token get used.
   const json tokens = Ask("state", port, {"token", "list"});
   ASSERT_EQ(tokens["tokens"].size(), 1) << tokens;
