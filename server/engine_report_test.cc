@@ -112,6 +112,12 @@ TEST_F(EngineReportTest, OfTheRun) {
   v1::RunStatus run = run_.engine().GetRun();
   EXPECT_GT(run.memory_bytes(), 1 << 20);
   run.clear_memory_bytes();
+  run.clear_storage();
+  // The clock has stood still meanwhile.
+  EXPECT_EQ(run.outer_steps().counts(0), 1);
+  EXPECT_EQ(run.commits().counts(0), 1);
+  run.clear_outer_steps();
+  run.clear_commits();
   v1::RunStatus expected = Parse<v1::RunStatus>(R"pb(
     run_id: "test-00000007"
     state: PAUSED
@@ -308,6 +314,9 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
     run.clear_run_step();
     run.clear_loss();
     run.clear_tokens_per_second();
+    run.clear_storage();
+    run.clear_outer_steps();
+    run.clear_commits();
     return run.DebugString();
   };
   const auto islands = [&] {
