@@ -111,6 +111,11 @@ ABSL_FLAG(double, leave_timeout, 20,
           "Seconds that a leaving island may take to hand in its training.");
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
+ABSL_FLAG(int, interrupted_exit_code, 0,
+          "Exit code if a signal or the notice of pre-emption made the island "
+          "leave before the run was finished, for schedulers that start again "
+          "what did not exit with 0. With several processes only process 0 "
+          "knows: the others end with this code in any case.");
 ABSL_FLAG(std::string, checkpoint_dir, "",
           "Directory for checkpoints of this island, made if missing. An "
           "island started again with it continues where it was. Empty keeps "
@@ -181,6 +186,10 @@ std::string UsageProblem() {
   }
   if (!(absl::GetFlag(FLAGS_leave_timeout) >= 0)) {
     return "--leave_timeout must be 0 or more";
+  }
+  const int exit_code = absl::GetFlag(FLAGS_interrupted_exit_code);
+  if (exit_code < 0 || exit_code > 255) {
+    return "--interrupted_exit_code must be 0 to 255";
   }
   if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
     return "--threads must be 0 to 1024";

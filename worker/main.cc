@@ -8,10 +8,11 @@
 // second signal makes it leave at once.
 //
 // Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
-// usage.
+// usage; --interrupted_exit_code if a signal or a notice made it leave.
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -141,6 +142,9 @@ ProcessRankOptions RankOptions(const LocalRanks& local,
           .rendezvous = rendezvous};
 }
 
+// Whether a signal or a notice of pre-emption asked the process to end.
+std::atomic<bool> interrupted = false;
+
 // Calls `leave` with the reason at the first termination signal or notice of
 // pre-emption, `stop` at the second signal, and `tend` ten times a second,
 // until destroyed.
@@ -160,6 +164,7 @@ class Terminator {
             if (reason.empty()) continue;
             LOG(INFO) << reason << ": leaving the run";
             leaving = true;
+            interrupted = true;
             leave(reason);
           }
         }) {}
@@ -223,11 +228,12 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
                                 .tls = absl::GetFlag(FLAGS_tls)};
   ASSIGN_OR_RETURN(const std::string token, Token());
   if (!token.empty()) {
-    RETURN_IF_ERROR(EnrolOnce(absl::GetFlag(FLAGS_coordinator), token,
-                              files.tls, now, RandomSeed(),
-                              [](absl::Duration pause) {
-                                return AwaitTerminationSignal(pause) == 0;
-                              }));
+    RETURN_IF_ERROR(
+        EnrolOnce(absl::GetFlag(FLAGS_coordinator), token, files.tls, now,
+                  RandomSeed(), [](absl::Duration pause) {
+                    interrupted = AwaitTerminationSignal(pause) != 0;
+                    return !interrupted;
+                  }));
   }
   if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
     ASSIGN_OR_RETURN(const Identity identity, FolderIdentity(files.tls, now()));
@@ -380,7 +386,8 @@ absl::Status Follow() {
                           RankOptions(local, rendezvous.get()));
 }
 
-absl::Status Run() {
+// Returns the exit code.
+absl::StatusOr<int> Run() {
   // The configuration, which says more about the files, comes with the join;
   // whether they can be read is known now.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
@@ -389,10 +396,17 @@ absl::Status Run() {
           absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
     }
   }
-  if (absl::GetFlag(FLAGS_island_rank) != 0) return Follow();
+  const int if_interrupted = absl::GetFlag(FLAGS_interrupted_exit_code);
+  if (absl::GetFlag(FLAGS_island_rank) != 0) {
+    RETURN_IF_ERROR(Follow());
+    // Only process 0 knows why the island has ended.
+    return if_interrupted;
+  }
   const absl::Status status = Lead();
   // A stop on request is not a failure.
-  return absl::IsCancelled(status) ? absl::OkStatus() : status;
+  if (absl::IsCancelled(status)) return interrupted ? if_interrupted : 0;
+  RETURN_IF_ERROR(status);
+  return 0;
 }
 
 }  // namespace
@@ -413,5 +427,6 @@ int main(int argc, char** argv) {
   }
   const std::string problem = causeway::UsageProblem();
   if (!problem.empty()) return causeway::UsageError(kProgram, problem);
-  return causeway::ExitCode(kProgram, causeway::Run());
+  const absl::StatusOr<int> code = causeway::Run();
+  return code.ok() ? *code : causeway::ExitCode(kProgram, code.status());
 }

@@ -107,6 +107,30 @@ TEST_F(ServiceTest, AStepWithoutEndStarvesTheWatchdog) {
   EXPECT_TRUE(worker->running());
 }
 
+TEST_F(ServiceTest, ASchedulerCanTellAnInterruptedIslandFromADrainedOne) {
+  auto coordinator = StartCoordinator();
+  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
+  std::vector<std::string> command = WorkerCommand("east", Port());
+  command.insert(command.end(),
+                 {"--interrupted_exit_code=75",
+                  absl::StrCat("--preemption_notice_file=", Path("notice"))});
+  const auto start = [&](const std::string& log) {
+    auto worker = Start(log, command);
+    EXPECT_TRUE(worker->AwaitOutput(" tokens/s")) << worker->Output();
+    return worker;
+  };
+  auto signalled = start("signalled");
+  signalled->Signal(SIGTERM);
+  EXPECT_EQ(signalled->Wait(), 75) << signalled->Output();
+  auto drained = start("drained");
+  RunTool(
+      {"drain", "east", "--coordinator", absl::StrCat("127.0.0.1:", Port())});
+  EXPECT_EQ(drained->Wait(), 0) << drained->Output();
+  auto noticed = start("noticed");
+  Write("notice", "");
+  EXPECT_EQ(noticed->Wait(), 75) << noticed->Output();
+}
+
 TEST_F(ServiceTest, ProgramsSayTheirVersion) {
   for (const std::string program : {"server/causeway-coordinator",
                                     "worker/causeway-worker", "cli/causeway"}) {
