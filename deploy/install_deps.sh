@@ -46,6 +46,14 @@ test        python3-torch           PyTorch, for the tests of python/causeway
 test        python3-numpy           PyTorch warns without it
 test        python3-venv            clean environments, to install the wheel in
 test        libopenblas0-pthread    PyTorch computes with it, many times faster
+test        systemd-container       boots a systemd (deploy/package/package_test.sh)
+test        munge                   secrets of Slurm (deploy/slurm/slurm_test.sh)
+test        slurmctld               the controller of Slurm
+test        slurmd                  the node of Slurm
+test        slurm-client            sbatch, srun, scontrol
+test        python3-yaml            reads objects of Kubernetes (deploy/kubernetes/check.py)
+test        podman                  builds and runs the container image
+test        runc                    runs its containers, with either kind of cgroups
 tidy        clang-tidy              static analysis (tests/tidy.sh)
 quickstart  perl-doc                13 MB of English text to train on
 peers       python3-torch           PyTorch, to compare with (tests/reference)

@@ -61,9 +61,9 @@ matching() { printf '%s\n' "${files[@]}" | grep -E "$1" || true; }
 mapfile -t cpp < <(matching '\.(cc|h|cu|cuh)$')
 mapfile -t python < <(matching '\.py$')
 mapfile -t headers < <(matching '\.(h|cuh)$')
-mapfile -t scripts < <(matching '\.sh$|^\.ci/run$')
+mapfile -t scripts < <(matching '\.(sh|bash|sbatch)$|^\.ci/run$')
 mapfile -t commented < <(matching \
-  '\.(cc|h|cu|cuh|proto|sh|pl|py|textproto)$|^\.ci/run$')
+  '\.(cc|h|cu|cuh|proto|sh|bash|sbatch|pl|py|textproto)$|^\.ci/run$')
 mapfile -t sources < <(matching \
   '\.(cc|h|cu|cuh|proto|sh|pl|py|bzl|textproto|md)$|(^|/)BUILD$|^\.ci/run$')
 

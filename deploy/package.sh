@@ -1,0 +1,152 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes the Debian package: the programs with manual pages, completion and
+# systemd units, and the C library.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+cd "${ROOT}"
+# shellcheck source=deploy/bazel.sh
+. deploy/bazel.sh
+# shellcheck source=deploy/version.sh
+. deploy/version.sh
+
+usage() {
+  cat <<'USAGE'
+usage: deploy/package.sh [--cpu_only] [--bin DIRECTORY] [DIRECTORY]
+
+Writes causeway_VERSION_amd64.deb to DIRECTORY (default: .), for Debian 12 and
+systems with its libraries.
+
+  --cpu_only       build without CUDA even if nvcc is there
+  --bin DIRECTORY  take the programs from there instead of building them
+USAGE
+}
+
+fail() {
+  printf 'package: error: %s\n' "$*" >&2
+  exit 1
+}
+
+options=()
+if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
+bin=
+directory=.
+while (($#)); do
+  case "$1" in
+    --cpu_only) options=() ;;
+    --bin)
+      bin="$(realpath "${2:?--bin needs a directory}")"
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) directory="$1" ;;
+  esac
+  shift
+done
+for tool in dpkg-deb dpkg-shlibdeps pod2man; do
+  command -v "${tool}" >/dev/null ||
+    fail "there is no ${tool}; install dpkg-dev and perl"
+done
+mkdir -p "${directory}"
+directory="$(realpath "${directory}")"
+readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
+  cli/causeway)
+if [[ -z "${bin}" ]]; then
+  labels=(//worker/embedding:libcauseway.so)
+  for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
+  bin="$(bazel_build_once "${ROOT}" "${options[@]}" "${labels[@]}")"
+fi
+
+work="$(mktemp -d)"
+readonly work
+trap 'rm -rf "${work}"' EXIT
+readonly tree="${work}/tree" doc=usr/share/doc/causeway
+
+# put MODE FILE PATH: installs a file as PATH in the package.
+put() { install -D -m "$1" "$2" "${tree}/$3"; }
+
+for program in "${PROGRAMS[@]}" cli/causeway-sentencepiece; do
+  put 755 "${bin}/${program}" "usr/bin/${program##*/}"
+done
+put 644 "${bin}/worker/embedding/libcauseway.so" \
+  usr/lib/x86_64-linux-gnu/libcauseway.so
+put 644 worker/embedding/causeway.h usr/include/causeway.h
+strip --strip-unneeded "${tree}"/usr/bin/* "${tree}"/usr/lib/*/*.so
+for program in "${PROGRAMS[@]}"; do
+  name="${program##*/}"
+  perl deploy/package/manual.pl "${tree}/usr/bin/${name}" |
+    pod2man --section=1 --center="Causeway" --release="${VERSION}" \
+      --name="${name^^}" --date=- >"${work}/${name}.1"
+  gzip -9n "${work}/${name}.1"
+  put 644 "${work}/${name}.1.gz" "usr/share/man/man1/${name}.1.gz"
+  put 644 deploy/package/completion.bash \
+    "usr/share/bash-completion/completions/${name}"
+done
+for unit in deploy/package/*.service; do
+  put 644 "${unit}" "usr/lib/systemd/system/${unit##*/}"
+done
+for defaults in deploy/package/*.default; do
+  name="$(basename "${defaults}" .default)"
+  put 644 "${defaults}" "etc/default/${name}"
+done
+put 644 deploy/quickstart.textproto etc/causeway/run.textproto
+put 644 README.md "${doc}/README.md"
+put 644 LICENSE "${doc}/copyright"
+for page in docs/*.md; do put 644 "${page}" "${doc}/${page}"; done
+
+# The packages whose libraries the programs need, in versions that have the
+# symbols.
+mkdir -p "${work}/debian"
+printf 'Source: causeway\n\nPackage: causeway\nArchitecture: amd64\n' \
+  >"${work}/debian/control"
+mapfile -t binaries < <(find "${tree}/usr/bin" "${tree}/usr/lib" -type f)
+depends="$(cd "${work}" && dpkg-shlibdeps -O "${binaries[@]/#/-e}" \
+  2>"${work}/shlibdeps.log")" || fail "$(<"${work}/shlibdeps.log")"
+
+mkdir "${tree}/DEBIAN"
+cat >"${tree}/DEBIAN/control" <<CONTROL
+Package: causeway
+Version: ${VERSION}
+Architecture: amd64
+Maintainer: The Causeway authors <causeway@localhost>
+Section: science
+Priority: optional
+Installed-Size: $(du -sk "${tree}" | cut -f1)
+Depends: ${depends#shlibs:Depends=}
+Description: trains one language model on clusters joined by slow links
+ A coordinator merges what islands (clusters) learn on their own, every H steps,
+ by DiLoCo and its streaming form. This package has the coordinator, the worker
+ that is an island, the command-line tool, and a C library for other trainers.
+CONTROL
+(cd "${tree}" && find etc -type f -printf '/%p\n' | sort) \
+  >"${tree}/DEBIAN/conffiles"
+# Units are neither enabled nor started before somebody has said what to train.
+cat >"${tree}/DEBIAN/postinst" <<'SCRIPT'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+SCRIPT
+cat >"${tree}/DEBIAN/prerm" <<'SCRIPT'
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+  systemctl stop 'causeway-worker@*.service' causeway-coordinator.service
+fi
+SCRIPT
+cp "${tree}/DEBIAN/postinst" "${tree}/DEBIAN/postrm"
+chmod 755 "${tree}"/DEBIAN/{postinst,postrm,prerm}
+find "${tree}" -type d -exec chmod 755 {} +
+dpkg-deb --root-owner-group -Zxz --build "${tree}" \
+  "${directory}/causeway_${VERSION}_amd64.deb"

@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes the package, checks its units, installs it in a copy of this machine that
+# a systemd of its own runs, and starts a run there. Skips the last where
+# systemd-nspawn is missing or may not boot.
+
+set -euo pipefail
+
+# shellcheck source=tests/skip.sh
+. tests/skip.sh
+
+work="$(mktemp -d)"
+machine=
+leader=
+finish() {
+  local code=$?
+  trap - EXIT
+  if ((code != 0)) && [[ -n "${leader}" ]]; then
+    inside journalctl --no-pager -n 60 -u 'causeway-*' || true
+  fi
+  if [[ -n "${machine}" ]]; then
+    kill "${machine}" 2>/dev/null || true
+    wait "${machine}" 2>/dev/null || true
+  fi
+  umount "${work}/root" "${work}/layers" 2>/dev/null || true
+  rm -rf "${work}"
+  exit "${code}"
+}
+trap finish EXIT
+fail() {
+  echo "package_test: $*" >&2
+  exit 1
+}
+
+# eventually COMMAND...: waits for a command to succeed.
+eventually() {
+  local deadline=$((SECONDS + 60))
+  until "$@"; do
+    if ((SECONDS > deadline)); then fail "never: $*"; fi
+    sleep 0.1
+  done
+}
+
+# Runs a command in the machine.
+inside() { nsenter -t "${leader}" -a "$@"; }
+
+deploy/package.sh --bin . "${work}" >"${work}/log" 2>&1 ||
+  fail "$(<"${work}/log")"
+package="$(echo "${work}"/causeway_*_amd64.deb)"
+dpkg-deb --extract "${package}" "${work}/tree"
+for manual in "${work}"/tree/usr/share/man/man1/*; do
+  zcat "${manual}" | grep -F '\-\-tls' >/dev/null ||
+    fail "${manual} names no flag"
+done
+
+echo "== units"
+units=("${work}"/tree/usr/lib/systemd/system/*)
+# Complaints about keys that systemd does not know leave the exit code at 0.
+mkdir "${work}/units"
+for unit in "${units[@]}"; do
+  sed "s|/usr/bin/causeway|${work}/tree&|" "${unit}" \
+    >"${work}/units/${unit##*/}"
+done
+complaints="$(systemd-analyze verify --man=no "${work}"/units/* 2>&1)" || true
+[[ -z "${complaints}" ]] || fail "${complaints}"
+systemd-analyze security --offline=true --threshold=20 "${units[@]}" \
+  >"${work}/log" 2>&1 || fail "$(<"${work}/log")"
+
+echo "== completion"
+completions() {
+  # shellcheck source=deploy/package/completion.bash
+  PATH="${work}/tree/usr/bin:${PATH}" bash -c '
+    . deploy/package/completion.bash
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    _causeway "$1"
+    echo "${COMPREPLY[*]}"' bash "$@"
+}
+[[ "$(completions causeway qu)" == quarantine ]] || fail "a command"
+[[ "$(completions causeway export --dty)" == --dtype ]] || fail "its flag"
+[[ "$(completions causeway-worker --data_w)" == --data_weights ]] ||
+  fail "a daemon's flag"
+
+echo "== machine"
+need_root_and systemd-nspawn nsenter
+mkdir "${work}/layers" "${work}/root"
+if ! mount -t tmpfs tmpfs "${work}/layers" ||
+  ! mkdir "${work}/layers/upper" "${work}/layers/work" ||
+  ! mount -t overlay overlay "${work}/root" -o \
+    "lowerdir=/,upperdir=${work}/layers/upper,workdir=${work}/layers/work"; then
+  skip "this machine may not mount an overlay of its root"
+fi
+cp "${package}" "${work}/root/causeway.deb"
+mkdir -p "${work}/root/etc/systemd/system"
+cat >"${work}/root/etc/systemd/system/package-test.target" <<'TARGET'
+[Unit]
+Requires=basic.target
+After=basic.target
+TARGET
+systemd-nspawn -q --register=no --keep-unit --private-network \
+  --machine="causeway-$$" -D "${work}/root" \
+  -b systemd.unit=package-test.target systemd.log_target=console \
+  </dev/null >"${work}/boot.log" 2>&1 &
+machine=$!
+booted() {
+  leader="$(pgrep -P "${machine}" | head -n 1)" && [[ -n "${leader}" ]] &&
+    [[ "$(inside systemctl is-active package-test.target)" == active ]]
+} 2>/dev/null
+deadline=$((SECONDS + 30))
+until booted; do
+  if ((SECONDS > deadline)) || ! kill -0 "${machine}" 2>/dev/null; then
+    leader=
+    skip "systemd-nspawn does not boot: $(tail -n 3 "${work}/boot.log")"
+  fi
+  sleep 0.1
+done
+
+says() { inside journalctl --no-pager -u "$1" | grep "$2" >/dev/null; }
+property() { inside systemctl show --value -p "$1" "$2"; }
+
+begin="$(date +%s%N)"
+inside apt-get install -y -q /causeway.deb >"${work}/log" 2>&1 ||
+  fail "$(<"${work}/log")"
+installed="$(date +%s%N)"
+inside systemctl start causeway-coordinator causeway-worker@{one,two}
+eventually says causeway-coordinator 'fragment 0 is at version 1'
+printf 'first merged round %d ms after apt-get began, %d ms after it ended\n' \
+  $((($(date +%s%N) - begin) / 1000000)) \
+  $((($(date +%s%N) - installed) / 1000000))
+[[ "$(property StatusText causeway-coordinator)" == "port 7070, run RUNNING" ]]
+[[ "$(property StatusText causeway-worker@two)" == \
+  "island two of run quickstart" ]]
+inside systemctl stop causeway-worker@{one,two} causeway-coordinator
+for unit in causeway-worker@{one,two} causeway-coordinator; do
+  [[ "$(property Result "${unit}")" == success ]] || fail "${unit} failed"
+done
+says causeway-coordinator 'island one .* left: SIGTERM' || fail "one did not leave"
+
+echo "== certificates, and a daemon that hangs"
+inside bash -eux >"${work}/log" 2>&1 <<'SCRIPT' || fail "$(<"${work}/log")"
+rm -r /var/lib/private/causeway*
+sed -i '/^CAUSEWAY_TLS=/d' /etc/default/causeway-*
+sed -i 's/min_islands: 2/min_islands: 1/' /etc/causeway/run.textproto
+mkdir /run/systemd/system/causeway-coordinator.service.d
+printf '[Service]\nWatchdogSec=2\nTimeoutAbortSec=1\n' \
+  >/run/systemd/system/causeway-coordinator.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl start causeway-coordinator
+(umask 077 && causeway token create --island three \
+  --tls /var/lib/causeway/run/tls/operator >/etc/causeway/three.token)
+systemctl start causeway-worker@three
+rm /etc/causeway/three.token
+systemctl kill -s STOP causeway-coordinator
+SCRIPT
+restarted() { [[ "$(property NRestarts causeway-coordinator)" == 1 ]]; }
+eventually restarted
+eventually says causeway-coordinator 'continuing run'
+inside systemctl restart causeway-worker@three
+inside apt-get remove -y -q causeway >"${work}/log" 2>&1 ||
+  fail "$(<"${work}/log")"
+[[ -z "$(inside systemctl list-units -q --state=active 'causeway*')" ]] ||
+  fail "a unit runs on after the removal"
