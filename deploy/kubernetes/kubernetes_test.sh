@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: kubernetes_test.sh [MODULES]
+#
+# Builds the kustomizations and checks them. With MODULES, a folder in which
+# `npm install js-yaml kubernetes-models @kubernetes/client-node` put its
+# node_modules, also against the schema of Kubernetes.
+
+set -euo pipefail
+
+# shellcheck source=tests/skip.sh
+. tests/skip.sh
+# shellcheck source=deploy/version.sh
+. deploy/version.sh
+
+command -v kubectl >/dev/null || skip "there is no kubectl"
+/usr/bin/python3 -c 'import yaml' || skip "there is no python3-yaml"
+
+work="$(mktemp -d)"
+readonly work
+trap 'rm -rf "${work}"' EXIT
+cp -rL deploy/kubernetes "${work}/kubernetes"
+# As docs/kubernetes.md shows it.
+mkdir "${work}/run" "${work}/north"
+cat >"${work}/run/kustomization.yaml" <<'YAML'
+namespace: causeway
+resources:
+  - ../kubernetes/coordinator
+components:
+  - ../kubernetes/monitoring
+YAML
+cat >"${work}/north/kustomization.yaml" <<'YAML'
+namespace: causeway
+resources:
+  - ../kubernetes/island_gpu
+components:
+  - ../kubernetes/monitoring
+configMapGenerator:
+  - name: island
+    behavior: merge
+    literals:
+      - COORDINATOR=198.51.100.7:7070
+      - SIZE=2
+patches:
+  - target:
+      kind: Job
+    patch: |-
+      - {op: replace, path: /spec/completions, value: 2}
+      - {op: replace, path: /spec/parallelism, value: 2}
+YAML
+for folder in kubernetes/{coordinator,island,island_gpu} run north; do
+  kubectl kustomize "${work}/${folder}" >"${work}/objects.yaml"
+  printf '%s: ' "${folder}"
+  /usr/bin/python3 deploy/kubernetes/check.py "${VERSION}" \
+    <"${work}/objects.yaml"
+  if (($# > 0)); then
+    node deploy/kubernetes/schema.mjs "$1" <"${work}/objects.yaml"
+  fi
+done
