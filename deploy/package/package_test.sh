@@ -131,6 +131,9 @@ printf 'first merged round %d ms after apt-get began, %d ms after it ended\n' \
 [[ "$(property StatusText causeway-coordinator)" == "port 7070, run RUNNING" ]]
 [[ "$(property StatusText causeway-worker@two)" == \
   "island two of run quickstart" ]]
+inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/9470
+  printf "GET /readyz HTTP/1.0\r\n\r\n" >&3
+  grep "^HTTP/1.1 200" <&3' >/dev/null || fail "the coordinator is not ready"
 inside systemctl stop causeway-worker@{one,two} causeway-coordinator
 for unit in causeway-worker@{one,two} causeway-coordinator; do
   [[ "$(property Result "${unit}")" == success ]] || fail "${unit} failed"

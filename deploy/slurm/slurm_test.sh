@@ -17,18 +17,26 @@ work="$(mktemp -d)"
 readonly work root="${PWD}"
 pids=()
 finish() {
-  local code=$? pid
+  local code=$? pid deadline
   trap - EXIT
   if ((code != 0)); then
     tail -n 30 "${work}"/*.log "${work}"/out/* || true
   fi
-  if [[ -s "${work}/slurm.conf" ]]; then scancel --user root || true; fi
+  # Daemons that end before their jobs would leave those behind.
+  if [[ -n "${SLURM_CONF:-}" ]]; then
+    scancel --user root || true
+    deadline=$((SECONDS + 20))
+    while [[ -n "$(squeue -h 2>/dev/null)" ]] && ((SECONDS < deadline)); do
+      sleep 0.1
+    done
+  fi
   for pid in "${pids[@]}"; do kill "${pid}" 2>/dev/null || true; done
   wait
   rm -rf "${work}"
   exit "${code}"
 }
 trap finish EXIT
+trap 'exit 143' TERM
 fail() {
   echo "slurm_test: $*" >&2
   exit 1
