@@ -104,6 +104,10 @@ done
 put 644 deploy/quickstart.textproto etc/causeway/run.textproto
 put 644 README.md "${doc}/README.md"
 put 644 LICENSE "${doc}/copyright"
+for example in deploy/slurm/island.sbatch deploy/grafana/*.json \
+  deploy/prometheus/{prometheus,causeway.rules}.yml; do
+  put 644 "${example}" "${doc}/examples/${example##*/}"
+done
 for page in docs/*.md; do put 644 "${page}" "${doc}/${page}"; done
 
 # The packages whose libraries the programs need, in versions that have the

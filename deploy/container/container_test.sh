@@ -63,7 +63,7 @@ run() {
 }
 # logged NAME TEXT: waits for a line of a container's log.
 logged() {
-  local deadline=$((SECONDS + 60))
+  local deadline=$((SECONDS + 120))
   until podman logs "$1" 2>&1 | grep "$2" >/dev/null; do
     if ((SECONDS > deadline)); then fail "$1 never said: $2"; fi
     sleep 0.1

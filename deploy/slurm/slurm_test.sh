@@ -43,7 +43,7 @@ fail() {
 }
 # eventually COMMAND...: waits for a command to succeed.
 eventually() {
-  local deadline=$((SECONDS + 60))
+  local deadline=$((SECONDS + 120))
   until "$@"; do
     if ((SECONDS > deadline)); then fail "never: $*"; fi
     sleep 0.1
