@@ -89,6 +89,28 @@ absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
   return snapshot;
 }
 
+absl::StatusOr<v1::GetHistoryResponse> CoordinatorClient::FetchHistory() {
+  v1::GetHistoryResponse history;
+  v1::GetHistoryRequest request;
+  v1::GetHistoryResponse page;
+  do {
+    page.Clear();
+    RETURN_IF_ERROR(
+        Call(*status_, &v1::Status::Stub::GetHistory, request, page));
+    history.MergeFrom(page);
+    if (!page.training().empty()) {
+      request.set_training_after(page.training().rbegin()->version());
+    }
+    if (!page.validations().empty()) {
+      request.set_validation_after(
+          page.validations().rbegin()->validation().version());
+    }
+    // An empty page would be followed by the same one.
+  } while (page.more() && page.training_size() + page.validations_size() > 0);
+  history.clear_more();
+  return history;
+}
+
 absl::Status CoordinatorClient::WatchEvents(
     uint64_t after_id, bool follow,
     const std::function<bool(const v1::Event&)>& consume) {

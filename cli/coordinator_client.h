@@ -65,6 +65,9 @@ class CoordinatorClient {
   // were evicted.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);
 
+  // Fetches the whole training history.
+  absl::StatusOr<v1::GetHistoryResponse> FetchHistory();
+
   // Calls `consume` with the recorded events after `after_id`, oldest first,
   // and with `follow` then with every new event as it happens. OK at the end of
   // the recorded events, or when `consume` has returned false.

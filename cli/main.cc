@@ -20,6 +20,7 @@
 #include "cli/coordinator_client.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
+#include "cli/history.h"
 #include "cli/import.h"
 #include "cli/plan/plan_command.h"
 #include "cli/prepare.h"
@@ -48,6 +49,8 @@ std::vector<Command> AllCommands() {
                           },
                       .time_zone = absl::LocalTimeZone(),
                       .terminal = Terminal::IsOne(STDOUT_FILENO)});
+  commands.push_back(
+      HistoryCommand([] { return absl::Now(); }, absl::LocalTimeZone()));
   for (Command& command : ControlCommands([] { return absl::Now(); })) {
     commands.push_back(std::move(command));
   }

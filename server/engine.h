@@ -121,6 +121,8 @@ class Engine {
   //   ABORTED  The incarnation is fenced off.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
   void CountSent(uint64_t bytes) { bytes_sent_ += bytes; }
+  // Notes that an island has received the update that led to `head`.
+  void NoteDelivered(const v1::FragmentHead& head);
   absl::Status Leave(const v1::LeaveRequest& request);
 
   // --- The Status service. ---
@@ -128,6 +130,10 @@ class Engine {
   v1::RunStatus GetRun();
   v1::ListIslandsResponse ListIslands(bool include_departed);
   v1::ListFragmentsResponse ListFragments();
+  // Reads the log by a connection of its own, which holds up no round. Errors
+  // of CommitLog::OpenReadOnly.
+  absl::StatusOr<v1::GetHistoryResponse> GetHistory(
+      const v1::GetHistoryRequest& request);
   // See CommitLog::EventsAfter.
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);

@@ -144,8 +144,26 @@ v1::ListFragmentsResponse Engine::ListFragments() {
     *status.mutable_participation() = coordinator_.last_round(fragment.id());
     *status.mutable_ledger() = coordinator_.FragmentLedger(fragment.id());
     *status.mutable_committed_at() = ToTimestamp(state.committed_at);
+    if (const v1::RoundTimes* const times =
+            coordinator_.last_round_times(fragment.id())) {
+      *status.mutable_last_round() = *times;
+    }
+    const absl::Time sent = coordinator_.round(fragment.id()).first_offer();
+    if (sent < absl::InfiniteFuture()) {
+      *status.mutable_sent_at() = ToTimestamp(sent);
+    }
   }
   return response;
+}
+
+absl::StatusOr<v1::GetHistoryResponse> Engine::GetHistory(
+    const v1::GetHistoryRequest& request) {
+  return state_->ReadHistory(request);
+}
+
+void Engine::NoteDelivered(const v1::FragmentHead& head) {
+  absl::MutexLock lock(&mu_);
+  coordinator_.NoteDelivered(head, options_.now());
 }
 
 absl::StatusOr<std::vector<v1::Event>> Engine::EventsAfter(uint64_t after_id,

@@ -145,5 +145,48 @@ TEST_F(EngineStatusTest, TellsTheRoomForContributionsAndVersions) {
   EXPECT_GE(storage.disk_total_bytes(), storage.disk_free_bytes());
 }
 
+TEST_F(EngineStatusTest, TheHistorySurvivesARestart) {
+  const v1::IslandIdentity a = Join("a", 0, 0);
+  const v1::IslandIdentity b = Join("b", 0, 0);
+  v1::SessionRequest report;
+  *report.mutable_identity() = a;
+  report.mutable_progress()->set_tokens(100);
+  report.mutable_progress()->set_loss(2.5);
+  ASSERT_OK(run_.engine().Heartbeat(report));
+  for (const uint64_t version : {0, 1}) {
+    for (const uint32_t fragment : {0, 1}) {
+      run_.AdvanceSeconds(10);
+      ASSERT_OK(Contribute(a, fragment, version));
+      ASSERT_OK(Contribute(b, fragment, version));
+      ASSERT_TRUE(run_.AwaitVersion(fragment, version + 1));
+      run_.AdvanceSeconds(1);
+      run_.engine().NoteDelivered(
+          run_.engine().ListFragments().fragments(fragment).head());
+    }
+  }
+  const v1::FragmentStatus live = run_.engine().ListFragments().fragments(1);
+  EXPECT_EQ(live.last_round().version(), 2);
+  EXPECT_EQ(live.last_round().delivered_at().seconds(),
+            live.last_round().sent_at().seconds() + 1);
+  EXPECT_FALSE(live.has_sent_at());
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
+                       run_.engine().GetHistory({}));
+  ASSERT_EQ(history.training_size(), 2);
+  EXPECT_EQ(history.training(0).loss(), 2.5);
+  EXPECT_EQ(history.training(1).participation().merged(), 8);
+  ASSERT_EQ(history.training(1).rounds_size(), 2);
+  const v1::RoundTimes& round = history.training(1).rounds(1);
+  EXPECT_EQ(round.fragment(), 1);
+  EXPECT_EQ(round.delivered_at().seconds(), round.sent_at().seconds() + 1);
+  v1::GetHistoryRequest later;
+  later.set_training_after(1);
+  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse rest,
+                       run_.engine().GetHistory(later));
+  ASSERT_EQ(rest.training_size(), 1);
+  EXPECT_EQ(rest.training(0).version(), 2);
+  EXPECT_FALSE(run_.engine().ListFragments().fragments(0).has_last_round());
+}
+
 }  // namespace
 }  // namespace causeway

@@ -48,6 +48,7 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Status/GetRun", kWatchers, false, kWatcher},
     {"/causeway.v1.Status/ListIslands", kWatchers, false, kWatcher},
     {"/causeway.v1.Status/ListFragments", kWatchers, false, kWatcher},
+    {"/causeway.v1.Status/GetHistory", kWatchers, false, kWatcher},
     {"/causeway.v1.Status/WatchEvents", kWatchers, false, kWatcher},
     {"/causeway.v1.Control/PauseRun", kOperator},
     {"/causeway.v1.Control/ResumeRun", kOperator},

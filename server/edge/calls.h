@@ -50,6 +50,8 @@ struct Download {
   bool compress = false;
   v1::StreamOptions stream;
   std::shared_ptr<IslandLink> link;
+  // Called when this stream has sent its part; may be null.
+  std::function<void()> sent;
 };
 
 // Checks a request for `size` stored bytes. INVALID_ARGUMENT says which value

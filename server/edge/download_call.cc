@@ -43,7 +43,10 @@ class DownloadCall : public Call {
   void OnWritten(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
     engine_->CountSent(sending_);
-    if (offset_ >= download_.bytes.size()) return Finish(grpc::Status::OK);
+    if (offset_ >= download_.bytes.size()) {
+      if (download_.sent != nullptr) download_.sent();
+      return Finish(grpc::Status::OK);
+    }
     download_.description->Clear();
     WriteChunk();
   }

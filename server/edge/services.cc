@@ -52,6 +52,11 @@ Method SendStored(Engine* engine, IslandLinks* links, Open open) {
               .compress = compress,
               .stream = request.stream(),
               .link = links->Get(request.identity().island_id())});
+          if constexpr (std::is_same_v<Request, v1::FetchUpdateRequest>) {
+            download->sent = [=, head = stored.response.head()] {
+              engine->NoteDelivered(head);
+            };
+          }
           download->link->BeginDownload(
               request.stream().pace_bytes_per_second(), peer);
           return download;
@@ -125,6 +130,10 @@ Methods StatusMethods(const StatusSource* source) {
       {"/causeway.v1.Status/ListFragments",
        Unary<v1::ListFragmentsRequest>([=](const v1::ListFragmentsRequest&) {
          return engine->ListFragments();
+       })},
+      {"/causeway.v1.Status/GetHistory",
+       Unary<v1::GetHistoryRequest>([=](const v1::GetHistoryRequest& request) {
+         return engine->GetHistory(request);
        })},
       {"/causeway.v1.Status/WatchEvents",
        [=](BegunCall begun, grpc::CallbackServerContext&) {

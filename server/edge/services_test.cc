@@ -26,7 +26,7 @@
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "proto/status.pb.h"
+#include "proto/status.grpc.pb.h"
 #include "quantization/encoded_object.h"
 #include "server/edge/access.h"
 #include "server/edge/server.h"
@@ -564,6 +564,32 @@ TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
   EXPECT_THAT(join(64, 65536),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("at most 65536 are allowed")));
+}
+
+TEST_F(ServicesTest, TheHistoryTellsWhenUpdatesWereSentAndDelivered) {
+  const auto status = v1::Status::NewStub(channel_);
+  const auto fragments = [&] {
+    grpc::ClientContext context;
+    v1::ListFragmentsResponse response;
+    EXPECT_TRUE(status->ListFragments(&context, {}, &response).ok());
+    return response.fragments(0);
+  };
+  ASSERT_OK(driver_.Contribute(contribution_).status());
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  EXPECT_FALSE(fragments().last_round().has_delivered_at());
+  WaitingFetch fetch(*stub_, identity_, 0);
+  v1::FetchUpdateResponse part;
+  while (fetch.stream->Read(&part)) {
+  }
+  ASSERT_OK(fetch.End());
+  EXPECT_TRUE(fragments().last_round().has_sent_at());
+  EXPECT_TRUE(fragments().last_round().has_delivered_at());
+  grpc::ClientContext context;
+  v1::GetHistoryResponse history;
+  ASSERT_TRUE(status->GetHistory(&context, {}, &history).ok());
+  ASSERT_EQ(history.training_size(), 1);
+  EXPECT_EQ(history.training(0).participation().merged(), 1);
+  EXPECT_FALSE(history.more());
 }
 
 }  // namespace

@@ -207,6 +207,15 @@ class Coordinator {
     return validation_;
   }
   const v1::Participation& participation() const { return participation_; }
+  // Returns the times of the round that made the head, or null if another
+  // process of the coordinator merged it.
+  const v1::RoundTimes* last_round_times(uint32_t fragment) const {
+    return training_.LastRound(fragment);
+  }
+  // Notes that an island has received the update that led to `head`.
+  void NoteDelivered(const v1::FragmentHead& head, absl::Time now) {
+    training_.Delivered(head, now);
+  }
   // The participation in the round that made the fragment's head.
   const v1::Participation& last_round(uint32_t fragment) const {
     return last_rounds_[fragment];

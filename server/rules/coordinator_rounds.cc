@@ -182,6 +182,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   outer_step_ = outcome.duration;
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
+  training_.Merged(outcome.head, rounds_[order.fragment].first_offer(), now);
   rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
   NoteTraining(now, effects);
   effects.view_changed = true;

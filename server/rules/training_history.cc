@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/proto_time.h"
+
 namespace causeway {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 constexpr double kMostLoss = 1000;
 constexpr double kMostTokensPerSecond = 1e15;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
+// As many islands as a run can have. Names that come and go could be more.
+constexpr size_t kMostHeard = 4096;
 
 // Returns the growth of a count that never falls within a process.
 uint64_t Growth(uint64_t before, uint64_t now) {
@@ -47,30 +51,62 @@ void TrainingHistory::Heard(const std::string& island,
   if (tokens == 0 || !IsPossibleLoss(report.loss()) || !IsPossibleSpeed(rate)) {
     return;
   }
-  if (islands_.size() >= kMostIslands && !islands_.contains(island)) return;
+  if (islands_.size() >= kMostHeard && !islands_.contains(island)) return;
   Island& sums = islands_[island];
   sums.loss_sum += report.loss() * static_cast<double>(tokens);
   sums.tokens += static_cast<double>(tokens);
   sums.tokens_per_second = rate;
 }
 
+void TrainingHistory::Merged(const v1::FragmentHead& head, absl::Time sent,
+                             absl::Time merged) {
+  v1::RoundTimes& last = last_rounds_[head.fragment()];
+  if (last.has_merged_at() && rounds_.size() < kMostRounds) {
+    rounds_.push_back(last);
+  }
+  last.Clear();
+  last.set_fragment(head.fragment());
+  last.set_version(head.version());
+  if (sent < absl::InfiniteFuture()) {
+    *last.mutable_sent_at() = ToTimestamp(sent);
+  }
+  *last.mutable_merged_at() = ToTimestamp(merged);
+}
+
+void TrainingHistory::Delivered(const v1::FragmentHead& head, absl::Time now) {
+  const auto last = last_rounds_.find(head.fragment());
+  if (last == last_rounds_.end() || last->second.version() != head.version()) {
+    return;
+  }
+  *last->second.mutable_delivered_at() = ToTimestamp(now);
+}
+
+const v1::RoundTimes* TrainingHistory::LastRound(uint32_t fragment) const {
+  const auto last = last_rounds_.find(fragment);
+  return last == last_rounds_.end() ? nullptr : &last->second;
+}
+
 v1::TrainingPoint TrainingHistory::Take(uint64_t version) {
   newest_.set_version(version);
   newest_.clear_islands();
-  double loss = 0;
-  double rate = 0;
+  double loss_sum = 0;
+  double rate_sum = 0;
   for (const auto& [name, sums] : islands_) {
+    const double loss = sums.loss_sum / sums.tokens;
+    loss_sum += loss;
+    rate_sum += sums.tokens_per_second;
+    if (newest_.islands_size() >= kMostIslands) continue;
     v1::TrainingPoint::Island& island = *newest_.add_islands();
     island.set_island_id(name);
-    island.set_loss(sums.loss_sum / sums.tokens);
+    island.set_loss(loss);
     island.set_tokens_per_second(sums.tokens_per_second);
-    loss += island.loss();
-    rate += sums.tokens_per_second;
   }
-  if (!islands_.empty()) loss /= static_cast<double>(islands_.size());
-  newest_.set_loss(loss);
-  newest_.set_tokens_per_second(rate);
+  newest_.set_loss(
+      islands_.empty() ? 0 : loss_sum / static_cast<double>(islands_.size()));
+  newest_.set_tokens_per_second(rate_sum);
+  newest_.mutable_rounds()->Assign(rounds_.begin(), rounds_.end());
   islands_.clear();
+  rounds_.clear();
   return newest_;
 }
 

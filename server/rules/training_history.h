@@ -9,13 +9,15 @@
 #ifndef SERVER_RULES_TRAINING_HISTORY_H_
 #define SERVER_RULES_TRAINING_HISTORY_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
+#include "proto/fragment.pb.h"
 #include "proto/status.pb.h"
 
 namespace causeway {
@@ -29,8 +31,9 @@ bool IsPossibleSpeed(double tokens_per_second);
 
 class TrainingHistory {
  public:
-  // The most islands that a point names.
-  static constexpr size_t kMostIslands = 64;
+  // The most islands and rounds that a point names.
+  static constexpr int kMostIslands = 64;
+  static constexpr int kMostRounds = 24;
 
   // Goes on from the newest point, if any.
   explicit TrainingHistory(std::optional<v1::TrainingPoint> newest);
@@ -38,6 +41,16 @@ class TrainingHistory {
   // Takes an island's report, which follows `before`.
   void Heard(const std::string& island, const v1::IslandProgress& before,
              const v1::IslandProgress& report);
+
+  // Notes that a round has made `head`. `sent` is the time of the round's first
+  // offer; infinite if it is not known.
+  void Merged(const v1::FragmentHead& head, absl::Time sent, absl::Time merged);
+
+  // Notes that an island has received the update that led to `head`.
+  void Delivered(const v1::FragmentHead& head, absl::Time now);
+
+  // Returns the fragment's newest round; null if none was merged.
+  const v1::RoundTimes* LastRound(uint32_t fragment) const;
 
   // The version of the newest point; 0 if there is none.
   uint64_t version() const { return newest_.version(); }
@@ -57,6 +70,10 @@ class TrainingHistory {
   v1::TrainingPoint newest_;
   // The islands that have trained since then.
   std::map<std::string, Island> islands_;
+  // The newest round of each fragment, whose delivery is under way.
+  std::map<uint32_t, v1::RoundTimes> last_rounds_;
+  // The rounds for the next point.
+  std::vector<v1::RoundTimes> rounds_;
 };
 
 }  // namespace causeway

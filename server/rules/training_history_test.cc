@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -84,12 +86,57 @@ TEST(TrainingHistoryTest, ImpossibleClaimsCountNothing) {
 
 TEST(TrainingHistoryTest, APointHasABoundedNumberOfIslands) {
   TrainingHistory history(std::nullopt);
-  for (size_t i = 0; i < 3 * TrainingHistory::kMostIslands; ++i) {
-    history.Heard(absl::StrCat("island-", i), Report(0, 0), Report(1, 1));
+  constexpr int kIslands = 4 * TrainingHistory::kMostIslands;
+  for (int i = 0; i < kIslands; ++i) {
+    history.Heard(absl::StrCat("island-", i), Report(0, 0),
+                  Report(1, i < kIslands / 2 ? 1 : 2, 10));
   }
   const v1::TrainingPoint point = history.Take(1);
   EXPECT_EQ(point.islands_size(), TrainingHistory::kMostIslands);
+  EXPECT_EQ(point.loss(), 1.5) << "the mean is over all islands";
+  EXPECT_EQ(point.tokens_per_second(), 10 * kIslands);
   EXPECT_LT(point.ByteSizeLong(), 8192u);
+}
+
+v1::FragmentHead Head(uint32_t fragment, uint64_t version) {
+  v1::FragmentHead head;
+  head.set_fragment(fragment);
+  head.set_version(version);
+  return head;
+}
+
+TEST(TrainingHistoryTest, APointHasTheRoundsThatAreOver) {
+  constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+  const auto at = [&](int seconds) { return kStart + absl::Seconds(seconds); };
+  TrainingHistory history(std::nullopt);
+  EXPECT_EQ(history.LastRound(1), nullptr);
+  history.Merged(Head(1, 1), at(1), at(2));
+  EXPECT_EQ(ToTime(history.LastRound(1)->sent_at()), at(1));
+  EXPECT_FALSE(history.LastRound(1)->has_delivered_at());
+  EXPECT_EQ(history.Take(1).rounds_size(), 0) << "not delivered yet";
+  history.Delivered(Head(1, 1), at(3));
+  history.Delivered(Head(1, 1), at(4));
+  history.Merged(Head(1, 2), absl::InfiniteFuture(), at(6));
+  // An update of an earlier version is no news.
+  history.Delivered(Head(1, 1), at(7));
+  const v1::TrainingPoint point = history.Take(2);
+  ASSERT_EQ(point.rounds_size(), 1);
+  EXPECT_EQ(point.rounds(0).version(), 1);
+  EXPECT_EQ(ToTime(point.rounds(0).merged_at()), at(2));
+  EXPECT_EQ(ToTime(point.rounds(0).delivered_at()), at(4));
+  EXPECT_EQ(history.LastRound(1)->version(), 2);
+  EXPECT_FALSE(history.LastRound(1)->has_sent_at());
+  EXPECT_FALSE(history.LastRound(1)->has_delivered_at());
+}
+
+TEST(TrainingHistoryTest, APointHasABoundedNumberOfRounds) {
+  constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+  TrainingHistory history(std::nullopt);
+  for (uint64_t version = 1; version < 100; ++version) {
+    history.Merged(Head(0, version), kStart, kStart);
+  }
+  EXPECT_EQ(history.Take(99).rounds_size(), TrainingHistory::kMostRounds);
+  EXPECT_EQ(history.Take(100).rounds_size(), 0);
 }
 
 }  // namespace

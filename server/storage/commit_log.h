@@ -216,9 +216,11 @@ class CommitLog {
   // them are dropped so that the rest are spread evenly. A point takes less
   // than 16 KiB.
   static constexpr uint64_t kMostPoints = 1024;
-  // Returns the points of a series, ordered by version.
-  absl::StatusOr<std::vector<v1::TrainingPoint>> TrainingPoints();
-  absl::StatusOr<std::vector<v1::ValidationPoint>> ValidationPoints();
+  // Returns the points of both series after the versions of the request, up to
+  // the one that brings the page to kHistoryPageBytes.
+  static constexpr uint64_t kHistoryPageBytes = 256 << 10;
+  absl::StatusOr<v1::GetHistoryResponse> HistoryAfter(
+      const v1::GetHistoryRequest& request);
 
   // Returns the contributions that were merged into the version after
   // `base_version`, ordered by island and incarnation.
@@ -277,10 +279,16 @@ class CommitLog {
                           double loss, const google::protobuf::Timestamp& time,
                           const google::protobuf::Message& point)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Reads the newest `limit` points of a series, ordered by version.
+  // Returns the newest point of a series, if there is one.
   template <typename Point>
-  absl::StatusOr<std::vector<Point>> ReadPoints(absl::string_view series,
-                                                uint64_t limit)
+  absl::StatusOr<std::optional<Point>> NewestPoint(absl::string_view series)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Appends points of a series to `points`, ordered by version, until the page
+  // has kHistoryPageBytes. Returns whether there are more.
+  template <typename Point>
+  absl::StatusOr<bool> AppendPoints(
+      absl::string_view series, uint64_t after, uint64_t& page_bytes,
+      google::protobuf::RepeatedPtrField<Point>& points)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(EventRecord& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

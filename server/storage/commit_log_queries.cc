@@ -233,12 +233,10 @@ absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
   RETURN_IF_ERROR(ReadQuarantine(history));
   RETURN_IF_ERROR(ReadAccounts(history));
   RETURN_IF_ERROR(ReadRounds(norms, history));
-  ASSIGN_OR_RETURN(const auto training,
-                   ReadPoints<v1::TrainingPoint>(kTrainingSeries, 1));
-  ASSIGN_OR_RETURN(const auto validations,
-                   ReadPoints<v1::ValidationPoint>(kValidationSeries, 1));
-  if (!training.empty()) history.training = training[0];
-  if (!validations.empty()) history.validation = validations[0];
+  ASSIGN_OR_RETURN(history.training,
+                   NewestPoint<v1::TrainingPoint>(kTrainingSeries));
+  ASSIGN_OR_RETURN(history.validation,
+                   NewestPoint<v1::ValidationPoint>(kValidationSeries));
   return history;
 }
 
@@ -249,34 +247,57 @@ absl::StatusOr<std::string> CommitLog::LoadDataDigest() {
   return flags.data_digest;
 }
 
-absl::StatusOr<std::vector<v1::TrainingPoint>> CommitLog::TrainingPoints() {
+absl::StatusOr<v1::GetHistoryResponse> CommitLog::HistoryAfter(
+    const v1::GetHistoryRequest& request) {
+  v1::GetHistoryResponse response;
+  if (is_previous_) return response;
   absl::MutexLock lock(&mutex_);
-  return ReadPoints<v1::TrainingPoint>(kTrainingSeries, kMostPoints);
-}
-
-absl::StatusOr<std::vector<v1::ValidationPoint>> CommitLog::ValidationPoints() {
-  absl::MutexLock lock(&mutex_);
-  return ReadPoints<v1::ValidationPoint>(kValidationSeries, kMostPoints);
+  uint64_t page_bytes = 0;
+  ASSIGN_OR_RETURN(bool more,
+                   AppendPoints(kTrainingSeries, request.training_after(),
+                                page_bytes, *response.mutable_training()));
+  if (!more) {
+    ASSIGN_OR_RETURN(more,
+                     AppendPoints(kValidationSeries, request.validation_after(),
+                                  page_bytes, *response.mutable_validations()));
+  }
+  response.set_more(more);
+  return response;
 }
 
 template <typename Point>
-absl::StatusOr<std::vector<Point>> CommitLog::ReadPoints(
-    absl::string_view series, uint64_t limit) {
-  std::vector<Point> points;
-  if (is_previous_) return points;
+absl::StatusOr<std::optional<Point>> CommitLog::NewestPoint(
+    absl::string_view series) {
+  if (is_previous_) return std::nullopt;
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare("SELECT point FROM history WHERE series = ?"
-                        " ORDER BY version DESC LIMIT ?",
-                        series, Limit(limit)));
+                        " ORDER BY version DESC LIMIT 1",
+                        series));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return std::nullopt;
+  Point point;
+  RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
+  return point;
+}
+
+template <typename Point>
+absl::StatusOr<bool> CommitLog::AppendPoints(
+    absl::string_view series, uint64_t after, uint64_t& page_bytes,
+    google::protobuf::RepeatedPtrField<Point>& points) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT point FROM history WHERE series = ?"
+                        " AND version > ? ORDER BY version",
+                        series, Limit(after)));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) break;
-    RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history",
-                              points.emplace_back()));
+    if (!row) return false;
+    if (page_bytes >= kHistoryPageBytes) return true;
+    Point& point = *points.Add();
+    RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
+    page_bytes += point.ByteSizeLong();
   }
-  std::reverse(points.begin(), points.end());
-  return points;
 }
 
 absl::Status CommitLog::ReadFlags(RunFlags& flags) {

@@ -427,12 +427,13 @@ TEST_F(CommitLogTest, TheHistoryComesBackAsItWas) {
     ASSERT_OK(log->Apply(batch));
   }
   const std::unique_ptr<CommitLog> log = Open();
-  ASSERT_OK_AND_ASSIGN(const auto training, log->TrainingPoints());
-  ASSERT_THAT(training, SizeIs(1));
-  EXPECT_EQ(training[0].islands(0).loss(), 0.1 + 0.2);
-  ASSERT_OK_AND_ASSIGN(const auto validations, log->ValidationPoints());
-  ASSERT_THAT(validations, SizeIs(2));
-  EXPECT_EQ(validations[1].validation().loss(), 1.0 / 6);
+  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse points,
+                       log->HistoryAfter({}));
+  ASSERT_THAT(points.training(), SizeIs(1));
+  EXPECT_EQ(points.training(0).islands(0).loss(), 0.1 + 0.2);
+  ASSERT_THAT(points.validations(), SizeIs(2));
+  EXPECT_EQ(points.validations(1).validation().loss(), 1.0 / 6);
+  EXPECT_FALSE(points.more());
   ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
                        log->LoadHistory(2, 8));
   EXPECT_EQ(history.training->version(), 4);
@@ -447,7 +448,11 @@ TEST_F(CommitLogTest, ALongHistoryIsThinnedOutEvenly) {
     batch.validations.push_back(TestPoint(version));
   }
   ASSERT_OK(log->Apply(batch));
-  ASSERT_OK_AND_ASSIGN(const auto points, log->ValidationPoints());
+  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
+                       log->HistoryAfter({}));
+  ASSERT_FALSE(history.more());
+  const std::vector<v1::ValidationPoint> points(history.validations().begin(),
+                                                history.validations().end());
   EXPECT_LE(points.size(), CommitLog::kMostPoints);
   EXPECT_GE(points.size(), CommitLog::kMostPoints * 7 / 8);
   EXPECT_EQ(points.front().validation().version(), 1);
@@ -467,6 +472,43 @@ TEST_F(CommitLogTest, ALongHistoryIsThinnedOutEvenly) {
   EXPECT_EQ(rows, points.size());
 }
 
+TEST_F(CommitLogTest, TheHistoryIsReadInPages) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  LogBatch batch;
+  v1::TrainingPoint training;
+  for (int i = 0; i < 64; ++i) {
+    training.add_islands()->set_island_id(std::string(64, 'a'));
+  }
+  constexpr uint64_t kVersions = 200;
+  for (uint64_t version = 1; version <= kVersions; ++version) {
+    training.set_version(version);
+    batch.training.push_back(training);
+    batch.validations.push_back(TestPoint(version));
+  }
+  ASSERT_OK(log->Apply(batch));
+  const uint64_t point_bytes = training.ByteSizeLong();
+  v1::GetHistoryRequest request;
+  uint64_t pages = 0;
+  for (bool more = true; more; ++pages) {
+    ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse page,
+                         log->HistoryAfter(request));
+    EXPECT_LT(page.ByteSizeLong(),
+              CommitLog::kHistoryPageBytes + 2 * point_bytes);
+    for (const v1::TrainingPoint& point : page.training()) {
+      EXPECT_EQ(point.version(), request.training_after() + 1);
+      request.set_training_after(point.version());
+    }
+    for (const v1::ValidationPoint& point : page.validations()) {
+      EXPECT_EQ(point.validation().version(), request.validation_after() + 1);
+      request.set_validation_after(point.validation().version());
+    }
+    more = page.more();
+  }
+  EXPECT_EQ(request.training_after(), kVersions);
+  EXPECT_EQ(request.validation_after(), kVersions);
+  EXPECT_GE(pages, kVersions * point_bytes / CommitLog::kHistoryPageBytes);
+}
+
 TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
   OpenWithRun();
   {
@@ -481,14 +523,18 @@ TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
   {
     ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::OpenReadOnly(path_));
     EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds(""));
-    EXPECT_THAT(log->ValidationPoints(), IsOkAndHolds(IsEmpty()));
+    ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
+                         log->HistoryAfter({}));
+    EXPECT_THAT(history.validations(), IsEmpty());
   }
   const std::unique_ptr<CommitLog> log = Open();
   LogBatch batch{.flags = RunFlags{.data_digest = "digest of 16 byt"},
                  .validations = {TestPoint(1)}};
   ASSERT_OK(log->Apply(batch));
   EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds("digest of 16 byt"));
-  EXPECT_THAT(log->ValidationPoints(), IsOkAndHolds(SizeIs(1)));
+  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
+                       log->HistoryAfter({}));
+  EXPECT_THAT(history.validations(), SizeIs(1));
 }
 
 // The child commits as fast as it can and confirms each commit, until it is

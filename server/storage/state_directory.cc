@@ -190,6 +190,13 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
       path, std::nullopt, std::move(log), FragmentStore::OpenReadOnly(path)));
 }
 
+absl::StatusOr<v1::GetHistoryResponse> StateDirectory::ReadHistory(
+    const v1::GetHistoryRequest& request) const {
+  ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
+                   CommitLog::OpenReadOnly(LogPath(path_)));
+  return log->HistoryAfter(request);
+}
+
 absl::StatusOr<StoredFragment> StateDirectory::ReadHead(
     absl::string_view run_id, uint32_t fragment) {
   // One commit may come between reading the log and opening the file; this many

@@ -70,6 +70,11 @@ class StateDirectory {
   const FragmentStore& fragments() const { return fragments_; }
   const MergeStore& merges() const { return merges_; }
 
+  // Reads the history by a connection of its own, so that no write waits for
+  // it. Errors of CommitLog::OpenReadOnly and HistoryAfter.
+  absl::StatusOr<v1::GetHistoryResponse> ReadHistory(
+      const v1::GetHistoryRequest& request) const;
+
   // Returns the newest committed state of a fragment, verified. Errors of
   // FragmentStore::OpenFragment; NOT_FOUND if the log has no such fragment.
   absl::StatusOr<StoredFragment> ReadHead(absl::string_view run_id,

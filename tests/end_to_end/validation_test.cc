@@ -80,9 +80,9 @@ class ValidationTest : public ProcessTestFixture {
   std::vector<v1::ValidationPoint> Points() {
     const auto state = StateDirectory::OpenReadOnly(Path("state"));
     EXPECT_OK(state);
-    const auto points = (*state)->log().ValidationPoints();
-    EXPECT_OK(points);
-    return *points;
+    const auto history = (*state)->ReadHistory({});
+    EXPECT_OK(history);
+    return {history->validations().begin(), history->validations().end()};
   }
 };
 
