@@ -127,7 +127,8 @@ absl::Status CheckArguments(const Command& command,
   const std::vector<std::string> wanted =
       absl::StrSplit(command.arguments, ' ', absl::SkipEmpty());
   const bool open_ended = absl::EndsWith(command.arguments, "...");
-  if (given.size() < wanted.size()) {
+  if (given.size() < wanted.size() &&
+      !absl::StartsWith(wanted[given.size()], "[")) {
     return absl::InvalidArgumentError(
         absl::StrCat(wanted[given.size()], " is missing"));
   }

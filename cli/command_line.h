@@ -90,8 +90,8 @@ struct Invocation {
 
 struct Command {
   std::string name;
-  // The arguments as the help shows them: "STATE_DIR", or "TEXT..." for one or
-  // more. Empty if there are none.
+  // The arguments as the help shows them: "STATE_DIR", "TEXT..." for one or
+  // more, "[STATE_DIR]" for one that may be left out. Empty if there are none.
   std::string arguments;
   // One sentence, for the list of commands and the command's own help.
   std::string summary;

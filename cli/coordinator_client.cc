@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/history_pages.h"
 #include "common/status_macros.h"
 #include "common/transport/enrolment.h"
 #include "grpc/support/time.h"
@@ -90,25 +91,13 @@ absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
 }
 
 absl::StatusOr<v1::GetHistoryResponse> CoordinatorClient::FetchHistory() {
-  v1::GetHistoryResponse history;
-  v1::GetHistoryRequest request;
-  v1::GetHistoryResponse page;
-  do {
-    page.Clear();
+  return JoinHistoryPages([this](const v1::GetHistoryRequest& request)
+                              -> absl::StatusOr<v1::GetHistoryResponse> {
+    v1::GetHistoryResponse page;
     RETURN_IF_ERROR(
         Call(*status_, &v1::Status::Stub::GetHistory, request, page));
-    history.MergeFrom(page);
-    if (!page.training().empty()) {
-      request.set_training_after(page.training().rbegin()->version());
-    }
-    if (!page.validations().empty()) {
-      request.set_validation_after(
-          page.validations().rbegin()->validation().version());
-    }
-    // An empty page would be followed by the same one.
-  } while (page.more() && page.training_size() + page.validations_size() > 0);
-  history.clear_more();
-  return history;
+    return page;
+  });
 }
 
 absl::Status CoordinatorClient::WatchEvents(

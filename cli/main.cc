@@ -20,7 +20,8 @@
 #include "cli/coordinator_client.h"
 #include "cli/evaluate.h"
 #include "cli/export.h"
-#include "cli/history.h"
+#include "cli/history/history.h"
+#include "cli/history/report.h"
 #include "cli/import.h"
 #include "cli/plan/plan_command.h"
 #include "cli/prepare.h"
@@ -51,6 +52,7 @@ std::vector<Command> AllCommands() {
                       .terminal = Terminal::IsOne(STDOUT_FILENO)});
   commands.push_back(
       HistoryCommand([] { return absl::Now(); }, absl::LocalTimeZone()));
+  commands.push_back(ReportCommand([] { return absl::Now(); }));
   for (Command& command : ControlCommands([] { return absl::Now(); })) {
     commands.push_back(std::move(command));
   }

@@ -38,6 +38,10 @@ build       patchelf                lets programs of an archive find its librari
 build       patch                   plants the bugs that tests/simulation must find
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
+test        chromium                shows the coordinator'"'"'s page (tests/page)
+test        chromium-driver         drives Chromium
+test        python3-selenium        drives Chromium
+test        fonts-dejavu-core       texts in Chromium
 test        iproute2                ss: resets connections (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang

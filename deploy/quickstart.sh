@@ -23,7 +23,7 @@ usage: deploy/quickstart.sh [--report FILE] [--text FILE...] [--rounds N]
 
 Installs what is missing, builds, trains on two islands and on one alone, and
 compares. About two minutes on two cores after the build. Exits with 0 if
-the merged model learnt.
+the merged model learnt. Leaves one file, the run in pictures, and says where.
 
   --report FILE   write the figures as JSON, too
   --text FILE...  text to train on (default: the prose of Perl's manual)
@@ -184,7 +184,8 @@ follow_run() {
 begin_islands() {
   local island
   configure "${work}/islands.textproto" 2
-  start_coordinator islands "${work}/islands.textproto" auto
+  start_coordinator islands "${work}/islands.textproto" auto \
+    --http_listen "${host}:0"
   loss_start="$(evaluate islands)"
   for island in north south; do
     join_island "${island}" --threads "${threads}" --data "${data_list}"
@@ -308,9 +309,13 @@ say "" "Two islands, ${threads} thread(s) each, on $(
   megabytes "$(cat "${data[@]}" | wc -c)"
 ) of text" ""
 begin_islands
+say "Watch it at $(sed -n 's/.*page is //p' "${work}/islands-coordinator.log")" ""
 training_began=${SECONDS}
 follow_run
 training_seconds=$((SECONDS - training_began))
+page="$(mktemp --suffix=.html "${TMPDIR:-/tmp}/causeway-quickstart.XXXXXX")"
+"${causeway}" report --coordinator "${address}" "${tls[@]}" --out "${page}" \
+  2>"${work}/page.log" || fail_of page "of the run was not written"
 await_islands
 stop_processes
 loss_end="$(loss_of islands end)"
@@ -325,6 +330,7 @@ wall_seconds=$((SECONDS - began))
 
 print_table "${run[@]}"
 show_sample
+say "" "The run in pictures, for a browser: ${page}"
 if [[ -n "${report}" ]]; then
   write_report "${run[@]}" >"${report}"
   say "" "Wrote ${report}"

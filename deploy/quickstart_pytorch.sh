@@ -16,7 +16,8 @@ begin_islands() {
   pids=()
   cp "${work}/gpt/run.textproto" "${work}/islands.textproto"
   start_coordinator islands "${work}/islands.textproto" auto \
-    --initial_parameters "${work}/gpt/initial.safetensors"
+    --initial_parameters "${work}/gpt/initial.safetensors" \
+    --http_listen "${host}:0"
   for island in north south; do
     token="$(make_token "${island}")"
     CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_JOIN_TOKEN="${token}" \

@@ -134,7 +134,10 @@ class Engine {
   // of CommitLog::OpenReadOnly.
   absl::StatusOr<v1::GetHistoryResponse> GetHistory(
       const v1::GetHistoryRequest& request);
-  // See CommitLog::EventsAfter.
+  // See CommitLog.
+  absl::StatusOr<uint64_t> NewestEvent();
+  absl::StatusOr<std::vector<v1::Event>> NewestEvents(uint64_t after_id,
+                                                      uint64_t most);
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
                                                      uint64_t limit);
 

@@ -37,6 +37,7 @@
 #include "server/edge/server.h"
 #include "server/edge/services.h"
 #include "server/engine.h"
+#include "server/page/page_handlers.h"
 #include "server/rules/coordinator.h"
 #include "server/status_metrics.h"
 #include "server/trust/trust.h"
@@ -63,6 +64,11 @@ ABSL_FLAG(std::string, metrics_listen, "",
           "Address, host:port, that serves Prometheus's metrics at /metrics, "
           "and /healthz and /readyz, to whoever reaches it: give a private "
           "one. Port 0 takes a free one, which the log names. Empty: none.");
+ABSL_FLAG(
+    std::string, http_listen, "",
+    "Address, host:port, on which a page for browsers shows the run. "
+    "Whoever reaches it can see the run, and change nothing. Port 0 takes "
+    "a free one, which the log names. Empty: no page.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
 ABSL_FLAG(std::string, tls, "",
@@ -186,6 +192,23 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       });
 }
 
+// Returns null if no page was asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
+    const StatusSource& status, const Clock& now) {
+  const std::string address = absl::GetFlag(FLAGS_http_listen);
+  if (address.empty()) return nullptr;
+  ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
+                   HttpServer::Start({.address = address,
+                                      .ready = [] { return absl::OkStatus(); },
+                                      .handlers = PageHandlers(status, now),
+                                      .now = now}));
+  LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
+            << server->port() << "/";
+  LOG_IF(WARNING, !IsLoopback(address))
+      << "whoever reaches --http_listen " << address << " can see the run";
+  return server;
+}
+
 // Returns the address to listen on.
 //   INVALID_ARGUMENT  --listen is no address, or not a safe one.
 absl::StatusOr<std::string> ListenAddress() {
@@ -245,6 +268,8 @@ absl::Status Run(const std::string& address) {
            .max_connections = absl::GetFlag(FLAGS_max_connections)}));
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(server->status(), now));
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
+                   ServePage(server->status(), now));
   const std::string port_file = absl::GetFlag(FLAGS_port_file);
   if (!port_file.empty()) {
     const std::string port = absl::StrCat(server->port(), "\n");

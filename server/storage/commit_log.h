@@ -227,6 +227,14 @@ class CommitLog {
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
       uint32_t fragment, uint64_t base_version);
 
+  // Returns the id of the newest event; 0 if there is none.
+  absl::StatusOr<uint64_t> NewestEvent();
+
+  // Returns the newest events with ids above `after_id`, at most `most`, oldest
+  // first.
+  absl::StatusOr<std::vector<v1::Event>> NewestEvents(uint64_t after_id,
+                                                      uint64_t most);
+
   // Returns events with ids above `after_id`, oldest first: at most `limit`,
   // and none after the event with which their texts reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;

@@ -98,6 +98,17 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
       "the stored ", what, " cannot be read by this version: ", text));
 }
 
+// Reads a row of id, time, kind, island_id, text.
+v1::Event EventOf(SqliteStatement& row) {
+  v1::Event event;
+  event.set_id(row.Uint(0));
+  *event.mutable_time() = ToTimestamp(absl::FromUnixMicros(row.Int(1)));
+  event.set_kind(row.Text(2));
+  event.set_island_id(row.Text(3));
+  event.set_text(row.Text(4));
+  return event;
+}
+
 }  // namespace
 
 absl::StatusOr<RunRecord> CommitLog::LoadRun() {
@@ -431,6 +442,31 @@ absl::Status CommitLog::ReadRounds(uint64_t norms,
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> CommitLog::NewestEvent() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const int64_t newest,
+                   database_.QueryInt("SELECT ifnull(max(id), 0) FROM events"));
+  return static_cast<uint64_t>(newest);
+}
+
+absl::StatusOr<std::vector<v1::Event>> CommitLog::NewestEvents(
+    uint64_t after_id, uint64_t most) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
+                        " WHERE id > ? AND id >"
+                        " (SELECT ifnull(max(id), 0) FROM events) - ?"
+                        " ORDER BY id",
+                        Limit(after_id), Limit(most)));
+  std::vector<v1::Event> events;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return events;
+    events.push_back(EventOf(query));
+  }
+}
+
 absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(uint64_t after_id,
                                                               uint64_t limit) {
   absl::MutexLock lock(&mutex_);
@@ -444,13 +480,8 @@ absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(uint64_t after_id,
   while (bytes < kEventPageBytes) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) break;
-    v1::Event& event = events.emplace_back();
-    event.set_id(query.Uint(0));
-    *event.mutable_time() = ToTimestamp(absl::FromUnixMicros(query.Int(1)));
-    event.set_kind(query.Text(2));
-    event.set_island_id(query.Text(3));
-    event.set_text(query.Text(4));
-    bytes += event.text().size();
+    events.push_back(EventOf(query));
+    bytes += events.back().text().size();
   }
   return events;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/history.h"
+#include "cli/history/history.h"
 
 #include <memory>
 #include <sstream>

@@ -3,8 +3,8 @@
 //
 // The `history` command: loss, speed, traffic and participation over the time
 // of a run.
-#ifndef CLI_HISTORY_H_
-#define CLI_HISTORY_H_
+#ifndef CLI_HISTORY_HISTORY_H_
+#define CLI_HISTORY_HISTORY_H_
 
 #include <cstdint>
 #include <ostream>
@@ -30,4 +30,4 @@ void PrintHistoryCsv(const v1::GetHistoryResponse& history, std::ostream& out);
 
 }  // namespace causeway
 
-#endif  // CLI_HISTORY_H_
+#endif  // CLI_HISTORY_HISTORY_H_

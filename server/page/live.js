@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Follows a live run by the coordinator's /api, or shows the data that a report
+// brings with it.
+
+const kPeriod = 1000;
+const kTimeout = 4000;
+let heard = Date.now();
+
+async function ask(path) {
+  const response = await fetch(path, { signal: AbortSignal.timeout(kTimeout) });
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
+}
+
+// Fetches what is newer than what is there.
+async function refreshHistory() {
+  let page;
+  do {
+    const training = state.training.length ? num(last(state.training).version) : 0;
+    const validation = state.validations.length
+      ? num(last(state.validations).validation.version) : 0;
+    page = await ask(`api/history?training_after=${training}` +
+      `&validation_after=${validation}`);
+    takeHistory(page);
+  } while (page.more);
+  // The coordinator thins a long history out; so does a page that stays open.
+  for (const list of [state.training, state.validations]) {
+    while (list.length > 2048) {
+      for (let i = list.length - 2; i > 0; i -= 2) list.splice(i, 1);
+    }
+  }
+  drawHistory();
+}
+
+let shownRounds = null;
+async function refresh() {
+  const status = await ask("api/status");
+  if ((status.run || {}).run_id !== state.run.run_id) {
+    Object.assign(state, { training: [], validations: [], events: [],
+      rounds: new Map() });
+    shownRounds = null;
+  }
+  takeStatus(status);
+  heard = Date.now();
+  const validation = (state.run.validation || {}).time || "";
+  const rounds = num(state.run.rounds) + " " + validation;
+  if (rounds !== shownRounds) {
+    await refreshHistory();
+    shownRounds = rounds;
+  }
+  const known = state.events.length ? num(last(state.events).id) : 0;
+  if (num(status.newest_event) > known) {
+    takeEvents((await ask("api/events?after=" + known)).events);
+    drawEvents();
+  }
+  drawStatus();
+}
+
+async function follow() {
+  const begun = Date.now();
+  let lost = "";
+  try {
+    await refresh();
+    setText(byId("freshness"), "live");
+  } catch (error) {
+    const seconds = duration(Math.round((Date.now() - heard) / 1000));
+    lost = "The coordinator does not answer. This is its state of " +
+      clock(heard) + "; the page goes on as soon as it is back.";
+    setText(byId("freshness"), `no answer for ${seconds}`);
+  }
+  document.body.classList.toggle("stale", lost !== "");
+  setClass(byId("freshness"), "freshness " + (lost ? "lost" : "live"));
+  drawNotices(lost);
+  // A large run is asked less often: its answers take longer.
+  const pause = document.hidden ? 5 * kPeriod : kPeriod;
+  setTimeout(follow, Math.max(200, pause - (Date.now() - begun)));
+}
+
+function showReport(report) {
+  takeStatus(report);
+  takeHistory(report.history || {});
+  takeEvents(report.events);
+  state.ended = true;
+  drawStatus();
+  drawHistory();
+  drawEvents();
+  drawNotices("");
+  setText(byId("freshness"), "as of " + new Date(state.now).toLocaleString());
+}
+
+const report = byId("report");
+if (report) {
+  showReport(JSON.parse(report.textContent));
+} else {
+  drawHistory();
+  follow();
+}

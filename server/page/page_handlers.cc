@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/page/page_handlers.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/proto_time.h"
+#include "common/status_macros.h"
+#include "server/page/assets.h"
+#include "server/page/page_json.h"
+
+namespace causeway {
+namespace {
+
+// Browsers that ask within this time share an answer, which takes milliseconds
+// to make in a large run.
+constexpr absl::Duration kShared = absl::Milliseconds(500);
+
+HttpHandler Asset(absl::string_view type, absl::string_view body) {
+  return [=](const HttpRequest&) {
+    return HttpResponse{.content_type = absl::StrCat(type, "; charset=utf-8"),
+                        .body = std::string(body)};
+  };
+}
+
+HttpResponse Json(absl::StatusOr<std::string> json) {
+  if (!json.ok()) {
+    return {.status = 503, .body = absl::StrCat(json.status().message(), "\n")};
+  }
+  return {.content_type = "application/json", .body = *std::move(json)};
+}
+
+// Returns the number after `name`= in a query; 0 if there is none.
+uint64_t NumberOf(absl::string_view query, absl::string_view name) {
+  for (const absl::string_view part : absl::StrSplit(query, '&')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    uint64_t number = 0;
+    if (pair.first == name && absl::SimpleAtoi(pair.second, &number)) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+absl::StatusOr<std::string> StatusJson(const StatusSource& source,
+                                       absl::Time now) {
+  Engine& engine = *source.engine;
+  v1::PageData data;
+  *data.mutable_time() = ToTimestamp(now);
+  *data.mutable_run() = source.GetRun();
+  *data.mutable_islands() = std::move(
+      *source.ListIslands(/*include_departed=*/true).mutable_islands());
+  *data.mutable_fragments() =
+      std::move(*engine.ListFragments().mutable_fragments());
+  *data.mutable_quarantine() =
+      std::move(*engine.ListQuarantine(/*include_decided=*/false)
+                     .mutable_contributions());
+  ASSIGN_OR_RETURN(const uint64_t newest, engine.NewestEvent());
+  data.set_newest_event(newest);
+  return PageJson(data);
+}
+
+absl::StatusOr<std::string> EventsJson(Engine& engine, uint64_t after) {
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> events,
+                   engine.NewestEvents(after, kMostPageEvents));
+  v1::PageData data;
+  data.mutable_events()->Assign(events.begin(), events.end());
+  ShortenEvents(data);
+  return PageJson(data);
+}
+
+absl::StatusOr<std::string> HistoryJson(Engine& engine,
+                                        absl::string_view query) {
+  v1::GetHistoryRequest request;
+  request.set_training_after(NumberOf(query, "training_after"));
+  request.set_validation_after(NumberOf(query, "validation_after"));
+  ASSIGN_OR_RETURN(const v1::GetHistoryResponse history,
+                   engine.GetHistory(request));
+  return PageJson(history);
+}
+
+// The newest status, and when it was made.
+struct SharedStatus {
+  absl::Mutex mu;
+  std::string json ABSL_GUARDED_BY(mu);
+  absl::Time made ABSL_GUARDED_BY(mu);
+};
+
+}  // namespace
+
+std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
+                                                Clock now) {
+  const auto shared = std::make_shared<SharedStatus>();
+  Engine* const engine = status.engine;
+  return {{"/", Asset("text/html", PageHtml())},
+          {"/page.css", Asset("text/css", PageCss())},
+          {"/page.js", Asset("text/javascript", PageJs())},
+          // Browsers ask for it.
+          {"/favicon.ico",
+           [](const HttpRequest&) { return HttpResponse{.status = 204}; }},
+          {"/api/status",
+           [=, &status](const HttpRequest&) -> HttpResponse {
+             absl::MutexLock lock(&shared->mu);
+             const absl::Time time = now();
+             if (shared->json.empty() || time >= shared->made + kShared) {
+               absl::StatusOr<std::string> json = StatusJson(status, time);
+               if (!json.ok()) return Json(json.status());
+               shared->json = *std::move(json);
+               shared->made = time;
+             }
+             return Json(shared->json);
+           }},
+          {"/api/history",
+           [=](const HttpRequest& request) {
+             return Json(HistoryJson(*engine, request.query));
+           }},
+          {"/api/events", [=](const HttpRequest& request) {
+             return Json(EventsJson(*engine, NumberOf(request.query, "after")));
+           }}};
+}
+
+}  // namespace causeway

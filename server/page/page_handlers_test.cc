@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests what a browser gets of a real coordinator. tests/page drives the page
+// itself in a browser.
+#include "server/page/page_handlers.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/http_client.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/edge/server.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class PageHandlersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(driver_.Start(TestRunConfig(
+        "membership { min_islands: 1 } synchronization { fragments: 1 }")));
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK_AND_ASSIGN(
+        http_, HttpServer::Start(
+                   {.address = "127.0.0.1:0",
+                    .ready = [] { return absl::OkStatus(); },
+                    .handlers = PageHandlers(
+                        server_->status(),
+                        [this] { return absl::FromUnixSeconds(seconds_); }),
+                    .now = SteadyWallClock()}));
+  }
+  void TearDown() override {
+    http_.reset();
+    server_.reset();
+  }
+
+  json Get(const std::string& path) {
+    const HttpReply reply = HttpGet(http_->port(), path);
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_THAT(reply.head, HasSubstr("application/json"));
+    return json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  }
+
+  // Makes one round by one island.
+  void MakeRound() {
+    ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity island, driver_.Join("east"));
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         driver_.Fetch(island, 0, 0));
+    ASSERT_OK(driver_
+                  .Contribute(driver_.MakeContribution(island, 0, 0, anchor,
+                                                       Shifted(anchor, 0.01f)))
+                  .status());
+    ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  }
+
+  // What the page takes for the time.
+  std::atomic<int64_t> seconds_ = 1700000000;
+  EngineDriver driver_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+TEST_F(PageHandlersTest, ThePageIsSmallAndLoadsNothingElse) {
+  const HttpReply html = HttpGet(http_->port(), "/");
+  const HttpReply css = HttpGet(http_->port(), "/page.css");
+  const HttpReply js = HttpGet(http_->port(), "/page.js");
+  EXPECT_THAT(html.head, HasSubstr("text/html"));
+  EXPECT_THAT(html.head, HasSubstr("Content-Security-Policy: default-src 'se"));
+  EXPECT_THAT(html.head, HasSubstr("nosniff"));
+  EXPECT_THAT(css.head, HasSubstr("text/css"));
+  EXPECT_THAT(js.head, HasSubstr("text/javascript"));
+  EXPECT_THAT(html.body, HasSubstr("page.css"));
+  EXPECT_THAT(js.body, HasSubstr("api/status"));
+  EXPECT_THAT(js.body, Not(HasSubstr("innerHTML")));
+  EXPECT_LT(html.body.size() + css.body.size() + js.body.size(), 100'000);
+  for (const HttpReply* reply : {&html, &css, &js}) {
+    EXPECT_THAT(reply->body, Not(HasSubstr("https://")));
+  }
+}
+
+TEST_F(PageHandlersTest, TheStatusHasRunIslandsAndFragments) {
+  MakeRound();
+  ++seconds_;
+  const json status = Get("/api/status");
+  EXPECT_EQ(status["run"]["config"]["name"], "test");
+  EXPECT_EQ(status["islands"][0]["island_id"], "east");
+  EXPECT_EQ(status["islands"][0]["state"], "LIVE");
+  EXPECT_EQ(status["fragments"][0]["head"]["version"], "1");
+  EXPECT_TRUE(status["fragments"][0]["last_round"].contains("sent_at"));
+  EXPECT_TRUE(status.contains("time"));
+}
+
+TEST_F(PageHandlersTest, AnAnswerIsSharedForAMoment) {
+  EXPECT_FALSE(Get("/api/status").contains("islands"));
+  ASSERT_OK(driver_.Join("east").status());
+  EXPECT_FALSE(Get("/api/status").contains("islands"));
+  ++seconds_;
+  EXPECT_TRUE(Get("/api/status").contains("islands"));
+}
+
+TEST_F(PageHandlersTest, TheHistoryGoesOnAfterAVersion) {
+  MakeRound();
+  EXPECT_EQ(Get("/api/history")["training"][0]["version"], "1");
+  EXPECT_EQ(Get("/api/history?training_after=1").size(), 0);
+  EXPECT_EQ(Get("/api/history?training_after=x&validation_after=-3").size(), 1);
+}
+
+TEST_F(PageHandlersTest, TheNewestEventsComeInOrder) {
+  for (int i = 0; i < 205; ++i) {
+    driver_.engine().Record({.kind = "round_merged",
+                             .text = absl::StrCat("event ", i, "</script>")});
+  }
+  const json all = Get("/api/events");
+  ASSERT_EQ(all["events"].size(), 200);
+  const std::string newest = Get("/api/status")["newest_event"];
+  EXPECT_EQ(all["events"][199]["id"], newest);
+  EXPECT_EQ(all["events"][199]["text"], "event 204</script>");
+  const uint64_t known = std::stoull(newest) - 2;
+  EXPECT_EQ(Get(absl::StrCat("/api/events?after=", known))["events"].size(), 2);
+  EXPECT_EQ(Get("/api/events?after=100000").count("events"), 0);
+  driver_.engine().Record(
+      {.text = absl::StrCat("a", std::string(298, 'b'), "é")});
+  EXPECT_EQ(Get("/api/events")["events"].back()["text"],
+            absl::StrCat("a", std::string(298, 'b'), "…"));
+  // The text may stand in a script element.
+  EXPECT_THAT(HttpGet(http_->port(), "/api/events").body, Not(HasSubstr("</")));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The run's facts, islands, rounds, ledger and events.
+
+const progress = (island) => island.progress || {};
+const isLive = (island) => island.state === "LIVE";
+const stateOf = (island) =>
+  (isLive(island) && island.draining ? "draining" : words(island.state));
+const rateOf = (link) => 8 * num((link || {}).bytes_per_second) / 1e6;
+const mbit = (link) => (rateOf(link) > 0 ? rateOf(link).toPrecision(3) : "–");
+const moved = (value) => (num(value) ? bytes(value) : "–");
+const age = (island) => num(island.heartbeat_age_seconds);
+const lateness = (island) => {
+  const { late_updates: late, overrun_steps: steps } = progress(island);
+  return num(late) + (num(steps) ? ` (+${num(steps)})` : "");
+};
+function islandClass(island) {
+  if (!isLive(island)) return island.state === "LEFT" ? "" : "bad";
+  return island.draining || age(island) > 10 ? "warn" : "good";
+}
+function waitShare(island) {
+  const seconds = (state.now - millis(island.joined_at)) / 1000;
+  return seconds > 0 ? num(progress(island).wait_seconds) / seconds : 0;
+}
+function activity(island) {
+  if (!isLive(island)) return island.reason || "";
+  const trouble = progress(island).rank_trouble;
+  return (trouble && trouble.text) || progress(island).activity || "";
+}
+
+const islandTable = new DataTable(byId("islands_table"), [
+  { title: "Island", value: (i) => i.island_id || "" },
+  { title: "State", value: (i) => (isLive(i) ? "0" : "1") + i.state,
+    text: stateOf, pill: islandClass },
+  { title: "Step", n: true, value: (i) => num(progress(i).run_step) },
+  { title: "Loss", n: true, value: (i) => num(progress(i).loss),
+    text: (i) => loss(progress(i).loss) },
+  { title: "Tokens/s", n: true,
+    value: (i) => (isLive(i) ? num(progress(i).tokens_per_second) : 0),
+    text: (i) => (isLive(i) ? count(progress(i).tokens_per_second) : "–") },
+  { title: "Waited", n: true, value: waitShare,
+    text: (i) => (isLive(i) ? percent(waitShare(i), 1) : "–") },
+  { title: "Late", n: true,
+    value: (i) => num(progress(i).late_updates), text: lateness },
+  { title: "Up", n: true, value: (i) => num(progress(i).bytes_up),
+    text: (i) => moved(progress(i).bytes_up) },
+  { title: "Mbit/s", n: true, value: (i) => rateOf(progress(i).uplink),
+    text: (i) => mbit(progress(i).uplink) },
+  { title: "Down", n: true, value: (i) => num(progress(i).bytes_down),
+    text: (i) => moved(progress(i).bytes_down) },
+  { title: "Mbit/s", n: true,
+    value: (i) => rateOf(progress(i).downlink),
+    text: (i) => mbit(progress(i).downlink) },
+  { title: "Round trip", n: true,
+    value: (i) => num(progress(i).round_trip_seconds),
+    text: (i) => (num(progress(i).round_trip_seconds)
+      ? (1000 * progress(i).round_trip_seconds).toPrecision(3) + " ms" : "–") },
+  { title: "Heard", n: true, value: age,
+    text: (i) => (isLive(i) ? duration(age(i)) : "–") },
+  { title: "Activity", long: true, value: activity, text: activity },
+], (island) => island.island_id || "");
+islandTable.gone = (island) => !isLive(island);
+
+function names(list) {
+  if (!list || list.length === 0) return "–";
+  return list.length > 4 ? plural(list.length, "island") : list.join(", ");
+}
+
+const version = (fragment) => num((fragment.head || {}).version);
+const fragmentTable = new DataTable(byId("fragments_table"), [
+  { title: "Fragment", value: (f) => num((f.head || {}).fragment) },
+  { title: "Version", n: true, value: version,
+    text: (f) => version(f) + " of " + num(f.final_version) },
+  { title: "Took part", n: true, value: (f) => num((f.participation || {}).merged),
+    text: (f) => (version(f) > 0 && f.participation ? num(f.participation.merged) + " of " +
+      num(f.participation.live) : "–") },
+  { title: "Norm", n: true, value: (f) => num(f.merged_norm),
+    text: (f) => (f.merged_norm ? f.merged_norm.toPrecision(3) : "–") },
+  { title: "Contributed", long: true, value: (f) => (f.contributed || []).length,
+    text: (f) => names(f.contributed) },
+  { title: "Awaited", long: true, value: (f) => (f.awaited || []).length,
+    text: (f) => names(f.awaited) },
+], (fragment) => num((fragment.head || {}).fragment));
+
+const header = (entry) => entry.header || {};
+const quarantineTable = new DataTable(byId("quarantine_table"), [
+  { title: "Id", n: true, value: (q) => num(q.id) },
+  { title: "Island", value: (q) => q.island_id || "" },
+  { title: "Fragment", n: true, value: (q) => num(q.fragment) },
+  { title: "Version", n: true, value: (q) => num(q.base_version) },
+  { title: "Norm", n: true, value: (q) => num(q.norm),
+    text: (q) => (isFinite(q.norm) ? Number(q.norm).toPrecision(3)
+      : String(q.norm === undefined ? "–" : q.norm)) },
+  { title: "Reason", long: true, value: (q) => q.reason || "" },
+], (entry) => num(entry.id));
+
+const factNodes = new Map();
+function fact(title, value, detail) {
+  if (!factNodes.has(title)) {
+    const nodes = [el("span", {}, title), el("b"), el("span")];
+    factNodes.set(title, nodes);
+    byId("facts").append(el("div", { class: "fact" }, ...nodes));
+  }
+  const nodes = factNodes.get(title);
+  setText(nodes[1], value);
+  setText(nodes[2], detail);
+}
+
+function secondsLeft() {
+  const points = state.training;
+  const left = num(state.run.total_steps) - num(state.run.run_step);
+  if (left <= 0 || points.length < 2) return Infinity;
+  // The speed of the last points, at most 20, up to now.
+  const before = points[Math.max(0, points.length - 20)];
+  const seconds = (state.now - millis(before.time)) / 1000;
+  const steps = num(state.run.run_step) - num(before.run_step);
+  return steps > 0 ? left * seconds / steps : Infinity;
+}
+
+const kStateClass = { RUNNING: "good", FINISHED: "good", SUSPENDED: "bad",
+  PAUSED: "warn", WAITING_FOR_ISLANDS: "warn" };
+
+function drawRun() {
+  const run = state.run;
+  const name = (run.config || {}).name || run.run_id || "";
+  setText(byId("run"), name);
+  document.title = (name ? name + " · " : "") + "Causeway";
+  byId("state").hidden = !run.state;
+  setText(byId("state"), words(run.state));
+  setClass(byId("state"), "pill " + (kStateClass[run.state] || ""));
+  const share = num(run.total_steps) ?
+    Math.min(1, num(run.run_step) / num(run.total_steps)) : 0;
+  byId("bar_done").style.width = 100 * share + "%";
+  byId("bar").setAttribute("aria-valuenow", Math.round(100 * share));
+  setText(byId("bar_left"), `step ${num(run.run_step).toLocaleString()} of ` +
+    `${num(run.total_steps).toLocaleString()} (${percent(share, 1)})`);
+  const left = secondsLeft();
+  setText(byId("bar_right"), run.state === "RUNNING" && isFinite(left)
+    ? `about ${duration(left)} left` : words(run.state));
+  drawFacts(run);
+}
+
+function drawFacts(run) {
+  const validation = (run.validation || {}).validation;
+  fact("Validation loss", loss(validation && validation.loss), validation
+    ? "merged model, version " + num(validation.version) : "not measured");
+  const training = num(run.loss) || num((last(state.training) || {}).loss);
+  fact("Training loss", loss(training), "mean of the islands");
+  const live = num(run.live_islands);
+  const gone = state.islands.filter((island) => !isLive(island)).length;
+  fact("Islands", String(live), gone ? gone + " left or evicted" : "live");
+  fact("Tokens per second", live ? count(run.tokens_per_second) : "–",
+    count(run.tokens_merged) + " tokens merged");
+  const took = run.participation || {};
+  fact("Rounds", count(run.rounds), `of ${count(run.total_rounds)}; ` +
+    `${percent(num(took.merged), num(took.live))} took part`);
+  const sent = num(run.bytes_sent) + num(run.bytes_received);
+  fact("Sent and received", bytes(sent), sent && num(run.bytes_data_parallel)
+    ? "data parallel: " + (num(run.bytes_data_parallel) / sent).toFixed(0) +
+      " times as much" : "encoded");
+  fact("Outer step", num(run.outer_step_seconds)
+    ? (1000 * run.outer_step_seconds).toPrecision(3) + " ms" : "–",
+  num(run.memory_bytes) ? bytes(run.memory_bytes) + " of memory" : "");
+}
+
+const kFates = [["merged", "merged", "--c2"], ["partial_merged", "partial", "--c4"],
+  ["pending", "pending", "--sent"], ["quarantined", "quarantined", "--c1"],
+  ["refused", "refused", "--c5"], ["expired", "expired", "--bad"]];
+
+function drawLedger() {
+  const ledger = state.run.ledger || {};
+  const whole = num(ledger.reported);
+  if (whole === 0) {
+    byId("ledger").replaceChildren(
+      el("p", { class: "empty" }, "no tokens reported yet"));
+    return;
+  }
+  const bar = el("div", { class: "ledger", "aria-hidden": "true" });
+  const legend = el("ul", { class: "legend" });
+  for (const [field, name, shade] of kFates) {
+    const tokens = num(ledger[field]);
+    if (tokens === 0 && field !== "expired") continue;
+    const part = el("div");
+    part.style.width = 100 * tokens / whole + "%";
+    part.style.background = `var(${shade})`;
+    bar.append(part);
+    const swatch = el("i", { class: "block" });
+    swatch.style.background = `var(${shade})`;
+    legend.append(el("li", {}, swatch,
+      `${name} ${count(tokens)} (${percent(tokens, whole)})`));
+  }
+  byId("ledger").replaceChildren(bar, legend);
+}
+
+const kBadEvents = /evicted|suspended|quarantined|stuck|dead|refused|differs/;
+const kGoodEvents = /started|finished|joined|validated|resumed/;
+const kWarnEvents = /slow|late|draining|paused|left/;
+
+function drawEvents() {
+  byId("events").replaceChildren(...[...state.events].reverse().map((event) => {
+    const kind = event.kind || "";
+    const shade = kBadEvents.test(kind) ? "bad" : kWarnEvents.test(kind) ? "warn"
+      : kGoodEvents.test(kind) ? "good" : "";
+    const time = millis(event.time);
+    return el("li", {},
+      el("time", { datetime: event.time, title: new Date(time).toLocaleString() },
+        clock(time)),
+      el("span", { class: "kind " + shade }, words(kind)),
+      el("span", { class: "text" }, event.text || ""));
+  }));
+}
+
+function drawNotices(lost) {
+  const notices = [];
+  if (lost) notices.push(["bad", lost]);
+  if (state.run.message) notices.push(["warn", state.run.message]);
+  if (state.run.warning) notices.push(["warn", state.run.warning]);
+  const host = byId("notices");
+  if (host.textContent === notices.map((one) => one[1]).join("")) return;
+  host.replaceChildren(...notices.map(([kind, text]) =>
+    el("p", { class: "notice " + kind }, text)));
+}
+
+function drawStatus() {
+  drawRun();
+  drawTimeline();
+  drawIslands();
+  fragmentTable.set(state.fragments);
+  const open = state.fragments.filter((fragment) => fragment.sent_at).length;
+  setText(byId("rounds_count"), plural(open, "round") + " with contributions");
+  byId("quarantine").hidden = state.quarantine.length === 0;
+  byId("quarantine_empty").hidden = state.quarantine.length > 0;
+  quarantineTable.set(state.quarantine);
+  drawLedger();
+  setText(byId("footer"), [state.run.run_id && "run " + state.run.run_id,
+    state.run.parameters && count(state.run.parameters) + " parameters",
+    state.run.started_at && "coordinator started " +
+      new Date(state.run.started_at).toLocaleString()].filter(Boolean).join(" · "));
+}
+
+function drawIslands() {
+  const text = byId("filter").value.trim().toLowerCase();
+  const shown = state.islands.filter((island) => !text ||
+    (island.island_id + " " + stateOf(island)).toLowerCase().includes(text));
+  islandTable.set(shown);
+  setText(byId("islands_count"), shown.length === state.islands.length
+    ? `${num(state.run.live_islands)} live of ${shown.length}`
+    : `${shown.length} of ${state.islands.length}`);
+}
+byId("filter").addEventListener("input", drawIslands);
+

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/status_views.h"
+
+#include <cstdint>
+#include <string>
+
+#include "common/proto_time.h"
+#include "server/rules/training_history.h"
+
+namespace causeway {
+namespace {
+
+// Adds what live islands have reported.
+void AddReports(const Membership& membership, v1::RunStatus& status) {
+  double loss_sum = 0;
+  uint32_t reporting = 0;
+  for (const auto& [name, member] : membership.members()) {
+    if (member.state != v1::IslandStatus::LIVE) continue;
+    status.set_live_islands(status.live_islands() + 1);
+    const double speed = member.progress.tokens_per_second();
+    if (IsPossibleSpeed(speed)) {
+      status.set_tokens_per_second(status.tokens_per_second() + speed);
+    }
+    if (IsPossibleLoss(member.progress.loss())) {
+      loss_sum += member.progress.loss();
+      ++reporting;
+    }
+  }
+  if (reporting > 0) status.set_loss(loss_sum / reporting);
+}
+
+}  // namespace
+
+v1::RunStatus DescribeRun(Coordinator& coordinator) {
+  v1::RunStatus status;
+  const Coordinator::Options& options = coordinator.options();
+  status.set_run_id(options.run_id);
+  *status.mutable_config() = options.config;
+  status.set_state(coordinator.run_state());
+  status.set_message(coordinator.message());
+  uint64_t parameters = 0;
+  uint64_t rounds = 0;
+  // A token counts for the values of the fragments that it is merged into.
+  double merged_token_values = 0;
+  for (const v1::Fragment& fragment : options.plan.fragments()) {
+    parameters += fragment.size();
+    rounds += coordinator.heads()[fragment.id()].head.version();
+    const v1::TokenLedger ledger = coordinator.FragmentLedger(fragment.id());
+    AddTo(ledger, *status.mutable_ledger());
+    merged_token_values +=
+        static_cast<double>(ledger.merged() + ledger.partial_merged()) *
+        static_cast<double>(fragment.size());
+  }
+  status.set_parameters(parameters);
+  status.set_run_step(coordinator.RunStep());
+  status.set_total_steps(coordinator.schedule().total_steps());
+  status.set_rounds(rounds);
+  status.set_total_rounds(coordinator.schedule().TotalRounds());
+  status.set_tokens_merged(static_cast<uint64_t>(
+      merged_token_values / static_cast<double>(parameters)));
+  *status.mutable_participation() = coordinator.participation();
+  status.set_quarantined(coordinator.held_count());
+  if (coordinator.validation().has_value()) {
+    *status.mutable_validation() = *coordinator.validation();
+  }
+  AddReports(coordinator.membership(), status);
+  return status;
+}
+
+v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
+                                        bool include_departed, absl::Time now) {
+  v1::ListIslandsResponse response;
+  for (const auto& [name, member] : coordinator.membership().members()) {
+    if (member.state != v1::IslandStatus::LIVE && !include_departed) continue;
+    v1::IslandStatus& island = *response.add_islands();
+    island.set_island_id(member.island_id);
+    island.set_incarnation(member.incarnation);
+    island.set_state(member.state);
+    island.set_description(member.description);
+    *island.mutable_joined_at() = ToTimestamp(member.joined_at);
+    if (member.last_heartbeat > absl::InfinitePast()) {
+      island.set_heartbeat_age_seconds(
+          absl::ToDoubleSeconds(now - member.last_heartbeat));
+    }
+    *island.mutable_progress() = member.progress;
+    island.set_contributions_merged(member.contributions_merged);
+    // A token is contributed once to each fragment.
+    island.set_tokens_merged(member.tokens_merged / coordinator.heads().size());
+    island.set_shard(member.shard);
+    island.set_reason(member.reason);
+    *island.mutable_ledger() =
+        coordinator.IslandLedger({member.island_id, member.incarnation});
+    island.set_draining(member.draining);
+    island.set_inner_steps_per_round(coordinator.InnerStepsPerRound(member));
+  }
+  return response;
+}
+
+v1::ListFragmentsResponse DescribeFragments(Coordinator& coordinator) {
+  v1::ListFragmentsResponse response;
+  for (const v1::Fragment& fragment : coordinator.options().plan.fragments()) {
+    const Coordinator::CommittedFragment& state =
+        coordinator.heads()[fragment.id()];
+    v1::FragmentStatus& status = *response.add_fragments();
+    *status.mutable_head() = state.head;
+    status.set_size(fragment.size());
+    status.set_tensors(static_cast<uint32_t>(fragment.tensors_size()));
+    status.set_final_version(
+        coordinator.schedule().FinalVersion(fragment.id()));
+    status.set_send_offset_steps(fragment.send_offset_steps());
+    for (const auto& [key, header] :
+         coordinator.round(fragment.id()).contributions()) {
+      status.add_contributed(key.island_id);
+    }
+    for (const std::string& island : coordinator.Awaited(fragment.id())) {
+      status.add_awaited(island);
+    }
+    status.set_merged_norm(state.merged_norm);
+    *status.mutable_participation() = coordinator.last_round(fragment.id());
+    *status.mutable_ledger() = coordinator.FragmentLedger(fragment.id());
+    *status.mutable_committed_at() = ToTimestamp(state.committed_at);
+    if (const v1::RoundTimes* const times =
+            coordinator.last_round_times(fragment.id())) {
+      *status.mutable_last_round() = *times;
+    }
+    const absl::Time sent = coordinator.round(fragment.id()).first_offer();
+    if (sent < absl::InfiniteFuture()) {
+      *status.mutable_sent_at() = ToTimestamp(sent);
+    }
+  }
+  return response;
+}
+
+}  // namespace causeway

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/stored_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/history_pages.h"
+#include "common/proto_time.h"
+#include "common/status_macros.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "server/rules/coordinator.h"
+#include "server/rules/norm_guard.h"
+#include "server/rules/status_views.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+namespace {
+
+// Returns the rules in the state in which a coordinator would take the run up.
+absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
+                                                       RunRecord run,
+                                                       absl::Time now) {
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> commits, log.Heads());
+  std::vector<Coordinator::CommittedFragment> heads;
+  for (const CommitRecord& commit : commits) {
+    heads.push_back({.head = commit.head,
+                     .merged_norm = commit.merged_norm,
+                     .committed_at = commit.committed_at});
+  }
+  if (heads.size() != static_cast<size_t>(run.plan.fragments_size())) {
+    return absl::FailedPreconditionError(
+        "the run was named, but has no parameters yet");
+  }
+  ASSIGN_OR_RETURN(std::vector<Member> members, log.Members());
+  ASSIGN_OR_RETURN(CoordinatorHistory history,
+                   log.LoadHistory(static_cast<uint32_t>(heads.size()),
+                                   NormGuard::Memory(
+                                       run.config.membership().max_islands())));
+  ASSIGN_OR_RETURN(SyncSchedule schedule,
+                   SyncSchedule::Create(run.config, run.plan));
+  return std::make_unique<Coordinator>(
+      Coordinator::Options{.run_id = std::move(run.run_id),
+                           .config = std::move(run.config),
+                           .plan = std::move(run.plan),
+                           .schedule = std::move(schedule)},
+      std::move(heads), std::move(members), now, std::move(history));
+}
+
+// Adds what heartbeats said last; the rules know only what came since their
+// start.
+void AddReports(const v1::TrainingPoint& newest, v1::PageData& data) {
+  data.mutable_run()->set_loss(newest.loss());
+  data.mutable_run()->set_tokens_per_second(newest.tokens_per_second());
+  data.mutable_run()->set_bytes_received(newest.bytes_up());
+  data.mutable_run()->set_bytes_sent(newest.bytes_down());
+  for (v1::IslandStatus& island : *data.mutable_islands()) {
+    const auto point = std::find_if(
+        newest.islands().begin(), newest.islands().end(),
+        [&](const auto& one) { return one.island_id() == island.island_id(); });
+    if (point == newest.islands().end()) continue;
+    v1::IslandProgress& progress = *island.mutable_progress();
+    progress.set_loss(point->loss());
+    progress.set_tokens_per_second(point->tokens_per_second());
+    progress.set_run_step(newest.run_step());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
+                                          uint64_t most_events) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                   StateDirectory::OpenReadOnly(state_dir));
+  CommitLog& log = state->log();
+  ASSIGN_OR_RETURN(RunRecord run, log.LoadRun());
+  v1::PageData data;
+  absl::Time time = run.created_at;
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> events,
+                   log.NewestEvents(/*after_id=*/0, most_events));
+  data.mutable_events()->Assign(events.begin(), events.end());
+  if (!events.empty()) time = ToTime(events.back().time());
+  ASSIGN_OR_RETURN(*data.mutable_history(),
+                   JoinHistoryPages([&](const v1::GetHistoryRequest& request) {
+                     return log.HistoryAfter(request);
+                   }));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> rules,
+                   LoadRules(log, std::move(run), time));
+  *data.mutable_time() = ToTimestamp(time);
+  *data.mutable_run() = DescribeRun(*rules);
+  *data.mutable_islands() =
+      std::move(*DescribeIslands(*rules, /*include_departed=*/true, time)
+                     .mutable_islands());
+  *data.mutable_fragments() =
+      std::move(*DescribeFragments(*rules).mutable_fragments());
+  if (!data.history().training().empty()) {
+    AddReports(*data.history().training().rbegin(), data);
+  }
+  return data;
+}
+
+}  // namespace causeway

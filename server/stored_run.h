@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a state directory says of its run, in the words of the Status service,
+// for tools that look at it without a coordinator.
+#ifndef SERVER_STORED_RUN_H_
+#define SERVER_STORED_RUN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/page.pb.h"
+
+namespace causeway {
+
+// Reads the state directory, also while a coordinator uses it. Losses, speeds
+// and bytes are those of the newest point of the history; the time is that of
+// the newest event. `most_events` limits the events.
+//
+// Errors of StateDirectory::OpenReadOnly and CommitLog.
+absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
+                                          uint64_t most_events);
+
+}  // namespace causeway
+
+#endif  // SERVER_STORED_RUN_H_

@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Drives the page of a real run, and its report, in a browser.
+
+    tests/page/run_test.sh tests/page/page_test.py
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from typing import Callable, List
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+# When a test gives up. Machines may be busy.
+_DEADLINE_SECONDS = 60
+
+_RUN = """
+name: "paged"
+model {
+  layers: 1 hidden_size: 8 intermediate_size: 16 heads: 1 sequence_length: 16
+}
+data { tokenizer: BYTES shards: 2 }
+training { total_steps: 100000 batch_size: 2 learning_rate: 1e-3 }
+synchronization { inner_steps_per_round: 10 fragments: 2 overlap_steps: 2 }
+membership {
+  min_islands: 2 max_islands: 2 quorum: 1 grace_seconds: 1
+  lease_seconds: 2 heartbeat_seconds: 0.2
+}
+validation { every_rounds: 1 max_sequences: 2 }
+"""
+
+# A text that would run a script if the page took it for HTML.
+_HOSTILE = "<img src=x onerror=\"window.hostile=1\"></script><b>bold</b>"
+
+
+def _browser() -> webdriver.Chrome:
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox",
+                     "--disable-dev-shm-usage", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service("/usr/bin/chromedriver"),
+                            options=options)
+
+
+class PageTest(unittest.TestCase):
+    """One run of two islands, whose page stays open."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+        self.processes: List[subprocess.Popen] = []
+        self.logs = 0
+        with open(self.path("run.textproto"), "w", encoding="utf-8") as file:
+            file.write(_RUN)
+        with open(self.path("text.txt"), "w", encoding="utf-8") as file:
+            file.write("The quick brown fox jumps over the lazy dog.\n" * 500)
+        self.listen = self.http_listen = "127.0.0.1:0"
+        self.browser = _browser()
+
+    def tearDown(self):
+        self.browser.quit()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        # The logs of a test that failed explain it.
+        if self._outcome.success:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def await_true(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"never: {what}")
+            time.sleep(0.05)
+
+    def start(self, *command: str) -> subprocess.Popen:
+        self.logs += 1
+        self.log = self.path(f"{self.logs}.log")
+        with open(self.log, "w", encoding="utf-8") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
+
+    def start_coordinator(self) -> subprocess.Popen:
+        """Starts the run, or goes on with it at the same addresses."""
+        process = self.start(
+            "server/causeway-coordinator",
+            f"--config={self.path('run.textproto')}",
+            f"--state_dir={self.path('state')}", f"--listen={self.listen}",
+            f"--http_listen={self.http_listen}")
+        log = self.log
+
+        def find(pattern: str):
+            with open(log, encoding="utf-8") as file:
+                return re.search(pattern, file.read())
+
+        pattern = r"page is http://(\S+)/[\s\S]* on port (\d+), waiting"
+        self.await_true(lambda: find(pattern) or process.poll() is not None,
+                        "the coordinator listens")
+        found = find(pattern)
+        self.assertTrue(found, f"see {log}")
+        self.http_listen = found[1]
+        self.listen = f"127.0.0.1:{found[2]}"
+        return process
+
+    def start_island(self, name: str) -> subprocess.Popen:
+        return self.start("worker/causeway-worker",
+                          f"--coordinator={self.listen}", f"--island={name}",
+                          f"--data={self.path('text.txt')}", "--threads=1",
+                          "--simulated_step_seconds=0.02")
+
+    def tool(self, *arguments: str) -> None:
+        subprocess.run(["cli/causeway", *arguments], check=True,
+                       timeout=_DEADLINE_SECONDS, stderr=subprocess.STDOUT,
+                       stdout=subprocess.DEVNULL)
+
+    def control(self, *arguments: str) -> None:
+        self.tool(*arguments, f"--coordinator={self.listen}")
+
+    # ---- What the page shows.
+
+    def script(self, text: str):
+        return self.browser.execute_script("return " + text)
+
+    def text(self, element_id: str) -> str:
+        return self.script(
+            f"document.getElementById('{element_id}').textContent")
+
+    def count(self, selector: str) -> int:
+        return self.script(f"document.querySelectorAll('{selector}').length")
+
+    def state_of(self, island: str) -> str:
+        """Returns the text in the second column of the island's row."""
+        return self.script(
+            "([...document.querySelectorAll('#islands_table tbody tr')].find("
+            f"(row) => row.cells[0].textContent === '{island}')"
+            " || {cells: [0, {textContent: ''}]}).cells[1].textContent")
+
+    def assert_console_is_quiet(self, allowed: str = "$^") -> None:
+        for entry in self.browser.get_log("browser"):
+            self.assertRegex(entry["message"], allowed)
+
+    def resize(self, width: int) -> None:
+        self.browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1,
+             "mobile": False})
+
+    # ---- The test.
+
+    def test_page(self):
+        coordinator = self.start_coordinator()
+        self.start_island("east")
+        west = self.start_island("west")
+        self.browser.get(f"http://{self.http_listen}/")
+        self.check_live_run()
+        self.check_keyboard()
+        self.check_widths()
+        self.check_hostile_reason()
+        self.assert_console_is_quiet()
+        self.check_killed_island(west)
+        self.check_lost_coordinator(coordinator)
+        self.check_report()
+
+    def check_live_run(self):
+        self.await_true(lambda: self.text("state") == "running", "it runs")
+        for island in ("east", "west"):
+            self.await_true(lambda: self.state_of(island) == "live",
+                            f"{island} is live")
+        self.await_true(lambda: self.count("#loss .curve") == 3,
+                        "two training curves and one of validation")
+        self.assertEqual(
+            self.script("[...document.querySelectorAll('#loss .legend li')]"
+                        ".map((li) => li.textContent)"),
+            ["east", "west", "validation, merged model"])
+        self.await_true(lambda: self.count("#timeline rect") > 4,
+                        "rounds are in the timeline")
+        self.await_true(lambda: "left" in self.text("bar_right"),
+                        "the time left is known")
+        self.assertIn("validated", self.text("events"))
+        self.assertIn("merged", self.text("ledger"))
+        self.assertEqual(self.text("freshness"), "live")
+
+    def check_keyboard(self):
+        plot = self.browser.find_element(By.CSS_SELECTOR, "#loss .plot")
+        plot.send_keys(Keys.ARROW_LEFT)
+        self.assertIn("step", self.script(
+            "document.querySelector('#loss .tip').textContent"))
+        plot.send_keys(Keys.ESCAPE)
+        self.assertTrue(
+            self.script("document.querySelector('#loss .tip').hidden"))
+        heads = self.browser.find_elements(By.CSS_SELECTOR,
+                                           "#islands_table th button")
+        heads[0].send_keys(Keys.ENTER)
+        names = ("[...document.querySelectorAll('#islands_table tbody tr')]"
+                 ".map((row) => row.cells[0].textContent)")
+        self.assertEqual(self.script(names), ["west", "east"])
+        field = self.browser.find_element(By.ID, "filter")
+        field.send_keys("eas")
+        self.assertEqual(self.script(names), ["east"])
+        field.clear()
+        field.send_keys(Keys.ESCAPE)
+
+    def check_widths(self):
+        for width in (390, 768, 1440):
+            self.resize(width)
+            self.assertLessEqual(
+                self.script("document.documentElement.scrollWidth"), width)
+
+    def check_hostile_reason(self):
+        self.control("pause", "--reason", _HOSTILE)
+        self.await_true(lambda: _HOSTILE in self.text("notices"),
+                        "the reason is shown as it is")
+        self.await_true(lambda: _HOSTILE in self.text("events"),
+                        "the event is shown as it is")
+        self.assertEqual(self.count("img"), 0)
+        self.control("resume")
+        self.await_true(lambda: self.text("notices") == "", "it goes on")
+        self.assertIsNone(self.script("window.hostile"))
+
+    def check_killed_island(self, island: subprocess.Popen):
+        self.script("document.getElementById('filter').value = ''")
+        island.send_signal(signal.SIGKILL)
+        self.await_true(lambda: self.state_of("west") == "evicted",
+                        "the killed island is shown as evicted")
+        # The coordinator's knowing is the time of its event.
+        shown = time.time()
+        known = self.script("Date.parse(state.events.filter("
+                            "(e) => e.kind === 'island_evicted').pop().time)")
+        print(f"the killed island showed after {shown - known / 1000:.2f} s")
+
+    def check_lost_coordinator(self, coordinator: subprocess.Popen):
+        coordinator.send_signal(signal.SIGKILL)
+        coordinator.wait()
+        self.await_true(lambda: "no answer" in self.text("freshness"),
+                        "the loss is said")
+        self.assertIn("does not answer", self.text("notices"))
+        self.assertTrue(
+            self.script("document.body.classList.contains('stale')"))
+        points = self.script("state.training.length")
+        self.start_coordinator()
+        self.await_true(lambda: self.text("freshness") == "live",
+                        "the page comes back by itself")
+        self.await_true(lambda: self.text("notices") == "", "all is well")
+        self.await_true(lambda: self.script("state.training.length") > points,
+                        "the curves go on")
+        self.assert_console_is_quiet("ERR_CONNECTION")
+
+    def check_report(self):
+        report = self.path("report.html")
+        self.tool("report", self.path("state"), "--out", report)
+        with open(report, encoding="utf-8") as file:
+            html = file.read()
+        # No island can have such a name; if one could, it would do no harm.
+        name = _HOSTILE.replace("\"", "\\\"").replace("<", "\\u003c")
+        html = html.replace('"island_id":"east"', f'"island_id":"{name}"')
+        with open(report, "w", encoding="utf-8") as file:
+            file.write(html)
+        self.browser.get("file://" + report)
+        self.assertIn(_HOSTILE, self.text("islands_table"))
+        self.assertIn(_HOSTILE, self.text("loss"))
+        self.assertGreater(self.count("#loss .curve"), 1)
+        self.assertGreater(self.count("#timeline rect"), 1)
+        self.assertEqual(self.count("img"), 0)
+        self.assertIsNone(self.script("window.hostile"))
+        self.assert_console_is_quiet()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
