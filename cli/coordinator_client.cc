@@ -90,14 +90,16 @@ absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
   return snapshot;
 }
 
-absl::StatusOr<v1::GetHistoryResponse> CoordinatorClient::FetchHistory() {
-  return JoinHistoryPages([this](const v1::GetHistoryRequest& request)
-                              -> absl::StatusOr<v1::GetHistoryResponse> {
-    v1::GetHistoryResponse page;
-    RETURN_IF_ERROR(
-        Call(*status_, &v1::Status::Stub::GetHistory, request, page));
-    return page;
-  });
+absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {
+  return AppendHistoryPages(
+      [this](const v1::GetHistoryRequest& request)
+          -> absl::StatusOr<v1::GetHistoryResponse> {
+        v1::GetHistoryResponse page;
+        RETURN_IF_ERROR(
+            Call(*status_, &v1::Status::Stub::GetHistory, request, page));
+        return page;
+      },
+      history);
 }
 
 absl::Status CoordinatorClient::WatchEvents(

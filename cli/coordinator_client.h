@@ -65,8 +65,9 @@ class CoordinatorClient {
   // were evicted.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);
 
-  // Fetches the whole training history.
-  absl::StatusOr<v1::GetHistoryResponse> FetchHistory();
+  // Fetches the training history after the last points of `history`, and adds
+  // it there.
+  absl::Status FetchHistory(v1::GetHistoryResponse& history);
 
   // Calls `consume` with the recorded events after `after_id`, oldest first,
   // and with `follow` then with every new event as it happens. OK at the end of

@@ -12,29 +12,30 @@
 
 namespace causeway {
 
-// Asks `fetch` for one page after the other. Returns its first error.
-inline absl::StatusOr<v1::GetHistoryResponse> JoinHistoryPages(
+// Asks `fetch` for one page after the other, and adds to `history` what comes
+// after its last points. Returns the first error.
+inline absl::Status AppendHistoryPages(
     absl::FunctionRef<
         absl::StatusOr<v1::GetHistoryResponse>(const v1::GetHistoryRequest&)>
-        fetch) {
-  v1::GetHistoryResponse history;
-  v1::GetHistoryRequest request;
-  while (true) {
+        fetch,
+    v1::GetHistoryResponse& history) {
+  bool more = true;
+  while (more) {
+    v1::GetHistoryRequest request;
+    if (!history.training().empty()) {
+      request.set_training_after(history.training().rbegin()->version());
+    }
+    if (!history.validations().empty()) {
+      request.set_validation_after(
+          history.validations().rbegin()->validation().version());
+    }
     ASSIGN_OR_RETURN(const v1::GetHistoryResponse page, fetch(request));
     history.MergeFrom(page);
     // An empty page would be followed by the same one.
-    if (!page.more() || page.training_size() + page.validations_size() == 0) {
-      history.clear_more();
-      return history;
-    }
-    if (!page.training().empty()) {
-      request.set_training_after(page.training().rbegin()->version());
-    }
-    if (!page.validations().empty()) {
-      request.set_validation_after(
-          page.validations().rbegin()->validation().version());
-    }
+    more = page.more() && page.training_size() + page.validations_size() > 0;
   }
+  history.clear_more();
+  return absl::OkStatus();
 }
 
 }  // namespace causeway

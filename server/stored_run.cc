@@ -83,10 +83,11 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
                    log.NewestEvents(/*after_id=*/0, most_events));
   data.mutable_events()->Assign(events.begin(), events.end());
   if (!events.empty()) time = ToTime(events.back().time());
-  ASSIGN_OR_RETURN(*data.mutable_history(),
-                   JoinHistoryPages([&](const v1::GetHistoryRequest& request) {
-                     return log.HistoryAfter(request);
-                   }));
+  RETURN_IF_ERROR(AppendHistoryPages(
+      [&](const v1::GetHistoryRequest& request) {
+        return log.HistoryAfter(request);
+      },
+      *data.mutable_history()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> rules,
                    LoadRules(log, std::move(run), time));
   *data.mutable_time() = ToTimestamp(time);

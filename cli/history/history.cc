@@ -189,8 +189,8 @@ Command HistoryCommand(Clock now, absl::TimeZone zone) {
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
                      CoordinatorClient::Create(flags->connection, now()));
-    ASSIGN_OR_RETURN(const v1::GetHistoryResponse history,
-                     client->FetchHistory());
+    v1::GetHistoryResponse history;
+    RETURN_IF_ERROR(client->FetchHistory(history));
     if (flags->json) {
       call.out << MessageJson(history) << "\n";
     } else if (flags->csv) {

@@ -36,7 +36,7 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
   *data.mutable_run() = std::move(status.run);
   *data.mutable_islands() = std::move(*status.islands.mutable_islands());
   *data.mutable_fragments() = std::move(*status.fragments.mutable_fragments());
-  ASSIGN_OR_RETURN(*data.mutable_history(), client.FetchHistory());
+  RETURN_IF_ERROR(client.FetchHistory(*data.mutable_history()));
   RETURN_IF_ERROR(client.WatchEvents(
       /*after_id=*/0, /*follow=*/false, [&](const v1::Event& event) {
         *data.add_events() = event;

@@ -146,16 +146,16 @@ ScreenLine StepAxis(uint64_t total_steps, int columns) {
 
 }  // namespace
 
-LossCurves MakeLossCurves(absl::Span<const v1::TrainingPoint> training,
-                          absl::Span<const v1::ValidationPoint> validation) {
+LossCurves MakeLossCurves(const v1::GetHistoryResponse& history) {
   LossCurves curves;
+  const auto& training = history.training();
   for (const v1::TrainingPoint& point : training) {
     if (point.loss() > 0) {
       curves.training.push_back(
           {.step = point.run_step(), .loss = point.loss()});
     }
   }
-  for (const v1::ValidationPoint& point : validation) {
+  for (const v1::ValidationPoint& point : history.validations()) {
     const auto reached = std::lower_bound(
         training.begin(), training.end(), point.validation().version(),
         [](const v1::TrainingPoint& a, uint64_t version) {
@@ -163,8 +163,9 @@ LossCurves MakeLossCurves(absl::Span<const v1::TrainingPoint> training,
         });
     // The first measurement may be older than the first point.
     if (training.empty() || point.validation().loss() <= 0) continue;
-    const uint64_t step = reached == training.end() ? training.back().run_step()
-                                                    : reached->run_step();
+    const uint64_t step = reached == training.end()
+                              ? training.rbegin()->run_step()
+                              : reached->run_step();
     curves.validation.push_back(
         {.step = point.validation().version() == 0 ? 0 : step,
          .loss = point.validation().loss()});

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "cli/watch/screen.h"
 #include "proto/status.pb.h"
 
@@ -26,10 +25,8 @@ struct LossCurves {
 };
 
 // Returns the points that have a loss. A measurement is placed at the step at
-// which the run had the version that was measured. Both series are ordered by
-// version.
-LossCurves MakeLossCurves(absl::Span<const v1::TrainingPoint> training,
-                          absl::Span<const v1::ValidationPoint> validation);
+// which the run had the version that was measured.
+LossCurves MakeLossCurves(const v1::GetHistoryResponse& history);
 
 // Returns `rows` lines (at least 3): a legend, the curves over the steps from 0
 // to `total_steps`, and the axis of the steps. Values above nearly all others,

@@ -57,19 +57,19 @@ TEST(LossCurveTest, NothingIsDrawnWithoutPoints) {
 }
 
 TEST(LossCurveTest, AMeasurementHasTheStepOfItsVersion) {
-  std::vector<v1::TrainingPoint> training(3);
-  for (size_t i = 0; i < 3; ++i) {
-    training[i].set_version(10 * (i + 1));
-    training[i].set_run_step(100 * (i + 1));
-    training[i].set_loss(i == 1 ? 0 : 2);
+  v1::GetHistoryResponse history;
+  for (uint64_t i = 1; i <= 3; ++i) {
+    v1::TrainingPoint& point = *history.add_training();
+    point.set_version(10 * i);
+    point.set_run_step(100 * i);
+    point.set_loss(i == 2 ? 0 : 2);
   }
-  std::vector<v1::ValidationPoint> measured(4);
-  const uint64_t versions[] = {0, 20, 25, 40};
-  for (size_t i = 0; i < 4; ++i) {
-    measured[i].mutable_validation()->set_version(versions[i]);
-    measured[i].mutable_validation()->set_loss(3);
+  for (const uint64_t version : {0, 20, 25, 40}) {
+    v1::Validation& measured = *history.add_validations()->mutable_validation();
+    measured.set_version(version);
+    measured.set_loss(3);
   }
-  const LossCurves curves = MakeLossCurves(training, measured);
+  const LossCurves curves = MakeLossCurves(history);
   EXPECT_THAT(curves.training, ElementsAre(Field(&LossPoint::step, 100),
                                            Field(&LossPoint::step, 300)));
   EXPECT_THAT(

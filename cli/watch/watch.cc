@@ -53,6 +53,7 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
 
 absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run) {
   ASSIGN_OR_RETURN(run.status, client.Fetch(departed));
+  RETURN_IF_ERROR(client.FetchHistory(run.history));
   return client.WatchEvents(run.last_event, /*follow=*/false,
                             [&](const v1::Event& event) {
                               run.last_event = event.id();

@@ -300,7 +300,7 @@ std::vector<ScreenLine> DrawWatchScreen(const WatchedRun& run,
       std::min(after_islands - 1 - kEventRows, kMostCurveRows);
   if (curve_rows >= kLeastCurveRows) {
     std::vector<ScreenLine> curves =
-        DrawLossCurves(MakeLossCurves(run.training, run.validations),
+        DrawLossCurves(MakeLossCurves(run.history),
                        run.status.run.total_steps(), curve_rows, format);
     if (!curves.empty()) add(std::move(curves));
   }

@@ -22,8 +22,7 @@ namespace causeway {
 // What `causeway watch` knows of a run.
 struct WatchedRun {
   StatusSnapshot status;
-  std::vector<v1::TrainingPoint> training;
-  std::vector<v1::ValidationPoint> validations;
+  v1::GetHistoryResponse history;
   // The last events that are worth a line, oldest first.
   std::deque<v1::Event> events;
   // The number of the last event of all.

@@ -55,12 +55,12 @@ WatchedRun TestRun(int islands) {
     fragment.mutable_participation()->set_merged(2);
   }
   for (uint64_t version = 1; version <= 12; ++version) {
-    v1::TrainingPoint& point = watched.training.emplace_back();
+    v1::TrainingPoint& point = *watched.history.add_training();
     point.set_version(version);
     point.set_run_step(20 * version);
     point.set_loss(2 + 3 * std::exp(-0.3 * static_cast<double>(version)));
     if (version % 3 != 0) continue;
-    v1::ValidationPoint& measured = watched.validations.emplace_back();
+    v1::ValidationPoint& measured = *watched.history.add_validations();
     measured.mutable_validation()->set_version(version);
     measured.mutable_validation()->set_loss(point.loss() + 0.1);
   }
