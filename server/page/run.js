@@ -150,13 +150,13 @@ function drawFacts(run) {
   const live = num(run.live_islands);
   const gone = state.islands.filter((island) => !isLive(island)).length;
   fact("Islands", String(live), gone ? gone + " left or evicted" : "live");
-  fact("Tokens per second", live ? count(run.tokens_per_second) : "–",
+  fact("Tokens/s", live ? count(run.tokens_per_second) : "–",
     count(run.tokens_merged) + " tokens merged");
   const took = run.participation || {};
   fact("Rounds", count(run.rounds), `of ${count(run.total_rounds)}; ` +
     `${percent(num(took.merged), num(took.live))} took part`);
   const sent = num(run.bytes_sent) + num(run.bytes_received);
-  fact("Sent and received", bytes(sent), sent && num(run.bytes_data_parallel)
+  fact("Traffic", bytes(sent), sent && num(run.bytes_data_parallel)
     ? "data parallel: " + (num(run.bytes_data_parallel) / sent).toFixed(0) +
       " times as much" : "encoded");
   fact("Outer step", num(run.outer_step_seconds)
