@@ -65,7 +65,7 @@ std::string TrainingFact(const v1::RunStatus& run) {
       run.tokens_per_second() > 0
           ? absl::StrCat(", ", HumanCount(run.tokens_per_second()), " tokens/s")
           : "",
-      ", loss ", Loss(run.loss()), ", ",
+      run.loss() > 0 ? absl::StrCat(", loss ", Loss(run.loss())) : "", ", ",
       HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
 }
 

@@ -9,7 +9,6 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 TEST(StatusFactsTest, TimeLeftNeedsSpeed) {
   v1::RunStatus run;
@@ -29,7 +28,7 @@ TEST(StatusFactsTest, TimeLeftNeedsSpeed) {
 
 TEST(StatusFactsTest, ARateThatNobodyHasReportedIsNotZero) {
   v1::RunStatus run;
-  EXPECT_THAT(TrainingFact(run), Not(HasSubstr("tokens/s")));
+  EXPECT_EQ(TrainingFact(run), "0 islands, 0 tokens merged");
   run.set_tokens_per_second(1234);
   EXPECT_THAT(TrainingFact(run), HasSubstr(", 1.23k tokens/s,"));
   v1::IslandStatus island;

@@ -253,7 +253,7 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
   PrintStatus(snapshot, kNow, out);
   for (const char* const part :
        {"quick-0000002a, waiting for islands\n", "round 12 of 20\n",
-        "training    1 island, 4.10k tokens/s, loss -, 1.23M",
+        "training    1 island, 4.10k tokens/s, 1.23M",
         "pending 9.75 %, expired 1.00 %, quarantined 2.00 %, refused 3.00 %\n",
         "connections 3 of 280; 4 refused, 5 displaced, 6 cut off, 7 without a "
         "call\n",

@@ -174,7 +174,7 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
                                     const ScreenFormat& format) {
   constexpr int kActivityColumns = 20;
   const auto& islands = status.islands.islands();
-  if (islands.empty()) return {{"no island", Style::kWarning}};
+  if (islands.empty()) return {{"no island takes part", Style::kDim}};
   const std::vector<Column>& columns = IslandColumns();
   std::vector<int> widths;
   for (const Column& column : columns) {
