@@ -34,12 +34,9 @@ std::string InUnits(double value, double base,
   return absl::StrFormat("%.*f%s", digits, value, units[unit]);
 }
 
-// Returns the number of characters in UTF-8 text: all bytes but the
-// continuations.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(),
-      [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+// Returns whether a byte of UTF-8 is not the continuation of a character.
+bool BeginsCharacter(char c) {
+  return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
 }
 
 }  // namespace
@@ -73,6 +70,26 @@ std::string HumanPercent(double share) {
   return absl::StrFormat("%.2f %%", std::floor(share * 10000 + 1e-6) / 100);
 }
 
+int Characters(absl::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), BeginsCharacter));
+}
+
+absl::string_view FirstCharacters(absl::string_view text, int count) {
+  size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if (BeginsCharacter(text[end]) && count-- == 0) break;
+  }
+  return text.substr(0, end);
+}
+
+std::string Padded(const std::string& text, int width,
+                   Table::Alignment alignment) {
+  const std::string padding(
+      static_cast<size_t>(std::max(0, width - Characters(text))), ' ');
+  return alignment == Table::kRight ? padding + text : text + padding;
+}
+
 void Table::AddRow(std::vector<std::string> cells) {
   CHECK_EQ(cells.size(), columns_.size());
   for (std::string& cell : cells) cell = Printable(cell);
@@ -83,19 +100,17 @@ void Table::Print(std::ostream& out) const {
   std::vector<std::vector<std::string>> lines(1);
   for (const Column& column : columns_) lines[0].push_back(column.title);
   lines.insert(lines.end(), rows_.begin(), rows_.end());
-  std::vector<size_t> widths(columns_.size(), 0);
+  std::vector<int> widths(columns_.size(), 0);
   for (const std::vector<std::string>& cells : lines) {
     for (size_t i = 0; i < cells.size(); ++i) {
-      widths[i] = std::max(widths[i], Width(cells[i]));
+      widths[i] = std::max(widths[i], Characters(cells[i]));
     }
   }
   for (const std::vector<std::string>& cells : lines) {
     std::string line;
     for (size_t i = 0; i < cells.size(); ++i) {
-      const std::string padding(widths[i] - Width(cells[i]), ' ');
       if (i > 0) line += "  ";
-      line += columns_[i].alignment == kRight ? padding + cells[i]
-                                              : cells[i] + padding;
+      line += Padded(cells[i], widths[i], columns_[i].alignment);
     }
     out << absl::StripTrailingAsciiWhitespace(line) << "\n";
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace causeway {
@@ -32,6 +33,12 @@ std::string HumanDuration(absl::Duration duration);
 // Returns a share of 1 as "99.35 %", rounded down, so that 99.999 % never looks
 // like 100 %.
 std::string HumanPercent(double share);
+
+// Returns the number of characters of UTF-8 text.
+int Characters(absl::string_view text);
+
+// Returns the first characters of UTF-8 text, at most `count`.
+absl::string_view FirstCharacters(absl::string_view text, int count);
 
 class Table {
  public:
@@ -56,6 +63,10 @@ class Table {
   const std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+// Returns the text with spaces up to `width` characters.
+std::string Padded(const std::string& text, int width,
+                   Table::Alignment alignment);
 
 }  // namespace causeway
 

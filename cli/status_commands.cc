@@ -171,8 +171,13 @@ Command WatchCommand(const StatusEnvironment& environment) {
             return terminal->Wait(duration);
           };
         }
-        Watch([&](WatchedRun& run) { return Update(client, flags.all, run); },
-              absl::Seconds(flags.interval), watch);
+        const auto update = [&](WatchedRun& run) -> absl::Status {
+          ASSIGN_OR_RETURN(run.status, client.Fetch(flags.all));
+          // Only a screen shows the past.
+          if (terminal == nullptr) return absl::OkStatus();
+          return UpdatePast(client, run);
+        };
+        Watch(update, absl::Seconds(flags.interval), watch);
         return absl::OkStatus();
       });
 }

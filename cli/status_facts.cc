@@ -3,6 +3,7 @@
 #include "cli/status_facts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -84,8 +85,12 @@ std::string TrafficFact(const v1::RunStatus& run) {
   return text;
 }
 
+std::string OrDash(bool known, std::string text) {
+  return known ? std::move(text) : "-";
+}
+
 std::string Loss(double loss) {
-  return loss > 0 ? absl::StrFormat("%.4f", loss) : "-";
+  return OrDash(loss > 0, absl::StrFormat("%.4f", loss));
 }
 
 std::string TrainingRate(const v1::IslandStatus& island) {

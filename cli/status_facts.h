@@ -31,6 +31,9 @@ std::string TrainingFact(const v1::RunStatus& run);
 // parallel training would have needed.
 std::string TrafficFact(const v1::RunStatus& run);
 
+// Returns the text of something that is known, and otherwise "-".
+std::string OrDash(bool known, std::string text);
+
 // Returns "1.2345", or "-" for 0, which stands for no loss.
 std::string Loss(double loss);
 

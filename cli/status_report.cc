@@ -28,10 +28,6 @@ namespace {
 
 constexpr auto kRight = Table::kRight;
 
-std::string OrDash(bool known, std::string text) {
-  return known ? std::move(text) : "-";
-}
-
 void PrintFact(absl::string_view name, absl::string_view text,
                std::ostream& out) {
   out << absl::StrFormat("%-12s%s\n", name, Printable(text));
@@ -211,6 +207,7 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
                {"TENSORS", kRight},
                {"SENT AT", kRight},
                {"NORM", kRight},
+               {"SIMILARITY", kRight},
                {"COMMITTED", kRight},
                {"DIGEST"},
                {"TOOK PART"},
@@ -226,6 +223,8 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
          absl::StrCat("+", fragment.send_offset_steps()),
          OrDash(head.version() > 0,
                 absl::StrFormat("%.4g", fragment.merged_norm())),
+         OrDash(fragment.has_similarity(),
+                absl::StrFormat("%.3f", fragment.similarity())),
          absl::StrCat(HumanDuration(now - ToTime(fragment.committed_at())),
                       " ago"),
          absl::BytesToHexString(head.digest()).substr(0, 8),

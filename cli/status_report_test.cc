@@ -99,6 +99,7 @@ StatusSnapshot TestSnapshot() {
           awaited: "east"
           awaited: "south"
           merged_norm: 1.25
+          similarity: 0.8125
           committed_at { seconds: 1700000160 }
           tensors: 39
           participation { live: 3 contributing: 2 merged: 1 }
@@ -146,10 +147,10 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "north  down                -       -         -   0 s        0 s  "
       "       0 B        0 B\n"
       "\n"
-      "FRAGMENT  VERSION  OF  VALUES  TENSORS  SENT AT  NORM  COMMITTED  "
-      "DIGEST    TOOK PART         CONTRIBUTED  AWAITED\n"
-      "       0       12  20   1.84M       39       +0  1.25   40 s ago  "
-      "deadbeef  1 of 3 (2 began)  north        east,south\n");
+      "FRAGMENT  VERSION  OF  VALUES  TENSORS  SENT AT  NORM  SIMILARITY  "
+      "COMMITTED  DIGEST    TOOK PART         CONTRIBUTED  AWAITED\n"
+      "       0       12  20   1.84M       39       +0  1.25       0.812  "
+      " 40 s ago  deadbeef  1 of 3 (2 began)  north        east,south\n");
 }
 
 TEST(StatusReportTest, SaysWhyARunIsSuspended) {
@@ -247,6 +248,7 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
   v1::FragmentStatus& fragment = *snapshot.fragments.mutable_fragments(0);
   fragment.mutable_head()->set_version(0);
   fragment.set_send_offset_steps(25);
+  fragment.clear_similarity();
   fragment.clear_contributed();
   fragment.clear_awaited();
   std::ostringstream out;
@@ -258,8 +260,8 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
         "connections 3 of 280; 4 refused, 5 displaced, 6 cut off, 7 without a "
         "call\n",
         "north     1  draining", "south     3  evicted",
-        "       0        0  20   1.84M       39      +25     -   40 s ago  "
-        "deadbeef  -          -            -\n"}) {
+        "       0        0  20   1.84M       39      +25     -           -  "
+        " 40 s ago  deadbeef  -          -            -\n"}) {
     EXPECT_THAT(out.str(), testing::HasSubstr(part));
   }
 }

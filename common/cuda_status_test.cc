@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/cuda_status.h"
 
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -49,10 +50,7 @@ TEST(CudaStatusTest, CodesTellCausesApart) {
 }
 
 TEST(CudaStatusTest, AnErrorIsNotReportedAgain) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) {
-    GTEST_SKIP() << "without a driver every call reports that";
-  }
+  SKIP_WITHOUT_CUDA_DEVICE();
   // No machine has that many devices.
   EXPECT_FALSE(CudaStatus(cudaSetDevice(1 << 20), "choosing a device").ok());
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);

@@ -40,7 +40,7 @@ struct mg_context;
 namespace causeway {
 
 struct HttpRequest {
-  // What follows "?" in the address, as it came; empty if nothing does.
+  // The part of the address after "?", as it came; empty if there is none.
   std::string query;
 };
 
@@ -56,8 +56,8 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 class HttpServer {
  public:
   struct Options {
-    // Where to listen, host:port. Port 0 takes a free one; host 0.0.0.0 or [::]
-    // is every address of this machine.
+    // The address to listen on, host:port. Port 0 takes a free one; host
+    // 0.0.0.0 or [::] is every address of this machine.
     std::string address;
     // Returns why the daemon cannot serve its purpose yet; OK once it can.
     // Thread-safe.

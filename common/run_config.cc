@@ -63,9 +63,14 @@ constexpr Range kRanges[] = {
     {"training.epsilon", 0, 1, true},
     {"training.weight_decay", 0, 10},
     {"training.gradient_clip", 0, 1e9},
+    {"training.muon.momentum", 0, 0.9999},
+    {"training.muon.learning_rate_factor", 0, 1e4, true},
     {"outer_optimizer.learning_rate", 0, 10, true},
     {"outer_optimizer.momentum", 0, 0.9999},
     {"outer_optimizer.momentum_delay", 1, 1024},
+    {"outer_optimizer.final_learning_rate_ratio", 0, 1, true},
+    {"outer_optimizer.initial_momentum", 0, 0.9999},
+    {"outer_optimizer.penalty_power", 0, 8},
     {"synchronization.inner_steps_per_round", 1, 1'000'000},
     {"synchronization.mixing", 0, 1},
     {"synchronization.error_feedback", 0, 1},
@@ -265,10 +270,11 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   check.Require(
       !sync.eager_updates() ||
           (outer.merge() == v1::OuterOptimizerConfig::MEAN &&
-           outer.algorithm() != v1::OuterOptimizerConfig::DELAYED_NESTEROV),
+           outer.algorithm() != v1::OuterOptimizerConfig::DELAYED_NESTEROV &&
+           outer.penalty_power() == 0 && outer.penalty_clip() == 0),
       "synchronization.eager_updates",
-      "true only with outer_optimizer.merge MEAN and an "
-      "outer_optimizer.algorithm other than DELAYED_NESTEROV");
+      "true only with outer_optimizer.merge MEAN, an "
+      "outer_optimizer.algorithm other than DELAYED_NESTEROV, and no penalty");
 }
 
 // Checks everything; ranges that depend on other fields come last.
@@ -295,6 +301,9 @@ void Check(const v1::RunConfig& config, Checker& check, ConfigErrors& errors) {
   const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
   check.InRange({"outer_optimizer.momentum_spread", 0,
                  1.0 / std::max(1u, outer.momentum_delay())});
+  if (outer.penalty_clip() != 0) {
+    check.InRange({"outer_optimizer.penalty_clip", 1, 1e6});
+  }
   const v1::MembershipConfig& membership = config.membership();
   const double islands = std::max(1u, membership.max_islands());
   check.InRange({"membership.min_islands", 1, islands});

@@ -5,7 +5,7 @@
 // also runs on machines without it.
 //
 //   ASSIGN_OR_RETURN(const SharedLibrary library,
-//                    SharedLibrary::Load("libz.so.1", "/opt/lib"));
+//                    SharedLibrary::Load("libz.so.1", {"/opt/lib"}));
 //   decltype(&zlibVersion) version = nullptr;
 //   RETURN_IF_ERROR(library.Find("zlibVersion", version));
 #ifndef COMMON_SHARED_LIBRARY_H_
@@ -13,6 +13,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,10 +26,14 @@ namespace causeway {
 // object. Thread-safe.
 class SharedLibrary {
  public:
-  // Loads the library that the loader finds, or else the one in `directory`.
+  // Loads the library that the loader finds, or else the first one in
+  // `directories`, which may be patterns of glob(7).
   // FAILED_PRECONDITION, with the cause, if there is none or it cannot be used.
-  static absl::StatusOr<SharedLibrary> Load(const std::string& name,
-                                            absl::string_view directory);
+  static absl::StatusOr<SharedLibrary> Load(
+      const std::string& name, const std::vector<std::string>& directories);
+
+  // Returns the file that was loaded.
+  std::string Path() const;
 
   // Sets `function` to the function `name`; the caller vouches for its type.
   // FAILED_PRECONDITION, and null, if the library has no such function.
@@ -49,9 +54,12 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Loads NAME.so.MAJOR of the CUDA toolkit from where the loader finds it, or
-// else from the toolkit's default directory. The error ends with `advice`,
-// which names what to install and how to say where it is.
+// Loads NAME.so.MAJOR of the CUDA toolkit and logs its path. Looks where the
+// loader does, then beside this program (as deploy/bundle.sh has it), in the
+// toolkit's default directory, and where pip puts the libraries of PyTorch: in
+// the virtual environment that is active, in Conda's, in the user's and in the
+// system's. The error ends with `advice`, which names what to install, and how
+// to say where it is.
 absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
                                               absl::string_view advice);
 

@@ -16,20 +16,25 @@ readonly ROOT
 
 usage() {
   cat <<'USAGE'
-usage: deploy/bundle.sh [--cpu_only] [--tests] [--check] [--bin DIRECTORY] [FILE]
+usage: deploy/bundle.sh [--cpu_only] [--with_cuda_libraries] [--tests] [--check]
+                        [--bin DIRECTORY] [FILE]
 
 Writes FILE (default: causeway-linux-x86_64.tar.gz). Unpacked anywhere, its
-programs run on any x86-64 Linux with glibc 2.36 or newer:
+programs run on x86-64 Linux with glibc 2.34 or newer and with its libstdc++, of
+GCC 11 or newer:
 
   causeway/bin    causeway, causeway-coordinator, causeway-worker
   causeway/lib    shared libraries, found from bin
+  causeway/lib/gcc      libstdc++ and libgcc, for hosts without them: they need
+                        LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
   causeway/docs, causeway/tests         tests/gpu/run.sh is for machines with GPUs
 
 With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
-several GPUs, NCCL are taken from the machine where it runs; without them the
-worker trains on the CPU.
+several GPUs, NCCL are taken from the machine where it runs, unless they are in
+the archive; without them the worker trains on the CPU.
 
   --cpu_only       build without CUDA even if nvcc is there
+  --with_cuda_libraries  add cuBLAS and NCCL, about 750 MB, whose licenses apply
   --tests          add the tests and benchmarks that need a GPU
   --check          run the programs with no other files than the bundle's and
                    glibc's; needs root, for chroot
@@ -43,6 +48,7 @@ fail() {
 }
 
 cuda=true
+cuda_libraries=false
 tests=false
 check=false
 bin=
@@ -50,6 +56,7 @@ archive=
 while (($#)); do
   case "$1" in
     --cpu_only) cuda=false ;;
+    --with_cuda_libraries) cuda_libraries=true ;;
     --tests) tests=true ;;
     --check) check=true ;;
     --bin)
@@ -70,6 +77,9 @@ while (($#)); do
 done
 archive="$(realpath -m "${archive:-causeway-linux-x86_64.tar.gz}")"
 if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then cuda=false; fi
+if "${cuda_libraries}" && ! "${cuda}"; then
+  fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and not --cpu_only"
+fi
 require_tools
 
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
@@ -110,7 +120,30 @@ install -D -m 644 -t "${top}/tests/reference" tests/reference/llama_golden.txt
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 
-printf 'bundle: needs glibc %s\n' "$(newest_glibc "${top}"/bin/* "${top}"/lib/*)"
+# Debian's libstdc++ and libgcc need glibc 2.36, and all else less. Where they are
+# not found beside the programs, the loader takes the host's.
+mkdir "${libraries}/gcc"
+mv "${libraries}"/{libstdc++.so.6,libgcc_s.so.1} "${libraries}/gcc"
+
+# The names of CUDA's libraries as the worker loads them.
+if "${cuda_libraries}"; then
+  for name in libcublasLt.so.13 libnccl.so.2; do
+    path=/usr/local/cuda/lib64/${name}
+    if [[ ! -e "${path}" ]]; then fail "there is no ${path} to add"; fi
+    install -m 644 "${path}" "${libraries}/${name}"
+  done
+fi
+
+files=("${top}"/bin/* "${libraries}"/*.so*)
+glibc="$(newest_version GLIBC_2 "${files[@]}")"
+libstdcxx="$(newest_version GLIBCXX_3.4 "${files[@]}")"
+printf 'bundle: needs glibc %s and libstdc++ with GLIBCXX_%s\n' "${glibc}" "${libstdcxx}"
+for version in "${glibc} 2.34" "${libstdcxx} 3.4.29"; do
+  read -r needed allowed <<<"${version}"
+  if [[ "$(printf '%s\n' "${needed}" "${allowed}" | sort -V | tail -n 1)" != "${allowed}" ]]; then
+    fail "a file needs version ${needed}, but hosts may have only ${allowed}"
+  fi
+done
 
 # Runs the programs in an environment without anything else.
 run_alone() {
@@ -125,7 +158,8 @@ run_alone() {
   cp -a "${top}" "${alone}/causeway"
   for program in "${PROGRAMS[@]}"; do
     program="/causeway/bin/$(basename "${program}")"
-    env -i "$(command -v chroot)" "${alone}" "${program}" --help >"${stage}/output" 2>&1 ||
+    env -i LD_LIBRARY_PATH=/causeway/lib/gcc "$(command -v chroot)" \
+      "${alone}" "${program}" --help >"${stage}/output" 2>&1 ||
       true
     # absl's --help exits with 1.
     grep -qiE 'causeway|usage' "${stage}/output" || {

@@ -53,8 +53,11 @@ add_file() {
   done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
 }
 
-# newest_glibc FILE...: prints the newest version of glibc that a file needs.
-newest_glibc() {
-  readelf --version-info "$@" | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV |
-    tail -n 1 | sed 's/GLIBC_//'
+# newest_version PREFIX FILE...: prints the newest version that a file needs, such
+# as 2.34 for GLIBC_2.
+newest_version() {
+  local prefix="$1"
+  shift
+  readelf --version-info "$@" | grep -oE "${prefix//./\\.}\\.[0-9]+" |
+    sort -uV | tail -n 1 | sed 's/.*_//'
 }

@@ -22,7 +22,7 @@ usage: deploy/quickstart.sh [--report FILE] [--text FILE...] [--rounds N]
                             [--threads N] [--pytorch] [--keep]
 
 Installs what is missing, builds, trains on two islands and on one alone, and
-compares. About two minutes on two cores after the build. Exits with 0 if
+compares. Takes four minutes on two cores after the build. Exits with 0 if
 the merged model learnt. Leaves one file, the run in pictures, and says where.
 
   --report FILE   write the figures as JSON, too

@@ -81,7 +81,7 @@ done < <(cd python && find causeway -name '*.py' -not -name '*_test.py' \
 add_file "${library}" "${libraries}"
 # PyTorch takes these from the system, and a process has each of them once.
 rm -f "${libraries}"/lib{stdc++.so.6,gcc_s.so.1}
-needed="$(newest_glibc "${libraries}"/*)"
+needed="$(newest_version GLIBC_2 "${libraries}"/*)"
 if [[ "$(printf '%s\n' "${needed}" "${GLIBC}" | sort -V | tail -n 1)" != \
   "${GLIBC}" ]]; then
   fail "the libraries need glibc ${needed}, newer than ${GLIBC}"

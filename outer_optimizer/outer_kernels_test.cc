@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
+#include "outer_optimizer/testing/values.h"
 
 namespace causeway {
 namespace {
@@ -39,15 +40,6 @@ INSTANTIATE_TEST_SUITE_P(Targets, OuterKernelsTest,
                          [](const testing::TestParamInfo<int64_t>& info) {
                            return std::string(hwy::TargetName(info.param));
                          });
-
-std::vector<float> Values(size_t count, uint32_t seed) {
-  std::vector<float> values(count);
-  for (float& value : values) {
-    seed = seed * 1664525 + 1013904223;
-    value = static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-33f;
-  }
-  return values;
-}
 
 std::vector<uint32_t> Bits(const std::vector<float>& values) {
   std::vector<uint32_t> bits(values.size());

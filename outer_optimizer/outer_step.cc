@@ -15,7 +15,9 @@
 #include "glog/logging.h"
 #include "hwy/aligned_allocator.h"
 #include "outer_optimizer/outer_kernels.h"
-#include "outer_optimizer/radial_merge.h"
+#include "outer_optimizer/similarity.h"
+#include "outer_optimizer/sync_schedule.h"
+#include "outer_optimizer/tensor_weights.h"
 #include "quantization/codec_config.h"
 #include "quantization/formats/dense_kernels_cpu.h"
 
@@ -24,7 +26,7 @@ namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-absl::Status CheckOptions(const OuterStepOptions& options) {
+absl::Status CheckOptions(const OuterStepOptions& options, uint64_t version) {
   switch (options.algorithm) {
     case Outer::NESTEROV:
     case Outer::SGD:
@@ -45,11 +47,11 @@ absl::Status CheckOptions(const OuterStepOptions& options) {
           "HEAVY_BALL, DELAYED_NESTEROV",
           options.algorithm));
   }
-  if (!std::isfinite(options.learning_rate) ||
-      !std::isfinite(options.momentum)) {
+  const OuterRates rates = options.schedule.At(version);
+  if (!std::isfinite(rates.learning_rate) || !std::isfinite(rates.momentum)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("outer learning rate %g and momentum %g must be finite",
-                        options.learning_rate, options.momentum));
+                        rates.learning_rate, rates.momentum));
   }
   RETURN_IF_ERROR(CheckCodecSpec(options.downlink));
   return CheckEncodeOptions(options.downlink, options.downlink_options);
@@ -68,8 +70,12 @@ absl::Status CheckState(const OuterStepOptions& options,
                             HasMomentum(options) ? size : 0));
   RETURN_IF_ERROR(CheckSize("residual", state.residual.size(),
                             HasResidual(options) ? size : 0));
-  return CheckSize("gradient sum", state.gradient_sum.size(),
-                   HasGradientSum(options) ? size : 0);
+  RETURN_IF_ERROR(CheckSize("gradient sum", state.gradient_sum.size(),
+                            HasGradientSum(options) ? size : 0));
+  // An operator may have turned the clip on or off.
+  const size_t norms = options.tensor_merge.merged_norms();
+  if (state.merged_norms.empty() || norms == 0) return absl::OkStatus();
+  return CheckSize("merged norms", state.merged_norms.size(), norms);
 }
 
 // Returns `status` with the contribution's place in front.
@@ -102,8 +108,9 @@ absl::StatusOr<Contributions> OpenContributions(
 // Returns the coefficients of the step from `version` on.
 StepCoefficients CoefficientsOf(const OuterStepOptions& options,
                                 uint64_t version) {
-  const float mu = options.momentum;
-  StepCoefficients by{.learning_rate = options.learning_rate,
+  const OuterRates rates = options.schedule.At(version);
+  const float mu = rates.momentum;
+  StepCoefficients by{.learning_rate = rates.learning_rate,
                       .momentum_decay = mu,
                       .intake = 1,
                       .gradient_share = 1,
@@ -288,6 +295,7 @@ void CheckOutput(const OuterStepOptions& options,
   CHECK_EQ(output.momentum.size(), state.momentum.size());
   CHECK_EQ(output.residual.size(), state.residual.size());
   CHECK_EQ(output.gradient_sum.size(), state.gradient_sum.size());
+  CHECK_EQ(output.merged_norms.size(), options.tensor_merge.merged_norms());
   CHECK_EQ(output.update.size(),
            MaxEncodedBytes(options.downlink, state.theta.size()));
 }
@@ -298,18 +306,14 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
                                       const v1::Fragment& fragment) {
   const Outer& optimizer = config.outer_optimizer();
   const v1::SynchronizationConfig& synchronization = config.synchronization();
-  OuterStepOptions options{
+  return {
       .algorithm = optimizer.algorithm(),
-      .learning_rate = static_cast<float>(optimizer.learning_rate()),
-      .momentum = static_cast<float>(optimizer.momentum()),
+      .schedule = MakeOuterSchedule(optimizer, FinalVersion(config, fragment)),
       .momentum_delay = optimizer.momentum_delay(),
       .momentum_spread = optimizer.momentum_spread(),
+      .tensor_merge = MakeTensorMerge(config, fragment),
       .downlink = DownlinkSpec(synchronization),
       .downlink_options = DownlinkOptions(synchronization)};
-  if (optimizer.merge() == Outer::RADIAL_DIRECTIONAL) {
-    options.radial_tensors = RadialTensors(config, fragment);
-  }
-  return options;
 }
 
 bool HasMomentum(const OuterStepOptions& options) {
@@ -332,6 +336,7 @@ FragmentState InitialFragmentState(const OuterStepOptions& options,
       .momentum = std::vector<float>(HasMomentum(options) ? size : 0),
       .residual = std::vector<float>(HasResidual(options) ? size : 0),
       .gradient_sum = std::vector<float>(HasGradientSum(options) ? size : 0),
+      .merged_norms = std::vector<float>(options.tensor_merge.merged_norms()),
   };
 }
 
@@ -339,29 +344,36 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool) {
-  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckOptions(options, state.version));
   RETURN_IF_ERROR(CheckState(options, state));
   CheckOutput(options, state, output);
   const uint64_t values = state.theta.size();
   ASSIGN_OR_RETURN(const Contributions contributions,
                    OpenContributions(inputs, values));
   std::vector<float> shares;
-  for (const MergeInput& input : inputs) shares.push_back(input.share);
-  const MergeWeights weights = RadialWeights(
-      contributions, std::move(shares), options.radial_tensors, values, pool);
+  std::vector<double> norms;
+  for (const MergeInput& input : inputs) {
+    shares.push_back(input.share);
+    norms.push_back(input.norm);
+  }
+  const MergeWeights weights =
+      TensorWeights(options.tensor_merge, contributions, std::move(shares),
+                    values, state.merged_norms, output.merged_norms, pool);
   FusedStep step(options, state, contributions, weights, output);
   pool.Run([&step](int) { step.Run(); });
   if (const std::optional<uint64_t> strip = step.FirstNotFinite()) {
     return NotFiniteError(contributions, *strip, values);
   }
-  return step.Finish();
+  OuterStepSummary summary = step.Finish();
+  summary.similarity = Similarity(weights, norms, summary.gradient_norm);
+  return summary;
 }
 
 absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
   // Check before memory is allocated.
-  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckOptions(options, state.version));
   RETURN_IF_ERROR(CheckState(options, state));
   OuterStepResult result{.state = InitialFragmentState(
                              options, std::vector<float>(state.theta.size()))};
@@ -375,10 +387,12 @@ absl::StatusOr<OuterStepResult> RunOuterStep(
                     .momentum = absl::MakeSpan(result.state.momentum),
                     .residual = absl::MakeSpan(result.state.residual),
                     .gradient_sum = absl::MakeSpan(result.state.gradient_sum),
+                    .merged_norms = absl::MakeSpan(result.state.merged_norms),
                     .update = absl::MakeSpan(result.update)},
                    pool));
   result.update.resize(summary.update_bytes);
   result.gradient_norm = summary.gradient_norm;
+  result.similarity = summary.similarity;
   return result;
 }
 

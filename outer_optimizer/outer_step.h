@@ -10,8 +10,8 @@
 //   theta    <- theta + decode(update)
 //   residual <- change + residual - decode(update)
 //
-// The weights are the contributions' shares, or those of radial-directional
-// averaging (outer_optimizer/radial_merge.h). The pass goes in tiles that stay
+// The weights are the contributions' shares, or differ from tensor to tensor
+// (outer_optimizer/tensor_weights.h). The pass goes in tiles that stay
 // in the cache, so memory sees each input and output once, and no contribution
 // is ever decoded as a whole. Everything is fp32, each operation rounded
 // separately; the result does not depend on the number of threads.
@@ -29,7 +29,8 @@
 //                     change = -lr ((1 - c (N - 1)) mu m + g / N)
 //   other steps:      change = -lr (c mu m + g / N)
 //
-// With N = 1 it is Nesterov, bit for bit.
+// With N = 1 it is Nesterov, bit for bit. lr and mu may differ from round to
+// round (outer_optimizer/outer_schedule.h).
 //
 // Inputs are only read, and results go to other memory of the caller's: a step
 // that fails, or whose result cannot be stored, changes nothing.
@@ -42,6 +43,8 @@
 #define OUTER_OPTIMIZER_OUTER_STEP_H_
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +52,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/thread_pool.h"
+#include "outer_optimizer/outer_schedule.h"
+#include "outer_optimizer/tensor_weights.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
@@ -59,15 +64,13 @@ namespace causeway {
 struct OuterStepOptions {
   v1::OuterOptimizerConfig::Algorithm algorithm =
       v1::OuterOptimizerConfig::NESTEROV;
-  float learning_rate = 0;
-  // mu.
-  float momentum = 0;
+  // lr and mu.
+  OuterSchedule schedule;
   // N and c of DELAYED_NESTEROV: N is at least 1, and c in [0, 1 / N].
   uint32_t momentum_delay = 1;
   double momentum_spread = 0;
-  // The tensors that are merged radial-directionally, ascending and disjoint.
-  // Values outside of them take the mean.
-  std::vector<ValueRange> radial_tensors;
+  // Values outside of its tensors take the mean.
+  TensorMerge tensor_merge;
   // The encoding of the update.
   CodecSpec downlink;
   EncodeOptions downlink_options;
@@ -77,7 +80,8 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
                                       const v1::Fragment& fragment);
 
 // The coordinator's state of one fragment. Not owned, because it may be in a
-// mapped file. All parts that are present have theta's size.
+// mapped file. All parts that are present have theta's size, but for
+// merged_norms.
 struct FragmentStateView {
   // The number of steps so far.
   uint64_t version = 0;
@@ -89,6 +93,9 @@ struct FragmentStateView {
   absl::Span<const float> residual;
   // d; empty except for DELAYED_NESTEROV.
   absl::Span<const float> gradient_sum;
+  // The norms that the penalty's clip remembers (tensor_weights.h); empty
+  // without a clip.
+  absl::Span<const float> merged_norms;
 };
 
 // A fragment's state that owns its values; see FragmentStateView.
@@ -97,11 +104,12 @@ struct FragmentState {
   std::vector<float> momentum;
   std::vector<float> residual;
   std::vector<float> gradient_sum;
+  std::vector<float> merged_norms;
   uint64_t version = 0;
 
   // NOLINTNEXTLINE(google-explicit-constructor): as spans of vectors are.
   operator FragmentStateView() const {
-    return {version, theta, momentum, residual, gradient_sum};
+    return {version, theta, momentum, residual, gradient_sum, merged_norms};
   }
 };
 
@@ -121,17 +129,21 @@ struct MergeInput {
   absl::string_view encoded;
   // The contribution's share in the merge (merge.h).
   float share = 0;
+  // Its Euclidean norm. If it is not known, the step has no similarity.
+  double norm = std::numeric_limits<double>::quiet_NaN();
 };
 
 // The memory for a step's results: the caller's, separate from the inputs. Each
-// part has the old state's size. Parts that begin at multiples of
-// kStreamAlignment are written past the caches (outer_kernels.h), which makes
-// the step faster by half if all do. After an error the content is undefined.
+// part has the old state's size; merged_norms has that of the options. Parts
+// that begin at multiples of kStreamAlignment are written past the caches
+// (outer_kernels.h), which makes the step faster by half if all do. After an
+// error the content is undefined.
 struct OuterStepOutput {
   absl::Span<float> theta;
   absl::Span<float> momentum;
   absl::Span<float> residual;
   absl::Span<float> gradient_sum;
+  absl::Span<float> merged_norms;
   // Has MaxEncodedBytes() of the downlink.
   absl::Span<char> update;
 };
@@ -141,6 +153,8 @@ struct OuterStepSummary {
   uint64_t update_bytes = 0;
   // The Euclidean norm of the merged pseudo-gradient g.
   double gradient_norm = 0;
+  // The similarity of the contributions (outer_optimizer/similarity.h).
+  std::optional<double> similarity;
 };
 
 // Makes one step on the threads of `pool`.
@@ -160,6 +174,7 @@ struct OuterStepResult {
   // The encoded update, for islands.
   std::string update;
   double gradient_norm = 0;
+  std::optional<double> similarity;
 };
 
 // Makes the same step into new memory, on the calling thread.

@@ -48,6 +48,8 @@ struct MergeWeights {
   // Inside of `tensors`, contribution i has the factor tensor_weights[t *
   // shares.size() + i] in tensor t.
   std::vector<float> tensor_weights;
+  // The Euclidean norms of the contributions in `tensors`, in the same order.
+  std::vector<double> tensor_norms;
 };
 
 // Sums the contributions for one thread.

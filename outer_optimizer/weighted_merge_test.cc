@@ -9,26 +9,18 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "outer_optimizer/testing/values.h"
 
 namespace causeway {
 namespace {
 
 constexpr uint64_t kSize = 3 * WeightedMerge::kTileValues + 77;
 
-std::vector<float> Values(uint32_t seed) {
-  std::vector<float> values(kSize);
-  for (float& value : values) {
-    seed = seed * 1664525 + 1013904223;
-    value = static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-33f;
-  }
-  return values;
-}
-
 class WeightedMergeTest : public testing::TestWithParam<CodecSpec> {
  protected:
   void SetUp() override {
     for (uint32_t i = 0; i < 3; ++i) {
-      encoded_.push_back(Encode(GetParam(), Values(i)).value());
+      encoded_.push_back(Encode(GetParam(), Values(kSize, i)).value());
     }
     for (const std::string& encoded : encoded_) {
       contributions_.push_back(OpenDecoder(GetParam(), encoded, kSize).value());

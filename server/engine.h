@@ -242,9 +242,10 @@ class Engine {
                    absl::Span<const float> shares,
                    const OuterStepOutcome& outcome) ABSL_LOCKS_EXCLUDED(mu_);
   // Makes the outer step from `before`, and the new version and its update
-  // durable.
-  absl::StatusOr<CommitRecord> StepAndStore(
-      const FragmentContents& before, absl::Span<const MergeInput> inputs);
+  // durable. Sets the similarity of the contributions.
+  absl::StatusOr<CommitRecord> StepAndStore(const FragmentContents& before,
+                                            absl::Span<const MergeInput> inputs,
+                                            std::optional<double>& similarity);
 
   const Options options_;
   const std::string run_id_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Engine that makes outer steps, on the merge thread.
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,9 +143,12 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   for (size_t i = 0; i < encodings.size(); ++i) {
     inputs.push_back({.spec = UplinkSpec(sync),
                       .encoded = encodings[i].bytes,
-                      .share = shares[i]});
+                      .share = shares[i],
+                      .norm = order.norms[i]});
   }
-  ASSIGN_OR_RETURN(CommitRecord commit, StepAndStore(before, inputs));
+  std::optional<double> similarity;
+  ASSIGN_OR_RETURN(CommitRecord commit,
+                   StepAndStore(before, inputs, similarity));
   commit.participation = order.participation;
   if (config.storage().record_contributions()) {
     std::vector<absl::string_view> merged;
@@ -156,6 +160,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   }
   const OuterStepOutcome outcome{.head = commit.head,
                                  .merged_norm = commit.merged_norm,
+                                 .similarity = similarity,
                                  .duration = commit.committed_at - begin};
   LogBatch batch = BatchOf(order, commit, shares, outcome);
   {
@@ -184,11 +189,15 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
 }
 
 absl::StatusOr<CommitRecord> Engine::StepAndStore(
-    const FragmentContents& before, absl::Span<const MergeInput> inputs) {
+    const FragmentContents& before, absl::Span<const MergeInput> inputs,
+    std::optional<double>& similarity) {
   const FragmentStore& store = state_->fragments();
   const OuterStepOptions& options = step_options_[before.head.fragment()];
   FragmentContents like = before;
   like.head.set_version(before.head.version() + 1);
+  // Only the size matters. Operators turn the penalty's clip on and off.
+  like.merged_norms = absl::MakeConstSpan(static_cast<const float*>(nullptr),
+                                          options.tensor_merge.merged_norms());
   // The step writes straight into the new version's file.
   ASSIGN_OR_RETURN(NewFragment after, store.BeginFragment(like));
   std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
@@ -199,14 +208,17 @@ absl::StatusOr<CommitRecord> Engine::StepAndStore(
                                  .theta = before.theta,
                                  .momentum = before.momentum,
                                  .residual = before.residual,
-                                 .gradient_sum = before.gradient_sum},
+                                 .gradient_sum = before.gradient_sum,
+                                 .merged_norms = before.merged_norms},
                                 inputs,
                                 {.theta = after.theta,
                                  .momentum = after.momentum,
                                  .residual = after.residual,
                                  .gradient_sum = after.gradient_sum,
+                                 .merged_norms = after.merged_norms,
                                  .update = absl::MakeSpan(encoding)},
                                 merge_pool_));
+  similarity = summary.similarity;
   CommitRecord commit{.merged_norm = summary.gradient_norm};
   ASSIGN_OR_RETURN(commit.file,
                    store.CommitFragment(std::move(after), commit.head));

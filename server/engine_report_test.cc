@@ -198,6 +198,9 @@ TEST_F(EngineReportTest, OfFragments) {
     ASSERT_OK(run_.Contribute(run_.MakeContribution(
         a_, kFragment, version, anchor, Shifted(anchor, 0.01f), tokens)));
   };
+  // The contributions of a and c differ by a factor.
+  EXPECT_NEAR(run_.engine().ListFragments().fragments(kFragment).similarity(),
+              1, 1e-6);
   contribute(1, 1000);
   ASSERT_TRUE(run_.AwaitVersion(kFragment, 2));
   contribute(2, 200);
@@ -340,6 +343,7 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
     v1::ListFragmentsResponse response = run_.engine().ListFragments();
     for (v1::FragmentStatus& fragment : *response.mutable_fragments()) {
       fragment.clear_last_round();
+      fragment.clear_similarity();
     }
     return response.DebugString();
   };

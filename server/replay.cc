@@ -114,6 +114,8 @@ class Replayer {
           .residual = {contents.residual.begin(), contents.residual.end()},
           .gradient_sum = {contents.gradient_sum.begin(),
                            contents.gradient_sum.end()},
+          .merged_norms = {contents.merged_norms.begin(),
+                           contents.merged_norms.end()},
           .version = version};
     }
     const v1::Fragment& placed =

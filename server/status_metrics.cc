@@ -21,7 +21,7 @@ using v1::TokenLedger;
 
 constexpr auto kCounter = prometheus::MetricType::Counter;
 
-// How long an island that has gone is shown.
+// The time for which an island that has gone is shown.
 constexpr absl::Duration kShownAfterwards = absl::Hours(1);
 
 double UnixSeconds(const google::protobuf::Timestamp& time) {
@@ -291,6 +291,12 @@ constexpr Metric<FragmentStatus> kFragment[] = {
     {.name = "merged_norm",
      .help = "Euclidean norm of the last merged pseudo-gradient.",
      .value = [](const FragmentStatus& f) { return Known(f.merged_norm()); }},
+    {.name = "similarity",
+     .help = "Mean cosine of the contributions to the last round, in pairs.",
+     .value =
+         [](const FragmentStatus& f) {
+           return f.has_similarity() ? f.similarity() : Known(0);
+         }},
 };
 
 absl::Time LastSign(const IslandStatus& island, absl::Time now) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a state directory says of its run, in the words of the Status service,
-// for tools that look at it without a coordinator.
+// Describes the run of a state directory as the Status service would, for tools
+// that look at it without a coordinator.
 #ifndef SERVER_STORED_RUN_H_
 #define SERVER_STORED_RUN_H_
 

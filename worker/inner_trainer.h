@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
-#include "worker/optimizer/adamw_state.h"
+#include "worker/optimizer/optimizer_state.h"
 #include "worker/replica/fragment_replica.h"
 
 namespace causeway {
@@ -54,7 +54,7 @@ struct TrainerState {
   // fp32, flat in the order of common/model_layout.h. Only Save fills them in:
   // a trainer gets its parameters when it is made.
   std::vector<float> parameters;
-  AdamWState optimizer;
+  OptimizerState optimizer;
   // The next micro-batch in the island's series, or 0 if the step determines
   // it.
   uint64_t next_micro_batch = 0;

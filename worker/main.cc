@@ -142,7 +142,7 @@ ProcessRankOptions RankOptions(const LocalRanks& local,
           .rendezvous = rendezvous};
 }
 
-// Whether a signal or a notice of pre-emption asked the process to end.
+// Set once a signal or a notice of pre-emption has asked the process to end.
 std::atomic<bool> interrupted = false;
 
 // Calls `leave` with the reason at the first termination signal or notice of

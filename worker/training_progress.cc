@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training_progress.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -106,6 +107,7 @@ void TrainingProgress::ReadLoop() {
   OuterLoop::Activity activity;
   loop_->Read([&](const OuterLoop& core, absl::Time now) {
     activity = core.activity();
+    progress_.set_run_step(core.reached_step());
     progress_.set_overlap_steps(core.overlap_steps());
     progress_.set_wait_seconds(absl::ToDoubleSeconds(core.waited(now)));
     progress_.set_late_updates(core.lateness().updates);
@@ -168,9 +170,10 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
                               absl::Duration duration) {
   const absl::Time now = now_();
   absl::MutexLock lock(&mu_);
-  progress_.set_run_step(step);
   progress_.set_tokens(progress_.tokens() + result.tokens);
   ReadLoop();
+  // The loop hears of the step when this returns.
+  progress_.set_run_step(std::max<uint64_t>(progress_.run_step(), step));
   RecordRanks(result);
   if (std::isfinite(result.loss)) {
     loss_sum_ += result.loss;

@@ -102,7 +102,6 @@ TEST_F(TrainingProgressTest, WhatRanksHaveDoneAddsUp) {
   progress_.Record(1, step, absl::Seconds(1));
   progress_.Record(2, step, absl::Seconds(1));
   const v1::IslandProgress report = progress_.Report();
-  EXPECT_EQ(report.run_step(), 2);
   EXPECT_EQ(report.tokens(), 800);
   ASSERT_EQ(report.ranks_size(), 2);
   EXPECT_EQ(report.ranks(0).micro_batches(), 6);
@@ -111,6 +110,18 @@ TEST_F(TrainingProgressTest, WhatRanksHaveDoneAddsUp) {
   EXPECT_EQ(report.ranks(1).tokens(), 200);
   EXPECT_EQ(report.communication_seconds(), 4);
   EXPECT_EQ(report.exposed_communication_seconds(), 1);
+}
+
+TEST_F(TrainingProgressTest, TheStepIsTheLoops) {
+  v1::JoinResponse joined = IslandDriver().joined();
+  joined.set_run_step(5);
+  Tell([&](OuterLoop& core) {
+    core.membership().JoinAnswered(joined, now_);
+    core.NextForTrainer(now_);
+  });
+  EXPECT_EQ(progress_.Report().run_step(), 5);
+  progress_.Record(6, {.tokens = 100}, absl::Seconds(1));
+  EXPECT_EQ(progress_.Current().run_step(), 6);
 }
 
 TEST_F(TrainingProgressTest, TheLossIsTheMeanSinceTheLastReport) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/coordinator_client.h"
 #include "cli/human.h"
+#include "cli/status_facts.h"
 #include "cli/status_report.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
@@ -52,10 +53,6 @@ std::map<uint64_t, Row> RowsOf(const v1::GetHistoryResponse& history) {
   return rows;
 }
 
-std::string Loss(double loss) {
-  return loss > 0 ? absl::StrFormat("%.4f", loss) : "-";
-}
-
 // Returns the share of live islands that were merged between two points.
 std::string Share(const v1::Participation& before,
                   const v1::Participation& now) {
@@ -86,7 +83,8 @@ void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
                {"TOKENS/S", kRight},
                {"UP", kRight},
                {"DOWN", kRight},
-               {"TOOK PART", kRight}});
+               {"TOOK PART", kRight},
+               {"SIMILARITY", kRight}});
   const std::map<uint64_t, Row> all = RowsOf(history);
   uint64_t left_out =
       rows > 0 && all.size() > rows ? uint64_t{all.size()} - rows : 0;
@@ -99,7 +97,8 @@ void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
         row.validation == nullptr ? "-"
                                   : Loss(row.validation->validation().loss());
     if (row.training == nullptr) {
-      cells.insert(cells.end(), {"-", "-", validation, "-", "-", "-", "-"});
+      cells.insert(cells.end(),
+                   {"-", "-", validation, "-", "-", "-", "-", "-"});
     } else {
       const v1::TrainingPoint& point = *row.training;
       cells.insert(cells.end(),
@@ -107,7 +106,9 @@ void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
                     validation, HumanCount(point.tokens_per_second()),
                     HumanBytes(static_cast<double>(point.bytes_up())),
                     HumanBytes(static_cast<double>(point.bytes_down())),
-                    Share(before, point.participation())});
+                    Share(before, point.participation()),
+                    OrDash(point.has_similarity(),
+                           absl::StrFormat("%.3f", point.similarity()))});
       before = point.participation();
     }
     if (left_out > 0) {
@@ -127,7 +128,8 @@ void PrintHistoryCsv(const v1::GetHistoryResponse& history, std::ostream& out) {
     }
   }
   out << "version,time,run_step,training_loss,validation_loss,"
-         "tokens_per_second,bytes_up,bytes_down,live,contributing,merged";
+         "tokens_per_second,bytes_up,bytes_down,live,contributing,merged,"
+         "similarity";
   for (const std::string& name : islands) {
     out << ",training_loss_" << Printable(name);
   }
@@ -153,6 +155,7 @@ void PrintHistoryCsv(const v1::GetHistoryResponse& history, std::ostream& out) {
     add(trained, point.participation().live());
     add(trained, point.participation().contributing());
     add(trained, point.participation().merged());
+    add(point.has_similarity(), point.similarity());
     for (const std::string& name : islands) {
       cells.push_back(IslandLoss(point, name));
     }
@@ -170,8 +173,10 @@ Command HistoryCommand(Clock now, absl::TimeZone zone) {
           "often. LOSS is the mean training loss of the islands since the row "
           "before, VALIDATION the loss of the merged model. UP and DOWN are "
           "sums since the run began. TOOK PART is the share of live islands "
-          "that were merged since the row before. A long history is thinned "
-          "out evenly to 1024 versions."};
+          "that were merged since the row before. SIMILARITY says how much "
+          "the contributions of a round point the same way: the mean cosine of "
+          "pairs, over the rounds since the row before. A long history is "
+          "thinned out evenly to 1024 versions."};
   AddConnectionFlags(flags->connection, command.flags);
   command.flags.Add("last", "N", "The rows of the table; 0 prints all.",
                     &flags->last);

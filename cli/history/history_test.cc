@@ -52,6 +52,7 @@ v1::GetHistoryResponse TestHistory() {
   for (const uint64_t version : {1, 2, 4}) {
     *history.add_training() = Training(version);
   }
+  history.mutable_training(1)->set_similarity(0.875);
   auto& island = *history.mutable_training(1)->add_islands();
   island.set_island_id("east");
   island.set_loss(1.75);
@@ -94,10 +95,10 @@ TEST(HistoryTest, TheTableHasARowForEachVersion) {
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[2],
             "      2  2023-11-14 22:13:22    80  2.0000      1.5000     1.50k  "
-            "2.00 KiB  4.00 KiB    75.00 %");
+            "2.00 KiB  4.00 KiB    75.00 %       0.875");
   EXPECT_EQ(lines[3],
             "      3  2023-11-14 22:13:20     -       -      1.2500         -  "
-            "       -         -          -");
+            "       -         -          -           -");
 }
 
 TEST(HistoryTest, TheTableHasTheNewestRows) {
@@ -116,11 +117,12 @@ TEST(HistoryTest, CommaSeparatedValues) {
       ElementsAre(
           "version,time,run_step,training_loss,validation_loss,"
           "tokens_per_second,bytes_up,bytes_down,live,contributing,merged,"
-          "training_loss_east",
-          "1,2023-11-14T22:13:21+00:00,40,4,,1500,1024,2048,4,0,3,",
-          "2,2023-11-14T22:13:22+00:00,80,2,1.5,1500,2048,4096,8,0,6,1.75",
-          "3,2023-11-14T22:13:20+00:00,,,1.25,,,,,,,",
-          "4,2023-11-14T22:13:24+00:00,160,1,,1500,4096,8192,16,0,12,", ""));
+          "similarity,training_loss_east",
+          "1,2023-11-14T22:13:21+00:00,40,4,,1500,1024,2048,4,0,3,,",
+          "2,2023-11-14T22:13:22+00:00,80,2,1.5,1500,2048,4096,8,0,6,0.875,"
+          "1.75",
+          "3,2023-11-14T22:13:20+00:00,,,1.25,,,,,,,,",
+          "4,2023-11-14T22:13:24+00:00,160,1,,1500,4096,8192,16,0,12,,", ""));
 }
 
 TEST(HistoryTest, TheCommandFetchesAllPages) {

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// What the page loads, and what stands in its place in a report.
+// The page loads two files, which a report has inside.
 constexpr char kStyleLink[] = "<link rel=\"stylesheet\" href=\"page.css\">";
 constexpr char kScriptLink[] = "<script src=\"page.js\" defer></script>";
 constexpr char kPolicy[] =

@@ -14,6 +14,7 @@
 #include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec.h"
 #include "server/footprint.h"
+#include "worker/training/rank_trainer.h"
 
 namespace causeway {
 namespace {
@@ -35,22 +36,6 @@ double EntropyCodedBits(v1::Format format) {
       return 3.54;
     default:
       return 0;
-  }
-}
-
-// Returns how many vectors of the model's size a trainer of one rank holds:
-// parameters, gradients and AdamW's two moments; trainers that communicate
-// meanwhile also have the vector being exchanged and the master, and WP the
-// committed parameters beside the predicted ones.
-double TrainerFloats(v1::TrainingConfig::InnerAlgorithm algorithm) {
-  switch (algorithm) {
-    case v1::TrainingConfig::ACCO:
-    case v1::TrainingConfig::DPU:
-      return 6;
-    case v1::TrainingConfig::WP:
-      return 7;
-    default:
-      return 4;
   }
 }
 
@@ -128,9 +113,9 @@ void PredictMemory(const RunAssumptions& assumptions,
   // Exchanges hold the encodings, and the decoded change beside the next
   // anchor.
   prediction.island_bytes =
-      values * kBytesPerFloat *
-          (TrainerFloats(config.training().inner_algorithm()) + 1 +
-           (error_feedback ? 1 : 0)) +
+      static_cast<double>(RankTrainerBytes(config.training(),
+                                           assumptions.layout, /*ranks=*/1)) +
+      values * kBytesPerFloat * (1 + (error_feedback ? 1 : 0)) +
       in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
   const double state = StateBytesPerValue(config);
   const double largest = LargestFragments(plan, 1);

@@ -48,8 +48,8 @@ struct RunPrediction {
   // The bytes that data parallel training moves, with 16 bits a parameter both
   // ways in every step, over the bytes of this run.
   double data_parallel_ratio = 0;
-  // Memory for parameters, gradients, AdamW's moments, anchors and exchanges,
-  // but not for activations.
+  // Memory for parameters, gradients, the optimizer's state, anchors and
+  // exchanges, but not for activations.
   double island_bytes = 0;
   // Memory for contributions under way and one outer step, whose old and new
   // files are mapped.

@@ -3,25 +3,12 @@
 #include "cli/watch/screen.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "cli/human.h"
 
 namespace causeway {
 namespace {
-
-bool BeginsCharacter(char c) {
-  return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-}
-
-// Returns the first characters of `text`, at most `count`.
-absl::string_view First(absl::string_view text, int count) {
-  size_t end = 0;
-  for (; end < text.size(); ++end) {
-    if (BeginsCharacter(text[end]) && count-- == 0) break;
-  }
-  return text.substr(0, end);
-}
 
 // The parameters of SGR.
 const char* Sgr(Style style) {
@@ -47,11 +34,6 @@ const char* Sgr(Style style) {
 }
 
 }  // namespace
-
-int Characters(absl::string_view text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), BeginsCharacter));
-}
 
 ScreenLine& ScreenLine::Add(std::string text, Style style) {
   if (!pieces_.empty() && pieces_.back().style == style) {
@@ -80,7 +62,7 @@ std::string ScreenLine::Text(const ScreenFormat& format) const {
   int room = std::max(0, cut ? format.columns - 1 : format.columns);
   std::string out;
   for (const Piece& piece : pieces_) {
-    const absl::string_view text = First(piece.text, room);
+    const absl::string_view text = FirstCharacters(piece.text, room);
     if (text.empty()) continue;
     room -= Characters(text);
     if (format.colours && piece.style != Style::kPlain) {

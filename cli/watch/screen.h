@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-
 namespace causeway {
 
 enum class Style {
@@ -26,7 +23,7 @@ enum class Style {
   kValidation,
 };
 
-// What a terminal can show.
+// Describes what a terminal can show.
 struct ScreenFormat {
   int rows = 24;
   int columns = 80;
@@ -66,9 +63,6 @@ class ScreenLine {
 
   std::vector<Piece> pieces_;
 };
-
-// Returns the number of characters of UTF-8 text.
-int Characters(absl::string_view text);
 
 }  // namespace causeway
 

@@ -73,7 +73,7 @@ TEST_F(TerminalTest, DrawsWhatThereIsRoomFor) {
   Resize(2, 4);
   ASSERT_OK_AND_ASSIGN(auto terminal, Terminal::Take(program_, program_));
   Shown();
-  // What fills a line leaves nothing to erase, and the last one does not
+  // A line that is full leaves nothing to erase, and the last one does not
   // scroll.
   terminal->Draw({{"ab"}, {"wxyz"}, {"no"}});
   EXPECT_EQ(Shown(), "\x1b[Hab\x1b[K\r\nwxyz");

@@ -51,8 +51,7 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
   } while (environment.out.good() && environment.sleep(interval));
 }
 
-absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run) {
-  ASSIGN_OR_RETURN(run.status, client.Fetch(departed));
+absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
   RETURN_IF_ERROR(client.FetchHistory(run.history));
   return client.WatchEvents(run.last_event, /*follow=*/false,
                             [&](const v1::Event& event) {

@@ -20,7 +20,7 @@ struct WatchEnvironment {
   std::function<absl::Time()> now;
   // The time zone in which events are shown.
   absl::TimeZone time_zone;
-  // Where the run is drawn; not owned. Null prints it to `out` each time.
+  // Shows the run; not owned. Without one it is printed to `out` each time.
   Terminal* terminal = nullptr;
   std::ostream& out;
   // Waits between two updates; false ends the loop.
@@ -33,9 +33,9 @@ struct WatchEnvironment {
 void Watch(const std::function<absl::Status(WatchedRun&)>& update,
            absl::Duration interval, const WatchEnvironment& environment);
 
-// Asks the coordinator for the state and for what has happened since `run` was
-// updated last. With `departed`, islands that left are in it.
-absl::Status Update(CoordinatorClient& client, bool departed, WatchedRun& run);
+// Asks the coordinator for the history and the events since `run` was updated
+// last.
+absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run);
 
 }  // namespace causeway
 

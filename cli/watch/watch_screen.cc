@@ -94,7 +94,7 @@ struct Column {
   const char* title;
   // Columns of higher importance stay longer.
   int importance;
-  bool right;
+  Table::Alignment alignment;
   std::function<std::string(const v1::IslandStatus&)> text;
 };
 
@@ -105,40 +105,40 @@ bool IsLive(const v1::IslandStatus& island) {
 const std::vector<Column>& IslandColumns() {
   using Island = v1::IslandStatus;
   static const auto* const kColumns = new std::vector<Column>{
-      {"ISLAND", 9, false,
+      {"ISLAND", 9, Table::kLeft,
        [](const Island& island) { return island.island_id(); }},
-      {"STATE", 8, false,
+      {"STATE", 8, Table::kLeft,
        [](const Island& island) { return StateText(island); }},
-      {"STEP", 7, true,
+      {"STEP", 7, Table::kRight,
        [](const Island& island) {
          return absl::StrCat(island.progress().run_step());
        }},
-      {"LOSS", 6, true,
+      {"LOSS", 6, Table::kRight,
        [](const Island& island) { return Loss(island.progress().loss()); }},
-      {"TOKENS/S", 6, true,
+      {"TOKENS/S", 6, Table::kRight,
        [](const Island& island) { return TrainingRate(island); }},
-      {"UP Mbit/s", 2, true,
+      {"UP Mbit/s", 2, Table::kRight,
        [](const Island& island) {
          return MegabitsPerSecond(
              island.progress().uplink().bytes_per_second());
        }},
-      {"DOWN", 2, true,
+      {"DOWN", 2, Table::kRight,
        [](const Island& island) {
          return MegabitsPerSecond(
              island.progress().downlink().bytes_per_second());
        }},
-      {"LATE", 1, true,
+      {"LATE", 1, Table::kRight,
        [](const Island& island) { return Lateness(island.progress()); }},
-      {"WAITED", 4, true,
+      {"WAITED", 4, Table::kRight,
        [](const Island& island) {
          return HumanDuration(absl::Seconds(island.progress().wait_seconds()));
        }},
-      {"MEMORY", 0, true,
+      {"MEMORY", 0, Table::kRight,
        [](const Island& island) {
          return HumanBytes(
              static_cast<double>(island.progress().memory_bytes()));
        }},
-      {"HEARD", 3, true,
+      {"HEARD", 3, Table::kRight,
        [](const Island& island) {
          return IsLive(island) ? HumanDuration(absl::Seconds(
                                      island.heartbeat_age_seconds()))
@@ -159,13 +159,6 @@ Style StyleOf(const v1::IslandStatus& island) {
     return Style::kWarning;
   }
   return Style::kPlain;
-}
-
-// One cell, with the gap to the next.
-std::string Cell(const std::string& text, int width, bool right) {
-  const std::string fill(
-      static_cast<size_t>(std::max(0, width - Characters(text))), ' ');
-  return absl::StrCat(right ? fill : "", text, right ? "" : fill, "  ");
 }
 
 // Returns a title and a line for each island, and further lines for activities
@@ -203,7 +196,8 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
     ScreenLine line;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (!shown[i]) continue;
-      line.Add(Cell(text(columns[i]), widths[i], columns[i].right), style);
+      line.Add(Padded(text(columns[i]), widths[i], columns[i].alignment) + "  ",
+               style);
     }
     return line;
   };

@@ -19,7 +19,7 @@
 
 namespace causeway {
 
-// What `causeway watch` knows of a run.
+// The state of a run as `causeway watch` knows it.
 struct WatchedRun {
   StatusSnapshot status;
   v1::GetHistoryResponse history;

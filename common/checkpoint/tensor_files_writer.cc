@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// How many values are written at once.
+// The number of values that are written at once.
 constexpr size_t kPiece = 1 << 18;
 
 absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,

@@ -7,8 +7,8 @@
 
 set -euo pipefail
 
-# shellcheck source=tests/skip.sh
-. tests/skip.sh
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
 
 need_root_and podman runc
 
@@ -29,11 +29,6 @@ finish() {
   exit "${code}"
 }
 trap finish EXIT
-fail() {
-  echo "container_test: $*" >&2
-  exit 1
-}
-
 build() {
   deploy/container/build.sh --cpu_only --bin . "${storage[@]}" >"${work}/log" 2>&1
 }
@@ -61,14 +56,8 @@ run() {
     --volume "${work}/$2:/state" \
     --volume /usr/share/common-licenses:/data:ro "${image}" "${@:3}" >/dev/null
 }
-# logged NAME TEXT: waits for a line of a container's log.
-logged() {
-  local deadline=$((SECONDS + 120))
-  until podman logs "$1" 2>&1 | grep "$2" >/dev/null; do
-    if ((SECONDS > deadline)); then fail "$1 never said: $2"; fi
-    sleep 0.1
-  done
-}
+# logged NAME TEXT: succeeds if a container's log has such a line.
+logged() { podman logs "$1" 2>&1 | grep "$2" >/dev/null; }
 # stopped NAME CODE: sends SIGTERM and expects an exit code.
 stopped() {
   local code
@@ -88,13 +77,13 @@ synchronization { inner_steps_per_round: 20 }
 RUN
 run coordinator state causeway-coordinator --config run.textproto \
   --state_dir run --listen 127.0.0.1:0 --port_file port
-logged coordinator 'waiting for islands'
+eventually logged coordinator 'waiting for islands'
 run island island causeway-worker --coordinator \
   "127.0.0.1:$(<"${work}/state/port")" --island east --data /data/GPL-3 \
   --checkpoint_dir checkpoint --threads 1 --interrupted_exit_code 75
-logged coordinator 'fragment 0 is at version 2'
+eventually logged coordinator 'fragment 0 is at version 2'
 if podman exec island /bin/sh -c true 2>/dev/null; then fail "a shell"; fi
 [[ "$(podman exec island causeway --version)" == causeway\ * ]]
 stopped island 75
-logged coordinator 'island east .* left: SIGTERM'
+eventually logged coordinator 'island east .* left: SIGTERM'
 stopped coordinator 0

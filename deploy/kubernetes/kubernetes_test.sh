@@ -10,8 +10,8 @@
 
 set -euo pipefail
 
-# shellcheck source=tests/skip.sh
-. tests/skip.sh
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
 # shellcheck source=deploy/version.sh
 . deploy/version.sh
 

@@ -8,8 +8,8 @@
 
 set -euo pipefail
 
-# shellcheck source=tests/skip.sh
-. tests/skip.sh
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
 
 work="$(mktemp -d)"
 machine=
@@ -24,25 +24,11 @@ finish() {
     kill "${machine}" 2>/dev/null || true
     wait "${machine}" 2>/dev/null || true
   fi
-  umount "${work}/root" "${work}/layers" 2>/dev/null || true
+  umount "${work}/system" "${work}/layers" 2>/dev/null || true
   rm -rf "${work}"
   exit "${code}"
 }
 trap finish EXIT
-fail() {
-  echo "package_test: $*" >&2
-  exit 1
-}
-
-# eventually COMMAND...: waits for a command to succeed.
-eventually() {
-  local deadline=$((SECONDS + 120))
-  until "$@"; do
-    if ((SECONDS > deadline)); then fail "never: $*"; fi
-    sleep 0.1
-  done
-}
-
 # Runs a command in the machine.
 inside() { nsenter -t "${leader}" -a "$@"; }
 
@@ -84,22 +70,22 @@ completions() {
 
 echo "== machine"
 need_root_and systemd-nspawn nsenter
-mkdir "${work}/layers" "${work}/root"
+mkdir "${work}/layers" "${work}/system"
 if ! mount -t tmpfs tmpfs "${work}/layers" ||
   ! mkdir "${work}/layers/upper" "${work}/layers/work" ||
-  ! mount -t overlay overlay "${work}/root" -o \
+  ! mount -t overlay overlay "${work}/system" -o \
     "lowerdir=/,upperdir=${work}/layers/upper,workdir=${work}/layers/work"; then
   skip "this machine may not mount an overlay of its root"
 fi
-cp "${package}" "${work}/root/causeway.deb"
-mkdir -p "${work}/root/etc/systemd/system"
-cat >"${work}/root/etc/systemd/system/package-test.target" <<'TARGET'
+cp "${package}" "${work}/system/causeway.deb"
+mkdir -p "${work}/system/etc/systemd/system"
+cat >"${work}/system/etc/systemd/system/package-test.target" <<'TARGET'
 [Unit]
 Requires=basic.target
 After=basic.target
 TARGET
 systemd-nspawn -q --register=no --keep-unit --private-network \
-  --machine="causeway-$$" -D "${work}/root" \
+  --machine="causeway-$$" -D "${work}/system" \
   -b systemd.unit=package-test.target systemd.log_target=console \
   </dev/null >"${work}/boot.log" 2>&1 &
 machine=$!

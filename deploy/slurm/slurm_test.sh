@@ -8,8 +8,8 @@
 
 set -euo pipefail
 
-# shellcheck source=tests/skip.sh
-. tests/skip.sh
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
 
 need_root_and munged slurmctld slurmd sbatch
 
@@ -37,18 +37,6 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 143' TERM
-fail() {
-  echo "slurm_test: $*" >&2
-  exit 1
-}
-# eventually COMMAND...: waits for a command to succeed.
-eventually() {
-  local deadline=$((SECONDS + 120))
-  until "$@"; do
-    if ((SECONDS > deadline)); then fail "never: $*"; fi
-    sleep 0.1
-  done
-}
 # start NAME COMMAND...: runs a daemon with its output in NAME.log.
 start() {
   "${@:2}" >"${work}/$1.log" 2>&1 </dev/null &

@@ -152,33 +152,35 @@ class Attachment:
     @contextlib.contextmanager
     def merged(self, handle: ctypes.c_void_p, ranks: Ranks) -> Iterator[None]:
         """Has the merged values in the parameters, which get theirs back."""
-        if not all(local.whole for local in self.locals):
-            raise Unimplemented("merged weights of sharded parameters; "
-                                "use `causeway export` or `causeway evaluate`")
-        merged = [
-            torch.empty(local.info.shape, dtype=torch.float32)
-            for local in self.locals
-        ]
-
-        def read(_) -> None:
-            if ranks.rank == 0:
-                buffers = (_library.Buffer * len(merged))()
-                for buffer, local, values in zip(buffers, self.locals, merged):
-                    self._describe(buffer, local.info, values)
-                _library.check(_library.library().causeway_read_merged(
-                    handle, buffers, len(buffers)))
-
-        ranks.first(read)
+        merged = ranks.first(lambda told: self._read_merged(handle)
+                             if told is None else told)
         own = [local.values.to("cpu", copy=True) for local in self.locals]
         try:
-            for local, values in zip(self.locals, merged):
+            for index, local in enumerate(self.locals):
+                values = (merged[index] if merged else torch.empty(
+                    local.info.shape, dtype=torch.float32))
                 values = values.to(local.values.device)
                 ranks.broadcast(values)
-                local.values.copy_(values.view(local.values.shape))
+                part = values.view(-1)[local.first:]
+                local.values.copy_(part[:local.values.numel()].view(
+                    local.values.shape))
             yield
         finally:
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
+
+    def _read_merged(self, handle: ctypes.c_void_p) -> List[torch.Tensor]:
+        """Returns the merged values of the whole tensors, on rank 0."""
+        merged = [
+            torch.empty(local.info.shape, dtype=torch.float32)
+            for local in self.locals
+        ]
+        buffers = (_library.Buffer * len(merged))()
+        for buffer, local, values in zip(buffers, self.locals, merged):
+            self._describe(buffer, local.info, values)
+        _library.check(_library.library().causeway_read_merged(
+            handle, buffers, len(buffers)))
+        return merged
 
 
 class StepHook:

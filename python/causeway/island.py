@@ -237,8 +237,9 @@ class Island:
 
         They are those of the newest version of each fragment that has arrived;
         the island's own values, which differ by what it has trained since, come
-        back afterwards. All ranks call it together. Takes 8 bytes of host
-        memory for each value.
+        back afterwards. All ranks call it together. Takes 4 bytes of host
+        memory for each value of a rank, and 8 more on rank 0 for each value of
+        the model.
         """
         if self._attachment is None:
             raise InvalidArgument("merged_weights() comes after attach()")

@@ -34,7 +34,7 @@ class RanksTest(ProcessTestCase):
             self.start_ranks("west", part=1, rows=([0, 4], [4, 10], [10, 10])))
         for rank in ranks:
             self.assert_ends_well(rank)
-            self.assertLess(rank.wait_for("end")["error"], 1e-3)
+            self.assertLess(rank.wait_for("end")["merged_error"], 1e-3)
         self.assert_ends_well(coordinator)
 
     def test_all_ranks_end_when_one_is_killed(self):

@@ -6,6 +6,7 @@
 #include "quantization/cuda/kernels_cuda.h"
 
 #include "common/cuda_status.h"
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,12 +16,6 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
-
-bool HasDevice() {
-  int devices = 0;
-  return CudaStatus(cudaGetDeviceCount(&devices), "counting devices").ok() &&
-         devices > 0;
-}
 
 // An array of `count` elements in the device's memory.
 template <typename T>
@@ -110,7 +105,7 @@ TEST(KernelsCudaTest, RefusesRandomNumbersFromWithinAStrip) {
 }
 
 TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
-  if (HasDevice()) GTEST_SKIP() << "there is one";
+  if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(DecodeAddCuda(kSpec, nullptr, 4, nullptr, nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
@@ -118,7 +113,7 @@ TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
 // A captured call is one kernel and nothing else: it neither allocates nor
 // copies, and replays give the same bytes.
 TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
-  if (!HasDevice()) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   const std::vector<float> values(1000, 0.5f);
   std::string want(1024, 'x');
   const std::vector<float> zeros(values.size());
@@ -155,7 +150,7 @@ TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
 }  // namespace
 
 std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest() {
-  if (!HasDevice()) return nullptr;
+  if (!CudaDevice().ok()) return nullptr;
   return std::make_unique<CudaKernels>();
 }
 

@@ -72,7 +72,7 @@ class PageHandlersTest : public testing::Test {
     ASSERT_TRUE(driver_.AwaitVersion(0, 1));
   }
 
-  // What the page takes for the time.
+  // The page takes this for the time.
   std::atomic<int64_t> seconds_ = 1700000000;
   EngineDriver driver_;
   std::unique_ptr<CoordinatorServer> server_;

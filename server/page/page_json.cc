@@ -12,7 +12,7 @@ namespace {
 // The most bytes of an event's text. Rounds of many islands name them all.
 constexpr size_t kMostText = 300;
 
-// Whether a byte continues a character of UTF-8.
+// Returns whether a byte continues a character of UTF-8.
 bool IsContinuation(char byte) { return (byte & 0xc0) == 0x80; }
 
 }  // namespace

@@ -77,6 +77,8 @@ const fragmentTable = new DataTable(byId("fragments_table"), [
       num(f.participation.live) : "–") },
   { title: "Norm", n: true, value: (f) => num(f.merged_norm),
     text: (f) => (f.merged_norm ? f.merged_norm.toPrecision(3) : "–") },
+  { title: "Similarity", n: true, value: (f) => num(f.similarity),
+    text: (f) => (f.similarity === undefined ? "–" : Number(f.similarity).toFixed(3)) },
   { title: "Contributed", long: true, value: (f) => (f.contributed || []).length,
     text: (f) => names(f.contributed) },
   { title: "Awaited", long: true, value: (f) => (f.awaited || []).length,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What everything is drawn from.
+// The state of the run, from which everything is drawn.
 
 const state = {
   run: {}, islands: [], fragments: [], quarantine: [],

@@ -96,6 +96,8 @@ struct Effects {
 struct OuterStepOutcome {
   v1::FragmentHead head;
   double merged_norm = 0;
+  // See FragmentStatus.
+  std::optional<double> similarity;
   absl::Duration duration;
 };
 
@@ -113,6 +115,8 @@ class Coordinator {
   struct CommittedFragment {
     v1::FragmentHead head;
     double merged_norm = 0;
+    // None for a version that another process has merged.
+    std::optional<double> similarity;
     absl::Time committed_at = absl::InfinitePast();
     // The Euclidean norm of the parameters when the coordinator started.
     // NormGuard compares the first contributions with it.

@@ -245,9 +245,10 @@ TEST(CoordinatorEffects, OfOuterSteps) {
               ElementsAre("account a/1 process 1 has 1000 reported 1000",
                           "account b/1 process 1 has 1000 reported 1000",
                           "round_merged [] fragment 0 is at version 1: merged "
-                          "a, b, norm 1, 1.000 s",
+                          "a, b, norm 1, similarity 0.500, 1.000 s",
                           "discard a/1 f0 v0", "discard b/1 f0 v0", "view"));
   EXPECT_EQ(run.core().heads()[0].merged_norm, 1);
+  EXPECT_EQ(run.core().heads()[0].similarity, 0.5);
   EXPECT_EQ(run.core().heads()[0].committed_at, run.now());
   const Member& member = run.core().membership().members().at("a");
   EXPECT_EQ(member.contributions_merged, 1);

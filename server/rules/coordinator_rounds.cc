@@ -146,11 +146,15 @@ std::vector<CoordinatorEvent> Coordinator::CommitEvents(
   }
   std::vector<CoordinatorEvent> events = {
       {"round_merged", "",
-       absl::StrFormat("fragment %d is at version %d: merged %s, norm %.4g, "
-                       "%.3f s",
-                       order.fragment, outcome.head.version(),
-                       absl::StrJoin(names, ", "), outcome.merged_norm,
-                       absl::ToDoubleSeconds(outcome.duration))}};
+       absl::StrFormat(
+           "fragment %d is at version %d: merged %s, norm %.4g, "
+           "%s%.3f s",
+           order.fragment, outcome.head.version(), absl::StrJoin(names, ", "),
+           outcome.merged_norm,
+           outcome.similarity.has_value()
+               ? absl::StrFormat("similarity %.3f, ", *outcome.similarity)
+               : "",
+           absl::ToDoubleSeconds(outcome.duration))}};
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     const v1::FragmentHead& head =
         fragment == order.fragment ? outcome.head : heads_[fragment].head;
@@ -169,6 +173,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   CHECK_EQ(state.head.version(), order.base_version);
   state.head = outcome.head;
   state.merged_norm = outcome.merged_norm;
+  state.similarity = outcome.similarity;
   state.committed_at = now;
   suspended_because_.clear();
   NormGuard::MergedRound merged;
@@ -182,7 +187,8 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   outer_step_ = outcome.duration;
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
-  training_.Merged(outcome.head, rounds_[order.fragment].first_offer(), now);
+  training_.Merged(outcome.head, rounds_[order.fragment].first_offer(), now,
+                   outcome.similarity);
   rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
   NoteTraining(now, effects);
   effects.view_changed = true;

@@ -117,6 +117,7 @@ v1::ListFragmentsResponse DescribeFragments(Coordinator& coordinator) {
       status.add_awaited(island);
     }
     status.set_merged_norm(state.merged_norm);
+    if (state.similarity.has_value()) status.set_similarity(*state.similarity);
     *status.mutable_participation() = coordinator.last_round(fragment.id());
     *status.mutable_ledger() = coordinator.FragmentLedger(fragment.id());
     *status.mutable_committed_at() = ToTimestamp(state.committed_at);

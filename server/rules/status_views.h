@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the Status service says of a run, as far as the rules know it. Pure
+// Describe a run as the Status service does, as far as the rules know it. Pure
 // functions of a Coordinator; they change nothing that it decides.
 #ifndef SERVER_RULES_STATUS_VIEWS_H_
 #define SERVER_RULES_STATUS_VIEWS_H_

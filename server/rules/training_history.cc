@@ -59,7 +59,12 @@ void TrainingHistory::Heard(const std::string& island,
 }
 
 void TrainingHistory::Merged(const v1::FragmentHead& head, absl::Time sent,
-                             absl::Time merged) {
+                             absl::Time merged,
+                             std::optional<double> similarity) {
+  if (similarity.has_value()) {
+    similarity_sum_ += *similarity;
+    ++similarities_;
+  }
   v1::RoundTimes& last = last_rounds_[head.fragment()];
   if (last.has_merged_at() && rounds_.size() < kMostRounds) {
     rounds_.push_back(last);
@@ -105,8 +110,15 @@ v1::TrainingPoint TrainingHistory::Take(uint64_t version) {
       islands_.empty() ? 0 : loss_sum / static_cast<double>(islands_.size()));
   newest_.set_tokens_per_second(rate_sum);
   newest_.mutable_rounds()->Assign(rounds_.begin(), rounds_.end());
+  newest_.clear_similarity();
+  if (similarities_ > 0) {
+    newest_.set_similarity(similarity_sum_ /
+                           static_cast<double>(similarities_));
+  }
   islands_.clear();
   rounds_.clear();
+  similarity_sum_ = 0;
+  similarities_ = 0;
   return newest_;
 }
 

@@ -43,8 +43,10 @@ class TrainingHistory {
              const v1::IslandProgress& report);
 
   // Notes that a round has made `head`. `sent` is the time of the round's first
-  // offer; infinite if it is not known.
-  void Merged(const v1::FragmentHead& head, absl::Time sent, absl::Time merged);
+  // offer; infinite if it is not known. `similarity` is that of the round's
+  // contributions, if there are several.
+  void Merged(const v1::FragmentHead& head, absl::Time sent, absl::Time merged,
+              std::optional<double> similarity);
 
   // Notes that an island has received the update that led to `head`.
   void Delivered(const v1::FragmentHead& head, absl::Time now);
@@ -74,6 +76,10 @@ class TrainingHistory {
   std::map<uint32_t, v1::RoundTimes> last_rounds_;
   // The rounds for the next point.
   std::vector<v1::RoundTimes> rounds_;
+  // The sum over the rounds merged since the newest point that have a
+  // similarity, and their number.
+  double similarity_sum_ = 0;
+  uint64_t similarities_ = 0;
 };
 
 }  // namespace causeway

@@ -105,18 +105,34 @@ v1::FragmentHead Head(uint32_t fragment, uint64_t version) {
   return head;
 }
 
+TEST(TrainingHistoryTest, APointHasTheMeanSimilarityOfItsRounds) {
+  TrainingHistory history(std::nullopt);
+  const auto merged = [&](uint32_t fragment, std::optional<double> similarity) {
+    history.Merged(Head(fragment, 1), absl::InfiniteFuture(), absl::UnixEpoch(),
+                   similarity);
+  };
+  merged(0, 0.25);
+  merged(1, std::nullopt);
+  merged(2, 0.75);
+  EXPECT_EQ(history.Take(1).similarity(), 0.5);
+  merged(0, -0.5);
+  EXPECT_EQ(history.Take(2).similarity(), -0.5);
+  merged(0, std::nullopt);
+  EXPECT_FALSE(history.Take(3).has_similarity());
+}
+
 TEST(TrainingHistoryTest, APointHasTheRoundsThatAreOver) {
   constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
   const auto at = [&](int seconds) { return kStart + absl::Seconds(seconds); };
   TrainingHistory history(std::nullopt);
   EXPECT_EQ(history.LastRound(1), nullptr);
-  history.Merged(Head(1, 1), at(1), at(2));
+  history.Merged(Head(1, 1), at(1), at(2), 0.5);
   EXPECT_EQ(ToTime(history.LastRound(1)->sent_at()), at(1));
   EXPECT_FALSE(history.LastRound(1)->has_delivered_at());
   EXPECT_EQ(history.Take(1).rounds_size(), 0) << "not delivered yet";
   history.Delivered(Head(1, 1), at(3));
   history.Delivered(Head(1, 1), at(4));
-  history.Merged(Head(1, 2), absl::InfiniteFuture(), at(6));
+  history.Merged(Head(1, 2), absl::InfiniteFuture(), at(6), 0.5);
   // An update of an earlier version is no news.
   history.Delivered(Head(1, 1), at(7));
   const v1::TrainingPoint point = history.Take(2);
@@ -133,7 +149,7 @@ TEST(TrainingHistoryTest, APointHasABoundedNumberOfRounds) {
   constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
   TrainingHistory history(std::nullopt);
   for (uint64_t version = 1; version < 100; ++version) {
-    history.Merged(Head(0, version), kStart, kStart);
+    history.Merged(Head(0, version), kStart, kStart, 0.5);
   }
   EXPECT_EQ(history.Take(99).rounds_size(), TrainingHistory::kMostRounds);
   EXPECT_EQ(history.Take(100).rounds_size(), 0);

@@ -128,6 +128,8 @@ class CrashTest : public ProcessTestFixture {
   }
 
   std::unique_ptr<Process> Worker(const std::string& island, int port) {
+    // A process adds to its log, which may have an earlier run's output.
+    std::filesystem::remove(Path(absl::StrCat(island, ".log")));
     return Start(island, WorkerCommand(island, port));
   }
 

@@ -31,6 +31,9 @@ struct Layout {
   int64_t stride;
 };
 
+// Marks algorithms that cannot run.
+constexpr uint64_t kCannotRun = 1;
+
 template <typename T, typename Opaque>
 T& As(Opaque* opaque) {
   return *reinterpret_cast<T*>(opaque);
@@ -153,15 +156,18 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(
     cublasLtMatmulPreference_t* preference) {
-  return Make(preference, 0);
+  return Make(preference, uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(
     cublasLtMatmulPreference_t preference) {
-  return Delete<int>(preference);
+  return Delete<uint32_t>(preference);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-    const void*, size_t) {
+    cublasLtMatmulPreference_t preference,
+    cublasLtMatmulPreferenceAttributes_t attribute, const void* value, size_t) {
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    std::memcpy(&As<uint32_t>(preference), value, sizeof(uint32_t));
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout,
@@ -178,7 +184,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t operation,
     cublasLtMatrixLayout_t first, cublasLtMatrixLayout_t second,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t result,
-    cublasLtMatmulPreference_t, int count,
+    cublasLtMatmulPreference_t preference, int count,
     cublasLtMatmulHeuristicResult_t* results, int* found) {
   const auto& a = As<Layout>(first);
   const auto& b = As<Layout>(second);
@@ -193,8 +199,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
       (turn_a ? a.rows : a.columns) != (turn_b ? b.columns : b.rows)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  results[0] = {};
-  *found = 1;
+  // Sums in no fixed order, or rounded on the way, are not what the caller may
+  // allow.
+  const auto schemes = As<uint32_t>(preference);
+  if ((schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0 ||
+      (c.type != CUDA_R_32F &&
+       (schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  // The first candidate cannot run, as may happen.
+  *found = std::min(count, 2);
+  for (int i = 0; i < *found; ++i) results[i] = {};
+  results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+  results[0].algo.data[0] = kCannotRun;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -204,9 +221,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                               cublasLtMatrixLayout_t second, const void* beta,
                               const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t result,
-                              const cublasLtMatmulAlgo_t*, void*, size_t,
-                              cudaStream_t stream) {
-  if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+                              const cublasLtMatmulAlgo_t* algorithm,
+                              void* workspace, size_t, cudaStream_t stream) {
+  if (c != d || algorithm->data[0] == kCannotRun || workspace == nullptr) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const DeviceMemory& memory = TheRuntime().memory;
   const Product product = {As<Operation>(operation),
                            As<Layout>(first),

@@ -33,6 +33,10 @@ cudaError_t Launch(const void* function, dim3 blocks, dim3 threads, void** args,
     if (found == TheRuntime().kernels.end()) {
       return Said(cudaErrorInvalidDeviceFunction);
     }
+    // The driver loads the code of a kernel when it is first launched.
+    if (found->second.loaded.insert(CurrentDevice()).second) {
+      ++TheRuntime().device_wide_calls;
+    }
     kernel = found->second;
   }
   const absl::StatusOr<const Program*> program = kernel.module->Get();

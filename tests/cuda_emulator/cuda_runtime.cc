@@ -7,6 +7,9 @@
 // Kernels and copies may use it only as far as it was allocated; if the host
 // touches it, the program ends. A kernel that fails leaves a permanent error,
 // as on a GPU, and prints the reason to stderr.
+//
+// CudaEmulatorDeviceWideCalls counts the calls that may wait for other devices
+// of the process, where NCCL's kernels may be waiting for this one.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -63,6 +66,9 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   }
   // Host memory that is not pinned is read at once, and written before the call
   // returns.
+  if (!IsOfDevice(from, bytes) || !IsOfDevice(to, bytes)) {
+    ++TheRuntime().device_wide_calls;
+  }
   std::vector<char> copy;
   if (!IsOfDevice(from, bytes)) {
     copy.assign(static_cast<const char*>(from),
@@ -86,8 +92,13 @@ using namespace causeway::ptx;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
 
+// Tests find it by its name (common/testing/cuda_device.h).
+int64_t CudaEmulatorDeviceWideCalls();
+int64_t CudaEmulatorDeviceWideCalls() { return TheRuntime().device_wide_calls; }
+
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   Runtime& runtime = TheRuntime();
+  ++runtime.device_wide_calls;
   absl::MutexLock lock(&runtime.mu);
   Device& device = runtime.devices[CurrentDevice()];
   if (bytes > device.bytes - device.bytes_taken) {
@@ -99,6 +110,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  ++TheRuntime().device_wide_calls;
   WaitForDevice(/*blocking_only=*/false);
   const std::optional<DeviceMemory::Part> part =
       TheRuntime().memory.Remove(memory, /*pinned=*/false);
@@ -108,6 +120,7 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  ++TheRuntime().device_wide_calls;
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
   std::memset(*memory, -1, bytes);
@@ -119,6 +132,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  ++TheRuntime().device_wide_calls;
   WaitForDevice(/*blocking_only=*/false);
   if (!TheRuntime().memory.Remove(memory, /*pinned=*/true).has_value()) {
     return Said(cudaErrorInvalidValue);
@@ -215,7 +229,11 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*,
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* execution, cudaGraph_t graph,
                                  unsigned long long) {
+  ++TheRuntime().device_wide_calls;
   *execution = new CUgraphExec_st{graph->operations};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t execution, cudaStream_t stream) {
@@ -230,6 +248,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t execution) {
+  ++TheRuntime().device_wide_calls;
   delete execution;
   return cudaSuccess;
 }

@@ -17,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ struct Kernel {
   std::string name;
   // The limit of compute capability 8.6; the kernel's attribute can raise it.
   size_t dynamic_shared_bytes = 48 << 10;
+  // The devices that have its code.
+  std::set<int> loaded;
 };
 
 // The two devices do not reach each other's memory.
@@ -93,6 +96,8 @@ struct Runtime {
   std::map<CUstream_st*, std::shared_ptr<CUstream_st>> streams
       ABSL_GUARDED_BY(mu);
   DeviceMemory memory;
+  // The calls so far that may wait for all devices of a process.
+  std::atomic<int64_t> device_wide_calls = 0;
 };
 Runtime& TheRuntime();
 

@@ -12,7 +12,8 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [DIRECTORY]
+usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [--require_gpu]
+                        [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
 *cuda*_benchmark. Also runs training.sh and streaming.sh if causeway-coordinator
@@ -22,18 +23,24 @@ benchmark, if python3 has PyTorch. Prints a table and, as its last line,
   N passed, M failed[, K skipped]
 
 Exits with 1 if a check or a benchmark failed. A machine without a GPU skips
-what needs one. Without DIRECTORY the programs are those of the unpacked archive
+what needs one; on one with a GPU nothing may be skipped for want of it, and the
+reason is printed: no device is visible, or the driver is too old. Without DIRECTORY the programs are those of the unpacked archive
 that this script is part of; elsewhere the script builds them, with Bazel and
 nvcc.
 
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only
+  --require_gpu    there must be a GPU, even if none is found here
 USAGE
 }
 
 json=
 benchmarks=true
+gpu=false
 directory=
+if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]]; then
+  gpu=true
+fi
 while (($#)); do
   case "$1" in
     --json)
@@ -41,6 +48,7 @@ while (($#)); do
       shift
       ;;
     --no-benchmarks) benchmarks=false ;;
+    --require_gpu) gpu=true ;;
     -h | --help)
       usage
       exit 0
@@ -93,7 +101,7 @@ cases() {
 }
 
 run_check() {
-  local name program output code=0 ran_well ran_badly not_run
+  local name program output code=0 ran_well ran_badly not_run missing=0
   name="$(basename "$1")"
   program="$(realpath "$1")"
   output="${scratch}/output"
@@ -106,6 +114,14 @@ run_check() {
   # failed.
   if ((code != 0 && ${ran_badly:-0} == 0)); then ran_badly=1; fi
   if ((${ran_badly:-0} > 0)); then cat "${output}"; fi
+  if [[ "${gpu}" == true ]]; then
+    # Some tests are for machines without a device.
+    missing=$((${not_run:-0} - $(grep -cx 'there is a device' "${output}" || true)))
+    grep -A 1 ': Skipped$' "${output}" | grep -vE ': Skipped$|^--|^there is a device$' |
+      sort -u | sed "s/^/${name}: skipped on a machine with a GPU: /" || true
+    ran_badly=$((${ran_badly:-0} + missing))
+    not_run=$((${not_run:-0} - missing))
+  fi
   printf '%-28s %6d passed %6d failed %6d skipped\n' "${name}" \
     "${ran_well:-0}" "${ran_badly:-0}" "${not_run:-0}"
   passed=$((passed + ${ran_well:-0}))
@@ -114,6 +130,17 @@ run_check() {
   printf '%s{"name": "%s", "passed": %d, "failed": %d, "skipped": %d}' \
     "$(separator_after "${scratch}/checks")" "${name}" "${ran_well:-0}" "${ran_badly:-0}" \
     "${not_run:-0}" >>"${scratch}/checks"
+}
+
+# attempt COMMAND...: runs it and sets `code` to its exit code. Where there is a
+# GPU, a command that skips its work has failed.
+attempt() {
+  code=0
+  "$@" || code=$?
+  if ((code == 77)) && [[ "${gpu}" == true ]]; then
+    echo 'skipped on a machine with a GPU'
+    code=1
+  fi
 }
 
 # count CODE: counts a check or benchmark that has ended with this code.
@@ -128,11 +155,11 @@ count() {
 # run_benchmark NAME COMMAND...: runs COMMAND --json FILE, which writes its
 # figures there.
 run_benchmark() {
-  local name="$1" separator code=0
+  local name="$1" separator code
   shift
   separator="$(separator_after "${scratch}/benchmarks")"
   printf '\n%s\n' "${name}"
-  "$@" --json "${scratch}/figures" || code=$?
+  attempt "$@" --json "${scratch}/figures"
   count "${code}"
   if ((code == 0)); then
     {
@@ -186,9 +213,9 @@ link_programs() {
 }
 
 run_training() {
-  local code=0
-  "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
-    >"${scratch}/output" 2>&1 || code=$?
+  local code
+  attempt "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
+    >"${scratch}/output" 2>&1
   printf 'training: '
   cat "${scratch}/output"
   count "${code}"
@@ -202,7 +229,7 @@ separator_after() {
   if [[ -s "$1" ]]; then printf ', '; fi
 }
 
-if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && ! [[ -e /dev/dxg ]]; then
+if [[ "${gpu}" == false ]]; then
   echo "no GPU here (no /dev/nvidia0): what needs one is skipped"
 fi
 touch "${scratch}/checks" "${scratch}/benchmarks"

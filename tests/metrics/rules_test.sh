@@ -7,10 +7,10 @@
 
 set -euo pipefail
 
-if ! command -v promtool >/dev/null; then
-  echo "skipped: there is no promtool (Debian package prometheus)"
-  exit 0
-fi
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
+
+need promtool
 cd deploy/prometheus
 promtool check config prometheus.yml
 promtool test rules causeway.rules_test.yml

@@ -20,7 +20,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-# When a test gives up. Machines may be busy.
+# A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 60
 
 _RUN = """

@@ -9,17 +9,11 @@
 
 set -euo pipefail
 
-for program in /usr/bin/chromium /usr/bin/chromedriver; do
-  if [[ ! -x "${program}" ]]; then
-    echo "run_test: skipped: there is no ${program};" \
-      "run deploy/install_deps.sh test"
-    exit 0
-  fi
-done
-if ! /usr/bin/python3 -c 'import selenium' 2>/dev/null; then
-  echo "run_test: skipped: /usr/bin/python3 has no selenium;" \
-    "run deploy/install_deps.sh test"
-  exit 0
-fi
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
+
+need /usr/bin/chromium /usr/bin/chromedriver
+/usr/bin/python3 -c 'import selenium' 2>/dev/null ||
+  skip "/usr/bin/python3 has no selenium (deploy/install_deps.sh test)"
 export PYTHONDONTWRITEBYTECODE=1
 exec /usr/bin/python3 "$@"

@@ -3,41 +3,48 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Measures what a choice costs in loss, for scripts that source this file:
-# trains the model of deploy/quickstart.textproto once for every variant and
-# seed and compares bits per parameter and validation loss. A script sets
+# trains the run of a configuration once for every variant and seed, and
+# compares bits per parameter and validation loss. A script sets
 #
 #   VARIANTS   a line for each: its name, then fields of the configuration as
 #              "field: value", of `synchronization` unless written
-#              "section.field: value". The first one is the reference.
+#              "section.field: value" or "section.message.field: value". The
+#              first one is the reference.
 #   BASE       fields for all variants that do not set them
 #   SUMMARY    a description for the help text
 #
 # and calls compare_losses "$@". A variant has as many islands as its
 # membership.min_islands; a single island gets two ranks, so that variants with
-# one and with two islands compute alike. A script may define a `train` of its
-# own after it has sourced this file; before that it sets
+# one and with two islands compute alike. A script may define functions of its
+# own for `train` or `figures` after it has sourced this file; before that it
+# sets
 #
 #   FIGURES    what `train` prints before the loss: KEY:HEADING for each,
 #              separated by spaces, with the key in the JSON and _ for a space
+#   rounds     the default of --rounds
+#   CONFIG     the configuration, if it is not tests/quality/adamw.textproto
 
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
 
+: "${CONFIG:=tests/quality/adamw.textproto}"
 : "${FIGURES:=bits_per_parameter:bits_up bits_per_parameter_down:bits_down}"
 
 # The functions below set and use these.
 json=
 results=
 seeds=3
-rounds=12
+: "${rounds:=12}"
+text=
 chosen=()
 
 usage() {
   cat <<USAGE
 usage: tests/quality/${program}.sh [--json FILE] [--results FILE] [--seeds N]
-                                   [--rounds N] [--variants NAME,...] [--keep]
+                                   [--rounds N] [--variants NAME,...]
+                                   [--text FILE] [--keep]
 
 ${SUMMARY}
 
@@ -45,8 +52,9 @@ ${SUMMARY}
   --results FILE       go on with the results in FILE, if there are any, and add
                        the new ones
   --seeds N            seeds 1 .. N (default: 3)
-  --rounds N           rounds of 40 inner steps (default: 12)
+  --rounds N           40 N steps in all (default: ${rounds})
   --variants NAME,...  only these (default: all; the first one is the reference)
+  --text FILE          train on this text (default: the prose of Perl's manual)
   --keep               keep the working directory: logs, models
 USAGE
 }
@@ -65,10 +73,10 @@ variant_names() {
 parse_arguments() {
   while (($#)); do
     case "$1" in
-      --json | --results | --seeds | --rounds | --variants)
+      --json | --results | --seeds | --rounds | --variants | --text)
         if (($# < 2)); then wrong_usage "$1 needs a value"; fi
         case "$1" in
-          --json | --results) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
+          --json | --results | --text) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
           --variants) IFS=, read -ra chosen <<<"$2" ;;
           *) printf -v "${1#--}" '%s' "$2" ;;
         esac
@@ -110,23 +118,47 @@ configure() {
     my ($fields, $seed, $rounds) = @ARGV;
     local $/;
     my $text = <STDIN>;
-    $text =~ /inner_steps_per_round:\s*(\d+)/ or die "no round length\n";
-    my $steps = $rounds * $1;
+    my $steps = 40 * $rounds;
     $text =~ s/^seed:.*$/seed: $seed/m or die "no seed\n";
     $fields .= " training.total_steps: $steps";
-    while ($fields =~ /(?:(\w+)\.)?(\w+):\s*(\S+)/g) {
-      my ($section, $field, $value) = ($1 // "synchronization", $2, $3);
-      $text =~ /^$section \{\n(.*?)^\}/ms or die "no section $section\n";
-      my ($begin, $body) = ($-[1], $1);
-      my $length = length $body;
-      $body =~ s/^(\s*$field:).*$/$1 $value/m or $body .= "  $field: $value\n";
-      substr($text, $begin, $length) = $body;
+    # Sets the field at the path in the text of a message.
+    sub set {
+      my ($text, $indent, $value, $name, @path) = @_;
+      if (!@path) {
+        $text =~ s/^$indent$name:.*$/$indent$name: $value/m
+          or $text .= "$indent$name: $value\n";
+      } elsif ($text =~ /^$indent$name \{\n(.*?)^$indent\}/ms) {
+        my ($begin, $end) = ($-[1], $+[1]);
+        substr($text, $begin, $end - $begin) =
+          set($1, "$indent  ", $value, @path);
+      } else {
+        $text .= "$indent$name {\n" . set("", "$indent  ", $value, @path) .
+          "$indent}\n";
+      }
+      $text
     }
-    print $text;' "${fields}" "$2" "${rounds}" <deploy/quickstart.textproto
+    while ($fields =~ /([\w.]+):\s*(\S+)/g) {
+      my ($value, @path) = ($2, split /\./, $1);
+      unshift @path, "synchronization" if @path == 1;
+      $text = set($text, "", $value, @path);
+    }
+    print $text;' "${fields}" "$2" "${rounds}" <"${CONFIG}"
 }
 
-# train NAME SEED: prints bits per parameter of a contribution and of an update,
-# and the validation loss.
+# figures RUN ISLANDS: prints bits per parameter of a contribution and of an
+# update. Each figure is for the whole model, from all its fragments.
+figures() {
+  local inner_steps
+  inner_steps="$(sed -n 's/^ *inner_steps_per_round: //p' \
+    "${work}/$1.textproto")"
+  awk -v up="${up}" -v down="${down}" -v parameters="${parameters}" \
+    -v transfers="$(($2 * total_steps / inner_steps))" 'BEGIN {
+      printf "%.4f %.4f", 8 * up / transfers / parameters,
+        8 * down / transfers / parameters
+    }'
+}
+
+# train NAME SEED: prints the figures and the validation loss.
 train() {
   local run="$1-$2" island islands=(north south east west) ranks=1 count
   configure "$1" "$2" >"${work}/${run}.textproto"
@@ -142,13 +174,7 @@ train() {
   await_islands
   read_status || fail_of "${run}-coordinator" "does not answer"
   stop_processes
-  # Each figure is for the whole model: each of its fragments has as many rounds
-  # as a model in one piece.
-  awk -v up="${up}" -v down="${down}" -v transfers="$((${#islands[@]} * rounds))" \
-    -v parameters="${parameters}" -v loss="$(evaluate "${run}")" 'BEGIN {
-      printf "%.4f %.4f %.6f\n", 8 * up / transfers / parameters,
-        8 * down / transfers / parameters, loss
-    }'
+  printf '%s %.6f\n' "$(figures "${run}" "${count}")" "$(evaluate "${run}")"
   rm -rf "${work:?}/${run}"
 }
 
@@ -165,8 +191,9 @@ report() {
       my ($name, $seed, @figures) = split;
       $runs{$name}{$seed} = \@figures;
     }
+    my ($width) = sort { $b <=> $a } 14, map { length } @names;
     sub mean { my $sum = 0; $sum += $_ for @_; $sum / @_ }
-    printf "%-14s", "";
+    printf "%-*s", $width, "";
     printf " %*s", $widths[$_], $headings[$_] for 0 .. $#figures;
     printf "  %-24s %8s  %s\n", "validation loss by seed", "mean",
       "relative to $names[0], by seed";
@@ -174,7 +201,7 @@ report() {
     for my $name (grep { $runs{$_} } @names) {
       my $own = $runs{$name};
       my @seeds = sort { $a <=> $b } keys %$own;
-      printf "%-14s", $name;
+      printf "%-*s", $width, $name;
       for my $i (0 .. $#figures) {
         my $mean = mean(map { $own->{$_}[$i] } @seeds);
         printf " %*.3f", $widths[$i], $mean;
@@ -213,7 +240,7 @@ compare_losses() {
   work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-${program}.XXXXXX")"
   : "${results:=${work}/results}"
   touch "${results}"
-  use_perl_manual
+  if [[ -n "${text}" ]]; then data=("${text}"); else use_perl_manual; fi
   say ""
   local name seed began=${SECONDS} done=0 missing=()
   for ((seed = 1; seed <= seeds; ++seed)); do

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Measures rate and distortion of every wire format, on random values and on the
-# pseudo-gradients of a real run: the model of deploy/quickstart.textproto on
-# one island, where an outer step of SGD at rate 1 makes each update the
+# pseudo-gradients of a real run: that of tests/quality/adamw.textproto with one
+# island, where an outer step of SGD at rate 1 makes each update the
 # island's pseudo-gradient.
 
 set -euo pipefail
@@ -91,7 +91,7 @@ configure() {
     set("overlap_steps", 0);
     $text =~ s/(algorithm: SGD\s+learning_rate:).*$/$1 1/m or die "no rate\n";
     print "$text\nstorage { update_history: $rounds }\n";
-  ' "${rounds}" <deploy/quickstart.textproto
+  ' "${rounds}" <tests/quality/adamw.textproto
 }
 
 # draw FILE: draws the points of the JSON file FILE, a panel for each kind of

@@ -22,33 +22,61 @@ from initial_values import initial_values, tensors
 CONFIG = {"layers": 1, "hidden_size": 6, "intermediate_size": 5, "heads": 3,
           "kv_heads": 3, "vocab_size": 7, "tie_embeddings": False,
           "init_stddev": 0.5}
+WEIGHT_DECAY = 0.1
 UPDATES = 5
 
 
-def main():
-    specs = list(tensors(CONFIG))
+def flat_tensor(name, shape, stddev, seed):
+    values = initial_values(name, math.prod(shape), stddev, seed)
+    return torch.tensor(values, dtype=torch.float64).view(shape)
 
-    def flat_tensor(name, shape, stddev, seed):
-        values = initial_values(name, math.prod(shape), stddev, seed)
-        return torch.tensor(values, dtype=torch.float64).view(shape)
 
-    weights = [flat_tensor(*spec, seed=1).requires_grad_() for spec in specs]
-    optimizer = torch.optim.AdamW(
-        [{"params": [w for w in weights if w.dim() > 1], "weight_decay": 0.1},
+def initial_weights():
+    """Returns the model's tensors by name, in layout order."""
+    return {spec[0]: flat_tensor(*spec, seed=1).requires_grad_()
+            for spec in tensors(CONFIG)}
+
+
+def set_gradients(weights, update):
+    """Sets the clipped gradients of an update; returns their norm."""
+    for spec in tensors(CONFIG):
+        gradient = flat_tensor(*spec, seed=100 + update)
+        weights[spec[0]].grad = gradient * 4.0 ** (update % 2)
+    return torch.nn.utils.clip_grad_norm_(weights.values(), 20.0)
+
+
+def learning_rate(update):
+    return 0.01 * update
+
+
+def adamw(weights):
+    return torch.optim.AdamW(
+        [{"params": [w for w in weights if w.dim() > 1],
+          "weight_decay": WEIGHT_DECAY},
          {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0}],
         betas=(0.9, 0.95), eps=1e-8)
+
+
+def step(optimizer, update):
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(update)
+    optimizer.step()
+
+
+def print_values(weights):
+    for weight in weights.values():
+        for value in weight.detach().flatten():
+            print(f"{value.item():.12g}")
+
+
+def main():
+    weights = initial_weights()
+    optimizer = adamw(weights.values())
     for update in range(1, UPDATES + 1):
-        for weight, spec in zip(weights, specs):
-            gradient = flat_tensor(*spec, seed=100 + update)
-            weight.grad = gradient * 4.0 ** (update % 2)
-        norm = torch.nn.utils.clip_grad_norm_(weights, 20.0)
-        for group in optimizer.param_groups:
-            group["lr"] = 0.01 * update
-        optimizer.step()
+        norm = set_gradients(weights, update)
+        step(optimizer, update)
         print(f"update {update} norm {norm.item():.12g}")
-        for weight in weights:
-            for value in weight.detach().flatten():
-                print(f"{value.item():.12g}")
+        print_values(weights)
 
 
 if __name__ == "__main__":

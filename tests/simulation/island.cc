@@ -56,7 +56,7 @@ uint64_t Island::TokensPerStep() const {
 
 v1::IslandProgress Island::Progress() const {
   v1::IslandProgress progress;
-  progress.set_run_step(loop_.core().step());
+  progress.set_run_step(loop_.core().reached_step());
   progress.set_tokens(trained_ * TokensPerStep());
   // The last of many islands has data of its own.
   const bool has_own_data =

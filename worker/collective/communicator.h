@@ -22,6 +22,7 @@
 #define WORKER_COLLECTIVE_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -76,10 +77,15 @@ class Communicator {
   virtual int size() const = 0;
 
   // Returns the shard of `rank` in vectors of `values` values. Shards are
-  // consecutive, nearly equal, begin at multiples of 16 and may be empty.
+  // consecutive and may be empty. Unless Divide has said otherwise they are
+  // nearly equal and begin at multiples of 16.
   Slice shard(int64_t values, int rank) const {
+    if (!shards_.empty() && shards_.back().end == values) return shards_[rank];
     return SliceOf(values, size(), rank, /*granularity=*/16);
   }
+  // Gives all vectors of shards.back().end values `shards`, one for each rank.
+  // All ranks call it alike, before their first operation on such a vector.
+  void Divide(std::vector<Slice> shards) { shards_ = std::move(shards); }
 
   // Returns whether the values of ReduceScatter and AllGather go from rank to
   // rank in bf16, rounded to nearest, ties to even. False with one rank.
@@ -113,6 +119,10 @@ class Communicator {
   // Returns the times of the operations since the last call, the oldest first.
   // Keeps at most the last 1024.
   virtual std::vector<CollectiveTimes> TakeTimes() = 0;
+
+ private:
+  // By rank; empty before Divide.
+  std::vector<Slice> shards_;
 };
 
 // AllGather in host memory, even if the communicator's vectors are on a device:

@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -32,11 +33,6 @@
 
 namespace causeway {
 namespace {
-
-int Devices() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
-}
 
 // The device of tests/cuda_emulator is slow.
 bool IsEmulated() {
@@ -159,7 +155,7 @@ TEST(NcclLibraryTest, HasAllThatIsCalled) {
 }
 
 TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
-  if (Devices() == 0) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   for (const int ranks : {1, 2, 4}) {
     ExpectCollectivesWork(
         ranks, [](int) { return 0; },
@@ -168,9 +164,11 @@ TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
 }
 
 TEST(DeviceCollectivesCudaTest, NcclConnectsOneRankOnEachGpu) {
-  if (Devices() == 0) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
   std::vector<int> sizes = {1};
-  if (Devices() > 1) sizes.push_back(Devices());
+  if (devices > 1) sizes.push_back(devices);
   for (const int ranks : sizes) {
     LocalRendezvous id;
     ExpectCollectivesWork(
@@ -182,8 +180,26 @@ TEST(DeviceCollectivesCudaTest, NcclConnectsOneRankOnEachGpu) {
   }
 }
 
+// Shards of different sizes are exchanged by other functions of NCCL than those
+// of one size. The second shard stands for the rank that is not there.
+TEST(DeviceCollectivesCudaTest, NcclExchangesUnequalShardsOnOneGpu) {
+  SKIP_WITHOUT_CUDA_DEVICE();
+  LocalRendezvous id;
+  const Clock now = SteadyWallClock();
+  ASSERT_OK_AND_ASSIGN(const auto collectives,
+                       ConnectNccl({.device = 0, .now = now}, 0, 1, &id));
+  const std::vector<float> values = Values(0, 1000);
+  DeviceVector vector(0, values);
+  const DeviceVectors vectors = {.own = vector.span(),
+                                 .addresses = {vector.span().data()},
+                                 .shards = {{0, 1000}, {1000, 1000}}};
+  ASSERT_OK(collectives->ReduceScatter(vectors, now() + absl::Seconds(60)));
+  ASSERT_OK(collectives->AllGather(vectors, now() + absl::Seconds(60)));
+  EXPECT_EQ(vector.ToHost(), values);
+}
+
 TEST(DeviceCollectivesCudaTest, NcclRefusesTwoRanksOnOneGpu) {
-  if (Devices() == 0) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   LocalRendezvous id;
   ForEachRank(2, [&](int rank) {
     EXPECT_FALSE(
@@ -194,7 +210,7 @@ TEST(DeviceCollectivesCudaTest, NcclRefusesTwoRanksOnOneGpu) {
 }
 
 TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
-  if (Devices() == 0) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   LocalRendezvous id;
   EXPECT_THAT(
       ConnectNccl({.timeout = absl::Seconds(3), .now = SteadyWallClock()}, 0, 2,
@@ -203,7 +219,7 @@ TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
 }
 
 TEST(DeviceCollectivesCudaTest, WithoutADriverItIsSaid) {
-  if (Devices() > 0) GTEST_SKIP() << "there is a device";
+  if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   LocalRendezvous id;

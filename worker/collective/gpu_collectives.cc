@@ -151,9 +151,15 @@ class NcclCollectives : public DeviceCollectives {
 
   absl::Status Connect(const ncclUniqueId& id) {
     RETURN_IF_ERROR(UseDevice());
+    // All ranks wait for a collective, so its blocks go before others.
+    int least = 0;
+    int greatest = 0;
     RETURN_IF_ERROR(
-        CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-                   "making the stream of collectives"));
+        CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                   "asking for priorities"));
+    RETURN_IF_ERROR(CudaStatus(
+        cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
+        "making the stream of collectives"));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     RETURN_IF_ERROR(

@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/run_config.h"
 #include "common/tensors_layout.h"
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -114,7 +115,7 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
   };
 
   void SetUp() override {
-    if (!NewCudaQueue(0, QueuePriority::kLow).ok()) GTEST_SKIP() << "no device";
+    SKIP_WITHOUT_CUDA_DEVICE();
     ASSERT_OK_AND_ASSIGN(
         *joined_.mutable_config(),
         ParseRunConfig(

@@ -3,31 +3,12 @@
 #include "worker/model/gemm.h"
 
 #include <dnnl.h>
-#include <omp.h>
 
 #include "glog/logging.h"
+#include "worker/model/single_threaded_openmp.h"
 
 namespace causeway {
 namespace {
-
-// Sets one OpenMP thread. oneDNN divides each call among OpenMP's threads, but
-// our callers have divided the work already, so a second team would only
-// compete for the cores. The setting belongs to the calling thread, and the
-// destructor restores it.
-class SingleThreadedOpenMp {
- public:
-  SingleThreadedOpenMp() : threads_(omp_get_max_threads()) {
-    if (threads_ != 1) omp_set_num_threads(1);
-  }
-  ~SingleThreadedOpenMp() {
-    if (threads_ != 1) omp_set_num_threads(threads_);
-  }
-  SingleThreadedOpenMp(const SingleThreadedOpenMp&) = delete;
-  SingleThreadedOpenMp& operator=(const SingleThreadedOpenMp&) = delete;
-
- private:
-  const int threads_;
-};
 
 char Letter(Transpose transpose) {
   return transpose == Transpose::kYes ? 'T' : 'N';

@@ -229,6 +229,15 @@ void Add(const float* values, int64_t size, float* into) {
   });
 }
 
+void LinearCombination(float a, const float* x, float b, const float* y,
+                       int64_t size, float* to) {
+  ForEach(0, size, [=](auto tag, int64_t i) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::Set(tag, b), hn::LoadU(tag, y + i));
+    hn::StoreU(hn::MulAdd(hn::Set(tag, a), hn::LoadU(tag, x + i), scaled), tag,
+               to + i);
+  });
+}
+
 float Dot(const float* a, const float* b, int64_t size) {
   return SumOf(size, [=](auto tag, int64_t i) HWY_ATTR {
     return hn::Mul(hn::LoadU(tag, a + i), hn::LoadU(tag, b + i));
@@ -368,20 +377,12 @@ void AdamW(const AdamWCoefficients& coefficients, const float* gradients,
   });
 }
 
-constexpr ModelKernels kKernels = {RmsNormRows,
-                                   RmsNormBackwardRows,
-                                   RopeHeads,
-                                   SwiGluRows,
-                                   SwiGluBackwardRows,
-                                   CrossEntropyRows,
-                                   CausalExpRows,
-                                   CausalExpBackwardRows,
-                                   Scale,
-                                   Add,
-                                   Dot,
-                                   Sum,
-                                   SquaredNorm,
-                                   AdamW};
+constexpr ModelKernels kKernels = {
+    RmsNormRows,   RmsNormBackwardRows,   RopeHeads,
+    SwiGluRows,    SwiGluBackwardRows,    CrossEntropyRows,
+    CausalExpRows, CausalExpBackwardRows, Scale,
+    Add,           LinearCombination,     Dot,
+    Sum,           SquaredNorm,           AdamW};
 
 const ModelKernels* KernelsOfTarget() { return &kKernels; }
 

@@ -60,6 +60,9 @@ struct ModelKernels {
   void (*scale)(float factor, int64_t size, float* values);
   // into[i] <- into[i] + values[i].
   void (*add)(const float* values, int64_t size, float* into);
+  // to[i] <- a x[i] + b y[i]; `to` may be x or y.
+  void (*linear_combination)(float a, const float* x, float b, const float* y,
+                             int64_t size, float* to);
   float (*dot)(const float* a, const float* b, int64_t size);
 
   // Add in double.

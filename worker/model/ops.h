@@ -38,6 +38,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -109,6 +110,20 @@ struct AdamWCoefficients {
   // 1 - learning_rate * weight_decay.
   float decay = 1;
 };
+
+// One iteration of Newton-Schulz: each singular value s of a matrix becomes
+// a s + b s^3 + c s^5, and the singular vectors stay.
+struct Quintic {
+  float a = 0;
+  float b = 0;
+  float c = 0;
+};
+
+// Returns how many fp32 values of scratch memory Ops::Orthogonalize takes.
+constexpr int64_t OrthogonalizeScratchSize(int64_t rows, int64_t columns) {
+  const int64_t least = rows < columns ? rows : columns;
+  return rows * columns + 2 * least * least;
+}
 
 // The sums of parameters' gradients: fp32 or, if activations are bf16,
 // optionally bf16. That takes half of the memory and of the traffic; each sum
@@ -189,6 +204,11 @@ class Ops {
                       absl::FunctionRef<void()> operations) {
     operations();
   }
+
+  // Prepares to repeat the operations of a key without running them, if the
+  // backend records. The same operations must have run with other addresses.
+  virtual void PrepareReplay(const ReplayKey& /*key*/,
+                             absl::FunctionRef<void()> /*operations*/) {}
 
   // Returns the bytes of an activation: 4 (fp32) or 2 (bf16).
   virtual int64_t activation_bytes() const = 0;
@@ -323,6 +343,22 @@ class Ops {
                      const float* gradients, int64_t size, float* parameters,
                      float* first_moment, float* second_moment,
                      float* estimate) = 0;
+
+  // to[0, size) <- a x + b y. `to` may be x or y.
+  virtual void LinearCombination(float a, const float* x, float b,
+                                 const float* y, int64_t size, float* to) = 0;
+  // Divides `matrix`, which is [rows, columns], by its Frobenius norm + 1e-7,
+  // and then replaces each singular value by what `iterations` make of it, one
+  // after the other:
+  //   X <- (a I + b A + c A A) X, A = X X^T         (rows <= columns)
+  //   X <- X (a I + b A + c A A), A = X^T X         (rows > columns)
+  // Products and what lies between them are fp32 or bf16, as the backend finds
+  // fastest, and their sums fp32. The result does not depend on the number of
+  // threads. `scratch` is OrthogonalizeScratchSize(rows, columns) values of
+  // device memory.
+  virtual void Orthogonalize(absl::Span<const Quintic> iterations, int64_t rows,
+                             int64_t columns, float* matrix,
+                             float* scratch) = 0;
 
  protected:
   void CountAllocation() { ++allocations_; }

@@ -13,11 +13,13 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/thread_pool.h"
 #include "glog/logging.h"
 #include "worker/model/attention_cpu.h"
 #include "worker/model/gemm.h"
 #include "worker/model/kernels_cpu.h"
+#include "worker/model/orthogonalize_cpu.h"
 
 namespace causeway {
 namespace {
@@ -392,6 +394,19 @@ class CpuOps final : public Ops {
                      second_moment + slice.begin,
                      estimate == nullptr ? nullptr : estimate + slice.begin);
     });
+  }
+
+  void LinearCombination(float a, const float* x, float b, const float* y,
+                         int64_t size, float* to) override {
+    ForSlices(size, kCacheLineValues, [&](Slice slice, int) {
+      kernels_.linear_combination(a, x + slice.begin, b, y + slice.begin,
+                                  slice.size(), to + slice.begin);
+    });
+  }
+  void Orthogonalize(absl::Span<const Quintic> iterations, int64_t rows,
+                     int64_t columns, float* matrix, float* scratch) override {
+    OrthogonalizeOnCpu(iterations, rows, columns, kernels_, &pool_, matrix,
+                       scratch);
   }
 
  private:

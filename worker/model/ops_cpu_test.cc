@@ -415,5 +415,23 @@ TEST_P(OpsCpuTest, AdamW) {
   }
 }
 
+TEST_P(OpsCpuTest, LinearCombination) {
+  for (const int64_t size : {0, 1, 16, 1003}) {
+    const Floats x = Random(size, 1);
+    const Floats y = Random(size, 2);
+    Doubles want(size);
+    for (int64_t i = 0; i < size; ++i) want[i] = 3.0 * x[i] - 0.5 * y[i];
+    Floats got(size);
+    ops_->LinearCombination(3, x.data(), -0.5f, y.data(), size, got.data());
+    ExpectNear(got, want);
+    for (Floats in_place : {x, y}) {
+      float* const to = in_place.data();
+      ops_->LinearCombination(3, in_place == x ? to : x.data(), -0.5f,
+                              in_place == x ? y.data() : to, size, to);
+      EXPECT_EQ(in_place, got);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace causeway

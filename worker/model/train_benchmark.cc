@@ -14,6 +14,9 @@
 // 384, SwiGLU width 1024, 6 heads, byte vocabulary (258), 256 tokens a
 // sequence, 8 sequences a step. tests/peers/pytorch_train.py measures the same
 // model in PyTorch.
+//
+// With --muon, steps of AdamW and of Muon alternate, and the last line has the
+// time that Muon adds.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -37,10 +40,12 @@
 #include "worker/model/ops.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/model/transformer.h"
+#include "worker/optimizer/muon.h"
 
 ABSL_FLAG(int, threads, 2, "Threads of the CPU backend.");
 ABSL_FLAG(int, repetitions, 9, "Steps to time, after two to warm up.");
 ABSL_FLAG(bool, bound, true, "Also measure the bound.");
+ABSL_FLAG(bool, muon, false, "Also measure steps with Muon.");
 ABSL_FLAG(bool, recompute_activations, false,
           "Recompute activations in the backward pass.");
 
@@ -95,6 +100,11 @@ class Training {
         gradients_(NewVector()),
         first_moment_(NewVector()),
         second_moment_(NewVector()) {
+    if (absl::GetFlag(FLAGS_muon)) {
+      muon_config_.set_optimizer(v1::TrainingConfig::MUON);
+      muon_ = ValueOrDie(
+          Muon::Create(muon_config_, model_->layout().tensors, ops_.get()));
+    }
     const std::vector<float> initial = InitialParameters(model_->layout(), 1);
     ops_->CopyToDevice(initial.data(), parameters_.size_bytes(),
                        parameters_.data());
@@ -106,27 +116,50 @@ class Training {
   int64_t size() const { return model_->layout().size; }
   int64_t activation_bytes() const { return model_->activation_bytes(); }
 
-  void Step() {
+  void Step(bool muon = false) {
     const absl::Span<const int32_t> stream = stream_;
     loss_ = ValueOrDie(
         model_->ForwardBackward(parameters_.data(), stream.first(kRows),
                                 stream.last(kRows), 1, gradients_.data()));
     const double norm = std::sqrt(ops_->SquaredNorm(gradients_.data(), size()));
-    ops_->AdamW({.gradient_scale = static_cast<float>(std::min(1.0, 1 / norm)),
-                 .beta1 = 0.9f,
-                 .beta2 = 0.95f,
-                 .step_size = 1e-4f,
-                 .inverse_sqrt_correction2 = 1,
-                 .epsilon = 1e-8f},
-                gradients_.data(), size(), parameters_.data(),
-                first_moment_.data(), second_moment_.data(),
-                /*estimate=*/nullptr);
+    const auto scale = static_cast<float>(std::min(1.0, 1 / norm));
+    if (muon) {
+      for (const TensorSpec& tensor : model_->layout().tensors) {
+        UpdateByMuon(tensor, scale);
+      }
+    } else {
+      UpdateByAdamW(scale, 0, size());
+    }
     ops_->Zero(size(), gradients_.data());
   }
 
   double loss() const { return loss_; }
 
  private:
+  void UpdateByAdamW(float scale, int64_t at, int64_t size) {
+    ops_->AdamW({.gradient_scale = scale,
+                 .beta1 = 0.9f,
+                 .beta2 = 0.95f,
+                 .step_size = 1e-4f,
+                 .inverse_sqrt_correction2 = 1,
+                 .epsilon = 1e-8f},
+                gradients_.data() + at, size, parameters_.data() + at,
+                first_moment_.data() + at, second_moment_.data() + at,
+                /*estimate=*/nullptr);
+  }
+  void UpdateByMuon(const TensorSpec& tensor, float scale) {
+    const int64_t at = tensor.offset;
+    if (!IsMuonMatrix(muon_config_, tensor)) {
+      return UpdateByAdamW(scale, at, tensor.size);
+    }
+    muon_->Update(1e-4, scale,
+                  {.rows = tensor.shape[0],
+                   .columns = tensor.shape[1],
+                   .gradient = gradients_.data() + at,
+                   .momentum = first_moment_.data() + at,
+                   .parameters = parameters_.data() + at});
+  }
+
   DeviceArray<float> NewVector() {
     return ValueOrDie(DeviceArray<float>::Create(ops_.get(), size()));
   }
@@ -137,6 +170,9 @@ class Training {
   DeviceArray<float> gradients_;
   DeviceArray<float> first_moment_;
   DeviceArray<float> second_moment_;
+  v1::TrainingConfig muon_config_;
+  // Null without --muon.
+  std::unique_ptr<Muon> muon_;
   std::vector<int32_t> stream_;
   double loss_ = 0;
 };
@@ -274,10 +310,16 @@ void RunBenchmark() {
   }
   std::vector<double> step_seconds;
   std::vector<double> bound_seconds;
+  std::vector<double> muon_seconds;
   for (int i = 0; i < absl::GetFlag(FLAGS_repetitions); ++i) {
     const auto begin = std::chrono::steady_clock::now();
     training.Step();
     step_seconds.push_back(Seconds(begin));
+    if (absl::GetFlag(FLAGS_muon)) {
+      const auto muon_begin = std::chrono::steady_clock::now();
+      training.Step(/*muon=*/true);
+      muon_seconds.push_back(Seconds(muon_begin));
+    }
     if (with_bound) {
       bound_seconds.push_back(bound->MatrixSeconds() + bound->AdamWSeconds());
     }
@@ -288,6 +330,14 @@ void RunBenchmark() {
               static_cast<double>(peak) / 1e6,
               static_cast<double>(training.activation_bytes()) / 1e6);
   Print("causeway", step_seconds);
+  if (!muon_seconds.empty()) {
+    Print("with Muon", muon_seconds);
+    std::printf(
+        "Muon adds: %.3f of a step (best against best)\n",
+        *std::min_element(muon_seconds.begin(), muon_seconds.end()) /
+                *std::min_element(step_seconds.begin(), step_seconds.end()) -
+            1);
+  }
   if (!with_bound) return;
   Print("bound", bound_seconds);
   std::printf("share of the bound: %.3f (best against best)\n",

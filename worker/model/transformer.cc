@@ -98,24 +98,36 @@ absl::Status Transformer::AddGradients(const float* parameters,
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
-  const AttentionShape shape = ShapeOf(rows / length_, length_);
   UploadBatch(tokens, targets);
+  PrepareWeights(parameters, options_.stochastic_rounding
+                                 ? std::make_optional(rounding_seed)
+                                 : std::nullopt);
+  ReplayPass(&Ops::Replay, parameters, rows, loss_scale, gradients);
+  return absl::OkStatus();
+}
+
+void Transformer::PrepareGradients(const float* parameters, double loss_scale,
+                                   GradientSum gradients) {
+  ReplayPass(&Ops::PrepareReplay, parameters, options_.micro_batch * length_,
+             loss_scale, gradients);
+}
+
+void Transformer::ReplayPass(ReplayFunction replay, const float* parameters,
+                             int64_t rows, double loss_scale,
+                             GradientSum gradients) {
+  const AttentionShape shape = ShapeOf(rows / length_, length_);
   const auto scale = static_cast<float>(loss_scale / static_cast<double>(rows));
   const ReplayKey key = {reinterpret_cast<uintptr_t>(this),
                          reinterpret_cast<uintptr_t>(parameters),
                          reinterpret_cast<uintptr_t>(gradients.data()),
                          static_cast<uint64_t>(rows),
                          std::bit_cast<uint32_t>(scale)};
-  PrepareWeights(parameters, options_.stochastic_rounding
-                                 ? std::make_optional(rounding_seed)
-                                 : std::nullopt);
-  ops_->Replay(key, [&] {
+  (ops_->*replay)(key, [&] {
     Forward(parameters, shape);
     HeadLoss(rows, scale, gradients);
     AddMeanLoss(rows);
     Backward(parameters, shape, gradients);
   });
-  return absl::OkStatus();
 }
 
 absl::StatusOr<double> Transformer::Loss(const float* parameters,

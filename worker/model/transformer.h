@@ -39,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -110,6 +111,10 @@ class Transformer {
                             absl::Span<const int32_t> targets,
                             double loss_scale, GradientSum gradients,
                             uint64_t rounding_seed = 0);
+  // Prepares AddGradients at other vectors, for a whole micro-batch, after a
+  // call of it.
+  void PrepareGradients(const float* parameters, double loss_scale,
+                        GradientSum gradients);
   // Returns the sum of the losses of AddGradients since the last call. Waits
   // for them, and reports whether the device has failed.
   absl::StatusOr<double> TakeLoss();
@@ -222,6 +227,11 @@ class Transformer {
   // Computes the logits and the losses, in chunks of rows. With
   // `gradient_scale`, also computes the head's backward pass: the gradient of
   // the sum of losses times `gradient_scale`.
+  // Hands `replay` the operations of AddGradients that are always the same.
+  using ReplayFunction = void (Ops::*)(const ReplayKey&,
+                                       absl::FunctionRef<void()>);
+  void ReplayPass(ReplayFunction replay, const float* parameters, int64_t rows,
+                  double loss_scale, GradientSum gradients);
   void HeadLoss(int64_t rows, std::optional<float> gradient_scale,
                 GradientSum gradients);
   // Adds the mean loss to what TakeLoss returns.

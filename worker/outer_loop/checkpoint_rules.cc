@@ -3,6 +3,7 @@
 #include "worker/outer_loop/checkpoint_rules.h"
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
@@ -27,6 +28,16 @@ absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
         " of run ", position.run_id(), ", not of island ", identity.island_id(),
         " of run ", identity.run_id(),
         "; name another directory, or remove its checkpoint"));
+  }
+  const std::string& run_optimizer = v1::TrainingConfig::Optimizer_Name(
+      joined.config().training().optimizer());
+  const std::string optimizer =
+      position.optimizer().empty() ? "ADAMW" : position.optimizer();
+  if (optimizer != run_optimizer) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the island's checkpoint has the state of ", optimizer,
+        ", but training.optimizer is ", run_optimizer,
+        "; remove the checkpoint to start with the coordinator's parameters"));
   }
   const uint64_t history = joined.config().storage().update_history();
   for (int i = 0; i < joined.heads_size(); ++i) {

@@ -16,7 +16,8 @@ absl::Status CheckKeepsCheckpoints(const v1::RunConfig& config);
 // Returns whether an island that has just joined can go on from a checkpoint.
 // It cannot if the coordinator keeps too few updates to lead from it to the
 // run's newest versions, or has gone back behind it.
-// FAILED_PRECONDITION: the checkpoint is another run's or another island's.
+// FAILED_PRECONDITION: the checkpoint is another run's, another island's or of
+// another optimizer.
 absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
                                const v1::JoinResponse& joined);
 

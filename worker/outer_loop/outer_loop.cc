@@ -221,6 +221,16 @@ void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
   }
 }
 
+uint64_t OuterLoop::reached_step() const {
+  uint64_t reached = step_;
+  for (const Fragment& fragment : fragments_) {
+    if (fragment.exchange.in_flight()) {
+      reached = std::max(reached, fragment.send_step);
+    }
+  }
+  return reached;
+}
+
 uint32_t OuterLoop::overlap_steps() const {
   const std::optional<v1::JoinResponse>& joined = membership_.joined();
   if (!joined.has_value()) return 0;

@@ -132,6 +132,11 @@ class OuterLoop {
   uint32_t overlap_steps() const;
   // The number of the run's inner steps that are complete.
   uint64_t step() const { return step_; }
+  // The step to report to the coordinator: the larger of step() and the steps
+  // at which contributions in flight were sent. A rebase may lead back behind
+  // such a step, but the island has trained that window, and may wait for the
+  // coordinator to take the contribution.
+  uint64_t reached_step() const;
   uint32_t fragments() const {
     return static_cast<uint32_t>(fragments_.size());
   }
@@ -174,6 +179,8 @@ class OuterLoop {
   struct Fragment {
     FragmentExchange exchange;
     FragmentWindow window;
+    // The step after which its contribution was sent.
+    uint64_t send_step = 0;
     // The step after which the update of its contribution is to be applied.
     uint64_t apply_step = 0;
     // Whether that step came before the update.
@@ -259,7 +266,7 @@ class OuterLoop {
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
   bool lateness_booked_ = false;
-  // Whether no update may be in flight at the next step.
+  // Set if no update may be in flight at the next step.
   bool settling_ = false;
   // An update was applied as a rebase, or the island began with a checkpoint:
   // the step to go on from may be another one.

@@ -234,6 +234,24 @@ TEST_F(ResumeEdgesTest, GoesBackToTheFirstSendThatIsLost) {
   EXPECT_EQ(driver.Contribute(1).tokens(), 100);
 }
 
+// The coordinator asks an island that is not expected yet for a window only
+// once it knows that the island has trained it.
+TEST_F(ResumeEdgesTest, ReportsTheStepOfASendThatItHasGoneBackBehind) {
+  options_.resume->set_run_step(8);
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(5),
+              ElementsAre("begin from checkpoint", "snapshot 0", "save 5"));
+  EXPECT_EQ(driver.loop().step(), 5);
+  EXPECT_EQ(driver.loop().reached_step(), 8);
+  driver.Contribute(0);
+  driver.ReceiveUpdate(0, true);
+  driver.loop().SettleFirst();
+  EXPECT_THAT(driver.Train(5), ElementsAre("mix 0"));
+  EXPECT_EQ(driver.loop().reached_step(), 5);
+}
+
 TEST_F(ResumeEdgesTest, ACheckpointOfAnotherPlanIsRefused) {
   options_.resume->mutable_fragments()->RemoveLast();
   IslandDriver driver(options_);

@@ -447,5 +447,25 @@ TEST_F(ResumeTest, ACheckpointOfAnotherRunIsRefused) {
               ElementsAre(StartsWith("end FAILED_PRECONDITION")));
 }
 
+TEST_F(ResumeTest, ACheckpointOfAnotherOptimizerIsRefused) {
+  EXPECT_EQ(options_.resume->optimizer(), "ADAMW");
+  IslandDriver driver(options_);
+  driver.joined().mutable_config()->mutable_training()->set_optimizer(
+      v1::TrainingConfig::MUON);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(),
+              ElementsAre(StartsWith("end FAILED_PRECONDITION")));
+}
+
+// Checkpoints of older versions do not name it.
+TEST_F(ResumeTest, AnOptimizerWithoutANameIsAdamW) {
+  options_.resume->clear_optimizer();
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.Connect();
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("begin from checkpoint", "snapshot 1", "save 6"));
+}
+
 }  // namespace
 }  // namespace causeway

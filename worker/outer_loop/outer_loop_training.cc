@@ -54,7 +54,7 @@ void OuterLoop::SettleFirst() {
     return;
   }
   ordered_.reset();
-  // What is to be sent after the last step is sent.
+  // Everything that the last step was to send is on its way.
   synchronizing_ = true;
   settling_ = true;
 }
@@ -159,6 +159,7 @@ TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
   return action::Apply{
       .fragment = id,
       .use = {.includes_island = fragment.window.Settle(update),
+              .version = update.head.version(),
               .is_next = update.head.version() == update.from_version + 1,
               .island_share = update.island_share}};
 }
@@ -181,6 +182,7 @@ void OuterLoop::SnapshotTaken() {
   ordered_.reset();
   Fragment& fragment = fragments_[snapshot_->fragment];
   fragment.window.Send();
+  fragment.send_step = step_;
   fragment.apply_step = snapshot_->apply_step;
   fragment.late = false;
   fragment.exchange.Send(fragment.window.training(), snapshot_->partial);
@@ -251,6 +253,8 @@ v1::IslandCheckpoint OuterLoop::Position() const {
   position.set_instance_id(options_.join.instance_id());
   position.set_shard(membership_.joined()->shard());
   position.set_run_step(step_);
+  position.set_optimizer(v1::TrainingConfig::Optimizer_Name(
+      membership_.joined()->config().training().optimizer()));
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
     v1::IslandCheckpoint::Fragment& saved = *position.add_fragments();

@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,8 +47,10 @@ struct ReplicaOptions {
   CodecSpec downlink;
   // alpha (outer_optimizer/mixing.h).
   float mixing = 0;
-  // Set with eager updates (outer_optimizer/eager_update.h).
+  // Set with eager updates (outer_optimizer/eager_update.h), which need each
+  // fragment's last version.
   std::optional<v1::OuterOptimizerConfig> eager;
+  std::vector<uint64_t> final_versions;
 };
 
 // Returns the options from the coordinator's answer to the join, in which the
@@ -65,7 +68,9 @@ struct UpdateUse {
   // Whether the update contains the training up to the snapshot: if so
   // parameters mix, otherwise they rebase.
   bool includes_island = false;
-  // Whether the update leads from one version to the next.
+  // The version that the update leads to, and whether it does so from the
+  // version before.
+  uint64_t version = 0;
   bool is_next = false;
   // The share of the island's contribution in the merge; 0 if there is none.
   double island_share = 0;

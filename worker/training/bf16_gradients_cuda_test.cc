@@ -13,13 +13,14 @@
 #include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
-#include "worker/model/cuda/testing/ops_on_device.h"
+#include "worker/model/cuda/ops_cuda.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/training/gradient_source.h"
 #include "worker/training/rank_trainer.h"
@@ -116,8 +117,8 @@ class Bf16GradientsTest
 
 // All sums are exact, so only the path of the sums differs.
 TEST_P(Bf16GradientsTest, SumsArriveAtTheOptimizer) {
-  const std::unique_ptr<Ops> ops = OpsOnDevice();
-  if (ops == nullptr) GTEST_SKIP() << "there is no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> ops, MakeCudaOps(0));
   ASSERT_OK_AND_ASSIGN(const Trained fp32,
                        TrainOn(ops.get(), GetParam(), false));
   ASSERT_OK_AND_ASSIGN(const Trained bf16,

@@ -26,6 +26,10 @@ class GradientSource {
   // the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
                                   GradientSum gradients) = 0;
+  // Prepares Accumulate at these vectors, after a micro-batch at others: later
+  // calls take no memory, record nothing and load no code.
+  virtual void Prepare(const float* /*parameters*/, GradientSum /*gradients*/) {
+  }
   // Waits for all micro-batches, and returns the sum of their losses since the
   // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;

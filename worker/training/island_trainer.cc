@@ -79,6 +79,7 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .device = options.devices[0],
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
+      .beside_other_gpus = options.devices.size() > 1,
       .stochastic_rounding = options.stochastic_rounding,
       .bf16_gradients = options.bf16_gradients,
       // Often enough for the other ranks to hear of it in time.

@@ -148,6 +148,19 @@ class IslandTrainerTest : public testing::Test {
     follower.join();
   }
 
+  void ExpectTwoRanksLearn() {
+    ASSERT_OK_AND_ASSIGN(const auto trainer,
+                         MakeThreadedIsland(config_, options_, 2, Start()));
+    double first = 0;
+    double last = 0;
+    for (int step = 1; step <= 10; ++step) {
+      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
+      (step == 1 ? first : last) = result.loss;
+      EXPECT_GE(result.tokens, 8 * 16);
+    }
+    EXPECT_LT(last, first - 0.5);
+  }
+
   v1::RunConfig config_;
   IslandTrainerOptions options_;
 };
@@ -170,27 +183,22 @@ TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
   }
 }
 
-TEST_F(IslandTrainerTest, EveryAlgorithmLearns) {
+TEST_F(IslandTrainerTest, EveryAlgorithmLearnsWithEveryOptimizer) {
+  v1::TrainingConfig& training = *config_.mutable_training();
+  training.set_learning_rate(0.01);
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
         v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
-    for (const bool bf16 : {false, true}) {
-      SCOPED_TRACE(
-          absl::StrCat(v1::TrainingConfig::InnerAlgorithm_Name(algorithm),
-                       bf16 ? " in bf16" : ""));
-      config_.mutable_training()->set_inner_algorithm(algorithm);
-      config_.mutable_training()->set_learning_rate(0.01);
-      options_.bf16_between_ranks = bf16;
-      ASSERT_OK_AND_ASSIGN(const auto trainer,
-                           MakeThreadedIsland(config_, options_, 2, Start()));
-      double first = 0;
-      double last = 0;
-      for (int step = 1; step <= 10; ++step) {
-        ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
-        (step == 1 ? first : last) = result.loss;
-        EXPECT_GE(result.tokens, 8 * 16);
+    training.set_inner_algorithm(algorithm);
+    for (const auto optimizer :
+         {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
+      training.set_optimizer(optimizer);
+      for (const bool bf16 : {false, true}) {
+        options_.bf16_between_ranks = bf16;
+        SCOPED_TRACE(
+            absl::StrCat(training.ShortDebugString(), bf16 ? " in bf16" : ""));
+        ExpectTwoRanksLearn();
       }
-      EXPECT_LT(last, first - 0.5);
     }
   }
 }
@@ -245,24 +253,28 @@ TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
 TEST_F(IslandTrainerTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::DPU);
   config_.mutable_training()->set_fixed_micro_batches(true);
-  TrainerState state;
-  {
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, 2, Start()));
-    for (int step = 1; step <= 3; ++step) ASSERT_OK(trainer->Step(step));
-    ASSERT_OK(trainer->Save(state));
+  for (const auto optimizer :
+       {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
+    config_.mutable_training()->set_optimizer(optimizer);
+    TrainerState state;
+    {
+      ASSERT_OK_AND_ASSIGN(const auto trainer,
+                           MakeThreadedIsland(config_, options_, 2, Start()));
+      for (int step = 1; step <= 3; ++step) ASSERT_OK(trainer->Step(step));
+      ASSERT_OK(trainer->Save(state));
+    }
+    // One rank and two share the same batch.
+    std::vector<double> losses;
+    for (const int ranks : {1, 2}) {
+      ASSERT_OK_AND_ASSIGN(
+          const auto trainer,
+          MakeThreadedIsland(config_, options_, ranks, state.parameters));
+      ASSERT_OK(trainer->Restore(state));
+      ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(4));
+      losses.push_back(result.loss);
+    }
+    EXPECT_NEAR(losses[0], losses[1], 1e-5);
   }
-  // One rank and two share the same batch.
-  std::vector<double> losses;
-  for (const int ranks : {1, 2}) {
-    ASSERT_OK_AND_ASSIGN(
-        const auto trainer,
-        MakeThreadedIsland(config_, options_, ranks, state.parameters));
-    ASSERT_OK(trainer->Restore(state));
-    ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(4));
-    losses.push_back(result.loss);
-  }
-  EXPECT_NEAR(losses[0], losses[1], 1e-5);
 }
 
 // The outer loop never sees rounded parameters.

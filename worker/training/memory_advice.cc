@@ -62,7 +62,7 @@ int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
                       Ops* ops) {
   const v1::TrainingConfig& training = config.training();
   const ModelLayout layout = MakeModelLayout(config.model());
-  return RankTrainerBytes(training, layout.size, share.ranks,
+  return RankTrainerBytes(training, layout, share.ranks,
                           AccumulatesInBf16(share.bf16_gradients, *ops)) +
          OuterLoopBytes(config, layout, share) +
          Transformer::BytesNeeded(

@@ -41,6 +41,7 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
       dataset_(options.dataset),
       orders_(std::move(communicators), options.pulse),
       anchors_on_device_(options.anchors_on_device),
+      beside_other_gpus_(options.beside_other_gpus),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
@@ -196,7 +197,8 @@ absl::Status Rank::MakeOwnReplica(std::string text) {
   ASSIGN_OR_RETURN(FragmentMap map,
                    FragmentMap::Create(layout_, joined.plan()));
   if (!device_.is_host()) {
-    PartDevice::Options part_device = {.anchors_on_device = anchors_on_device_};
+    PartDevice::Options part_device = {.anchors_on_device = anchors_on_device_,
+                                       .reserves = beside_other_gpus_};
     ASSIGN_OR_RETURN(part_device.training,
                      NewCudaQueue(device_.index, QueuePriority::kHigh));
     ASSIGN_OR_RETURN(part_device.background,
@@ -256,14 +258,17 @@ absl::Status Rank::SaveOwn(TrainerState& state) {
 }
 
 absl::Status Rank::RestoreOwn(TrainerState state) {
-  uint64_t numbers[] = {state.optimizer.updates, state.next_micro_batch};
+  uint64_t numbers[] = {state.optimizer.updates, state.next_micro_batch,
+                        state.optimizer.first_moment.size(),
+                        state.optimizer.second_moment.size()};
   RETURN_IF_ERROR(ExchangeBytes(
       absl::MakeSpan(reinterpret_cast<char*>(numbers), sizeof(numbers))));
   state.optimizer.updates = numbers[0];
   state.next_micro_batch = numbers[1];
+  state.optimizer.first_moment.resize(numbers[2]);
+  state.optimizer.second_moment.resize(numbers[3]);
   for (std::vector<float>* moment :
        {&state.optimizer.first_moment, &state.optimizer.second_moment}) {
-    moment->resize(static_cast<size_t>(layout_.size));
     RETURN_IF_ERROR(
         ExchangeBytes(absl::MakeSpan(reinterpret_cast<char*>(moment->data()),
                                      moment->size() * sizeof(float))));

@@ -56,6 +56,9 @@ class Rank : public InnerTrainer {
     int threads = 1;
     // For a GPU; see PartDevice::Options and Transformer::Options.
     bool anchors_on_device = false;
+    // Tells that other ranks of this process use other GPUs. It becomes
+    // PartDevice::Options::reserves.
+    bool beside_other_gpus = false;
     bool stochastic_rounding = false;
     // See RankTrainerOptions.
     bool bf16_gradients = false;
@@ -131,6 +134,7 @@ class Rank : public InnerTrainer {
   // The device of parts on a GPU; null if there are none, and before
   // MakeReplica.
   const bool anchors_on_device_;
+  const bool beside_other_gpus_;
   std::unique_ptr<PartDevice> part_device_;
   // Whether the masters have changed since the last step.
   bool changed_ = false;

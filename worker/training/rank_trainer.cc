@@ -7,13 +7,14 @@
 #include <functional>
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "worker/model/device_array.h"
 #include "worker/optimizer/learning_rate.h"
-#include "worker/optimizer/sharded_adamw.h"
+#include "worker/optimizer/sharded_optimizer.h"
 #include "worker/training/accumulated_gradients.h"
 
 namespace causeway {
@@ -57,9 +58,9 @@ class Trainer : public RankTrainer {
     }
     ASSIGN_OR_RETURN(
         optimizer_,
-        ShardedAdamW::Create(options_.training, *options_.layout,
-                             options_.communicator,
-                             is_ddp() ? ops : options_.communication_ops));
+        ShardedOptimizer::Create(options_.training, *options_.layout,
+                                 options_.communicator,
+                                 is_ddp() ? ops : options_.communication_ops));
     if (has_master()) {
       ASSIGN_OR_RETURN(master_,
                        DeviceArray<float>::Create(ops, shard().size()));
@@ -119,6 +120,7 @@ class Trainer : public RankTrainer {
       RETURN_IF_ERROR(
           Accumulate(acco ? second_half() : share_, [] { return false; }));
     }
+    if (!prepared_) PrepareGradients();
     if (acco) RETURN_IF_ERROR(EstimateHalf(rate));
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
                      Commit(rate, acco ? second_half() : share_));
@@ -126,6 +128,7 @@ class Trainer : public RankTrainer {
         MakeInnerStepResult(reduced, rate, *options_.gradients);
     result.communication = communication_;
     result.exposed_communication = exposed_;
+    prepared_ = true;
     return result;
   }
 
@@ -187,6 +190,7 @@ class Trainer : public RankTrainer {
       RETURN_IF_ERROR(options_.gradients->Accumulate(first + i, compute_.data(),
                                                      gradients_.sum()));
     }
+    if (!std::exchange(prepared_, true)) PrepareGradients();
     ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
     const absl::Span<float> gradients = gradients_.InFp32(exchange_);
     // The communicated values must be written before.
@@ -239,6 +243,26 @@ class Trainer : public RankTrainer {
     return reduced;
   }
 
+  // Prepares gradients at every pair of vectors that swapping can make.
+  void PrepareGradients() {
+    if (is_ddp()) {
+      options_.gradients->Prepare(compute_.data(), gradients_.sum());
+      return;
+    }
+    std::vector<float*> vectors = {compute_.data(), exchange_.data()};
+    if (!gradients_.is_bf16()) vectors.push_back(gradients_.sum().fp32());
+    for (const float* const parameters : vectors) {
+      if (gradients_.is_bf16()) {
+        options_.gradients->Prepare(parameters, gradients_.sum());
+        continue;
+      }
+      for (float* const gradients : vectors) {
+        if (gradients == parameters) continue;
+        options_.gradients->Prepare(parameters, gradients);
+      }
+    }
+  }
+
   // Both are for the thread that communicates.
   void CopyMasterTo(DeviceArray<float>& vector) {
     options_.communication_ops->Copy(master_.data(), shard().size(),
@@ -262,6 +286,7 @@ class Trainer : public RankTrainer {
           end = options_.now();
           return status;
         });
+    if (!prepared_) communicated.wait();
     const absl::Status computed = Accumulate(share, [&] {
       return communicated.wait_for(std::chrono::seconds(0)) !=
              std::future_status::ready;
@@ -293,7 +318,7 @@ class Trainer : public RankTrainer {
   const RankTrainerOptions options_;
   // The micro-batches in this rank's share of a step.
   const int64_t share_;
-  std::unique_ptr<ShardedAdamW> optimizer_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
 
   // The parameters at which gradients are computed.
   DeviceArray<float> compute_;
@@ -309,6 +334,10 @@ class Trainer : public RankTrainer {
   // The micro-batches in `gradients_`.
   MicroBatches own_;
   bool started_ = false;
+  // False in the first step. Operations take memory, load code and connect GPUs
+  // in it, which may wait for all GPUs of the process. If one of these were
+  // waiting for this rank in NCCL, that would never end.
+  bool prepared_ = false;
   // The next one in the island's series, in which the ranks take turns.
   int64_t next_micro_batch_ = 0;
   // Times of the current step.
@@ -327,8 +356,9 @@ bool AccumulateShare(int64_t count, int64_t share, bool /*communicating*/) {
   return count < std::max<int64_t>(1, share);
 }
 
-int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
-                         int ranks, bool bf16_gradients) {
+int64_t RankTrainerBytes(const v1::TrainingConfig& training,
+                         const ModelLayout& layout, int ranks,
+                         bool bf16_gradients) {
   const bool is_ddp = training.inner_algorithm() == v1::TrainingConfig::DDP;
   const bool predicts = training.inner_algorithm() == v1::TrainingConfig::WP;
   // With DDP, fp32 gradients are communicated in place.
@@ -336,11 +366,9 @@ int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
   const bool exchanges = !is_ddp || bf16_gradients;
   // Parameters, the communicated vector, and WP's committed parameters.
   const int64_t whole = 1 + (exchanges ? 1 : 0) + (predicts ? 1 : 0);
-  // Moments, and the master.
-  const int64_t sharded = is_ddp ? 2 : 3;
-  const int64_t shard = (values + ranks - 1) / ranks;
-  return int64_t{sizeof(float)} * (whole * values + sharded * shard) +
-         gradient_bytes * values;
+  const int64_t masters = is_ddp ? 0 : 1;
+  return (int64_t{sizeof(float)} * whole + gradient_bytes) * layout.size +
+         ShardBytes(training, layout, ranks, masters);
 }
 
 absl::StatusOr<std::unique_ptr<RankTrainer>> MakeRankTrainer(

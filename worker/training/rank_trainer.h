@@ -8,15 +8,17 @@
 //
 // DDP: data parallel training with a sharded optimizer (ZeRO-1). A step
 // computes the gradients of the rank's part of the batch, then does a
-// reduce-scatter, AdamW on the shard and an all-gather, one after the other.
+// reduce-scatter, an update of the shard and an all-gather, one after the
+// other.
 //
 // ACCO (Nabli et al. 2024, arXiv 2406.02613) and the methods that it is
 // compared with, DPU and WP, compute gradients while they communicate. A
-// separate thread runs reduce-scatter, AdamW on the shard and all-gather;
+// separate thread runs reduce-scatter, the update and all-gather;
 // meanwhile the calling thread accumulates micro-batches.
 //
-// Below, theta are the parameters, Opt is an AdamW update, and sums are over
-// ranks and their micro-batches, of which each rank makes as many as it can.
+// Below, theta are the parameters, Opt is an update of the optimizer, and sums
+// are over ranks and their micro-batches, of which each rank makes as many as
+// it can.
 //
 // ACCO: a step has two halves. G~, of n~ micro-batches, is the half gradient
 // from the previous step.
@@ -33,14 +35,14 @@
 // WP: as DPU, with gradients at the predicted parameters.
 //      communicate  theta' = Opt(theta, G / n);  theta~' = Opt(theta', G / n)
 //      compute      G'     = sum of gradients at theta~
-// ACCO's and WP's estimates leave the moments and the number of updates as they
-// were.
+// ACCO's and WP's estimates leave the optimizer's state as it was.
 //
 // Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
 // gradients (2 in bf16), 4 for communication, 12 / N for master and moments,
 // and 4 more with WP. With DDP, 8 / N for moments, as parameters are fp32, so
 // that their shard is its own master, and nothing for communication unless
-// gradients are bf16.
+// gradients are bf16. A matrix of Muon has momentum, 4 / N, instead of moments;
+// its owner also has room to orthogonalize it (MuonScratchSize).
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 
@@ -131,11 +133,12 @@ struct RankTrainerOptions {
   Clock now;
 };
 
-// Returns the bytes that a trainer needs for a model of `values` values,
-// without GradientSource, on the rank with the largest shard. The communicator
-// does not round. With `bf16_gradients`, gradients are in bf16.
-int64_t RankTrainerBytes(const v1::TrainingConfig& training, int64_t values,
-                         int ranks, bool bf16_gradients = false);
+// Returns the bytes that a trainer needs, without GradientSource, on the rank
+// that needs the most. The communicator does not round. With `bf16_gradients`,
+// gradients are in bf16.
+int64_t RankTrainerBytes(const v1::TrainingConfig& training,
+                         const ModelLayout& layout, int ranks,
+                         bool bf16_gradients = false);
 
 // Makes a trainer for training.inner_algorithm, with all parameters zero.
 //   INVALID_ARGUMENT    The batch cannot be divided among the ranks.

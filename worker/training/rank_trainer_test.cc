@@ -14,6 +14,8 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,7 +32,8 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/model/ops_cpu.h"
 #include "worker/optimizer/learning_rate.h"
-#include "worker/optimizer/sharded_adamw.h"
+#include "worker/optimizer/muon.h"
+#include "worker/optimizer/sharded_optimizer.h"
 #include "worker/training/testing/train_ranks.h"
 
 namespace {
@@ -74,8 +77,8 @@ class Equations {
         theta_(InitialParameters(layout_, 1)),
         numbers_(scenario.ranks) {
     for (int rank = 0; rank < scenario.ranks; ++rank) numbers_[rank] = rank;
-    adamw_ = *ShardedAdamW::Create(scenario.config, layout_,
-                                   communicator_.get(), ops_.get());
+    optimizer_ = *ShardedOptimizer::Create(scenario.config, layout_,
+                                           communicator_.get(), ops_.get());
   }
 
   std::vector<std::vector<float>> Run() {
@@ -149,13 +152,13 @@ class Equations {
   }
   std::vector<float> Estimate(const Gradients& gradients) {
     std::vector<float> estimate(theta_.size());
-    adamw_->Estimate(rate_, {.micro_batches = gradients.count}, Sum(gradients),
-                     theta_.data(), estimate.data());
+    optimizer_->Estimate(rate_, {.micro_batches = gradients.count},
+                         Sum(gradients), theta_.data(), estimate.data());
     return estimate;
   }
   void Commit(const Gradients& gradients) {
-    adamw_->Step(rate_, {.micro_batches = gradients.count}, Sum(gradients),
-                 theta_.data());
+    optimizer_->Step(rate_, {.micro_batches = gradients.count}, Sum(gradients),
+                     theta_.data());
   }
 
   const Scenario& scenario_;
@@ -168,25 +171,45 @@ class Equations {
   const std::unique_ptr<Communicator> communicator_ = MakeMessageCommunicator(
       {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
       &rendezvous_);
-  std::unique_ptr<ShardedAdamW> adamw_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
   double rate_ = 0;
 };
 
-class OverlappedTrainerTest
-    : public testing::TestWithParam<v1::TrainingConfig::InnerAlgorithm> {};
+using Algorithm = std::tuple<v1::TrainingConfig::InnerAlgorithm,
+                             v1::TrainingConfig::Optimizer>;
 
-INSTANTIATE_TEST_SUITE_P(, OverlappedTrainerTest,
-                         testing::Values(v1::TrainingConfig::ACCO,
-                                         v1::TrainingConfig::DPU,
-                                         v1::TrainingConfig::WP),
-                         [](const auto& info) {
-                           return v1::TrainingConfig::InnerAlgorithm_Name(
-                               info.param);
-                         });
+class AlgorithmTest : public testing::TestWithParam<Algorithm> {
+ protected:
+  static v1::TrainingConfig ParamConfig(int ranks) {
+    v1::TrainingConfig config = Config(std::get<0>(GetParam()), ranks);
+    config.set_optimizer(std::get<1>(GetParam()));
+    return config;
+  }
+};
+
+constexpr auto kAlgorithmName =
+    [](const testing::TestParamInfo<Algorithm>& info) {
+      return absl::StrCat(
+          v1::TrainingConfig::InnerAlgorithm_Name(std::get<0>(info.param)), "_",
+          v1::TrainingConfig::Optimizer_Name(std::get<1>(info.param)));
+    };
+
+const auto kOptimizers =
+    testing::Values(v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON);
+
+class OverlappedTrainerTest : public AlgorithmTest {};
+
+INSTANTIATE_TEST_SUITE_P(
+    , OverlappedTrainerTest,
+    testing::Combine(testing::Values(v1::TrainingConfig::ACCO,
+                                     v1::TrainingConfig::DPU,
+                                     v1::TrainingConfig::WP),
+                     kOptimizers),
+    kAlgorithmName);
 
 TEST_P(OverlappedTrainerTest, ComputesTheEquationsWithAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3}) {
-    const Scenario scenario = {.config = Config(GetParam(), ranks),
+    const Scenario scenario = {.config = ParamConfig(ranks),
                                .ranks = ranks,
                                .counts = SharesOf(ranks)};
     ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
@@ -196,12 +219,12 @@ TEST_P(OverlappedTrainerTest, ComputesTheEquationsWithAnyNumberOfRanks) {
 
 TEST_P(OverlappedTrainerTest, RanksThatMakeMoreMicroBatchesWeighMore) {
   const Scenario scenario = {
-      .config = Config(GetParam(), 3),
+      .config = ParamConfig(3),
       .ranks = 3,
       .counts = {.first_half = {1, 7, 2}, .second_half = {4, 1, 3}}};
   ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
   EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
-  const bool acco = GetParam() == v1::TrainingConfig::ACCO;
+  const bool acco = std::get<0>(GetParam()) == v1::TrainingConfig::ACCO;
   for (const InnerStepResult& step : outcome.steps) {
     EXPECT_EQ(step.rank_micro_batches, acco ? std::vector<int64_t>({5, 8, 5})
                                             : std::vector<int64_t>({4, 1, 3}));
@@ -211,7 +234,7 @@ TEST_P(OverlappedTrainerTest, RanksThatMakeMoreMicroBatchesWeighMore) {
 
 TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnWhoIsLate) {
   Scenario scenario = {
-      .config = Config(GetParam(), 2), .ranks = 2, .counts = SharesOf(2)};
+      .config = ParamConfig(2), .ranks = 2, .counts = SharesOf(2)};
   ASSERT_OK_AND_ASSIGN(const Outcome undisturbed, Train(scenario));
   for (int slow = 0; slow < 2; ++slow) {
     scenario.before = [slow](int rank, int64_t number) {
@@ -224,7 +247,7 @@ TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnWhoIsLate) {
 }
 
 TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
-  const Scenario scenario = {.config = Config(GetParam(), 2),
+  const Scenario scenario = {.config = ParamConfig(2),
                              .ranks = 2,
                              .counts = SharesOf(2),
                              .change = [](int step, absl::Span<float> values) {
@@ -241,7 +264,7 @@ TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
 TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
   constexpr int kRanks = 2;
   std::vector<std::vector<int64_t>> made(kRanks);
-  const Scenario scenario = {.config = Config(GetParam(), kRanks),
+  const Scenario scenario = {.config = ParamConfig(kRanks),
                              .ranks = kRanks,
                              .counts = SharesOf(kRanks),
                              .restart_after = 3,
@@ -268,7 +291,7 @@ TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
 }
 
 TEST_P(OverlappedTrainerTest, ARankThatFailsEndsAllWithItsReason) {
-  const Scenario scenario = {.config = Config(GetParam(), 2),
+  const Scenario scenario = {.config = ParamConfig(2),
                              .ranks = 2,
                              .counts = SharesOf(2),
                              .before = [](int rank, int64_t number) {
@@ -393,15 +416,14 @@ TEST(RankTrainerTest, DivergenceIsToldOnEveryRank) {
   }
 }
 
-class MemoryTest
-    : public testing::TestWithParam<v1::TrainingConfig::InnerAlgorithm> {
+class MemoryTest : public AlgorithmTest {
  protected:
   MemoryTest() { model_.set_vocab_size(40'000); }
 
   // Returns the bytes allocated, per parameter and rank.
   double BytesPerParameter(int ranks, int steps) {
     const int64_t begin = large_allocations;
-    EXPECT_OK(Train({.config = Config(GetParam(), ranks),
+    EXPECT_OK(Train({.config = ParamConfig(ranks),
                      .ranks = ranks,
                      .counts = SharesOf(ranks),
                      .steps = steps,
@@ -415,26 +437,42 @@ class MemoryTest
 
 INSTANTIATE_TEST_SUITE_P(
     , MemoryTest,
-    testing::Values(v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
-                    v1::TrainingConfig::DPU, v1::TrainingConfig::WP),
-    [](const auto& info) {
-      return v1::TrainingConfig::InnerAlgorithm_Name(info.param);
-    });
+    testing::Combine(testing::Values(v1::TrainingConfig::DDP,
+                                     v1::TrainingConfig::ACCO,
+                                     v1::TrainingConfig::DPU,
+                                     v1::TrainingConfig::WP),
+                     kOptimizers),
+    kAlgorithmName);
 
 TEST_P(MemoryTest, IsWhatIsForetold) {
-  const int64_t values = MakeModelLayout(model_).size;
+  const ModelLayout layout = MakeModelLayout(model_);
   for (const int ranks : {1, 4}) {
     const auto foretold = static_cast<double>(
-        RankTrainerBytes(Config(GetParam(), ranks), values, ranks));
+        RankTrainerBytes(ParamConfig(ranks), layout, ranks));
     // Each rank of the test starts from a vector of its own.
     EXPECT_NEAR(BytesPerParameter(ranks, 0) - 4,
-                foretold / static_cast<double>(values), 0.05);
+                foretold / static_cast<double>(layout.size), 0.05);
   }
 }
 
 TEST_P(MemoryTest, StepsTakeNoMore) {
   // The test itself keeps the parameters after each step.
   EXPECT_NEAR(BytesPerParameter(4, 5) - BytesPerParameter(4, 2), 3 * 4, 0.05);
+}
+
+// Each matrix has one moment less, and there is room to orthogonalize one.
+TEST(RankTrainerBytesTest, MuonHasMomentumOnlyInMatrices) {
+  const ModelLayout layout = MakeModelLayout(SmallModel());
+  v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
+  const int64_t adamw = RankTrainerBytes(config, layout, 1);
+  config.set_optimizer(v1::TrainingConfig::MUON);
+  int64_t matrices = 0;
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (IsMuonMatrix(config, tensor)) matrices += tensor.size;
+  }
+  EXPECT_GT(matrices, 0);
+  EXPECT_EQ(adamw - RankTrainerBytes(config, layout, 1),
+            4 * (matrices - MuonScratchSize(config, layout.tensors)));
 }
 
 TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
@@ -456,20 +494,54 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
 
 // Compares the bytes for a model of many values.
 TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
-  constexpr int64_t kValues = 1 << 20;
+  const ModelLayout layout = {.size = 1 << 20};
   for (const auto algorithm :
        {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
         v1::TrainingConfig::WP}) {
     const v1::TrainingConfig config = Config(algorithm, 1);
-    EXPECT_EQ(RankTrainerBytes(config, kValues, 1) -
-                  RankTrainerBytes(config, kValues, 1, true),
-              2 * kValues);
+    EXPECT_EQ(RankTrainerBytes(config, layout, 1) -
+                  RankTrainerBytes(config, layout, 1, true),
+              2 * layout.size);
   }
   // The reduced gradient then needs a vector of its own.
   const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
-  EXPECT_EQ(RankTrainerBytes(config, kValues, 1, true) -
-                RankTrainerBytes(config, kValues, 1),
-            2 * kValues);
+  EXPECT_EQ(RankTrainerBytes(config, layout, 1, true) -
+                RankTrainerBytes(config, layout, 1),
+            2 * layout.size);
+}
+
+// Operations take memory in the first step.
+TEST(RankTrainerTest, NothingIsComputedWhileTheFirstStepCommunicates) {
+  const ModelLayout layout = MakeModelLayout(SmallModel());
+  for (const auto algorithm :
+       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
+        v1::TrainingConfig::WP}) {
+    LocalRendezvous rendezvous;
+    const auto communicator = MakeMessageCommunicator(
+        {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
+        &rendezvous);
+    Springs source(layout.size, [](int64_t) { return absl::OkStatus(); });
+    const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+    const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
+    bool overlaps = false;
+    ASSERT_OK_AND_ASSIGN(
+        const auto trainer,
+        MakeRankTrainer({.training = Config(algorithm, 1),
+                         .layout = &layout,
+                         .communicator = communicator.get(),
+                         .gradients = &source,
+                         .ops = ops.get(),
+                         .communication_ops = communication_ops.get(),
+                         .accumulate =
+                             [&](int64_t count, int64_t share, bool busy) {
+                               overlaps = overlaps || busy;
+                               return count < share;
+                             },
+                         .now = SteadyWallClock()}));
+    trainer->ParametersWritten();
+    ASSERT_OK(trainer->Step(1));
+    EXPECT_FALSE(overlaps);
+  }
 }
 
 }  // namespace

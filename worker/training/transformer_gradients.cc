@@ -17,6 +17,7 @@
 namespace causeway {
 namespace {
 
+constexpr double kLossScale = 1;
 // The step between seeds of micro-batches: 2^64 over the golden ratio.
 constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15;
 
@@ -42,8 +43,12 @@ class TransformerGradients : public GradientSource {
     targets_seen_ += static_cast<int64_t>(targets_.size()) -
                      absl::c_count(targets_, kNoTarget);
     return model_->AddGradients(
-        parameters, tokens_, targets_, /*loss_scale=*/1, gradients,
+        parameters, tokens_, targets_, kLossScale, gradients,
         rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
+  }
+
+  void Prepare(const float* parameters, GradientSum gradients) override {
+    model_->PrepareGradients(parameters, kLossScale, gradients);
   }
 
   absl::StatusOr<double> TakeLoss() override {

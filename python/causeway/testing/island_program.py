@@ -80,10 +80,8 @@ def train(settings: Settings, island: causeway.Island) -> None:
         scheduler.step()
         if step <= 3 or step % 10 == 0:
             say("step", step=step, loss=float(loss.detach()))
-    merged_error = None
-    if not shards:
-        with island.merged_weights():
-            merged_error = largest_error(model)
+    with island.merged_weights():
+        merged_error = largest_error(model)
     say("end", step=island.step, error=largest_error(model),
         merged_error=merged_error)
 

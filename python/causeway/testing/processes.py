@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional
 
 import causeway
 
-# When a test gives up. Machines may be busy.
+# A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 200
 
 os.environ.setdefault("CAUSEWAY_LIBRARY",

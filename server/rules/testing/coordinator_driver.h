@@ -167,7 +167,8 @@ class CoordinatorDriver {
   // Commits the oldest order, or fails it with `status`.
   void Commit() {
     const OuterStepOrder order = PopOrder();
-    OuterStepOutcome outcome{.merged_norm = 1, .duration = absl::Seconds(1)};
+    OuterStepOutcome outcome{
+        .merged_norm = 1, .similarity = 0.5, .duration = absl::Seconds(1)};
     outcome.head.set_fragment(order.fragment);
     outcome.head.set_version(order.base_version + 1);
     for (CoordinatorEvent& event : core_.CommitEvents(order, outcome)) {

@@ -3,6 +3,7 @@
 #include "worker/model/cuda/cublas_lt.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -34,6 +35,9 @@ struct CublasLtLibrary {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+// The heuristic may also name algorithms that cannot run, before those that
+// can.
+constexpr int kCandidates = 8;
 
 absl::StatusOr<CublasLtLibrary> LoadLibrary() {
   // The library must be of the major release that this program was compiled
@@ -83,8 +87,6 @@ absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create() {
   auto gemm = absl::WrapUnique(new CublasLt(&*library));
   RETURN_IF_ERROR(
       gemm->CheckCall(library->create(&gemm->handle_), "starting cuBLASLt"));
-  RETURN_IF_ERROR(CudaStatus(cudaMalloc(&gemm->workspace_, kWorkspaceBytes),
-                             "allocating cuBLASLt's workspace"));
   return gemm;
 }
 
@@ -159,8 +161,11 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
   const size_t workspace = kWorkspaceBytes;
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                      &workspace, sizeof(workspace));
-  // The other schemes add in the order in which blocks finish.
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  // INPLACE is left out: it adds in the order in which blocks finish. So is
+  // OUTPUT_TYPE where it would round partial sums to bf16.
+  const uint32_t reductions =
+      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+      (product.fp32_result ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                      &reductions, sizeof(reductions));
   const auto bytes = static_cast<uint32_t>(alignment);
@@ -171,24 +176,34 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     lib.set_preference(preference, attribute, &bytes, sizeof(bytes));
   }
-  cublasLtMatmulHeuristicResult_t found = {};
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found = {};
   int count = 0;
   const cublasStatus_t status = lib.find_algorithm(
       handle_, plan.operation, plan.first, plan.second, plan.result,
-      plan.result, preference, 1, &found, &count);
+      plan.result, preference, kCandidates, found.data(), &count);
   lib.destroy_preference(preference);
+  const auto* const end = found.cbegin() + count;
+  const auto* const best =
+      std::find_if(found.cbegin(), end,
+                   [](const cublasLtMatmulHeuristicResult_t& candidate) {
+                     return candidate.state == CUBLAS_STATUS_SUCCESS;
+                   });
   RETURN_IF_ERROR(CheckCall(
-      status == CUBLAS_STATUS_SUCCESS && count == 0
+      status == CUBLAS_STATUS_SUCCESS && best == end
           ? CUBLAS_STATUS_NOT_SUPPORTED
           : status,
       absl::StrCat("finding an algorithm for a product of ", product.rows,
                    " by ", product.columns, " by ", product.inner)));
-  plan.algorithm = found.algo;
+  plan.algorithm = best->algo;
   return plan;
 }
 
 absl::Status CublasLt::Multiply(const MatrixProduct& product, const void* a,
                                 const void* b, void* c, cudaStream_t stream) {
+  if (workspace_ == nullptr) {
+    RETURN_IF_ERROR(CudaStatus(cudaMalloc(&workspace_, kWorkspaceBytes),
+                               "allocating cuBLASLt's workspace"));
+  }
   const size_t alignment = CommonAlignment(a, b, c);
   auto at = plans_.find({product, alignment});
   if (at == plans_.end()) {

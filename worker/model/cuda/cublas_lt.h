@@ -34,9 +34,8 @@ struct CublasLtLibrary;
 // Not thread-safe: one thread at a time may use an object.
 class CublasLt {
  public:
-  // Creates an object for the current device, with 32 MiB of its memory.
+  // Creates an object for the current device.
   //   FAILED_PRECONDITION  the library cannot be loaded or used; says why.
-  //   RESOURCE_EXHAUSTED   no memory.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CublasLt>> Create();
 
   CublasLt(const CublasLt&) = delete;
@@ -45,8 +44,9 @@ class CublasLt {
 
   // Launches the product on `stream`. a, b and c are device memory, aligned at
   // least to their values; the fastest algorithms need 16 bytes, and sizes that
-  // are multiples of 8.
-  //   INTERNAL  the library refuses the product.
+  // are multiples of 8. The first call takes 32 MiB of the device's memory.
+  //   RESOURCE_EXHAUSTED  no memory.
+  //   INTERNAL            the library refuses the product.
   absl::Status Multiply(const MatrixProduct& product, const void* a,
                         const void* b, void* c, cudaStream_t stream);
 
@@ -66,6 +66,7 @@ class CublasLt {
 
   const CublasLtLibrary* const library_;
   cublasLtHandle_t handle_ = nullptr;
+  // Null before the first product.
   void* workspace_ = nullptr;
   absl::flat_hash_map<std::pair<MatrixProduct, size_t>, Plan> plans_;
 };

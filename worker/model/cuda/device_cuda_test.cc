@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,24 +14,22 @@
 namespace causeway {
 namespace {
 
-bool HasDevice() { return CountCudaDevices().ok(); }
-
 TEST(DeviceCudaTest, SaysSoIfThereIsNoDriver) {
-  if (HasDevice()) GTEST_SKIP() << "there is a device";
+  if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(MakeCudaOps(0),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::HasSubstr("looking for CUDA devices")));
 }
 
 TEST(DeviceCudaTest, SaysHowManyDevicesThereAre) {
-  if (!HasDevice()) GTEST_SKIP() << "there is no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   EXPECT_THAT(MakeCudaOps(1000),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        testing::HasSubstr("no device cuda:1000")));
 }
 
 TEST(DeviceCudaTest, AnImpossibleAllocationIsRefusedAndHarmsNothing) {
-  if (!HasDevice()) GTEST_SKIP() << "there is no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> ops, MakeCudaOps(0));
   EXPECT_THAT(ops->Allocate(size_t{1} << 50),
               StatusIs(absl::StatusCode::kResourceExhausted,

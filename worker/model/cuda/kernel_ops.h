@@ -19,8 +19,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "worker/model/cuda/attention_kernels.h"
 #include "worker/model/cuda/device_code.h"
 #include "worker/model/cuda/matrix_product.h"
@@ -250,6 +252,43 @@ class KernelOps : public Ops {
                gradients, size, parameters, first_moment, second_moment,
                parameters);
     }
+  }
+
+  void LinearCombination(float a, const float* x, float b, const float* y,
+                         int64_t size, float* to) override {
+    Launch("a linear combination", LinearCombinationKernel, BlocksFor(size),
+           kThreads, 0, a, x, b, y, size, to);
+  }
+
+  void Orthogonalize(absl::Span<const Quintic> iterations, int64_t rows,
+                     int64_t columns, float* matrix, float* scratch) override {
+    const bool wide = rows <= columns;
+    const int64_t least = std::min(rows, columns);
+    const int64_t size = rows * columns;
+    Bf16* from = AsBf16(scratch);
+    Bf16* to = from + size;
+    Bf16* const gram = to + size;
+    Bf16* const square = gram + least * least;
+    const PartialSums squares = SumParts(SumKernel<true>, matrix, size);
+    Launch("normalizing a matrix", NormalizeKernel, BlocksFor(size), kThreads,
+           0, static_cast<const double*>(squares.sums), int64_t{squares.count},
+           static_cast<const float*>(matrix), size, from);
+    for (const Quintic& quintic : iterations) {
+      Multiply({.rows = least,
+                .columns = least,
+                .inner = wide ? columns : rows,
+                .transpose_a = !wide,
+                .transpose_b = wide},
+               from, from, gram);
+      Multiply({.rows = least, .columns = least, .inner = least}, gram, gram,
+               square);
+      Launch("a polynomial", QuinticKernel, BlocksFor(least * least), kThreads,
+             0, quintic, static_cast<const Bf16*>(gram), least, square);
+      Multiply({.rows = rows, .columns = columns, .inner = least},
+               wide ? square : from, wide ? from : square, to);
+      std::swap(from, to);
+    }
+    WidenActivations(from, size, matrix);
   }
 
  protected:

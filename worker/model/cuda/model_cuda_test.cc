@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "common/model_layout.h"
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/run_config.pb.h"
-#include "worker/model/cuda/testing/ops_on_device.h"
+#include "worker/model/cuda/ops_cuda.h"
 #include "worker/model/device.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops_cpu.h"
@@ -27,8 +28,8 @@ namespace {
 class ModelCudaTest : public testing::Test {
  protected:
   void SetUp() override {
-    ops_ = OpsOnDevice();
-    if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
+    SKIP_WITHOUT_CUDA_DEVICE();
+    ASSERT_OK_AND_ASSIGN(ops_, MakeCudaOps(0));
   }
 
   using Values = DeviceArray<float>;
@@ -276,6 +277,25 @@ TEST_F(ModelCudaTest, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
   EXPECT_NE(loss(2), first);
   EXPECT_NEAR(loss(3), first, 0.01 * first);
   EXPECT_EQ(loss(1), first);
+}
+
+// The thread that communicates has operations of its own, mostly without matrix
+// products.
+TEST_F(ModelCudaTest, OnlyProductsTakeAWorkspace) {
+  constexpr int64_t kWorkspace = int64_t{32} << 20;
+  constexpr int64_t kSize = 16;
+  const int64_t before = ops_->FreeBytes();
+  ASSERT_OK_AND_ASSIGN(const auto other, MakeCudaOps(0));
+  const int64_t unused = ops_->FreeBytes();
+  EXPECT_LT(before - unused, kWorkspace);
+  ASSERT_OK_AND_ASSIGN(auto values, DeviceArray<uint16_t>::Create(
+                                        other.get(), 3 * kSize * kSize));
+  uint16_t* const input = values.data();
+  other->Linear(input, input + kSize * kSize,
+                {.rows = kSize, .in = kSize, .out = kSize},
+                input + 2 * kSize * kSize);
+  ASSERT_OK(other->Synchronize());
+  EXPECT_GE(unused - ops_->FreeBytes(), kWorkspace);
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ constexpr size_t kMostRecordings = 32;
 // the most such copies in flight: a micro-batch has two, tokens and targets.
 constexpr size_t kUploadBytes = size_t{1} << 20;
 constexpr size_t kUploads = 2;
+// The most bytes of a copy to the host that goes through pinned memory: sums
+// and losses, which are copied while other GPUs communicate.
+constexpr size_t kDownloadBytes = size_t{64} << 10;
 
 class CudaOps final : public KernelOps {
  public:
@@ -49,6 +52,7 @@ class CudaOps final : public KernelOps {
       if (upload.done != nullptr) cudaEventDestroy(upload.done);
       cudaFreeHost(upload.memory);
     }
+    cudaFreeHost(download_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -65,6 +69,8 @@ class CudaOps final : public KernelOps {
           cudaEventCreateWithFlags(&upload.done, cudaEventDisableTiming),
           "making an event"));
     }
+    RETURN_IF_ERROR(CudaStatus(cudaMallocHost(&download_, kDownloadBytes),
+                               "allocating pinned memory"));
     ASSIGN_OR_RETURN(gemm_, CublasLt::Create());
     return absl::OkStatus();
   }
@@ -107,19 +113,17 @@ class CudaOps final : public KernelOps {
     }
     const auto [found, is_first] = recordings_.try_emplace(key, nullptr);
     // The first time, libraries choose algorithms and scratch memory grows.
-    if (is_first || !can_record_) return operations();
+    if (is_first) return operations();
     cudaGraphExec_t recording = found->second;
-    if (recording == nullptr) {
-      const absl::Status recorded = RecordGraph(operations, recording);
-      if (!recorded.ok()) {
-        LOG(WARNING) << "cuda:" << device_
-                     << " continues without graphs: " << recorded.message();
-        can_record_ = false;
-        return operations();
-      }
-      recordings_[key] = recording;
-    }
+    if (recording == nullptr) recording = Recorded(key, operations);
+    if (recording == nullptr) return operations();
     Note(cudaGraphLaunch(recording, stream_), "repeating a graph");
+  }
+  void PrepareReplay(const ReplayKey& key,
+                     absl::FunctionRef<void()> operations) override {
+    if (!Use() || recordings_.size() >= kMostRecordings) return;
+    const auto [found, is_first] = recordings_.try_emplace(key, nullptr);
+    if (found->second == nullptr) Recorded(key, operations);
   }
 
   // Copies through pinned memory, which is reused when its copy is done. So the
@@ -139,7 +143,11 @@ class CudaOps final : public KernelOps {
     Note(cudaEventRecord(upload.done, stream_), "copying");
   }
   void CopyToHost(const void* device, size_t bytes, void* host) override {
-    CopyAndWait(host, device, bytes, cudaMemcpyDeviceToHost);
+    if (bytes > kDownloadBytes) {
+      return CopyAndWait(host, device, bytes, cudaMemcpyDeviceToHost);
+    }
+    CopyAndWait(download_, device, bytes, cudaMemcpyDeviceToHost);
+    if (status_.ok()) std::memcpy(host, download_, bytes);
   }
   void CopyActivationsToHost(const void* from, int64_t size,
                              float* host) override {
@@ -223,6 +231,21 @@ class CudaOps final : public KernelOps {
                      static_cast<double>(total) / kMiB, " MiB are free"));
   }
 
+  // Records the operations of a key; null if that fails, from then on.
+  cudaGraphExec_t Recorded(const ReplayKey& key,
+                           absl::FunctionRef<void()> operations) {
+    if (!can_record_) return nullptr;
+    cudaGraphExec_t recording = nullptr;
+    const absl::Status recorded = RecordGraph(operations, recording);
+    if (!recorded.ok()) {
+      LOG(WARNING) << "cuda:" << device_
+                   << " continues without graphs: " << recorded.message();
+      can_record_ = false;
+      return nullptr;
+    }
+    return recordings_[key] = recording;
+  }
+
   // Records the operations as a graph instead of running them. After an error
   // the object's state is as if they had not been called.
   absl::Status RecordGraph(absl::FunctionRef<void()> operations,
@@ -240,6 +263,10 @@ class CudaOps final : public KernelOps {
     if (status.ok()) {
       status.Update(CudaStatus(cudaGraphInstantiate(&recording, graph, 0),
                                "preparing a graph"));
+    }
+    if (status.ok()) {
+      status.Update(
+          CudaStatus(cudaGraphUpload(recording, stream_), "loading a graph"));
     }
     if (graph != nullptr) cudaGraphDestroy(graph);
     return status;
@@ -270,6 +297,7 @@ class CudaOps final : public KernelOps {
   cudaStream_t stream_ = nullptr;
   std::array<Upload, kUploads> uploads_;
   size_t next_upload_ = 0;
+  void* download_ = nullptr;
   std::unique_ptr<CublasLt> gemm_;
   void* scratch_ = nullptr;
   // The recorded graphs by key; null for operations that have run once.

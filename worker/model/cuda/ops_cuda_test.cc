@@ -447,5 +447,32 @@ TEST_F(OpsCudaTest, AdamW) {
   }
 }
 
+TEST_F(OpsCudaTest, LinearCombination) {
+  const Floats x = Random(1003, 1);
+  const Floats y = Random(1003, 2);
+  Doubles want = Widen(x);
+  for (size_t i = 0; i < x.size(); ++i) want[i] = 3.0 * x[i] - 0.5 * y[i];
+  Values to = Device(y);
+  ops_->LinearCombination(3, Device(x).data(), -0.5f, to.data(), 1003,
+                          to.data());
+  ExpectNear(Host(to), want, 3e-6);
+}
+
+// bf16 has 8 bits; what a product loses takes part in the next ones.
+TEST_F(OpsCudaTest, Orthogonalize) {
+  const std::vector<Quintic> iterations(5, {3.4445f, -4.7750f, 2.0315f});
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{16, 16}, {24, 72}, {72, 24}}) {
+    const Floats matrix = Random(rows * columns, 1);
+    Doubles want = Widen(matrix);
+    reference::Orthogonalize<double>(iterations, rows, columns, want);
+    Values values = Device(matrix);
+    Values scratch = FloatGarbage(OrthogonalizeScratchSize(rows, columns));
+    ops_->Orthogonalize(iterations, rows, columns, values.data(),
+                        scratch.data());
+    ExpectNear(Host(values), want, 0.06);
+  }
+}
+
 }  // namespace
 }  // namespace causeway

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Elementwise kernels over vectors: rounding, sums, SwiGLU, rotary embedding,
-// AdamW. worker/model/ops.h defines what they compute. Every thread advances by
-// the grid's stride, so any number of blocks will do.
+// AdamW, and what Newton-Schulz does between matrix products.
+// worker/model/ops.h defines what they compute. Every thread advances by the
+// grid's stride, so any number of blocks will do.
 #ifndef WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 #define WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 
@@ -240,6 +241,38 @@ __global__ void AdamWKernel(AdamWCoefficients coefficients,
       reinterpret_cast<Vector*>(first_moment)[i] = m;
       reinterpret_cast<Vector*>(second_moment)[i] = v;
     }
+  }
+}
+
+static __global__ void LinearCombinationKernel(float a, const float* x, float b,
+                                               const float* y, int64_t size,
+                                               float* to) {
+  for (int64_t i = GlobalThread(); i < size; i += GlobalThreads()) {
+    to[i] = a * x[i] + b * y[i];
+  }
+}
+
+// to <- values / (norm + 1e-7), rounded to bf16; the squared norm is the sum of
+// SumKernel's `parts`. Every block adds them for itself.
+static __global__ void NormalizeKernel(const double* squares, int64_t parts,
+                                       const float* values, int64_t size,
+                                       Bf16* to) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) sum += squares[i];
+  const auto norm = std::sqrt(static_cast<float>(BlockSum(sum)));
+  const float factor = 1 / (norm + 1e-7f);
+  for (int64_t i = GlobalThread(); i < size; i += GlobalThreads()) {
+    to[i] = ToBf16(factor * values[i]);
+  }
+}
+
+// square <- a I + b gram + c square; both are [size, size].
+static __global__ void QuinticKernel(Quintic quintic, const Bf16* gram,
+                                     int64_t size, Bf16* square) {
+  for (int64_t i = GlobalThread(); i < size * size; i += GlobalThreads()) {
+    const float identity = i / size == i % size ? quintic.a : 0;
+    square[i] = ToBf16(identity + quintic.b * FromBf16(gram[i]) +
+                       quintic.c * FromBf16(square[i]));
   }
 }
 

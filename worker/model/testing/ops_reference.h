@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "quantization/formats/philox.h"
 #include "worker/model/ops.h"
 
@@ -369,6 +370,54 @@ void AdamW(const AdamWCoefficients& c, const T* gradients, int64_t size,
     const T root = std::sqrt(second_moment[i]) * c.inverse_sqrt_correction2;
     parameters[i] = c.decay * parameters[i] -
                     c.step_size * first_moment[i] / (root + c.epsilon);
+  }
+}
+
+// Returns the product of a [rows, inner] and b [inner, columns].
+template <typename T>
+std::vector<T> MatrixProduct(const std::vector<T>& a, const std::vector<T>& b,
+                             int64_t rows, int64_t inner, int64_t columns) {
+  std::vector<T> product(rows * columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < inner; ++k) {
+      for (int64_t i = 0; i < columns; ++i) {
+        product[r * columns + i] += a[r * inner + k] * b[k * columns + i];
+      }
+    }
+  }
+  return product;
+}
+
+template <typename T>
+std::vector<T> Transposed(const std::vector<T>& matrix, int64_t rows,
+                          int64_t columns) {
+  std::vector<T> transposed(matrix.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < columns; ++i) {
+      transposed[i * rows + r] = matrix[r * columns + i];
+    }
+  }
+  return transposed;
+}
+
+// Takes a X + b (X X^T) X + c (X X^T)^2 X as it is written.
+template <typename T>
+void Orthogonalize(absl::Span<const Quintic> iterations, int64_t rows,
+                   int64_t columns, std::vector<T>& matrix) {
+  T squares = 0;
+  for (const T value : matrix) squares += value * value;
+  for (T& value : matrix) value /= std::sqrt(squares) + 1e-7;
+  for (const Quintic& quintic : iterations) {
+    const std::vector<T> gram = MatrixProduct(
+        matrix, Transposed(matrix, rows, columns), rows, columns, rows);
+    const std::vector<T> third =
+        MatrixProduct(gram, matrix, rows, rows, columns);
+    const std::vector<T> fifth =
+        MatrixProduct(gram, third, rows, rows, columns);
+    for (size_t i = 0; i < matrix.size(); ++i) {
+      matrix[i] =
+          quintic.a * matrix[i] + quintic.b * third[i] + quintic.c * fifth[i];
+    }
   }
 }
 

@@ -35,6 +35,7 @@ class DeviceFragmentPart : public FragmentPart {
         device_(device),
         held_begin_(static_cast<uint64_t>(share.held.begin)),
         held_end_(static_cast<uint64_t>(share.held.end)),
+        inner_end_(InnerEnd(share)),
         cover_begin_(held_begin_ / kStripValues * kStripValues),
         cover_end_(std::min(StripCount(held_end_) * kStripValues,
                             static_cast<uint64_t>(share.fragment_size))) {}
@@ -42,6 +43,8 @@ class DeviceFragmentPart : public FragmentPart {
   absl::Status Start(const float* master) {
     ASSIGN_OR_RETURN(anchor_, device_->TakeAnchor(held_size()));
     RETURN_IF_ERROR(device_->ReserveSnapshot(held_size()));
+    RETURN_IF_ERROR(ReserveForUpdates());
+    LoadCode();
     return CopyHeld(master, anchor_.values());
   }
 
@@ -78,14 +81,7 @@ class DeviceFragmentPart : public FragmentPart {
     contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
     const auto inner_begin = static_cast<uint64_t>(share_.encoded.begin);
-    inner_end_ = static_cast<uint64_t>(share_.encoded.end);
-    if (share_.edge_in() > 0) {
-      // The last strip has values that other ranks hold.
-      inner_end_ = (inner_end_ - 1) / kStripValues * kStripValues;
-    }
-    const uint64_t inner = inner_end_ - inner_begin;
-    ASSIGN_OR_RETURN(
-        encoded_, device_->TakePinned(MaxEncodedBytes(options_.uplink, inner)));
+    ASSIGN_OR_RETURN(encoded_, device_->TakePinned(EncodedSize()));
     const PartDevice::Background stage(device_);
     uint64_t encoded_bytes = 0;
     const uint64_t piece = device_->piece_values();
@@ -129,10 +125,8 @@ class DeviceFragmentPart : public FragmentPart {
     if (progress_.complete || bytes <= progress_.ready) return progress_;
     // All strips are encoded already, except for one with values of other
     // ranks.
-    const uint64_t inner =
-        inner_end_ - static_cast<uint64_t>(share_.encoded.begin);
-    progress_.ready = MaxEncodedBytes(options_.uplink, inner);
-    if (inner > 0) {
+    progress_.ready = EncodedSize();
+    if (progress_.ready > 0) {
       std::memcpy(buffer.data(), encoded_.bytes(), progress_.ready);
     }
     if (share_.edge_in() > 0) {
@@ -238,9 +232,52 @@ class DeviceFragmentPart : public FragmentPart {
   };
 
   uint64_t held_size() const { return held_end_ - held_begin_; }
+  // Returns where the strips end that this rank encodes without others' values.
+  static uint64_t InnerEnd(const FragmentShare& share) {
+    const auto end = static_cast<uint64_t>(share.encoded.end);
+    // The last strip has values that other ranks hold.
+    return share.edge_in() > 0 ? (end - 1) / kStripValues * kStripValues : end;
+  }
+  // Returns the bytes of these strips.
+  uint64_t EncodedSize() const {
+    return MaxEncodedBytes(
+        options_.uplink,
+        inner_end_ - static_cast<uint64_t>(share_.encoded.begin));
+  }
+  // Returns the bytes in which updates are kept.
+  uint64_t UpdateSize() const {
+    return HasDeviceKernels(options_.downlink)
+               ? MaxEncodedBytes(options_.downlink, cover_size())
+               : cover_size() * kFloat;
+  }
   uint64_t cover_size() const { return cover_end_ - cover_begin_; }
   Held HeldIn(uint64_t begin, uint64_t end) const {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
+  }
+
+  // Takes what contributions and updates lease while training goes on.
+  absl::Status ReserveForUpdates() {
+    RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
+    RETURN_IF_ERROR(device_->ReservePinned(EncodedSize()));
+    // FetchDifference has less than a strip each of anchor and snapshot.
+    if (share_.edge_out() > 0 || share_.edge_in() > 0) {
+      RETURN_IF_ERROR(device_->ReservePinned(2 * kStripValues * kFloat));
+    }
+    return device_->ReservePinned(UpdateSize());
+  }
+
+  // Calls every kernel once, as the driver loads the code of each with its
+  // first call, for which it may wait for all devices.
+  void LoadCode() const {
+    const Stage& stage = device_->training();
+    stage.queue->Mix(stage.anchor, /*mixing=*/0.5f, kStripValues, stage.values);
+    stage.queue->Rebase(stage.anchor, kStripValues, stage.values);
+    stage.queue->EncodeDifference(options_.uplink, {}, 0, stage.anchor,
+                                  stage.anchor, kStripValues, stage.encoded);
+    if (HasDeviceKernels(options_.downlink)) {
+      stage.queue->DecodeAdd(options_.downlink, stage.encoded, kStripValues,
+                             stage.values);
+    }
   }
 
   // Copies between the shard and an array of these held values.
@@ -301,14 +338,17 @@ class DeviceFragmentPart : public FragmentPart {
                                std::vector<float>& values) const {
     values.resize(end - begin);
     if (values.empty()) return absl::OkStatus();
-    std::vector<float> anchor(values.size());
+    const uint64_t bytes = values.size() * kFloat;
+    ASSIGN_OR_RETURN(const Lease fetched, device_->TakePinned(2 * bytes));
+    float* const anchor = fetched.values();
+    float* const snapshot = anchor + values.size();
     const uint64_t at = begin - held_begin_;
-    stage.queue->Copy(snapshot_.values() + at, values.size() * kFloat,
-                      values.data());
-    stage.queue->Copy(anchor_.values() + at, values.size() * kFloat,
-                      anchor.data());
+    stage.queue->Copy(anchor_.values() + at, bytes, anchor);
+    stage.queue->Copy(snapshot_.values() + at, bytes, snapshot);
     RETURN_IF_ERROR(stage.queue->Synchronize());
-    PseudoGradient(anchor, values, absl::MakeSpan(values));
+    PseudoGradient(absl::MakeConstSpan(anchor, values.size()),
+                   absl::MakeConstSpan(snapshot, values.size()),
+                   absl::MakeSpan(values));
     return absl::OkStatus();
   }
 
@@ -317,11 +357,7 @@ class DeviceFragmentPart : public FragmentPart {
     decoded_strips_ = 0;
     update_is_encoded_ = HasDeviceKernels(options_.downlink);
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
-    ASSIGN_OR_RETURN(update_,
-                     device_->TakePinned(
-                         update_is_encoded_
-                             ? MaxEncodedBytes(options_.downlink, cover_size())
-                             : cover_size() * kFloat));
+    ASSIGN_OR_RETURN(update_, device_->TakePinned(UpdateSize()));
     return absl::OkStatus();
   }
 
@@ -389,6 +425,7 @@ class DeviceFragmentPart : public FragmentPart {
   // fragment.
   const uint64_t held_begin_;
   const uint64_t held_end_;
+  const uint64_t inner_end_;
   const uint64_t cover_begin_;
   const uint64_t cover_end_;
 
@@ -397,7 +434,6 @@ class DeviceFragmentPart : public FragmentPart {
 
   // The contribution. The device encodes the values before inner_end_.
   EncodeOptions contribution_;
-  uint64_t inner_end_ = 0;
   Lease encoded_;
   // The values that another rank encodes, and those that this rank encodes
   // together with values of other ranks.

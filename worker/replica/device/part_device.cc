@@ -81,6 +81,25 @@ absl::Status PartDevice::ReserveSnapshot(uint64_t values) {
   return absl::OkStatus();
 }
 
+absl::Status PartDevice::ReserveAnchor(uint64_t values) {
+  return Reserve(anchor_kind(), values * sizeof(float));
+}
+
+absl::Status PartDevice::ReservePinned(size_t bytes) {
+  return Reserve(MemoryKind::kPinned, bytes);
+}
+
+// Leases take the smallest block that is large enough, so a lease that is
+// smaller than its own block never takes one that a larger lease will miss.
+absl::Status PartDevice::Reserve(MemoryKind kind, size_t bytes) {
+  if (!options_.reserves || bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(void* const memory,
+                   options_.training->Allocate(kind, bytes));
+  absl::MutexLock lock(&mu_);
+  spare_.push_back({kind, memory, bytes});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PartDevice::Lease> PartDevice::TakeSnapshot(uint64_t values) {
   if (values > 0) {
     absl::MutexLock lock(&mu_);
@@ -93,9 +112,7 @@ absl::StatusOr<PartDevice::Lease> PartDevice::TakeSnapshot(uint64_t values) {
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakeAnchor(uint64_t values) {
-  return Take(
-      options_.anchors_on_device ? MemoryKind::kDevice : MemoryKind::kPinned,
-      values * sizeof(float));
+  return Take(anchor_kind(), values * sizeof(float));
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakePinned(size_t bytes) {

@@ -41,6 +41,10 @@ class PartDevice {
     // Keeps anchors on the device instead of in host memory: takes 4 bytes per
     // parameter there, and the bus carries less.
     bool anchors_on_device = false;
+    // If this is set, parts reserve all memory that their updates need. A
+    // process with several GPUs must set it: memory that is taken while they
+    // exchange data can stop all of them.
+    bool reserves = false;
     // The size of staged pieces, in strips.
     uint64_t piece_strips = 64;
   };
@@ -112,6 +116,11 @@ class PartDevice {
   // Makes room on the device for a snapshot of so many values. Must not be
   // called while one is leased. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveSnapshot(uint64_t values);
+  // Takes memory that one lease of this size can get later, beside those that
+  // others have reserved, if the options say so. RESOURCE_EXHAUSTED: out of
+  // memory.
+  absl::Status ReserveAnchor(uint64_t values);
+  absl::Status ReservePinned(size_t bytes);
 
   // The next three are thread-safe. Leases of no bytes are empty.
   // RESOURCE_EXHAUSTED: they needed new memory, and there is none.
@@ -125,6 +134,11 @@ class PartDevice {
  private:
   explicit PartDevice(Options options) : options_(std::move(options)) {}
   absl::StatusOr<Stage> MakeStage(DeviceQueue* queue);
+  MemoryKind anchor_kind() const {
+    return options_.anchors_on_device ? MemoryKind::kDevice
+                                      : MemoryKind::kPinned;
+  }
+  absl::Status Reserve(MemoryKind kind, size_t bytes);
   // Takes the smallest spare block that is large enough, else a new one.
   absl::StatusOr<Lease> Take(MemoryKind kind, size_t bytes);
   void Return(const Lease::Block& block);

@@ -63,10 +63,11 @@ class PartDeviceTest : public testing::Test {
  protected:
   ~PartDeviceTest() override { EXPECT_EQ(memory_.device_bytes(), 0); }
 
-  absl::StatusOr<std::unique_ptr<PartDevice>> Create() {
+  absl::StatusOr<std::unique_ptr<PartDevice>> Create(bool reserves = false) {
     return PartDevice::Create(
         {.training = std::make_unique<FakeQueue>(&memory_),
          .background = std::make_unique<FakeQueue>(&memory_),
+         .reserves = reserves,
          .piece_strips = 1});
   }
   std::unique_ptr<PartDevice> NewDevice() {
@@ -119,6 +120,25 @@ TEST_F(PartDeviceTest, IsUsedAgain) {
   EXPECT_EQ(again.bytes(), memory) << "the smallest that is large enough";
   ASSERT_OK(device->TakePinned(5000));
   EXPECT_EQ(memory_.allocations, allocations);
+}
+
+TEST_F(PartDeviceTest, LeasesOfReservedSizesTakeNoMemory) {
+  for (const bool reserves : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(const auto device, Create(reserves));
+    for (const size_t bytes : {4000, 900, 4100, 0}) {
+      ASSERT_OK(device->ReservePinned(bytes));
+    }
+    ASSERT_OK(device->ReserveAnchor(1000));
+    const int64_t allocations = memory_.allocations;
+    {
+      // Small leases before large ones.
+      ASSERT_OK_AND_ASSIGN(const auto a, device->TakePinned(800));
+      ASSERT_OK_AND_ASSIGN(const auto b, device->TakePinned(3900));
+      ASSERT_OK_AND_ASSIGN(const auto c, device->TakeAnchor(1000));
+      ASSERT_OK_AND_ASSIGN(const auto d, device->TakePinned(4100));
+    }
+    EXPECT_EQ(memory_.allocations - allocations, reserves ? 0 : 4);
+  }
 }
 
 TEST_F(PartDeviceTest, SaysWhatDoesNotFit) {

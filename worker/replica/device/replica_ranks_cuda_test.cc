@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/replica/device/device_fragment_part.h"
@@ -20,13 +21,11 @@ namespace causeway {
 namespace {
 
 std::unique_ptr<DeviceQueue> NewQueue() {
-  absl::StatusOr<std::unique_ptr<DeviceQueue>> queue =
-      NewCudaQueue(0, QueuePriority::kLow);
-  return queue.ok() ? *std::move(queue) : nullptr;
+  return NewCudaQueue(0, QueuePriority::kLow).value();
 }
 
 TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
-  if (NewQueue() == nullptr) GTEST_SKIP() << "no device";
+  SKIP_WITHOUT_CUDA_DEVICE();
   std::deque<SnapshotPool> snapshots;
   std::vector<std::unique_ptr<PartDevice>> devices;
   // Masters stay in host memory, where the test trains: a device can access

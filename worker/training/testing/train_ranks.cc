@@ -19,19 +19,6 @@
 
 namespace causeway {
 
-v1::ModelConfig SmallModel() {
-  v1::ModelConfig config;
-  config.set_layers(1);
-  config.set_hidden_size(6);
-  config.set_intermediate_size(5);
-  config.set_heads(3);
-  config.set_kv_heads(3);
-  config.set_vocab_size(7);
-  config.set_sequence_length(4);
-  config.set_init_stddev(0.5);
-  return config;
-}
-
 v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
                           int ranks) {
   v1::TrainingConfig config;

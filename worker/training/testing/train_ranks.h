@@ -23,11 +23,10 @@
 #include "common/status_macros.h"
 #include "proto/run_config.pb.h"
 #include "worker/inner_trainer.h"
+#include "worker/model/testing/small_model.h"
 #include "worker/training/gradient_source.h"
 
 namespace causeway {
-
-v1::ModelConfig SmallModel();
 
 // Each rank has three micro-batches of one sequence: with ACCO two of them in
 // the first half and one in the second.

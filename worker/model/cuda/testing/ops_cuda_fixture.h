@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
-#include "worker/model/cuda/testing/ops_on_device.h"
+#include "worker/model/cuda/ops_cuda.h"
 #include "worker/model/device_array.h"
 #include "worker/model/testing/random_values.h"
 
@@ -25,8 +26,8 @@ inline constexpr double kRounding = 1.0 / 256;
 class OpsCudaTest : public testing::Test {
  protected:
   void SetUp() override {
-    ops_ = OpsOnDevice();
-    if (ops_ == nullptr) GTEST_SKIP() << "there is no device";
+    SKIP_WITHOUT_CUDA_DEVICE();
+    ASSERT_OK_AND_ASSIGN(ops_, MakeCudaOps(0));
   }
 
   // Activations in device memory; the host sees them as fp32.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/optimizer/sharded_adamw.h"
+#include "worker/optimizer/sharded_optimizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,11 +18,13 @@
 #include "common/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/model/ops_cpu.h"
+#include "worker/model/testing/small_model.h"
 #include "worker/model/transformer.h"
 
 namespace causeway {
@@ -31,22 +33,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class ShardedAdamWTest : public testing::Test {
+class ShardedOptimizerTest
+    : public testing::TestWithParam<v1::TrainingConfig::Optimizer> {
  protected:
-  ShardedAdamWTest() : layout_(MakeModelLayout(Model())) {}
-
-  // The model of tests/reference/make_adamw_golden.py.
-  static v1::ModelConfig Model() {
-    v1::ModelConfig config;
-    config.set_layers(1);
-    config.set_hidden_size(6);
-    config.set_intermediate_size(5);
-    config.set_heads(3);
-    config.set_kv_heads(3);
-    config.set_vocab_size(7);
-    config.set_sequence_length(4);
-    config.set_init_stddev(0.5);
-    return config;
+  ShardedOptimizerTest() : layout_(MakeModelLayout(SmallModel())) {
+    config_.set_optimizer(GetParam());
   }
 
   // The gradients of tests/reference/make_adamw_golden.py.
@@ -58,8 +49,9 @@ class ShardedAdamWTest : public testing::Test {
   }
 
   // Runs `body` on `ranks` ranks, each on a thread of its own.
-  void OnRanks(int ranks,
-               const std::function<void(Communicator&, ShardedAdamW&)>& body) {
+  void OnRanks(
+      int ranks,
+      const std::function<void(Communicator&, ShardedOptimizer&)>& body) {
     LocalRendezvous rendezvous;
     std::vector<std::unique_ptr<Transport>> transports =
         MakeLocalTransports(ranks);
@@ -72,8 +64,8 @@ class ShardedAdamWTest : public testing::Test {
         const std::unique_ptr<Ops> ops = MakeCpuOps(1);
         ASSERT_OK_AND_ASSIGN(
             const auto optimizer,
-            ShardedAdamW::Create(config_, layout_, communicator.get(),
-                                 ops.get()));
+            ShardedOptimizer::Create(config_, layout_, communicator.get(),
+                                     ops.get()));
         body(*communicator, *optimizer);
       });
     }
@@ -92,7 +84,7 @@ class ShardedAdamWTest : public testing::Test {
 
   // Makes one update with `gradients`, of which this rank has `count`
   // micro-batches. `parameters` is the whole vector, whose shard changes.
-  static void Update(ShardedAdamW& optimizer, double rate, int64_t count,
+  static void Update(ShardedOptimizer& optimizer, double rate, int64_t count,
                      std::vector<float> gradients,
                      std::vector<float>& parameters) {
     ASSERT_OK_AND_ASSIGN(
@@ -106,9 +98,33 @@ class ShardedAdamWTest : public testing::Test {
   ModelLayout layout_;
 };
 
-TEST_F(ShardedAdamWTest, UpdatesAreThoseOfPyTorch) {
+INSTANTIATE_TEST_SUITE_P(Optimizers, ShardedOptimizerTest,
+                         testing::Values(v1::TrainingConfig::ADAMW,
+                                         v1::TrainingConfig::MUON),
+                         [](const auto& test) {
+                           return v1::TrainingConfig::Optimizer_Name(
+                               test.param);
+                         });
+
+class AdamWTest : public ShardedOptimizerTest {};
+INSTANTIATE_TEST_SUITE_P(, AdamWTest,
+                         testing::Values(v1::TrainingConfig::ADAMW));
+class MuonTest : public ShardedOptimizerTest {};
+INSTANTIATE_TEST_SUITE_P(, MuonTest, testing::Values(v1::TrainingConfig::MUON));
+
+// Expects the next values of `file`.
+void ExpectNext(const std::vector<float>& values, double tolerance,
+                std::istream& file) {
+  for (const float value : values) {
+    double want = 0;
+    ASSERT_TRUE(file >> want);
+    ASSERT_NEAR(value, want, tolerance);
+  }
+}
+
+TEST_P(AdamWTest, UpdatesAreThoseOfPyTorch) {
   config_.set_gradient_clip(20);
-  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+  OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
     std::ifstream file("tests/reference/adamw_golden.txt");
     std::vector<float> parameters = InitialParameters(layout_, 1);
     for (int update = 1; update <= 5; ++update) {
@@ -123,20 +139,36 @@ TEST_F(ShardedAdamWTest, UpdatesAreThoseOfPyTorch) {
           optimizer.Reduce({.count = 1}, absl::MakeSpan(gradients)));
       EXPECT_NEAR(reduced.gradient_norm, want_norm, 1e-6 * want_norm);
       optimizer.Step(0.01 * update, reduced, gradients, parameters.data());
-      for (const float parameter : parameters) {
-        double want = 0;
-        ASSERT_TRUE(file >> want);
-        ASSERT_NEAR(parameter, want, 1e-6);
-      }
+      ExpectNext(parameters, 1e-6, file);
     }
   });
 }
 
-TEST_F(ShardedAdamWTest, AClipOfZeroIsNone) {
+TEST_P(MuonTest, UpdatesAreThoseOfSingularValues) {
+  config_.set_gradient_clip(20);
+  std::ifstream file("tests/reference/muon_golden.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line); ++cases) {
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        line, config_.mutable_muon()));
+    OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
+      std::vector<float> parameters = InitialParameters(layout_, 1);
+      for (int update = 1; update <= 3; ++update) {
+        Update(optimizer, 0.01 * update, 1, GoldenGradients(update),
+               parameters);
+        ExpectNext(parameters, 1e-5, file);
+      }
+    });
+    file.ignore();
+  }
+  EXPECT_EQ(cases, 3);
+}
+
+TEST_P(ShardedOptimizerTest, AClipOfZeroIsNone) {
   const auto updated = [&](double clip) {
     config_.set_gradient_clip(clip);
     std::vector<float> parameters = InitialParameters(layout_, 1);
-    OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+    OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
       Update(optimizer, 0.1, 1, GoldenGradients(1), parameters);
     });
     return parameters;
@@ -144,10 +176,10 @@ TEST_F(ShardedAdamWTest, AClipOfZeroIsNone) {
   EXPECT_EQ(updated(0), updated(1e9));
 }
 
-TEST_F(ShardedAdamWTest, ZeroGradientsOnlyDecayMatrices) {
+TEST_P(ShardedOptimizerTest, ZeroGradientsOnlyDecayMatrices) {
   const std::vector<float> before = InitialParameters(layout_, 1);
   std::vector<float> parameters = before;
-  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+  OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
     Update(optimizer, 0.5, 1, std::vector<float>(before.size()), parameters);
   });
   for (const TensorSpec& tensor : layout_.tensors) {
@@ -159,8 +191,8 @@ TEST_F(ShardedAdamWTest, ZeroGradientsOnlyDecayMatrices) {
   }
 }
 
-TEST_F(ShardedAdamWTest, OneBatchIsLearntByHeart) {
-  v1::ModelConfig config = Model();
+TEST_P(ShardedOptimizerTest, OneBatchIsLearntByHeart) {
+  v1::ModelConfig config = SmallModel();
   config.set_hidden_size(24);
   config.set_intermediate_size(48);
   config.set_vocab_size(32);
@@ -180,7 +212,7 @@ TEST_F(ShardedAdamWTest, OneBatchIsLearntByHeart) {
     targets.push_back(i * 11 % 32);
   }
   double loss = 0;
-  OnRanks(1, [&](Communicator&, ShardedAdamW& optimizer) {
+  OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
     for (int step = 0; step < 100; ++step) {
       std::vector<float> gradients(parameters.size());
       ASSERT_OK_AND_ASSIGN(
@@ -195,7 +227,7 @@ TEST_F(ShardedAdamWTest, OneBatchIsLearntByHeart) {
   EXPECT_LT(loss, 0.01);
 }
 
-TEST_F(ShardedAdamWTest, WeighsByTheNumberOfMicroBatches) {
+TEST_P(ShardedOptimizerTest, WeighsByTheNumberOfMicroBatches) {
   const std::vector<int64_t> counts = {1, 4, 0};
   std::vector<float> sum(layout_.size);
   double squares = 0;
@@ -205,7 +237,7 @@ TEST_F(ShardedAdamWTest, WeighsByTheNumberOfMicroBatches) {
     }
     squares += double{sum[i]} * sum[i];
   }
-  OnRanks(3, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+  OnRanks(3, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
     const int rank = communicator.rank();
     std::vector<float> gradients = Gradients(rank, counts[rank]);
     ASSERT_OK_AND_ASSIGN(
@@ -223,19 +255,20 @@ TEST_F(ShardedAdamWTest, WeighsByTheNumberOfMicroBatches) {
   });
 }
 
-TEST_F(ShardedAdamWTest, ShardsMakeTheUpdateOfTheWholeClippedByTheWholeNorm) {
+TEST_P(ShardedOptimizerTest,
+       ShardsMakeTheUpdateOfTheWholeClippedByTheWholeNorm) {
   config_.set_gradient_clip(0.25);
   constexpr double kRate = 0.01;
   const std::vector<float> start = InitialParameters(layout_, 1);
   std::vector<float> want = start;
-  OnRanks(1, [&](Communicator&, ShardedAdamW& whole) {
+  OnRanks(1, [&](Communicator&, ShardedOptimizer& whole) {
     for (int update = 0; update < 3; ++update) {
       std::vector<float> sum = Gradients(0, 1 + update);
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += Gradients(1, 2)[i];
       Update(whole, kRate, 3 + update, std::move(sum), want);
     }
   });
-  OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+  OnRanks(2, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
     std::vector<float> parameters = start;
     for (int update = 0; update < 3; ++update) {
       const int64_t count = communicator.rank() == 0 ? 1 + update : 2;
@@ -248,32 +281,33 @@ TEST_F(ShardedAdamWTest, ShardsMakeTheUpdateOfTheWholeClippedByTheWholeNorm) {
   });
 }
 
-TEST_F(ShardedAdamWTest, UnclippedShardsMakeTheSameBitsAsTheWhole) {
+TEST_P(ShardedOptimizerTest, UnclippedShardsMakeTheSameBitsAsTheWhole) {
   config_.set_gradient_clip(0);
   const auto updated = [&](int ranks) {
     std::vector<float> all(layout_.size);
-    OnRanks(ranks, [&](Communicator& communicator, ShardedAdamW& optimizer) {
-      std::vector<float> parameters = InitialParameters(layout_, 1);
-      for (int update = 1; update <= 3; ++update) {
-        // A sum to which only one rank has added is exact.
-        const int64_t count = communicator.rank() == 0 ? 2 : 0;
-        Update(optimizer, 0.1, count,
-               count == 0 ? std::vector<float>(layout_.size)
-                          : GoldenGradients(update),
-               parameters);
-      }
-      const Slice& shard = optimizer.shard();
-      std::copy(parameters.begin() + shard.begin,
-                parameters.begin() + shard.end, all.begin() + shard.begin);
-    });
+    OnRanks(
+        ranks, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
+          std::vector<float> parameters = InitialParameters(layout_, 1);
+          for (int update = 1; update <= 3; ++update) {
+            // A sum to which only one rank has added is exact.
+            const int64_t count = communicator.rank() == 0 ? 2 : 0;
+            Update(optimizer, 0.1, count,
+                   count == 0 ? std::vector<float>(layout_.size)
+                              : GoldenGradients(update),
+                   parameters);
+          }
+          const Slice& shard = optimizer.shard();
+          std::copy(parameters.begin() + shard.begin,
+                    parameters.begin() + shard.end, all.begin() + shard.begin);
+        });
     return all;
   };
   const std::vector<float> whole = updated(1);
   for (const int ranks : {2, 3, 4, 7}) EXPECT_EQ(updated(ranks), whole);
 }
 
-TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
-  OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+TEST_P(ShardedOptimizerTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
+  OnRanks(2, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
     const Slice& shard = optimizer.shard();
     std::vector<float> master = InitialParameters(layout_, 1);
     master = std::vector<float>(master.begin() + shard.begin,
@@ -284,14 +318,14 @@ TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
           const ReducedGradient reduced,
           optimizer.Reduce({.count = 2}, absl::MakeSpan(gradients)));
       const std::vector<float> old_master = master;
-      AdamWState before;
+      OptimizerState before;
       ASSERT_OK(optimizer.Save(before));
       // The estimate replaces the gradients, as in ACCO.
       std::vector<float> estimate = gradients;
       optimizer.Estimate(0.1, reduced, estimate, master.data(),
                          estimate.data() + shard.begin);
       EXPECT_EQ(master, old_master);
-      AdamWState after;
+      OptimizerState after;
       ASSERT_OK(optimizer.Save(after));
       EXPECT_EQ(after.first_moment, before.first_moment);
       EXPECT_EQ(after.second_moment, before.second_moment);
@@ -301,24 +335,24 @@ TEST_F(ShardedAdamWTest, AnEstimateLeavesEveryBitAndIsWhatTheStepMakes) {
       EXPECT_TRUE(std::equal(master.begin(), master.end(),
                              estimate.begin() + shard.begin));
     }
-    AdamWState state;
+    OptimizerState state;
     ASSERT_OK(optimizer.Save(state));
     EXPECT_EQ(state.updates, 3);
   });
 }
 
-TEST_F(ShardedAdamWTest, ARestoredStateContinuesBitForBit) {
-  OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+TEST_P(ShardedOptimizerTest, ARestoredStateContinuesBitForBit) {
+  OnRanks(2, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
     std::vector<float> parameters = InitialParameters(layout_, 1);
     for (int update = 1; update <= 2; ++update) {
       Update(optimizer, 0.1, 1, GoldenGradients(update), parameters);
     }
-    AdamWState state;
+    OptimizerState state;
     ASSERT_OK(optimizer.Save(state));
     const std::unique_ptr<Ops> ops = MakeCpuOps(1);
     ASSERT_OK_AND_ASSIGN(
         const auto restored,
-        ShardedAdamW::Create(config_, layout_, &communicator, ops.get()));
+        ShardedOptimizer::Create(config_, layout_, &communicator, ops.get()));
     restored->Restore(state);
     std::vector<float> copy = parameters;
     Update(optimizer, 0.1, 1, GoldenGradients(3), parameters);
@@ -327,8 +361,8 @@ TEST_F(ShardedAdamWTest, ARestoredStateContinuesBitForBit) {
   });
 }
 
-TEST_F(ShardedAdamWTest, WhatIsNotFiniteOnOneRankIsToldOnAll) {
-  OnRanks(2, [&](Communicator& communicator, ShardedAdamW& optimizer) {
+TEST_P(ShardedOptimizerTest, WhatIsNotFiniteOnOneRankIsToldOnAll) {
+  OnRanks(2, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
     std::vector<float> gradients = Gradients(0, 1);
     if (communicator.rank() == 1) {
       gradients[3] = std::numeric_limits<float>::quiet_NaN();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "outer_optimizer/radial_merge.h"
+#include "outer_optimizer/tensor_weights.h"
 
 #include <cmath>
 #include <string>
@@ -8,23 +8,17 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "outer_optimizer/testing/values.h"
 
 namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::FloatNear;
 using testing::IsEmpty;
+using testing::Pointwise;
 
 constexpr CodecSpec kFp32 = {.format = v1::FP32};
-
-std::vector<float> Values(size_t count, uint32_t seed, float scale = 1) {
-  std::vector<float> values(count);
-  for (float& value : values) {
-    seed = seed * 1664525 + 1013904223;
-    value = scale * static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-31f;
-  }
-  return values;
-}
 
 // Contributions with their encodings.
 class Opened {
@@ -42,9 +36,16 @@ class Opened {
   MergeWeights Weights(std::vector<float> shares,
                        std::vector<ValueRange> tensors, uint64_t values,
                        int threads = 1) const {
+    TensorMerge merge{.tensors = std::move(tensors)};
+    merge.radial.assign(merge.tensors.size(), true);
+    return Weights(merge, std::move(shares), values, {}, {}, threads);
+  }
+  MergeWeights Weights(const TensorMerge& merge, std::vector<float> shares,
+                       uint64_t values, absl::Span<const float> old_norms,
+                       absl::Span<float> new_norms, int threads = 1) const {
     ThreadPool pool(threads);
-    return RadialWeights(contributions_, std::move(shares), std::move(tensors),
-                         values, pool);
+    return TensorWeights(merge, contributions_, std::move(shares), values,
+                         old_norms, new_norms, pool);
   }
 
  private:
@@ -125,15 +126,14 @@ TEST(RadialWeightsTest, EqualContributionsHaveTheirShares) {
   const MergeWeights weights =
       Opened({{3, 4}, {3, 4}}).Weights({0.25f, 0.75f}, {{0, 2}}, 2);
   EXPECT_THAT(weights.tensor_weights,
-              ElementsAre(testing::FloatNear(0.25f, 1e-6f),
-                          testing::FloatNear(0.75f, 1e-6f)));
+              ElementsAre(FloatNear(0.25f, 1e-6f), FloatNear(0.75f, 1e-6f)));
 }
 
 TEST(RadialWeightsTest, ZerosHaveNoDirectionButAShareOfTheLength) {
   const MergeWeights weights =
       Opened({{0, 0}, {3, 4}}).Weights({0.5f, 0.5f}, {{0, 2}}, 2);
   EXPECT_THAT(weights.tensor_weights,
-              ElementsAre(0.0f, testing::FloatNear(0.5f, 1e-6f)));
+              ElementsAre(0.0f, FloatNear(0.5f, 1e-6f)));
 }
 
 TEST(RadialWeightsTest, WithoutACommonDirectionNothingMoves) {
@@ -153,7 +153,7 @@ TEST(RadialWeightsTest, LengthsBeyondFp32HaveNoEffectOnTheDirection) {
                                    .Weights({0.5f, 0.5f}, {{0, 2}}, 2);
   // The first contribution counts as zero.
   EXPECT_THAT(weights.tensor_weights,
-              ElementsAre(0.0f, testing::FloatNear(0.5f, 1e-6f)));
+              ElementsAre(0.0f, FloatNear(0.5f, 1e-6f)));
 }
 
 TEST(RadialWeightsTest, WhatIsNotFiniteStaysSo) {
@@ -162,7 +162,79 @@ TEST(RadialWeightsTest, WhatIsNotFiniteStaysSo) {
   EXPECT_TRUE(std::isnan(weights.tensor_weights[0]));
 }
 
-TEST(RadialTensorsTest, AreMatricesButNotThoseOfTokens) {
+// The second contribution is three times as long in the first tensor, which is
+// 1.5 times the median; the tensors are merged in both ways.
+TEST(PenalizedWeightsTest, TakeTheSharesThatThePenaltyLeaves) {
+  const Opened opened({{3, 4, 0, 1, 2}, {0, 15, 1, 0, 2}});
+  const TensorMerge merge = {.tensors = {{0, 2}, {2, 4}},
+                             .radial = {false, true},
+                             .penalty = {.power = 1}};
+  const MergeWeights weights = opened.Weights(merge, {0.5f, 0.5f}, 5, {}, {});
+  // The shares are in the proportion of 1 to 10 / 15.
+  EXPECT_THAT(weights.tensor_weights,
+              Pointwise(FloatNear(1e-6f),
+                        {0.6f, 0.4f, std::sqrt(0.5f), std::sqrt(0.5f)}));
+  EXPECT_THAT(weights.shares, ElementsAre(0.5f, 0.5f)) << "outside";
+}
+
+TEST(PenalizedWeightsTest, EqualNormsKeepTheBitsOfTheShares) {
+  const std::vector<float> shares = {0.1f, 0.2f, 0.7f};
+  const Opened opened({{3, 4}, {-4, 3}, {0, 5}});
+  const TensorMerge merge = {
+      .tensors = {{0, 2}}, .radial = {false}, .penalty = {.power = 3}};
+  EXPECT_EQ(opened.Weights(merge, shares, 2, {}, {}).tensor_weights, shares);
+}
+
+// Four rounds show what is usual; then one is cut, and remembered as it was
+// merged. The other tensor is not touched.
+TEST(PenalizedWeightsTest, WhatIsMergedIsCutToWhatWasMergedBefore) {
+  const TensorMerge merge = {.tensors = {{0, 2}, {2, 3}},
+                             .radial = {false, false},
+                             .penalty = {.clip = 2}};
+  std::vector<float> norms;
+  std::vector<float> lengths;
+  for (const float scale : {1.0f, 1.0f, 0.5f, 3.0f, 100.0f, 2.1f}) {
+    const Opened opened({{3 * scale, 4 * scale, 7}, {3 * scale, 4 * scale, 7}});
+    std::vector<float> after(merge.merged_norms(), NAN);
+    const MergeWeights weights =
+        opened.Weights(merge, {0.5f, 0.5f}, 3, norms, absl::MakeSpan(after));
+    lengths.push_back(10 * scale * weights.tensor_weights[0]);
+    EXPECT_EQ(weights.tensor_weights[0], weights.tensor_weights[1]);
+    EXPECT_EQ(weights.tensor_weights[2], 0.5f);
+    norms = after;
+  }
+  // The median of 5, 5, 2.5, 15 is 5, and so is that of 5, 5, 2.5, 15, 10.
+  EXPECT_THAT(lengths, Pointwise(FloatNear(1e-5f),
+                                 {5.0f, 5.0f, 2.5f, 15.0f, 10.0f, 10.0f}));
+  ASSERT_EQ(norms.size(), 2 * Penalty::kRounds);
+  EXPECT_THAT(absl::MakeSpan(norms).last(4),
+              Pointwise(FloatNear(1e-5f), {10.0f, 7.0f, 10.0f, 7.0f}));
+  EXPECT_THAT(absl::MakeSpan(norms).first(2 * (Penalty::kRounds - 6)),
+              testing::Each(0));
+}
+
+// A round of one contribution is cut as others are, and a radial tensor by the
+// length that it has after the merge.
+TEST(PenalizedWeightsTest, AllKindsOfRoundsAreCut) {
+  TensorMerge merge = {
+      .tensors = {{0, 2}}, .radial = {true}, .penalty = {.clip = 1}};
+  const std::vector<float> before(Penalty::kRounds, 1.0f);
+  std::vector<float> after(Penalty::kRounds);
+  EXPECT_THAT(Opened({{3, 4}})
+                  .Weights(merge, {1.0f}, 2, before, absl::MakeSpan(after))
+                  .tensor_weights,
+              ElementsAre(FloatNear(0.2f, 1e-6f)));
+  // u is (1, 1) / 2, so the weights of a merge of length 1 are 1 / sqrt(2) over
+  // the norms.
+  EXPECT_THAT(
+      Opened({{5, 0}, {0, 5}})
+          .Weights(merge, {0.5f, 0.5f}, 2, before, absl::MakeSpan(after))
+          .tensor_weights,
+      testing::Each(FloatNear(std::sqrt(0.5f) / 5, 1e-6f)));
+  EXPECT_FLOAT_EQ(after.back(), 1);
+}
+
+TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
   v1::Fragment fragment;
   uint64_t offset = 0;
   const auto add = [&](const std::string& name,
@@ -183,13 +255,29 @@ TEST(RadialTensorsTest, AreMatricesButNotThoseOfTokens) {
   add("model.layers.0.mlp.up_proj.weight", {8, 4});
   add("model.norm.weight", {4});
   add("lm_head.weight", {10, 4});
-  EXPECT_THAT(RadialTensors(v1::RunConfig(), fragment),
+  v1::RunConfig model;
+  EXPECT_THAT(MakeTensorMerge(model, fragment).tensors, IsEmpty());
+  model.mutable_outer_optimizer()->set_merge(
+      v1::OuterOptimizerConfig::RADIAL_DIRECTIONAL);
+  EXPECT_THAT(MakeTensorMerge(model, fragment).tensors,
               ElementsAre(ValueRange{44, 60}, ValueRange{60, 92}));
+  // A penalty is for all tensors.
+  model.mutable_outer_optimizer()->set_penalty_power(1);
+  EXPECT_THAT(MakeTensorMerge(model, fragment).radial,
+              ElementsAre(false, false, true, true, false, false));
+  EXPECT_EQ(MakeTensorMerge(model, fragment).merged_norms(), 0u);
+  model.mutable_outer_optimizer()->clear_penalty_power();
+  model.mutable_outer_optimizer()->set_penalty_clip(2);
+  EXPECT_EQ(MakeTensorMerge(model, fragment).tensors.size(), 6u);
+  EXPECT_EQ(MakeTensorMerge(model, fragment).merged_norms(),
+            6 * Penalty::kRounds);
   // A run of tensors says itself which are of tokens.
   v1::RunConfig config;
+  *config.mutable_outer_optimizer() = model.outer_optimizer();
+  config.mutable_outer_optimizer()->clear_penalty_clip();
   config.mutable_tensors()->add_mean_only("model.layers.*.mlp.*");
   config.mutable_tensors()->add_mean_only("*embed*");
-  EXPECT_THAT(RadialTensors(config, fragment),
+  EXPECT_THAT(MakeTensorMerge(config, fragment).tensors,
               ElementsAre(ValueRange{44, 60}, ValueRange{96, 136}));
 }
 

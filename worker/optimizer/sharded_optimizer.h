@@ -1,19 +1,21 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW with decoupled weight decay (Loshchilov & Hutter 2019) over the ranks
-// of an island, each with the moments of its own shard (ZeRO-1, Rajbhandari et
-// al. 2020). The gradient is the mean over all micro-batches of all ranks,
-// however many each has processed, and is clipped by the norm of that mean, as
-// torch.nn.utils.clip_grad_norm_ does. Weight decay applies to tensors of two
-// dimensions. One pass over memory does all of it.
+// The optimizer that training.optimizer names, over the ranks of an island,
+// each with the state of its own shard (ZeRO-1, Rajbhandari et al. 2020): AdamW
+// with decoupled weight decay (Loshchilov & Hutter 2019), and Muon for the
+// matrices that are its own (worker/optimizer/muon.h). The gradient is the mean
+// over all micro-batches of all ranks, however many each has processed, and is
+// clipped by the norm of that mean, as torch.nn.utils.clip_grad_norm_ does.
+// Weight decay applies to tensors of two dimensions. AdamW is one pass over
+// memory.
 //
 //   // gradients: this rank's sum over its micro-batches, the whole vector.
 //   ASSIGN_OR_RETURN(auto reduced, optimizer->Reduce(own, gradients));
 //   optimizer->Step(rate, reduced, gradients, master);
 //   // master: this rank's shard of the parameters; then all-gather.
-#ifndef WORKER_OPTIMIZER_SHARDED_ADAMW_H_
-#define WORKER_OPTIMIZER_SHARDED_ADAMW_H_
+#ifndef WORKER_OPTIMIZER_SHARDED_OPTIMIZER_H_
+#define WORKER_OPTIMIZER_SHARDED_OPTIMIZER_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +30,8 @@
 #include "worker/collective/communicator.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
-#include "worker/optimizer/adamw_state.h"
+#include "worker/optimizer/muon.h"
+#include "worker/optimizer/optimizer_state.h"
 
 namespace causeway {
 
@@ -50,13 +53,21 @@ struct ReducedGradient {
   double gradient_norm = 0;
 };
 
+// Returns the bytes of the optimizer on the rank that takes the most, together
+// with `vectors` fp32 vectors of the size of the rank's shard.
+int64_t ShardBytes(const v1::TrainingConfig& config, const ModelLayout& layout,
+                   int ranks, int64_t vectors);
+
 // Only the thread that uses `ops` may use it.
-class ShardedAdamW {
+class ShardedOptimizer {
  public:
   // Creates the optimizer of this rank. `communicator` and `ops` outlive it.
-  //   RESOURCE_EXHAUSTED  no memory for the moments of the shard (8 bytes per
-  //                       value).
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardedAdamW>> Create(
+  // With Muon, the communicator divides vectors of the model's size among the
+  // owners of matrices from now on (worker/optimizer/owners.h).
+  //   RESOURCE_EXHAUSTED  no memory for the state of the shard (8 bytes per
+  //                       value, 4 in matrices of Muon), or for what Muon needs
+  //                       (MuonScratchSize).
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardedOptimizer>> Create(
       const v1::TrainingConfig& config, const ModelLayout& layout,
       Communicator* communicator, Ops* ops);
 
@@ -73,7 +84,7 @@ class ShardedAdamW {
   // In Step and Estimate, `gradients` is the whole vector after Reduce, of
   // which only the shard is read; `master` and `estimate` are the shard.
 
-  // Updates `master` and the moments.
+  // Updates `master` and the state.
   void Step(double learning_rate, const ReducedGradient& reduced,
             absl::Span<const float> gradients, float* master);
   // Writes the parameters that Step would compute to `estimate`, which may be
@@ -82,41 +93,58 @@ class ShardedAdamW {
                 absl::Span<const float> gradients, const float* master,
                 float* estimate);
 
-  // Save collects the moments of all shards and the number of updates; Restore
-  // continues from them. All ranks must call them. Errors as Communicator and
-  // Ops::Synchronize.
-  absl::Status Save(AdamWState& state);
-  void Restore(const AdamWState& state);
+  // Save collects the state of all shards; Restore continues from it. All ranks
+  // must call them. Errors as Communicator and Ops::Synchronize.
+  absl::Status Save(OptimizerState& state);
+  void Restore(const OptimizerState& state);
 
  private:
-  // Adjacent values of the shard that all decay or all do not.
+  // Adjacent values of the shard that AdamW updates, and that all decay or all
+  // do not.
   struct Segment {
     int64_t offset = 0;
     int64_t size = 0;
     bool decays = false;
+    // The index of their first value in second_moment_.
+    int64_t second_offset = 0;
+  };
+  // A matrix in the shard that Muon updates.
+  struct MuonMatrix {
+    int64_t offset = 0;
+    int64_t rows = 0;
+    int64_t columns = 0;
   };
 
-  ShardedAdamW(const v1::TrainingConfig& config, const ModelLayout& layout,
-               Communicator* communicator, Ops* ops);
+  ShardedOptimizer(const v1::TrainingConfig& config, const ModelLayout& layout,
+                   Communicator* communicator, Ops* ops);
+  int64_t second_moments() const {
+    return segments_.empty()
+               ? 0
+               : segments_.back().second_offset + segments_.back().size;
+  }
   // Does what Step does or, if `estimate` is not null, what Estimate does.
   void Update(double learning_rate, const ReducedGradient& reduced,
               absl::Span<const float> gradients, float* master,
               float* estimate);
 
   const v1::TrainingConfig config_;
-  // The number of values in the whole vector.
-  const int64_t size_;
+  const ModelLayout layout_;
   Communicator* const communicator_;
   Ops* const ops_;
   const Slice shard_;
   std::vector<Segment> segments_;
+  std::vector<MuonMatrix> matrices_;
+  // Null if there are no matrices of its own.
+  std::unique_ptr<Muon> muon_;
 
   // The number of updates so far, on which bias correction depends.
   uint64_t updates_ = 0;
+  // AdamW's first moment or Muon's momentum of the whole shard.
   DeviceArray<float> first_moment_;
+  // AdamW's second moment of the segments, one after the other.
   DeviceArray<float> second_moment_;
 };
 
 }  // namespace causeway
 
-#endif  // WORKER_OPTIMIZER_SHARDED_ADAMW_H_
+#endif  // WORKER_OPTIMIZER_SHARDED_OPTIMIZER_H_

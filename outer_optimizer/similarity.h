@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much the contributions to a round point the same way, without another
+// pass over their values. g is the sum of the contributions' parts x_i, each
+// the contribution d_i times its weights (outer_optimizer/weighted_merge.h), so
+// |g|^2 holds all products of pairs:
+//
+//   similarity = sum of <x_i, x_j> / sum of |x_i| |x_j|     over all i < j
+//              = (|g|^2 - sum of |x_i|^2) / ((sum of |x_i|)^2 - sum of |x_i|^2)
+//
+// This is the mean cosine of all pairs; a pair weighs as much as its two parts
+// are long. Two contributions to the weighted mean have the cosine of d_1 and
+// d_2. It is 1 if all point the same way and 0 if they are orthogonal; n parts
+// of one length have at least -1 / (n - 1).
+//
+// With weights by tensor, the similarity is that of the parts as they are
+// merged: a tensor counts as much as it adds to g, not to d_i.
+#ifndef OUTER_OPTIMIZER_SIMILARITY_H_
+#define OUTER_OPTIMIZER_SIMILARITY_H_
+
+#include <optional>
+
+#include "absl/types/span.h"
+#include "outer_optimizer/weighted_merge.h"
+
+namespace causeway {
+
+// Returns the similarity, in [-1, 1]; none if all parts but one are shorter
+// than the norms can tell, or a norm is not a number. `norms` has the
+// contributions' Euclidean norms, in the order of the weights; `gradient_norm`
+// is that of g.
+std::optional<double> Similarity(const MergeWeights& weights,
+                                 absl::Span<const double> norms,
+                                 double gradient_norm);
+
+}  // namespace causeway
+
+#endif  // OUTER_OPTIMIZER_SIMILARITY_H_

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weights of the contributions v_i to a round, tensor by tensor, where the
+// shares w_i do not hold for the whole fragment: the penalty of long ones
+// (outer_optimizer/penalty.h), and radial-directional averaging.
+//
+// Radial-directional averaging takes the length and the direction of the
+// contributions apart:
+//
+//   g = (sum of w_i |v_i|) unit(u),  u = sum of w_i unit(v_i)
+//
+// The mean of many long vectors that are nearly orthogonal is short. This
+// average keeps the length of a single contribution, however many there are.
+//
+// g is a weighted sum of the contributions. This file finds the weights,
+//
+//   radial   c_i = w_i / |v_i| * (sum of w_j |v_j|) / |u|
+//   mean     c_i = w_i
+//
+// with the shares that the penalty leaves, times the factor of its clip. It
+// takes two passes over the contributions. For formats of few bits, that is
+// little compared with the step itself.
+//
+// Degenerate cases of radial tensors: a contribution of zeros has no direction,
+// but its share makes g shorter. If the directions cancel (|u| is below 2^-20,
+// which is what rounding leaves of opposite directions), or there are none, g
+// is 0. A single contribution is taken as it is.
+//
+// Source: Decoupled DiLoCo (arXiv 2604.21428), which uses it for all tensors
+// except embeddings.
+#ifndef OUTER_OPTIMIZER_TENSOR_WEIGHTS_H_
+#define OUTER_OPTIMIZER_TENSOR_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/thread_pool.h"
+#include "outer_optimizer/penalty.h"
+#include "outer_optimizer/weighted_merge.h"
+#include "proto/fragment.pb.h"
+#include "proto/run_config.pb.h"
+
+namespace causeway {
+
+// How the tensors of a fragment are merged that have weights of their own.
+struct TensorMerge {
+  // Ascending and disjoint; all tensors of the fragment with a penalty.
+  std::vector<ValueRange> tensors;
+  // For each tensor, whether it is merged radial-directionally.
+  std::vector<bool> radial;
+  Penalty penalty;
+
+  // The number of norms that the clip remembers: for each of the last rounds,
+  // oldest first, one for each tensor. 0 without a clip.
+  size_t merged_norms() const {
+    return penalty.clip > 0 ? Penalty::kRounds * tensors.size() : 0;
+  }
+};
+
+// Radial-directional are all matrices except embedding and head, or what
+// tensors.mean_only matches. Rows of these belong to tokens, some of which a
+// contribution has seen more often than others. Norm gains take the mean, too:
+// each value scales one channel, so together they make up no direction, and
+// they are too few for their mean to get short.
+TensorMerge MakeTensorMerge(const v1::RunConfig& config,
+                            const v1::Fragment& fragment);
+
+// Returns c_i for each of the tensors, and the shares outside of them. The bits
+// do not depend on the number of threads. A contribution that is not finite
+// gives NaN.
+//
+// `old_norms` has merged_norms() values, or none if nothing is remembered.
+// `new_norms` has merged_norms() values and gets those after this round.
+MergeWeights TensorWeights(const TensorMerge& merge,
+                           const Contributions& contributions,
+                           std::vector<float> shares, uint64_t values,
+                           absl::Span<const float> old_norms,
+                           absl::Span<float> new_norms, ThreadPool& pool);
+
+}  // namespace causeway
+
+#endif  // OUTER_OPTIMIZER_TENSOR_WEIGHTS_H_

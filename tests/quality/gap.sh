@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Measures how far the merged model is from data parallel training, at equal
+# tokens and steps.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+
+# Data parallel is one island of two ranks; the coordinator takes over what it
+# has. With SNOO (arXiv 2510.15830) it makes outer steps with it. All batches
+# together have 16 sequences. causeway_k2 and causeway_k4 are the quickstart's
+# settings; other lengths of a round have their own overlap.
+readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
+readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
+readonly FOUR='membership.min_islands: 4 membership.max_islands: 4 data.shards: 4 training.batch_size: 4'
+readonly H40='inner_steps_per_round: 40 outer_optimizer.momentum: 0.4'
+readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32"
+readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
+readonly H5='inner_steps_per_round: 5 overlap_steps: 1'
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly VARIANTS="
+dp_adamw      ${ALONE} ${AVERAGE} ${ADAMW}
+dp_muon       ${ALONE} ${AVERAGE}
+snoo_adamw    ${ALONE} ${DILOCO} ${ADAMW}
+snoo_muon     ${ALONE} ${DILOCO}
+diloco_adamw  ${DILOCO} ${ADAMW}
+diloco_muon   ${DILOCO}
+causeway_k2
+causeway_k4   ${FOUR}
+k2_h40        ${H40} overlap_steps: 5
+k4_h40        ${FOUR} ${H40} overlap_steps: 5
+k2_h5         ${H5}
+k4_h5         ${FOUR} ${H5}
+"
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly CONFIG=deploy/quickstart.textproto
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly BASE=
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly FIGURES='megabytes:MB_sent'
+# shellcheck disable=SC2034  # for loss_runs.sh
+readonly SUMMARY='Trains once for every way and seed, with 16 sequences in all steps, and prints
+validation loss and megabytes sent: data parallel with AdamW and with Muon, and
+with outer steps; DiLoCo with both; and the settings of the quickstart (streamed,
+overlapped, four bits both ways) with two and with four islands, and the same in
+rounds of 40 and of 5 steps. About 90 seconds a run on two cores.'
+rounds=30
+
+# shellcheck source=tests/quality/loss_runs.sh
+. "${ROOT}/tests/quality/loss_runs.sh"
+
+# figures RUN ISLANDS: prints the megabytes that all islands sent and received,
+# or that two islands would in data parallel training at 16 bits.
+figures() {
+  local bytes=$((up + down))
+  # The status counts what its one island would.
+  if (($2 == 1)); then bytes=$((2 * data_parallel)); fi
+  awk -v bytes="${bytes}" 'BEGIN { printf "%.3f", bytes / 1e6 }'
+}
+
+compare_losses "$@"
+# The file has the losses alone.
+if [[ -n "${json}" ]]; then
+  perl -MJSON::PP -i -0777 -pe '
+    my $runs = decode_json($_);
+    $_ = JSON::PP->new->canonical->pretty->encode(
+      {map { $_ => $runs->{$_}{val_loss} } keys %$runs})' "${json}"
+fi

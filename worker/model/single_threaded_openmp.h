@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#ifndef WORKER_MODEL_SINGLE_THREADED_OPENMP_H_
+#define WORKER_MODEL_SINGLE_THREADED_OPENMP_H_
+
+#include <omp.h>
+
+namespace causeway {
+
+// Sets one OpenMP thread. oneDNN divides each call among OpenMP's threads, but
+// our callers have divided the work already, so a second team would only
+// compete for the cores. The setting belongs to the calling thread, and the
+// destructor restores it.
+class SingleThreadedOpenMp {
+ public:
+  SingleThreadedOpenMp() : threads_(omp_get_max_threads()) {
+    if (threads_ != 1) omp_set_num_threads(1);
+  }
+  ~SingleThreadedOpenMp() {
+    if (threads_ != 1) omp_set_num_threads(threads_);
+  }
+  SingleThreadedOpenMp(const SingleThreadedOpenMp&) = delete;
+  SingleThreadedOpenMp& operator=(const SingleThreadedOpenMp&) = delete;
+
+ private:
+  const int threads_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_MODEL_SINGLE_THREADED_OPENMP_H_

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/optimizer/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/memory/memory.h"
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+double StepScale(v1::MuonConfig::Scale scale, int64_t rows, int64_t columns) {
+  return scale == v1::MuonConfig::SPECTRAL
+             ? std::sqrt(static_cast<double>(rows) /
+                         static_cast<double>(columns))
+             : 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+}
+
+// Returns the most values of a matrix that Muon updates.
+int64_t LargestMatrix(const v1::TrainingConfig& config,
+                      absl::Span<const TensorSpec> tensors) {
+  int64_t largest = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (IsMuonMatrix(config, tensor)) largest = std::max(largest, tensor.size);
+  }
+  return largest;
+}
+
+}  // namespace
+
+bool IsMuonMatrix(const v1::TrainingConfig& config, const TensorSpec& tensor) {
+  return config.optimizer() == v1::TrainingConfig::MUON && tensor.block >= 0 &&
+         tensor.shape.size() == 2;
+}
+
+std::vector<Quintic> MuonIterations(v1::MuonConfig::Coefficients coefficients) {
+  switch (coefficients) {
+    case v1::MuonConfig::POLAR_EXPRESS:
+      // Theirs are for a norm of at most 1 / 1.02, so the first are divided by
+      // 1.02, its third and its fifth power.
+      return {{7.996622f, -21.186509f, 14.381891f},
+              {4.042930f, -2.808917f, 0.5000178f},
+              {3.891668f, -2.772484f, 0.5060648f},
+              {3.285754f, -2.368129f, 0.4644902f},
+              {2.346541f, -1.709783f, 0.4232355f}};
+    case v1::MuonConfig::MULOCO:
+      return {{4.0848f, -6.8946f, 2.9270f},
+              {3.9505f, -6.3029f, 2.6377f},
+              {3.7418f, -5.5913f, 2.3037f},
+              {2.8769f, -3.1427f, 1.2046f},
+              {2.8366f, -3.0525f, 1.2012f}};
+    default:
+      return std::vector<Quintic>(5, {3.4445f, -4.7750f, 2.0315f});
+  }
+}
+
+int64_t MuonScratchSize(const v1::TrainingConfig& config,
+                        absl::Span<const TensorSpec> tensors) {
+  int64_t most = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (!IsMuonMatrix(config, tensor)) continue;
+    most = std::max(most,
+                    OrthogonalizeScratchSize(tensor.shape[0], tensor.shape[1]));
+  }
+  return LargestMatrix(config, tensors) + most;
+}
+
+absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(
+    const v1::TrainingConfig& config, absl::Span<const TensorSpec> tensors,
+    Ops* ops) {
+  auto muon =
+      absl::WrapUnique(new Muon(config, LargestMatrix(config, tensors), ops));
+  ASSIGN_OR_RETURN(muon->scratch_, DeviceArray<float>::Create(
+                                       ops, MuonScratchSize(config, tensors)));
+  return muon;
+}
+
+Muon::Muon(const v1::TrainingConfig& config, int64_t largest, Ops* ops)
+    : config_(config),
+      iterations_(MuonIterations(config.muon().coefficients())),
+      largest_(largest),
+      ops_(ops) {}
+
+void Muon::Update(double learning_rate, float gradient_scale,
+                  const Matrix& matrix) {
+  const v1::MuonConfig& muon = config_.muon();
+  const auto momentum = static_cast<float>(muon.momentum());
+  const int64_t size = matrix.rows * matrix.columns;
+  const bool estimates = matrix.estimate != nullptr;
+  float* const direction = scratch_.data();
+  // An estimate's momentum is not kept.
+  float* const new_momentum = estimates ? direction : matrix.momentum;
+  ops_->LinearCombination(momentum, matrix.momentum, gradient_scale,
+                          matrix.gradient, size, new_momentum);
+  if (muon.nesterov()) {
+    ops_->LinearCombination(momentum, new_momentum, gradient_scale,
+                            matrix.gradient, size, direction);
+  } else if (!estimates) {
+    ops_->Copy(new_momentum, size, direction);
+  }
+  ops_->Orthogonalize(iterations_, matrix.rows, matrix.columns, direction,
+                      direction + largest_);
+  const double step = learning_rate * muon.learning_rate_factor() *
+                      StepScale(muon.scale(), matrix.rows, matrix.columns);
+  const double decay = learning_rate * config_.weight_decay();
+  ops_->LinearCombination(static_cast<float>(1 - decay), matrix.parameters,
+                          static_cast<float>(-step), direction, size,
+                          estimates ? matrix.estimate : matrix.parameters);
+}
+
+}  // namespace causeway
