@@ -37,27 +37,38 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
 Rank::Rank(const Options& options, RankCommunicators communicators)
     : others_(options.others),
       device_(options.device),
-      layout_(MakeModelLayout(options.config.model())),
+      config_(options.config),
+      layout_(MakeModelLayout(config_.model())),
       dataset_(options.dataset),
       orders_(std::move(communicators), options.pulse),
       anchors_on_device_(options.anchors_on_device),
       beside_other_gpus_(options.beside_other_gpus),
+      bf16_gradients_(options.bf16_gradients),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
 absl::Status Rank::AllocateOrAdvise(const Options& options) {
   RETURN_IF_ERROR(CheckDeviceModel(device_, options.config.model()));
   ASSIGN_OR_RETURN(ops_, MakeDeviceOps(device_, options.threads));
-  const int64_t free_bytes = ops_->FreeBytes();
-  const absl::Status status = Allocate(options);
+  free_bytes_ = ops_->FreeBytes();
+  return WithAdvice(Allocate(options));
+}
+
+absl::Status Rank::WithAdvice(absl::Status status) const {
   if (!absl::IsResourceExhausted(status)) return status;
-  return absl::ResourceExhaustedError(
+  const RankShare share = {.ranks = size(),
+                           .anchors_on_device = anchors_on_device_,
+                           .bf16_gradients = bf16_gradients_};
+  // What ran out may be pinned memory of the host.
+  const bool fits = TrainingBytes(config_, share, ops_.get()) <= free_bytes_;
+  if (fits && !device_.is_host()) return status;
+  absl::Status advised = absl::ResourceExhaustedError(
       absl::StrCat(status.message(), "; ",
-                   MemoryAdvice(options.config,
-                                {.ranks = size(),
-                                 .anchors_on_device = anchors_on_device_,
-                                 .bf16_gradients = options.bf16_gradients},
-                                free_bytes, ops_.get())));
+                   MemoryAdvice(config_, share, free_bytes_, ops_.get())));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    advised.SetPayload(type, payload);
+  });
+  return advised;
 }
 
 absl::Status Rank::Allocate(const Options& options) {
@@ -96,8 +107,8 @@ absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> Rank::MakeReplica(
     const v1::JoinResponse& joined) {
   std::string text = joined.SerializeAsString();
   const Order order = {.what = Order::What::kMakeReplica, .bytes = text.size()};
-  RETURN_IF_ERROR(
-      orders_.Lead(order, [&] { return MakeOwnReplica(std::move(text)); }));
+  RETURN_IF_ERROR(orders_.Lead(
+      order, [&] { return WithAdvice(MakeOwnReplica(std::move(text))); }));
   return replica_->Fragments();
 }
 
@@ -151,7 +162,7 @@ absl::Status Rank::CarryOut(const Order& order) {
     case Order::What::kShareParameters:
       return ExchangeParameters({});
     case Order::What::kMakeReplica:
-      return MakeOwnReplica(std::string(order.bytes, 0));
+      return WithAdvice(MakeOwnReplica(std::string(order.bytes, 0)));
     case Order::What::kStep:
       return MakeStep(order).status();
     case Order::What::kValidate:
@@ -295,7 +306,7 @@ absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
       [&](absl::string_view type, const absl::Cord& payload) {
         status.SetPayload(type, payload);
       });
-  return status;
+  return WithAdvice(std::move(status));
 }
 
 absl::Status Rank::Diagnose() {

@@ -101,6 +101,9 @@ class Rank : public InnerTrainer {
   Rank(const Options& options, RankCommunicators communicators);
   absl::Status AllocateOrAdvise(const Options& options);
   absl::Status Allocate(const Options& options);
+  // Returns `status`; where the device's memory did not suffice, with what
+  // would fit.
+  absl::Status WithAdvice(absl::Status status) const;
   Communicator* communicator() const { return orders_.training(); }
 
   // Each carries out an order on all ranks together. On ranks other than 0 the
@@ -122,10 +125,13 @@ class Rank : public InnerTrainer {
 
   const std::shared_ptr<void> others_;
   const Device device_;
+  const v1::RunConfig config_;
   const ModelLayout layout_;
   const std::shared_ptr<const Dataset> dataset_;
   Orders orders_;
   std::unique_ptr<Ops> ops_;
+  // The bytes of device memory that were free before this rank took any.
+  int64_t free_bytes_ = 0;
   std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
   std::unique_ptr<RankTrainer> trainer_;
@@ -135,6 +141,7 @@ class Rank : public InnerTrainer {
   // MakeReplica.
   const bool anchors_on_device_;
   const bool beside_other_gpus_;
+  const bool bf16_gradients_;
   std::unique_ptr<PartDevice> part_device_;
   // Whether the masters have changed since the last step.
   bool changed_ = false;
