@@ -22,17 +22,17 @@
 #   FIGURES    what `train` prints before the loss: KEY:HEADING for each,
 #              separated by spaces, with the key in the JSON and _ for a space
 #   rounds     the default of --rounds
-#   CONFIG     the configuration, if it is not tests/quality/adamw.textproto
+#   CONFIG     the default of --config, if not tests/quality/adamw.textproto
 
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
 
-: "${CONFIG:=tests/quality/adamw.textproto}"
 : "${FIGURES:=bits_per_parameter:bits_up bits_per_parameter_down:bits_down}"
 
 # The functions below set and use these.
+config="${CONFIG:-tests/quality/adamw.textproto}"
 json=
 results=
 seeds=3
@@ -44,7 +44,7 @@ usage() {
   cat <<USAGE
 usage: tests/quality/${program}.sh [--json FILE] [--results FILE] [--seeds N]
                                    [--rounds N] [--variants NAME,...]
-                                   [--text FILE] [--keep]
+                                   [--config FILE] [--text FILE] [--keep]
 
 ${SUMMARY}
 
@@ -54,6 +54,8 @@ ${SUMMARY}
   --seeds N            seeds 1 .. N (default: 3)
   --rounds N           40 N steps in all (default: ${rounds})
   --variants NAME,...  only these (default: all; the first one is the reference)
+  --config FILE        the run that variants change (default:
+                       ${config})
   --text FILE          train on this text (default: the prose of Perl's manual)
   --keep               keep the working directory: logs, models
 USAGE
@@ -73,10 +75,10 @@ variant_names() {
 parse_arguments() {
   while (($#)); do
     case "$1" in
-      --json | --results | --seeds | --rounds | --variants | --text)
+      --json | --results | --seeds | --rounds | --variants | --config | --text)
         if (($# < 2)); then wrong_usage "$1 needs a value"; fi
         case "$1" in
-          --json | --results | --text) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
+          --json | --results | --config | --text) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
           --variants) IFS=, read -ra chosen <<<"$2" ;;
           *) printf -v "${1#--}" '%s' "$2" ;;
         esac
@@ -142,7 +144,7 @@ configure() {
       unshift @path, "synchronization" if @path == 1;
       $text = set($text, "", $value, @path);
     }
-    print $text;' "${fields}" "$2" "${rounds}" <"${CONFIG}"
+    print $text;' "${fields}" "$2" "${rounds}" <"${config}"
 }
 
 # figures RUN ISLANDS: prints bits per parameter of a contribution and of an
