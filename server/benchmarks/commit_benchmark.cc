@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many values an engine commits per second, and how many bytes it writes
+// for each byte that islands upload. The contributions are there already, and
+// come by the engine's calls: there is neither gRPC nor training.
+//
+//   bazel run //server/benchmarks:commit_benchmark -- --json FILE
+//
+// A commit's time is from the end of the last upload to the news that the next
+// version is there, checks of the uploads' digests and values included. Writes
+// below $TMPDIR or /tmp.
+#include <algorithm>
+#include <chrono>  // NOLINT: for timing in a benchmark.
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/file.h"
+#include "common/run_config.h"
+#include "common/testing/temporary_directory.h"
+#include "common/transport/chunk.h"
+#include "glog/logging.h"
+#include "nlohmann/json.hpp"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
+#include "quantization/encoded_object.h"
+#include "server/engine.h"
+
+ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
+ABSL_FLAG(int, rounds, 60, "commits of each measurement");
+ABSL_FLAG(int, merge_threads, 2, "threads of an outer step");
+ABSL_FLAG(int, vocabulary, 17800, "scales the fragment: 512 values each");
+ABSL_FLAG(std::string, storage, "", "fields of the run's StorageConfig");
+
+namespace causeway {
+namespace {
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Returns the bytes that this process has dirtied or written, less those that
+// were dropped before they reached the disk.
+double BytesWritten() {
+  const auto text = ReadFile("/proc/self/io");
+  CHECK(text.ok()) << text.status();
+  double bytes = 0;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    const std::pair<std::string, std::string> field =
+        absl::StrSplit(line, ": ");
+    double value = 0;
+    if (field.first == "write_bytes" &&
+        absl::SimpleAtod(field.second, &value)) {
+      bytes += value;
+    }
+    if (field.first == "cancelled_write_bytes" &&
+        absl::SimpleAtod(field.second, &value)) {
+      bytes -= value;
+    }
+  }
+  return bytes;
+}
+
+v1::RunConfig Config(int islands) {
+  auto config = ParseRunConfig(
+      absl::StrCat(R"pb(
+                     name: "commits"
+                     model { layers: 2 hidden_size: 256 intermediate_size: 768
+                             heads: 4
+                             sequence_length: 64
+                             vocab_size:)pb",
+                   absl::GetFlag(FLAGS_vocabulary), R"pb(
+                     }
+                     data { tokenizer: PRETOKENIZED }
+                     training { total_steps: 1000000 batch_size: 1 }
+                     synchronization {
+                       inner_steps_per_round: 1
+                       uplink_format: INT4
+                       downlink_format: INT4
+                     }
+                     membership { lease_seconds: 100000 grace_seconds: 100000 }
+                     storage { )pb",
+                   absl::GetFlag(FLAGS_storage), " }"),
+      "commits");
+  CHECK(config.ok()) << config.status();
+  config->mutable_membership()->set_min_islands(static_cast<uint32_t>(islands));
+  config->mutable_membership()->set_quorum(static_cast<uint32_t>(islands));
+  return *std::move(config);
+}
+
+TemporaryDirectory MakeDirectory() {
+  auto directory = TemporaryDirectory::Make("causeway-commits");
+  CHECK(directory.ok()) << directory.status();
+  return *std::move(directory);
+}
+
+class Bench {
+ public:
+  explicit Bench(int islands) {
+    const v1::RunConfig config = Config(islands);
+    auto engine =
+        Engine::Start({.state_dir = directory_.path() + "/state",
+                       .config = config,
+                       .random = 1,
+                       .now = absl::Now,
+                       .merge_threads = absl::GetFlag(FLAGS_merge_threads)});
+    CHECK(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    listener_ = engine_->AddListener([this] {
+      absl::MutexLock lock(&mu_);
+      ++news_;
+    });
+    for (int island = 0; island < islands; ++island) Join(island, config);
+  }
+  ~Bench() { engine_->RemoveListener(listener_); }
+
+  // Uploads to one round and returns the seconds of its commit.
+  double Round() {
+    for (size_t i = 0; i < headers_.size(); ++i) Upload(i);
+    const double begin = Seconds();
+    for (const v1::ContributionHeader& header : headers_) {
+      const auto completed = engine_->Complete(header);
+      CHECK(completed.ok()) << completed.status();
+    }
+    ++version_;
+    Await();
+    return Seconds() - begin;
+  }
+
+  double values() const { return static_cast<double>(values_); }
+  double uploaded() const { return uploaded_; }
+
+ private:
+  void Join(int island, const v1::RunConfig& config) {
+    v1::JoinRequest join;
+    join.set_instance_id(1);
+    join.set_island_id(absl::StrCat("island-", island));
+    const auto joined = engine_->Join(join);
+    CHECK(joined.ok()) << joined.status();
+    values_ = joined->plan().fragments(0).size();
+    std::mt19937 random(static_cast<uint32_t>(island));
+    std::normal_distribution<float> normal(0, 1e-4f);
+    std::vector<float> change(values_);
+    for (float& value : change) value = normal(random);
+    const CodecSpec spec = UplinkSpec(config.synchronization());
+    encodings_.push_back(
+        *Encode(spec, change, UplinkOptions(config.synchronization(), 0)));
+    v1::ContributionHeader& header = headers_.emplace_back();
+    *header.mutable_identity() = joined->identity();
+    header.set_tokens(64);
+    header.set_inner_steps(1);
+    *header.mutable_object() =
+        DescribeEncoding(spec, values_, encodings_.back());
+  }
+
+  void Upload(size_t island) {
+    v1::ContributionHeader& header = headers_[island];
+    header.set_base_version(version_);
+    const auto offered = engine_->Offer(header);
+    CHECK(offered.ok()) << offered.status();
+    CHECK(offered->verdict() == v1::ContributeResponse::UPLOAD);
+    const std::string& bytes = encodings_[island];
+    for (uint64_t offset = 0; offset < bytes.size(); offset += kMaxChunkBytes) {
+      const auto last = engine_->Append(KeyOf(header), CutChunk(bytes, offset));
+      CHECK(last.ok()) << last.status();
+    }
+    uploaded_ += static_cast<double>(bytes.size());
+  }
+
+  // Waits for the version. Takes news as they come, as gRPC's calls do.
+  void Await() {
+    while (true) {
+      uint64_t seen;
+      {
+        absl::MutexLock lock(&mu_);
+        seen = news_;
+      }
+      if (engine_->ListFragments().fragments(0).head().version() >= version_) {
+        return;
+      }
+      const auto changed = [&] { return news_ != seen; };
+      absl::MutexLock lock(&mu_);
+      mu_.Await(absl::Condition(&changed));
+    }
+  }
+
+  const TemporaryDirectory directory_ = MakeDirectory();
+  absl::Mutex mu_;
+  uint64_t news_ = 0;
+  std::unique_ptr<Engine> engine_;
+  uint64_t listener_ = 0;
+  std::vector<v1::ContributionHeader> headers_;
+  std::vector<std::string> encodings_;
+  uint64_t values_ = 0;
+  uint64_t version_ = 0;
+  double uploaded_ = 0;
+};
+
+void Measure(int islands, nlohmann::ordered_json& figures) {
+  Bench bench(islands);
+  // The first rounds make files that later ones use again.
+  for (int i = 0; i < 5; ++i) bench.Round();
+  const double written = BytesWritten();
+  const double uploaded = bench.uploaded();
+  std::vector<double> seconds;
+  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
+    seconds.push_back(bench.Round());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  const std::string suffix =
+      islands == 2 ? "" : absl::StrCat("_", islands, "_islands");
+  const std::pair<const char*, double> measured[] = {
+      {"commit_mvalues_per_second", bench.values() / median / 1e6},
+      {"bytes_written_per_uploaded",
+       (BytesWritten() - written) / (bench.uploaded() - uploaded)},
+      {"commit_seconds", median},
+      {"commit_seconds_p10", seconds[seconds.size() / 10]},
+      {"commit_seconds_p90", seconds[seconds.size() * 9 / 10]},
+      {"values", bench.values()},
+  };
+  for (const auto& [name, value] : measured) {
+    std::printf("%-40s %.4g\n", absl::StrCat(name, suffix).c_str(), value);
+    figures[absl::StrCat(name, suffix)] = value;
+  }
+  std::fflush(stdout);
+}
+
+int Run() {
+  nlohmann::ordered_json figures;
+  for (const int islands : {2, 8}) Measure(islands, figures);
+  const std::string path = absl::GetFlag(FLAGS_json);
+  if (path.empty()) return 0;
+  std::ofstream file(path);
+  file << figures.dump(2) << "\n";
+  file.close();
+  if (!file) std::fprintf(stderr, "error: cannot write %s\n", path.c_str());
+  return file ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Values committed per second: benchmark [--json=FILE] [--rounds=N]");
+  absl::ParseCommandLine(argc, argv);
+  return causeway::Run();
+}
