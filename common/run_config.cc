@@ -68,8 +68,6 @@ constexpr Range kRanges[] = {
     {"outer_optimizer.learning_rate", 0, 10, true},
     {"outer_optimizer.momentum", 0, 0.9999},
     {"outer_optimizer.momentum_delay", 1, 1024},
-    {"outer_optimizer.final_learning_rate_ratio", 0, 1, true},
-    {"outer_optimizer.initial_momentum", 0, 0.9999},
     {"outer_optimizer.penalty_power", 0, 8},
     {"synchronization.inner_steps_per_round", 1, 1'000'000},
     {"synchronization.mixing", 0, 1},

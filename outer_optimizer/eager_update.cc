@@ -8,31 +8,37 @@
 #include "outer_optimizer/mixing.h"
 
 namespace causeway {
+namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-EagerUpdate::EagerUpdate(const Outer& config, uint64_t rounds, double mixing,
-                         size_t size)
-    : algorithm_(config.algorithm()),
-      schedule_(MakeOuterSchedule(config, rounds)),
+double Momentum(const Outer& config) {
+  return config.algorithm() == Outer::SGD ? 0 : config.momentum();
+}
+
+double GradientRate(const Outer& config) {
+  const double lr = config.learning_rate();
+  return config.algorithm() == Outer::NESTEROV ? lr * (1 + Momentum(config))
+                                               : lr;
+}
+
+double MomentumRate(const Outer& config) {
+  const double rate = config.learning_rate() * Momentum(config);
+  return config.algorithm() == Outer::NESTEROV ? rate * Momentum(config) : rate;
+}
+
+}  // namespace
+
+EagerUpdate::EagerUpdate(const Outer& config, double mixing, size_t size)
+    : momentum_decay_(static_cast<float>(Momentum(config))),
+      gradient_rate_(static_cast<float>(GradientRate(config))),
+      momentum_rate_(static_cast<float>(MomentumRate(config))),
       mixing_(static_cast<float>(mixing)),
       own_(size),
       others_(size),
       momentum_(size) {
   CHECK_EQ(config.merge(), Outer::MEAN);
-  CHECK_NE(algorithm_, Outer::DELAYED_NESTEROV);
-  SetVersion(0);
-}
-
-void EagerUpdate::SetVersion(uint64_t version) {
-  version_ = version;
-  const OuterRates rates = schedule_.At(version);
-  const float lr = rates.learning_rate;
-  const float mu = algorithm_ == Outer::SGD ? 0 : rates.momentum;
-  const bool nesterov = algorithm_ == Outer::NESTEROV;
-  momentum_decay_ = mu;
-  gradient_rate_ = nesterov ? lr * (1 + mu) : lr;
-  momentum_rate_ = nesterov ? lr * mu * mu : lr * mu;
+  CHECK_NE(config.algorithm(), Outer::DELAYED_NESTEROV);
 }
 
 void EagerUpdate::Begin(absl::Span<const float> anchor, Segments segments,
@@ -83,12 +89,10 @@ void EagerUpdate::Observe(absl::Span<const float> update, double share) {
     others_[i] =
         included ? gradient - share_ * own_[i] : (1 - share_) * gradient;
   }
-  SetVersion(version_ + 1);
 }
 
-void EagerUpdate::Forget(uint64_t version) {
+void EagerUpdate::Forget() {
   CHECK(!under_way_);
-  SetVersion(version);
   share_ = 1;
   std::fill(others_.begin(), others_.end(), 0.0f);
   std::fill(momentum_.begin(), momentum_.end(), 0.0f);

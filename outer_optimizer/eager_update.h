@@ -38,9 +38,6 @@
 //                  theta <- theta + (1 - alpha) (u - u~)
 //   without it     theta <- theta + u - (1 - alpha) (u~ + Delta)
 //
-// lr and mu are those of the round that makes version v + 1
-// (outer_optimizer/outer_schedule.h).
-//
 // The last line takes the eager step back and rebases: all the island's
 // training is in its next contribution. With one island u~ is u.
 //
@@ -51,12 +48,10 @@
 #define OUTER_OPTIMIZER_EAGER_UPDATE_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "outer_optimizer/outer_schedule.h"
 #include "proto/run_config.pb.h"
 
 namespace causeway {
@@ -68,10 +63,10 @@ class EagerUpdate {
  public:
   using Segments = absl::Span<const FragmentMap::Segment>;
 
-  // `config` must have merge MEAN and not be DELAYED_NESTEROV. `rounds` is the
-  // fragment's last version, and `mixing` alpha. The anchor is at version 0.
-  EagerUpdate(const v1::OuterOptimizerConfig& config, uint64_t rounds,
-              double mixing, size_t size);
+  // `config` must have merge MEAN and not be DELAYED_NESTEROV. `mixing` is
+  // alpha.
+  EagerUpdate(const v1::OuterOptimizerConfig& config, double mixing,
+              size_t size);
 
   // Makes the expected step, at the send of `model` against `anchor`.
   void Begin(absl::Span<const float> anchor, Segments segments,
@@ -89,9 +84,8 @@ class EagerUpdate {
   // Learns from an update from one version to the next, with or without Begin.
   void Observe(absl::Span<const float> update, double share);
 
-  // Forgets everything learnt, because updates were missed on the way to
-  // `version`.
-  void Forget(uint64_t version);
+  // Forgets everything learnt, because updates were missed.
+  void Forget();
 
  private:
   // Returns element i of u~.
@@ -99,16 +93,11 @@ class EagerUpdate {
     return -(gradient_rate_ * (others_[i] + share_ * own_[i]) +
              momentum_rate_ * momentum_[i]);
   }
-  void SetVersion(uint64_t version);
 
-  const v1::OuterOptimizerConfig::Algorithm algorithm_;
-  const OuterSchedule schedule_;
+  const float momentum_decay_;
+  const float gradient_rate_;
+  const float momentum_rate_;
   const float mixing_;
-  // The anchor's version, and mu, a and b of the round that makes the next one.
-  uint64_t version_ = 0;
-  float momentum_decay_ = 0;
-  float gradient_rate_ = 0;
-  float momentum_rate_ = 0;
   bool under_way_ = false;
   // w, the island's share of the merge.
   float share_ = 1;

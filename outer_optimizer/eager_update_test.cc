@@ -72,15 +72,8 @@ class EagerUpdateTest : public testing::TestWithParam<Outer::Algorithm> {
     outer_.set_algorithm(GetParam());
     outer_.set_learning_rate(0.6);
     outer_.set_momentum(0.8);
-    MakeState();
-  }
-
-  // Begins anew, with the rates of outer_.
-  void MakeState() {
     v1::RunConfig config;
     *config.mutable_outer_optimizer() = outer_;
-    config.mutable_training()->set_total_steps(kRounds);
-    config.mutable_synchronization()->set_inner_steps_per_round(1);
     config.mutable_synchronization()->set_downlink_format(v1::FP32);
     options_ = MakeOuterStepOptions(config, v1::Fragment());
     state_ = InitialFragmentState(options_, Wave(kSize, 0.5));
@@ -105,14 +98,13 @@ class EagerUpdateTest : public testing::TestWithParam<Outer::Algorithm> {
     return update;
   }
 
-  static constexpr uint64_t kRounds = 8;
   Outer outer_;
   OuterStepOptions options_;
   FragmentState state_;
 };
 
 TEST_P(EagerUpdateTest, OneIslandExpectsExactlyWhatComes) {
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
+  EagerUpdate eager(outer_, 0, kSize);
   for (int round = 0; round < 4; ++round) {
     const std::vector<float> own = Wave(kSize, round);
     const std::vector<float> anchor = state_.theta;
@@ -125,32 +117,8 @@ TEST_P(EagerUpdateTest, OneIslandExpectsExactlyWhatComes) {
   }
 }
 
-// Rates that differ in every round, for an island that joins at version 2.
-TEST_P(EagerUpdateTest, EveryRoundIsExpectedWithItsOwnRates) {
-  outer_.set_learning_rate_warmup_rounds(4);
-  outer_.set_final_learning_rate_ratio(0.25);
-  outer_.set_momentum_warmup_rounds(6);
-  outer_.set_initial_momentum(0.1);
-  MakeState();
-  for (int round = 0; round < 2; ++round)
-    Merge({std::vector<float>(kSize)}, {1});
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
-  eager.Forget(state_.version);
-  for (int round = 2; round < static_cast<int>(kRounds); ++round) {
-    const std::vector<float> own = Wave(kSize, round);
-    const std::vector<float> anchor = state_.theta;
-    std::vector<float> model = Scattered(Sum(anchor, own, -1));
-    eager.Begin(anchor, kSegments, absl::MakeSpan(model));
-    const std::vector<float> update = Merge({own}, {1});
-    EXPECT_THAT(Gathered(model), Pointwise(FloatNear(1e-5f), state_.theta))
-        << round;
-    eager.Correct(update, 1, kSegments, absl::MakeSpan(model));
-    eager.Observe(update, 1);
-  }
-}
-
 TEST_P(EagerUpdateTest, OthersWhoDoNotChangeAreExpectedFromTheSecondRoundOn) {
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
+  EagerUpdate eager(outer_, 0, kSize);
   const std::vector<float> other = Wave(kSize, 3);
   for (int round = 0; round < 4; ++round) {
     const std::vector<float> own = Wave(kSize, 10 + round);
@@ -174,7 +142,7 @@ TEST_P(EagerUpdateTest, OthersWhoDoNotChangeAreExpectedFromTheSecondRoundOn) {
 
 TEST_P(EagerUpdateTest, WhatWasTrainedMeanwhileStays) {
   for (const float mixing : {0.0f, 0.5f, 1.0f}) {
-    EagerUpdate eager(outer_, kRounds, mixing, kSize);
+    EagerUpdate eager(outer_, mixing, kSize);
     const std::vector<float> own = Wave(kSize, 1);
     const std::vector<float> trained = Wave(kSize, 2);
     const std::vector<float> anchor = state_.theta;
@@ -194,7 +162,7 @@ TEST_P(EagerUpdateTest, WhatWasTrainedMeanwhileStays) {
 
 TEST_P(EagerUpdateTest, AMergeWithoutTheIslandIsARebase) {
   for (const float mixing : {0.0f, 0.5f, 1.0f}) {
-    EagerUpdate eager(outer_, kRounds, mixing, kSize);
+    EagerUpdate eager(outer_, mixing, kSize);
     const std::vector<float> anchor = state_.theta;
     const std::vector<float> sent = Sum(anchor, Wave(kSize, 1), -1);
     std::vector<float> model = Scattered(sent);
@@ -210,7 +178,7 @@ TEST_P(EagerUpdateTest, AMergeWithoutTheIslandIsARebase) {
 // A merge without the island consists of the others' part only, and the others
 // have the rest of the weight in the next merge.
 TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
+  EagerUpdate eager(outer_, 0, kSize);
   const std::vector<float> other = Wave(kSize, 3);
   for (const bool included : {true, false, false, true}) {
     const std::vector<float> anchor = state_.theta;
@@ -236,7 +204,7 @@ TEST_P(EagerUpdateTest, AfterAMergeWithoutTheIslandTheOthersHaveTheirShare) {
 TEST_P(EagerUpdateTest, AJoinerLearnsTheMomentum) {
   const std::vector<float> same = Wave(kSize, 1);
   for (int round = 0; round < 5; ++round) Merge({same, same}, {0.5, 0.5});
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
+  EagerUpdate eager(outer_, 0, kSize);
   const double decay = GetParam() == Outer::NESTEROV ? 0.8 / 1.8 : 0;
   std::vector<float> error;
   for (int round = 0; round < 4; ++round) {
@@ -261,10 +229,10 @@ TEST_P(EagerUpdateTest, AJoinerLearnsTheMomentum) {
 }
 
 TEST_P(EagerUpdateTest, ForgettingStartsAfresh) {
-  EagerUpdate eager(outer_, kRounds, 0, kSize);
+  EagerUpdate eager(outer_, 0, kSize);
   eager.Observe(Merge({Wave(kSize, 1)}, {1}), 0.3);
-  eager.Forget(state_.version);
-  EagerUpdate fresh(outer_, kRounds, 0, kSize);
+  eager.Forget();
+  EagerUpdate fresh(outer_, 0, kSize);
   std::vector<float> model = Scattered(Wave(kSize, 4));
   std::vector<float> expected = model;
   eager.Begin(state_.theta, kSegments, absl::MakeSpan(model));

@@ -16,7 +16,6 @@
 #include "hwy/aligned_allocator.h"
 #include "outer_optimizer/outer_kernels.h"
 #include "outer_optimizer/similarity.h"
-#include "outer_optimizer/sync_schedule.h"
 #include "outer_optimizer/tensor_weights.h"
 #include "quantization/codec_config.h"
 #include "quantization/formats/dense_kernels_cpu.h"
@@ -26,7 +25,7 @@ namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-absl::Status CheckOptions(const OuterStepOptions& options, uint64_t version) {
+absl::Status CheckOptions(const OuterStepOptions& options) {
   switch (options.algorithm) {
     case Outer::NESTEROV:
     case Outer::SGD:
@@ -47,11 +46,11 @@ absl::Status CheckOptions(const OuterStepOptions& options, uint64_t version) {
           "HEAVY_BALL, DELAYED_NESTEROV",
           options.algorithm));
   }
-  const OuterRates rates = options.schedule.At(version);
-  if (!std::isfinite(rates.learning_rate) || !std::isfinite(rates.momentum)) {
+  if (!std::isfinite(options.learning_rate) ||
+      !std::isfinite(options.momentum)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("outer learning rate %g and momentum %g must be finite",
-                        rates.learning_rate, rates.momentum));
+                        options.learning_rate, options.momentum));
   }
   RETURN_IF_ERROR(CheckCodecSpec(options.downlink));
   return CheckEncodeOptions(options.downlink, options.downlink_options);
@@ -108,9 +107,8 @@ absl::StatusOr<Contributions> OpenContributions(
 // Returns the coefficients of the step from `version` on.
 StepCoefficients CoefficientsOf(const OuterStepOptions& options,
                                 uint64_t version) {
-  const OuterRates rates = options.schedule.At(version);
-  const float mu = rates.momentum;
-  StepCoefficients by{.learning_rate = rates.learning_rate,
+  const float mu = options.momentum;
+  StepCoefficients by{.learning_rate = options.learning_rate,
                       .momentum_decay = mu,
                       .intake = 1,
                       .gradient_share = 1,
@@ -306,14 +304,14 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
                                       const v1::Fragment& fragment) {
   const Outer& optimizer = config.outer_optimizer();
   const v1::SynchronizationConfig& synchronization = config.synchronization();
-  return {
-      .algorithm = optimizer.algorithm(),
-      .schedule = MakeOuterSchedule(optimizer, FinalVersion(config, fragment)),
-      .momentum_delay = optimizer.momentum_delay(),
-      .momentum_spread = optimizer.momentum_spread(),
-      .tensor_merge = MakeTensorMerge(config, fragment),
-      .downlink = DownlinkSpec(synchronization),
-      .downlink_options = DownlinkOptions(synchronization)};
+  return {.algorithm = optimizer.algorithm(),
+          .learning_rate = static_cast<float>(optimizer.learning_rate()),
+          .momentum = static_cast<float>(optimizer.momentum()),
+          .momentum_delay = optimizer.momentum_delay(),
+          .momentum_spread = optimizer.momentum_spread(),
+          .tensor_merge = MakeTensorMerge(config, fragment),
+          .downlink = DownlinkSpec(synchronization),
+          .downlink_options = DownlinkOptions(synchronization)};
 }
 
 bool HasMomentum(const OuterStepOptions& options) {
@@ -344,7 +342,7 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool) {
-  RETURN_IF_ERROR(CheckOptions(options, state.version));
+  RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
   CheckOutput(options, state, output);
   const uint64_t values = state.theta.size();
@@ -373,7 +371,7 @@ absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs) {
   // Check before memory is allocated.
-  RETURN_IF_ERROR(CheckOptions(options, state.version));
+  RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
   OuterStepResult result{.state = InitialFragmentState(
                              options, std::vector<float>(state.theta.size()))};

@@ -29,8 +29,7 @@
 //                     change = -lr ((1 - c (N - 1)) mu m + g / N)
 //   other steps:      change = -lr (c mu m + g / N)
 //
-// With N = 1 it is Nesterov, bit for bit. lr and mu may differ from round to
-// round (outer_optimizer/outer_schedule.h).
+// With N = 1 it is Nesterov, bit for bit.
 //
 // Inputs are only read, and results go to other memory of the caller's: a step
 // that fails, or whose result cannot be stored, changes nothing.
@@ -52,7 +51,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/thread_pool.h"
-#include "outer_optimizer/outer_schedule.h"
 #include "outer_optimizer/tensor_weights.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"
@@ -64,8 +62,9 @@ namespace causeway {
 struct OuterStepOptions {
   v1::OuterOptimizerConfig::Algorithm algorithm =
       v1::OuterOptimizerConfig::NESTEROV;
-  // lr and mu.
-  OuterSchedule schedule;
+  float learning_rate = 0;
+  // mu.
+  float momentum = 0;
   // N and c of DELAYED_NESTEROV: N is at least 1, and c in [0, 1 / N].
   uint32_t momentum_delay = 1;
   double momentum_spread = 0;

@@ -65,7 +65,7 @@ OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
     return seconds() - begin;
   };
   const OuterStepOptions options = {
-      .schedule = {.learning_rate = 0.7, .momentum = 0.9}, .downlink = kSpec};
+      .learning_rate = 0.7f, .momentum = 0.9f, .downlink = kSpec};
   std::vector<std::string> encoded;
   std::vector<MergeInput> inputs;
   for (int i = 0; i < contributions; ++i) {

@@ -31,10 +31,10 @@ using Outer = v1::OuterOptimizerConfig;
 
 constexpr CodecSpec kFp32 = {.format = v1::FP32};
 constexpr CodecSpec kBf16 = {.format = v1::BF16};
-constexpr OuterStepOptions kNesterov = {
-    .algorithm = Outer::NESTEROV,
-    .schedule = {.learning_rate = 0.7, .momentum = 0.9},
-    .downlink = kFp32};
+constexpr OuterStepOptions kNesterov = {.algorithm = Outer::NESTEROV,
+                                        .learning_rate = 0.7f,
+                                        .momentum = 0.9f,
+                                        .downlink = kFp32};
 
 std::string EncodeOrDie(const CodecSpec& spec, absl::Span<const float> values) {
   return Encode(spec, values).value();
@@ -73,10 +73,10 @@ std::vector<float> StepsOf(const OuterStepOptions& options,
 
 // A published example of outer Nesterov: learning rate 0.1, momentum 0.7.
 TEST(OuterStepGoldenTest, Nesterov) {
-  const OuterStepOptions options = {
-      .algorithm = Outer::NESTEROV,
-      .schedule = {.learning_rate = 0.1, .momentum = 0.7},
-      .downlink = kFp32};
+  const OuterStepOptions options = {.algorithm = Outer::NESTEROV,
+                                    .learning_rate = 0.1f,
+                                    .momentum = 0.7f,
+                                    .downlink = kFp32};
   const float gradients[] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f};
   const float steps[] = {0.0415f, 0.0585f, 0.0755f, 0.0925f, 0.1095f};
   for (int i = 0; i < 5; ++i) {
@@ -91,10 +91,10 @@ TEST(OuterStepGoldenTest, Nesterov) {
 //   buf: 1, 0.5 - 1 = -0.5, -0.25 + 2 = 1.75
 TEST(OuterStepGoldenTest, TorchSgd) {
   const std::vector<float> gradients = {1.0f, -1.0f, 2.0f};
-  OuterStepOptions options = {
-      .algorithm = Outer::NESTEROV,
-      .schedule = {.learning_rate = 0.5, .momentum = 0.5},
-      .downlink = kFp32};
+  OuterStepOptions options = {.algorithm = Outer::NESTEROV,
+                              .learning_rate = 0.5f,
+                              .momentum = 0.5f,
+                              .downlink = kFp32};
   // nesterov=True: lr (g + mu buf).
   EXPECT_THAT(StepsOf(options, gradients),
               ElementsAre(0.75f, -0.625f, 1.4375f));
@@ -121,8 +121,8 @@ TEST(OuterStepTest, SgdWithRate1AndEqualSharesAveragesParameters) {
   }
   ASSERT_OK_AND_ASSIGN(
       const OuterStepResult result,
-      RunOuterStep({.algorithm = Outer::SGD, .schedule = {.learning_rate = 1}},
-                   state, inputs));
+      RunOuterStep({.algorithm = Outer::SGD, .learning_rate = 1}, state,
+                   inputs));
   EXPECT_THAT(result.state.theta, ElementsAre(1.25f, -2.5f, 0.125f));
   EXPECT_THAT(result.state.momentum, IsEmpty());
 }
@@ -134,10 +134,10 @@ TEST(OuterStepTest, OneIslandWithRate1AndNoMomentumIsTheIdentity) {
   std::vector<float> delta(3);
   PseudoGradient(state.theta, island, absl::MakeSpan(delta));
   const std::string encoded = EncodeOrDie(kFp32, delta);
-  ASSERT_OK_AND_ASSIGN(const OuterStepResult result,
-                       RunOuterStep({.algorithm = Outer::NESTEROV,
-                                     .schedule = {.learning_rate = 1}},
-                                    state, {{kFp32, encoded, 1.0f}}));
+  ASSERT_OK_AND_ASSIGN(
+      const OuterStepResult result,
+      RunOuterStep({.algorithm = Outer::NESTEROV, .learning_rate = 1}, state,
+                   {{kFp32, encoded, 1.0f}}));
   EXPECT_EQ(result.state.theta, island);
 }
 
@@ -384,39 +384,20 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
                                 HasSubstr("gradient sum has 0 values")));
   options_ = kNesterov;
-  options_.schedule.learning_rate = INFINITY;
+  options_.learning_rate = INFINITY;
   EXPECT_THAT(error(), StatusIs(StatusCode::kInvalidArgument,
                                 HasSubstr("must be finite")));
-}
-
-// The rates are those of the round, and the momentum has gradients that no
-// learning rate has touched. Short binary fractions, so equality is exact.
-TEST(OuterStepGoldenTest, RatesOfTheRound) {
-  const OuterStepOptions options = {
-      .algorithm = Outer::NESTEROV,
-      .schedule = {.learning_rate = 0.5,
-                   .momentum = 0.5,
-                   .learning_rate_warmup_rounds = 2,
-                   .final_learning_rate_ratio = 0.5,
-                   .momentum_warmup_rounds = 2,
-                   .rounds = 4},
-      .downlink = kFp32};
-  // Learning rates 0.25, 0.5, 0.375, 0.25; momenta 0, 0.25, 0.5, 0.5; with the
-  // gradient 1, the momentum becomes 1, 1.25, 1.625, 1.8125.
-  EXPECT_THAT(
-      StepsOf(options, {1, 1, 1, 1}),
-      ElementsAre(0.25f, 0.5f * 1.3125f, 0.375f * 1.8125f, 0.25f * 1.90625f));
 }
 
 // The paper writes the steps with a buffer of gradients and a momentum that
 // moves every N-th step.
 TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
-  const OuterStepOptions options = {
-      .algorithm = Outer::DELAYED_NESTEROV,
-      .schedule = {.learning_rate = 0.5, .momentum = 0.5},
-      .momentum_delay = 4,
-      .momentum_spread = 0.125,
-      .downlink = kFp32};
+  const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
+                                    .learning_rate = 0.5f,
+                                    .momentum = 0.5f,
+                                    .momentum_delay = 4,
+                                    .momentum_spread = 0.125,
+                                    .downlink = kFp32};
   // Short binary fractions throughout, so equality is exact.
   const std::vector<float> gradients = {1, -2, 4, 5, -3, 2, 1, 8, 1};
   std::vector<float> want;
@@ -443,11 +424,11 @@ TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
 }
 
 TEST(DelayedNesterovTest, BetweenTwoMomentaIsGradientDescent) {
-  const OuterStepOptions options = {
-      .algorithm = Outer::DELAYED_NESTEROV,
-      .schedule = {.learning_rate = 0.5, .momentum = 0.5},
-      .momentum_delay = 2,
-      .downlink = kFp32};
+  const OuterStepOptions options = {.algorithm = Outer::DELAYED_NESTEROV,
+                                    .learning_rate = 0.5f,
+                                    .momentum = 0.5f,
+                                    .momentum_delay = 2,
+                                    .downlink = kFp32};
   // lr g / N; then with m = (1 + 3) / 2: lr (mu m + g / N).
   EXPECT_THAT(StepsOf(options, {1.0f, 3.0f}), ElementsAre(0.25f, 1.25f));
 }
@@ -476,9 +457,8 @@ TEST_P(OuterStepTilesTest, DelayedNesterovWithoutDelayIsNesterov) {
 
 // Two contributions at a right angle in the tensor of the first two values.
 TEST(RadialStepTest, KeepsLengthInTensorsAndTakesTheMeanElsewhere) {
-  OuterStepOptions options = {.algorithm = Outer::SGD,
-                              .schedule = {.learning_rate = 1},
-                              .downlink = kFp32};
+  OuterStepOptions options = {
+      .algorithm = Outer::SGD, .learning_rate = 1, .downlink = kFp32};
   const FragmentState state = {.theta = {0, 0, 0}};
   const std::string a = EncodeOrDie(kFp32, {3, 0, 8});
   const std::string b = EncodeOrDie(kFp32, {0, 4, -4});
@@ -501,9 +481,6 @@ TEST(OuterStepOptionsTest, ComeFromTheConfig) {
   outer.set_momentum(0.5);
   outer.set_momentum_delay(4);
   outer.set_momentum_spread(0.125);
-  outer.set_final_learning_rate_ratio(0.75);
-  config.mutable_training()->set_total_steps(41);
-  config.mutable_synchronization()->set_inner_steps_per_round(10);
   config.mutable_synchronization()->set_downlink_format(v1::BF16);
   config.mutable_synchronization()->set_block_size(64);
   v1::Fragment fragment;
@@ -514,10 +491,8 @@ TEST(OuterStepOptionsTest, ComeFromTheConfig) {
   tensor.set_offset(7);
   OuterStepOptions options = MakeOuterStepOptions(config, fragment);
   EXPECT_EQ(options.algorithm, Outer::DELAYED_NESTEROV);
-  EXPECT_EQ(options.schedule.learning_rate, 0.25);
-  EXPECT_EQ(options.schedule.momentum, 0.5);
-  EXPECT_EQ(options.schedule.final_learning_rate_ratio, 0.75);
-  EXPECT_EQ(options.schedule.rounds, 5u);
+  EXPECT_EQ(options.learning_rate, 0.25f);
+  EXPECT_EQ(options.momentum, 0.5f);
   EXPECT_EQ(options.momentum_delay, 4u);
   EXPECT_EQ(options.momentum_spread, 0.125);
   EXPECT_EQ(options.downlink,

@@ -48,7 +48,7 @@ std::optional<double> StepSimilarity(const Vectors& vectors,
   }
   const OuterStepOptions options = {
       .algorithm = Outer::SGD,
-      .schedule = {.learning_rate = 1},
+      .learning_rate = 1,
       .tensor_merge = {.tensors = radial, .radial = {true, true}}};
   const FragmentState state = {.theta = std::vector<float>(vectors[0].size())};
   return RunOuterStep(options, state, inputs).value().similarity;

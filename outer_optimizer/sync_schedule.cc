@@ -10,23 +10,6 @@
 #include "glog/logging.h"
 
 namespace causeway {
-namespace {
-
-uint64_t CountRounds(uint64_t total_steps, uint64_t round_steps,
-                     uint64_t send_offset) {
-  if (total_steps <= send_offset) return 1;
-  // Rounded up, because a last window that is shorter than H is a round, too.
-  return (total_steps - send_offset - 1) / round_steps + 1;
-}
-
-}  // namespace
-
-uint64_t FinalVersion(const v1::RunConfig& config,
-                      const v1::Fragment& fragment) {
-  return CountRounds(config.training().total_steps(),
-                     config.synchronization().inner_steps_per_round(),
-                     fragment.send_offset_steps());
-}
 
 absl::StatusOr<SyncSchedule> SyncSchedule::Create(Options options) {
   if (options.round_steps == 0) {
@@ -115,8 +98,11 @@ uint64_t SyncSchedule::ApplyStep(uint64_t send_step) const {
 }
 
 uint64_t SyncSchedule::FinalVersion(uint32_t fragment) const {
-  return CountRounds(options_.total_steps, options_.round_steps,
-                     options_.send_offsets[fragment]);
+  const uint64_t offset = options_.send_offsets[fragment];
+  if (options_.total_steps <= offset) return 1;
+  const uint64_t steps = options_.total_steps - offset;
+  // Rounded up, because a last window that is shorter than H is a round, too.
+  return (steps - 1) / options_.round_steps + 1;
 }
 
 uint64_t SyncSchedule::TotalRounds() const {

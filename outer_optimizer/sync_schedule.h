@@ -37,11 +37,6 @@
 
 namespace causeway {
 
-// Returns the version that a fragment has at the end of the run, which is its
-// number of rounds: at least 1.
-uint64_t FinalVersion(const v1::RunConfig& config,
-                      const v1::Fragment& fragment);
-
 // Immutable, thread-safe.
 class SyncSchedule {
  public:
@@ -91,6 +86,8 @@ class SyncSchedule {
   // `send_step` (without max_overlap_steps).
   uint64_t ApplyStep(uint64_t send_step) const;
 
+  // Returns the version that a fragment has at the end of the run, which is its
+  // number of rounds: at least 1.
   uint64_t FinalVersion(uint32_t fragment) const;
   uint64_t TotalRounds() const;
 

@@ -9,7 +9,6 @@
 #include "common/model_layout.h"
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "outer_optimizer/outer_schedule.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "tests/end_to_end/synthetic_run.h"
 
@@ -37,7 +36,8 @@ class Fragment {
  public:
   Fragment(const v1::RunConfig& config,
            const std::vector<ReferenceIsland>& islands, Vector theta)
-      : outer_(config.outer_optimizer()),
+      : lr_(config.outer_optimizer().learning_rate()),
+        mu_(config.outer_optimizer().momentum()),
         alpha_(config.synchronization().mixing()),
         eager_(config.synchronization().eager_updates()),
         theta_(std::move(theta)),
@@ -52,9 +52,6 @@ class Fragment {
 
   const Vector& Train(const SyncSchedule& schedule, uint32_t fragment) {
     const uint64_t end = schedule.total_steps();
-    const OuterSchedule rates =
-        MakeOuterSchedule(outer_, schedule.FinalVersion(fragment));
-    uint64_t version = 0;
     for (uint64_t step = 1; step <= end; ++step) {
       for (Local& local : locals_) {
         for (double& value : local.theta) {
@@ -65,9 +62,6 @@ class Fragment {
         }
       }
       if (!schedule.IsSentAt(fragment, step)) continue;
-      lr_ = rates.At(version).learning_rate;
-      mu_ = rates.At(version).momentum;
-      ++version;
       Merge();
       for (Local& local : locals_) {
         local.apply_at = std::min(step + local.overlap_steps, end);
@@ -140,10 +134,8 @@ class Fragment {
     return difference;
   }
 
-  const v1::OuterOptimizerConfig outer_;
-  // The rates of the round that is merged now.
-  double lr_ = 0;
-  double mu_ = 0;
+  const double lr_;
+  const double mu_;
   const double alpha_;
   const bool eager_;
   Vector theta_;

@@ -188,11 +188,6 @@ TEST_P(EagerTest, GivesWhatTheEquationsSay) {
   config.mutable_synchronization()->set_mixing(GetParam().mixing);
   config.mutable_synchronization()->set_eager_updates(true);
   config.mutable_training()->set_total_steps(57);
-  v1::OuterOptimizerConfig& outer = *config.mutable_outer_optimizer();
-  outer.set_learning_rate_warmup_rounds(2);
-  outer.set_final_learning_rate_ratio(0.5);
-  outer.set_momentum_warmup_rounds(3);
-  outer.set_initial_momentum(0.2);
   const uint32_t overlaps[] = {GetParam().east_overlap,
                                GetParam().west_overlap};
   EXPECT_THAT(

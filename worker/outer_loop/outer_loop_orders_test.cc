@@ -136,7 +136,6 @@ TEST(OuterLoopOrdersTest, AnUpdateIsUsedWithTheShareOfTheIsland) {
   EXPECT_EQ(apply.fragment, 0);
   EXPECT_TRUE(apply.use.includes_island);
   EXPECT_TRUE(apply.use.is_next);
-  EXPECT_EQ(apply.use.version, 1);
   EXPECT_EQ(apply.use.island_share, 0.5);
 }
 

@@ -159,7 +159,6 @@ TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
   return action::Apply{
       .fragment = id,
       .use = {.includes_island = fragment.window.Settle(update),
-              .version = update.head.version(),
               .is_next = update.head.version() == update.from_version + 1,
               .island_share = update.island_share}};
 }

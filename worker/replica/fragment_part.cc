@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
-#include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec_config.h"
 
 namespace causeway {
@@ -37,9 +36,6 @@ ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined) {
   // Eager updates only help if updates arrive some steps after the send.
   if (config.eager_updates() && config.overlap_steps() > 0) {
     options.eager = joined.config().outer_optimizer();
-    for (const v1::Fragment& fragment : joined.plan().fragments()) {
-      options.final_versions.push_back(FinalVersion(joined.config(), fragment));
-    }
   }
   return options;
 }

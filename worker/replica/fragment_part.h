@@ -23,7 +23,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,10 +46,8 @@ struct ReplicaOptions {
   CodecSpec downlink;
   // alpha (outer_optimizer/mixing.h).
   float mixing = 0;
-  // Set with eager updates (outer_optimizer/eager_update.h), which need each
-  // fragment's last version.
+  // Set with eager updates (outer_optimizer/eager_update.h).
   std::optional<v1::OuterOptimizerConfig> eager;
-  std::vector<uint64_t> final_versions;
 };
 
 // Returns the options from the coordinator's answer to the join, in which the
@@ -68,9 +65,7 @@ struct UpdateUse {
   // Whether the update contains the training up to the snapshot: if so
   // parameters mix, otherwise they rebase.
   bool includes_island = false;
-  // The version that the update leads to, and whether it does so from the
-  // version before.
-  uint64_t version = 0;
+  // Whether the update leads from one version to the next.
   bool is_next = false;
   // The share of the island's contribution in the merge; 0 if there is none.
   double island_share = 0;

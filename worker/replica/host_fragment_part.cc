@@ -31,8 +31,7 @@ class HostFragmentPart : public FragmentPart {
     Gather(master, absl::MakeSpan(anchor_));
     if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
     if (options.eager.has_value()) {
-      eager_.emplace(*options.eager, options.final_versions[fragment],
-                     options.mixing, anchor_.size());
+      eager_.emplace(*options.eager, options.mixing, anchor_.size());
     }
   }
 
@@ -58,7 +57,7 @@ class HostFragmentPart : public FragmentPart {
     if (eager_.has_value() && use.is_next) {
       eager_->Observe(change_, use.island_share);
     } else if (eager_.has_value()) {
-      eager_->Forget(use.version);
+      eager_->Forget();
     }
     anchor_ = std::exchange(new_anchor_, {});
     change_ = {};

@@ -162,32 +162,26 @@ v1::OuterOptimizerConfig Outer() {
   outer.set_merge(v1::OuterOptimizerConfig::MEAN);
   outer.set_learning_rate(0.6);
   outer.set_momentum(0.8);
-  // Every round has rates of its own.
-  outer.set_final_learning_rate_ratio(0.1);
   return outer;
 }
 
 class HostFragmentPartEagerTest : public testing::Test {
  protected:
   // Returns the expectation of an island that knows nothing of other islands,
-  // for its first send, from `version`.
-  std::vector<float> FreshExpectation(Replica& replica,
-                                      uint64_t version) const {
-    EagerUpdate fresh(Outer(), kRounds, kMixing, kSize);
-    fresh.Forget(version);
+  // for its first send.
+  std::vector<float> FreshExpectation(Replica& replica) const {
+    EagerUpdate fresh(Outer(), kMixing, kSize);
     std::vector<float> model = replica.master();
     fresh.Begin(replica.Anchor(), {&kWhole, 1}, absl::MakeSpan(model));
     return model;
   }
 
   static constexpr float kMixing = 0.25f;
-  static constexpr uint64_t kRounds = 10;
   static constexpr float kExact = 1e-5f;
   const ReplicaOptions options_ = {.uplink = {.format = v1::FP32},
                                    .downlink = {.format = v1::FP32},
                                    .mixing = kMixing,
-                                   .eager = Outer(),
-                                   .final_versions = {kRounds}};
+                                   .eager = Outer()};
 };
 
 TEST_F(HostFragmentPartEagerTest, AnUpdateWithoutTheIslandTakesTheStepBack) {
@@ -205,11 +199,10 @@ TEST_F(HostFragmentPartEagerTest, WhatAnUpdateTaughtIsExpectedOfTheNext) {
   Replica replica(options_);
   replica.master() = Wave(1);
   replica.Send(/*eager=*/true);
-  replica.Apply(Wave(2), {.includes_island = true,
-                          .version = 1,
-                          .is_next = true,
-                          .island_share = 0.25});
-  const std::vector<float> fresh = FreshExpectation(replica, 1);
+  replica.Apply(
+      Wave(2),
+      {.includes_island = true, .is_next = true, .island_share = 0.25});
+  const std::vector<float> fresh = FreshExpectation(replica);
   replica.Send(/*eager=*/true);
   EXPECT_THAT(replica.master(), Not(Pointwise(FloatNear(kExact), fresh)));
 }
@@ -220,18 +213,16 @@ TEST_F(HostFragmentPartEagerTest, AfterASkippedVersionNothingIsExpected) {
     Replica replica(options_);
     replica.master() = Wave(1);
     replica.Send(/*eager=*/true);
-    replica.Apply(Wave(2), {.includes_island = true,
-                            .version = 1,
-                            .is_next = true,
-                            .island_share = 0.25});
+    replica.Apply(
+        Wave(2),
+        {.includes_island = true, .is_next = true, .island_share = 0.25});
     if (under_way) replica.Send(/*eager=*/true);
     const std::vector<float> anchor = Wave(3);
     ASSERT_OK(replica.part().ReplaceAnchor(anchor));
-    ASSERT_OK(replica.part().Apply(
-        {.includes_island = false, .version = 5, .is_next = false},
-        replica.master().data()));
+    ASSERT_OK(replica.part().Apply({.includes_island = false, .is_next = false},
+                                   replica.master().data()));
     EXPECT_EQ(replica.Anchor(), anchor);
-    const std::vector<float> fresh = FreshExpectation(replica, 5);
+    const std::vector<float> fresh = FreshExpectation(replica);
     replica.Send(/*eager=*/true);
     EXPECT_EQ(replica.master(), fresh);
   }

@@ -471,7 +471,6 @@ TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
   const action::Apply apply = Next<action::Apply>();
   EXPECT_TRUE(apply.use.includes_island);
   EXPECT_FALSE(apply.use.is_next);
-  EXPECT_EQ(apply.use.version, 2);
   loop_->Read([](const OuterLoop& core, absl::Time) {
     EXPECT_EQ(core.window(0).training().restored_tokens, 500);
     EXPECT_EQ(core.exchange(0).update().head.version(), 2);

@@ -388,7 +388,6 @@ std::vector<Scenario> Scenarios() {
   eager.options.eager->set_algorithm(v1::OuterOptimizerConfig::NESTEROV);
   eager.options.eager->set_learning_rate(0.7);
   eager.options.eager->set_momentum(0.9);
-  eager.options.final_versions.assign(4, 10);
   formats.push_back(eager);
   std::vector<Scenario> scenarios;
   for (const Formats& each : formats) {
