@@ -35,7 +35,7 @@
 
 namespace causeway {
 
-// Returns the effective rate in the round after the warm-ups.
+// Returns the effective rate.
 double EffectiveOuterRate(const v1::RunConfig& config);
 
 // Returns a line for people, without an end: the effective rate and, if it or
