@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t kReserve = int64_t{192} << 20;
 
 // Returns the bytes of a snapshot of the largest fragment and, with anchors on
-// the device, those of the anchors and of the largest fragment's next anchor.
+// the device, those of the anchors and of the next anchors: the largest
+// fragment's, or all if their memory is reserved.
 int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
                        const RankShare& share) {
   const absl::StatusOr<v1::FragmentPlan> plan =
@@ -34,7 +35,9 @@ int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
     largest = std::max(largest, map->size(fragment));
   }
   auto values = static_cast<int64_t>(largest);
-  if (share.anchors_on_device) values += layout.size + values;
+  if (share.anchors_on_device) {
+    values += layout.size + (share.reserves ? layout.size : values);
+  }
   return values * int64_t{sizeof(float)} / share.ranks;
 }
 

@@ -19,6 +19,8 @@ struct RankShare {
   int ranks = 1;
   // Whether the outer loop's anchors are also on its device.
   bool anchors_on_device = false;
+  // See PartDevice::Options.
+  bool reserves = false;
   // See RankTrainerOptions.bf16_gradients.
   bool bf16_gradients = false;
 };

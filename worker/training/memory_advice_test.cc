@@ -100,5 +100,20 @@ TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
             MakeModelLayout(config_.model()).size * 2 * 4 / 2);
 }
 
+TEST_F(MemoryAdviceTest, CountsTheNextAnchorsThatAreReserved) {
+  share_.reserves = true;
+  const int64_t without = Need();
+  const int64_t size = MakeModelLayout(config_.model()).size;
+  for (const uint32_t fragments : {1, 4}) {
+    config_.mutable_synchronization()->set_fragments(fragments);
+    share_.anchors_on_device = false;
+    const int64_t none = Need();
+    share_.anchors_on_device = true;
+    EXPECT_EQ(Need() - none, size * 2 * 4 / 2) << fragments;
+    // The snapshot is that of the largest fragment.
+    EXPECT_LE(none, without);
+  }
+}
+
 }  // namespace
 }  // namespace causeway

@@ -58,6 +58,7 @@ absl::Status Rank::WithAdvice(absl::Status status) const {
   if (!absl::IsResourceExhausted(status)) return status;
   const RankShare share = {.ranks = size(),
                            .anchors_on_device = anchors_on_device_,
+                           .reserves = beside_other_gpus_,
                            .bf16_gradients = bf16_gradients_};
   // What ran out may be pinned memory of the host.
   const bool fits = TrainingBytes(config_, share, ops_.get()) <= free_bytes_;
