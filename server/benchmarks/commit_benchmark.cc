@@ -13,8 +13,6 @@
 #include <algorithm>
 #include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -34,10 +32,10 @@
 #include "common/testing/temporary_directory.h"
 #include "common/transport/chunk.h"
 #include "glog/logging.h"
-#include "nlohmann/json.hpp"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
+#include "server/benchmarks/figures.h"
 #include "server/engine.h"
 
 ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
@@ -212,9 +210,9 @@ class Bench {
   double uploaded_ = 0;
 };
 
-void Measure(int islands, nlohmann::ordered_json& figures) {
+void Measure(int islands, BenchmarkFigures& figures) {
   Bench bench(islands);
-  // The first rounds make files that later ones use again.
+  // The first rounds warm caches up.
   for (int i = 0; i < 5; ++i) bench.Round();
   const double written = BytesWritten();
   const double uploaded = bench.uploaded();
@@ -226,32 +224,21 @@ void Measure(int islands, nlohmann::ordered_json& figures) {
   const double median = seconds[seconds.size() / 2];
   const std::string suffix =
       islands == 2 ? "" : absl::StrCat("_", islands, "_islands");
-  const std::pair<const char*, double> measured[] = {
-      {"commit_mvalues_per_second", bench.values() / median / 1e6},
-      {"bytes_written_per_uploaded",
-       (BytesWritten() - written) / (bench.uploaded() - uploaded)},
-      {"commit_seconds", median},
-      {"commit_seconds_p10", seconds[seconds.size() / 10]},
-      {"commit_seconds_p90", seconds[seconds.size() * 9 / 10]},
-      {"values", bench.values()},
-  };
-  for (const auto& [name, value] : measured) {
-    std::printf("%-40s %.4g\n", absl::StrCat(name, suffix).c_str(), value);
-    figures[absl::StrCat(name, suffix)] = value;
-  }
-  std::fflush(stdout);
+  const double bytes =
+      (BytesWritten() - written) / (bench.uploaded() - uploaded);
+  figures.Add("commit_mvalues_per_second" + suffix,
+              bench.values() / median / 1e6);
+  figures.Add("bytes_written_per_uploaded" + suffix, bytes);
+  figures.Add("commit_seconds" + suffix, median);
+  figures.Add("commit_seconds_p10" + suffix, seconds[seconds.size() / 10]);
+  figures.Add("commit_seconds_p90" + suffix, seconds[seconds.size() * 9 / 10]);
+  figures.Add("values" + suffix, bench.values());
 }
 
 int Run() {
-  nlohmann::ordered_json figures;
+  BenchmarkFigures figures;
   for (const int islands : {2, 8}) Measure(islands, figures);
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (path.empty()) return 0;
-  std::ofstream file(path);
-  file << figures.dump(2) << "\n";
-  file.close();
-  if (!file) std::fprintf(stderr, "error: cannot write %s\n", path.c_str());
-  return file ? 0 : 1;
+  return figures.Write(absl::GetFlag(FLAGS_json)) ? 0 : 1;
 }
 
 }  // namespace

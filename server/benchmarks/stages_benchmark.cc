@@ -6,19 +6,16 @@
 //
 //   bazel run //server/benchmarks:stages_benchmark -- --json FILE
 #include <chrono>  // NOLINT: for timing in a benchmark.
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "outer_optimizer/outer_step_speed.h"
 #include "quantization/testing/codec_speed.h"
+#include "server/benchmarks/figures.h"
 #include "server/benchmarks/ingest_measurement.h"
 
 ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
@@ -33,21 +30,7 @@ double Seconds() {
       .count();
 }
 
-// Prints figures as they are measured.
-class Figures {
- public:
-  void Add(const std::string& name, double value) {
-    std::printf("%-34s %.3f\n", name.c_str(), value);
-    std::fflush(stdout);
-    json_[name] = value;
-  }
-  const nlohmann::ordered_json& json() const { return json_; }
-
- private:
-  nlohmann::ordered_json json_;
-};
-
-void MeasureCodecs(int repetitions, Figures& figures) {
+void MeasureCodecs(int repetitions, BenchmarkFigures& figures) {
   for (const auto& [name, format] :
        {std::pair("e3m0", v1::E3M0), std::pair("int8", v1::INT8),
         std::pair("int4", v1::INT4)}) {
@@ -59,7 +42,7 @@ void MeasureCodecs(int repetitions, Figures& figures) {
   }
 }
 
-void MeasureOuterSteps(int repetitions, Figures& figures) {
+void MeasureOuterSteps(int repetitions, BenchmarkFigures& figures) {
   for (const int threads : {1, 2}) {
     for (const int contributions : {2, 8, 32}) {
       const std::string name =
@@ -72,7 +55,7 @@ void MeasureOuterSteps(int repetitions, Figures& figures) {
   }
 }
 
-void MeasureIngests(int repetitions, Figures& figures) {
+void MeasureIngests(int repetitions, BenchmarkFigures& figures) {
   for (const bool tls : {false, true}) {
     for (const int channels : {1, 4}) {
       const std::string name = absl::StrCat("ingest_ratio", tls ? "_tls" : "",
@@ -84,17 +67,11 @@ void MeasureIngests(int repetitions, Figures& figures) {
 
 int Run() {
   const int repetitions = absl::GetFlag(FLAGS_repetitions);
-  Figures figures;
+  BenchmarkFigures figures;
   MeasureCodecs(repetitions, figures);
   MeasureOuterSteps(repetitions, figures);
   MeasureIngests(repetitions, figures);
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (path.empty()) return 0;
-  std::ofstream file(path);
-  file << figures.json().dump(2) << "\n";
-  file.close();
-  if (!file) std::fprintf(stderr, "error: cannot write %s\n", path.c_str());
-  return file ? 0 : 1;
+  return figures.Write(absl::GetFlag(FLAGS_json)) ? 0 : 1;
 }
 
 }  // namespace

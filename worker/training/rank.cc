@@ -25,6 +25,15 @@ namespace {
 // Long enough to tell a lasting trouble from a single incident.
 constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
 
+// Returns an error with another message; its payload names the rank to blame.
+absl::Status Restated(const absl::Status& error, absl::string_view message) {
+  absl::Status restated(error.code(), message);
+  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    restated.SetPayload(type, payload);
+  });
+  return restated;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Create(
@@ -60,16 +69,12 @@ absl::Status Rank::WithAdvice(absl::Status status) const {
                            .anchors_on_device = anchors_on_device_,
                            .reserves = beside_other_gpus_,
                            .bf16_gradients = bf16_gradients_};
-  // What ran out may be pinned memory of the host.
+  // If the rank fits, the host's pinned memory ran out.
   const bool fits = TrainingBytes(config_, share, ops_.get()) <= free_bytes_;
   if (fits && !device_.is_host()) return status;
-  absl::Status advised = absl::ResourceExhaustedError(
-      absl::StrCat(status.message(), "; ",
-                   MemoryAdvice(config_, share, free_bytes_, ops_.get())));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-    advised.SetPayload(type, payload);
-  });
-  return advised;
+  return Restated(status, absl::StrCat(status.message(), "; ",
+                                       MemoryAdvice(config_, share, free_bytes_,
+                                                    ops_.get())));
 }
 
 absl::Status Rank::Allocate(const Options& options) {
@@ -299,15 +304,9 @@ absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
     if (order.diagnose) RETURN_IF_ERROR(Diagnose());
     return result;
   }
-  absl::Status status(
-      result.status().code(),
-      absl::StrCat("step ", order.run_step, ": ", result.status().message()));
-  // Keeps the payload with the rank to blame.
-  result.status().ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) {
-        status.SetPayload(type, payload);
-      });
-  return WithAdvice(std::move(status));
+  return WithAdvice(Restated(
+      result.status(),
+      absl::StrCat("step ", order.run_step, ": ", result.status().message())));
 }
 
 absl::Status Rank::Diagnose() {
