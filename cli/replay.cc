@@ -41,11 +41,15 @@ Command ReplayCommand(ProgressEnvironment environment) {
       .summary = "Repeats a run's recorded merges and compares the results.",
       .details =
           "STATE_DIR is the coordinator's state directory; the coordinator may "
-          "be running, and the run must have storage.record_contributions set. "
-          "The command repeats every merge on one thread and compares "
-          "parameters, momentum, residual and update with the committed ones, "
-          "bit for bit. It names the fragment and version of every difference, "
-          "and fails if there is one."};
+          "be running. The records of its merges go back to its oldest "
+          "snapshot "
+          "or, with storage.record_contributions, to the beginning. The "
+          "command "
+          "repeats every merge on one thread and compares parameters, "
+          "momentum, "
+          "residual and update with the committed ones, bit for bit. It names "
+          "the fragment and version of every difference, and fails if there is "
+          "one."};
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(call.arguments[0]));

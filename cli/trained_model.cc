@@ -12,7 +12,10 @@
 #include "absl/types/span.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
+#include "common/thread_pool.h"
 #include "outer_optimizer/fragment_plan.h"
+#include "server/buffer_pool.h"
+#include "server/fragment_merge.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -36,9 +39,13 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir) {
   StoredModel model;
   ASSIGN_OR_RETURN(model.run, state->log().LoadRun());
   ASSIGN_OR_RETURN(model.data_digest, state->log().LoadDataDigest());
+  ThreadPool pool(1);
+  BufferPool memory(0);
   for (const v1::Fragment& fragment : model.run.plan.fragments()) {
-    ASSIGN_OR_RETURN(StoredFragment stored,
-                     state->ReadHead(model.run.run_id, fragment.id()));
+    ASSIGN_OR_RETURN(
+        RestoredFragment restored,
+        RestoreHead(*state, model.run, fragment.id(), memory, pool));
+    StoredFragment& stored = restored.head;
     if (stored.contents().theta.size() != fragment.size()) {
       return absl::DataLossError(absl::Substitute(
           "$0: fragment $1 has $2 values, its plan $3", state_dir,

@@ -160,6 +160,14 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status SyncFile(const std::string& path) {
+  const int descriptor = OpenRetrying(path, O_RDONLY);
+  if (descriptor < 0) return ErrnoStatus(errno, "open", path);
+  const auto closer = absl::MakeCleanup([=] { close(descriptor); });
+  if (fsync(descriptor) != 0) return ErrnoStatus(errno, "sync", path);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const int descriptor = OpenRetrying(path, O_RDONLY);
   if (descriptor < 0) return ErrnoStatus(errno, "open", path);
@@ -269,19 +277,36 @@ absl::Status AtomicFileWriter::Commit() {
   if (fsync(descriptor_) != 0) {
     return ErrnoStatus(errno, "sync", temporary_path_);
   }
+  RETURN_IF_ERROR(Close());
+  RETURN_IF_ERROR(Reached(WriteStage::kSynced));
+  RETURN_IF_ERROR(Rename());
+  RETURN_IF_ERROR(SyncDirectory(ParentDirectory(path_)));
+  return Reached(WriteStage::kDirectorySynced);
+}
+
+absl::Status AtomicFileWriter::Publish() {
+  CHECK_GE(descriptor_, 0) << "second commit of " << path_;
+  Unmap();
+  RETURN_IF_ERROR(Reached(WriteStage::kWritten));
+  RETURN_IF_ERROR(Close());
+  return Rename();
+}
+
+absl::Status AtomicFileWriter::Close() {
   // Some network file systems report a failed write only here.
   if (close(std::exchange(descriptor_, -1)) != 0) {
     return ErrnoStatus(errno, "close", temporary_path_);
   }
-  RETURN_IF_ERROR(Reached(WriteStage::kSynced));
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFileWriter::Rename() {
   if (rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", temporary_path_, " to"),
                        path_);
   }
   temporary_path_.clear();
-  RETURN_IF_ERROR(Reached(WriteStage::kRenamed));
-  RETURN_IF_ERROR(SyncDirectory(ParentDirectory(path_)));
-  return Reached(WriteStage::kDirectorySynced);
+  return Reached(WriteStage::kRenamed);
 }
 
 absl::Status AtomicFileWriter::Reached(WriteStage stage) const {
@@ -290,13 +315,15 @@ absl::Status AtomicFileWriter::Reached(WriteStage stage) const {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
-                                 WriteStageHook hook, mode_t mode) {
+                                 WriteStageHook hook, mode_t mode,
+                                 Durability durability) {
   ASSIGN_OR_RETURN(AtomicFileWriter writer,
                    AtomicFileWriter::Create(path, std::move(hook), mode));
   for (const absl::string_view piece : pieces) {
     RETURN_IF_ERROR(writer.Append(piece));
   }
-  return writer.Commit();
+  return durability == Durability::kDurable ? writer.Commit()
+                                            : writer.Publish();
 }
 
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {

@@ -59,6 +59,10 @@ absl::Status CreateDirectory(const std::string& path, mode_t mode = 0755);
 // Makes the entries of a directory (creations, renames) durable.
 absl::Status SyncDirectory(const std::string& path);
 
+// Makes the content of a file durable. NOT_FOUND if there is none. After an
+// error, the content is not durable even if a later call succeeds.
+absl::Status SyncFile(const std::string& path);
+
 // A file mapped into memory, read-only and without a copy. It stays readable
 // when the file is removed or replaced by a rename. A process that *truncates*
 // the file makes later reads raise SIGBUS: map only files that are replaced,
@@ -136,6 +140,11 @@ class AtomicFileWriter {
   // appended afterwards. When it fails, the file may or may not be at `path`.
   absl::Status Commit();
 
+  // The alternative to Commit: makes the file visible at once, but not durable.
+  // It survives the end of the process. After a power loss the file may be
+  // missing, or have any part of its content.
+  absl::Status Publish();
+
   int64_t bytes_written() const { return bytes_written_; }
 
  private:
@@ -144,6 +153,8 @@ class AtomicFileWriter {
 
   absl::Status Reached(WriteStage stage) const;
   void Unmap();
+  absl::Status Close();
+  absl::Status Rename();
 
   std::string path_;
   // Empty once the file has been renamed or moved from.
@@ -156,11 +167,15 @@ class AtomicFileWriter {
   int64_t bytes_written_ = 0;
 };
 
+// How a new file ends: by AtomicFileWriter's Commit, or by its Publish.
+enum class Durability { kDurable, kVisible };
+
 // Writes the concatenation of `pieces` without building it in memory.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
                                  WriteStageHook hook = nullptr,
-                                 mode_t mode = 0644);
+                                 mode_t mode = 0644,
+                                 Durability durability = Durability::kDurable);
 // Writes a file that only its owner may read.
 inline absl::Status WriteSecretAtomically(const std::string& path,
                                           absl::string_view content) {

@@ -80,6 +80,7 @@ constexpr Range kRanges[] = {
     {"membership.drop_contributions", 0, 1},
     {"storage.update_history", 2, 1 << 20},
     {"storage.versions_kept", 2, 1 << 20},
+    {"storage.snapshot_log_ratio", 0, 1000},
 };
 
 // Checks values, and finds the line of the field that holds one. A field's path

@@ -398,7 +398,7 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents) {
 }
 
 absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
-                              WriteStageHook hook) {
+                              WriteStageHook hook, Durability durability) {
   const absl::StatusOr<std::string> header = EncodeSafetensorsHeader(contents);
   if (!header.ok()) {
     return absl::Status(
@@ -409,7 +409,7 @@ absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
   for (const SafetensorsTensor& tensor : contents.tensors) {
     pieces.push_back(tensor.bytes);
   }
-  return WriteFileAtomically(path, pieces, std::move(hook));
+  return WriteFileAtomically(path, pieces, std::move(hook), 0644, durability);
 }
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {

@@ -84,10 +84,11 @@ absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file);
 // unknown, a shape does not fit its bytes, or a string is not UTF-8.
 absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents);
 
-// Writes a file durably and atomically (see common/file.h), straight from the
-// views. Errors of EncodeSafetensorsHeader and AtomicFileWriter.
+// Writes a file atomically (see common/file.h), straight from the views. Errors
+// of EncodeSafetensorsHeader and AtomicFileWriter.
 absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
-                              WriteStageHook hook = nullptr);
+                              WriteStageHook hook = nullptr,
+                              Durability durability = Durability::kDurable);
 
 // A mapped file with its table of contents. Movable; views stay valid as long
 // as the object that it was moved to.

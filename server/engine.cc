@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
+#include "server/footprint.h"
 
 namespace causeway {
 namespace {
@@ -33,6 +36,20 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
   return options;
 }
 
+// Returns the bytes of two versions of the largest fragment with their updates:
+// one that is being made, and one that was read until now.
+uint64_t IdleMergeBytes(const v1::RunConfig& config,
+                        const v1::FragmentPlan& plan) {
+  uint64_t largest = 0;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    largest = std::max<uint64_t>(largest, fragment.size());
+  }
+  const double state =
+      StateBytesPerValue(config) * static_cast<double>(largest);
+  return 2 * (static_cast<uint64_t>(state) +
+              MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest));
+}
+
 }  // namespace
 
 ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
@@ -50,7 +67,7 @@ ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
 }
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
-               Coordinator::Options rules,
+               Coordinator::Options rules, std::vector<Fragment> fragments,
                std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
                uint64_t staging_bytes)
@@ -61,8 +78,10 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
       merge_pool_(options_.merge_threads),
+      merge_memory_(IdleMergeBytes(options_.config, rules.plan)),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
-                   started_at_, std::move(history)) {}
+                   started_at_, std::move(history)),
+      fragments_(std::move(fragments)) {}
 
 void Engine::StartThreads(Effects effects) {
   {
@@ -72,6 +91,7 @@ void Engine::StartThreads(Effects effects) {
   }
   ticker_ = std::thread([this] { TickLoop(); });
   merger_ = std::thread([this] { OuterStepLoop(); });
+  snapshotter_ = std::thread([this] { SnapshotLoop(); });
 }
 
 Engine::~Engine() {
@@ -81,6 +101,12 @@ Engine::~Engine() {
   }
   if (ticker_.joinable()) ticker_.join();
   if (merger_.joinable()) merger_.join();
+  {
+    absl::MutexLock lock(&mu_);
+    finishing_ = true;
+    snapshot_failed_ = false;
+  }
+  if (snapshotter_.joinable()) snapshotter_.join();
 }
 
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
@@ -140,23 +166,25 @@ absl::Status Engine::Leave(const v1::LeaveRequest& request) {
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
     const v1::FetchParametersRequest& request) {
-  {
-    absl::MutexLock lock(&mu_);
-    RETURN_IF_ERROR(coordinator_.Check(request.identity()));
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(coordinator_.Check(request.identity()));
+  if (request.fragment() < fragments_.size()) {
+    const Fragment& fragment = fragments_[request.fragment()];
+    for (const auto& version : {fragment.head, fragment.previous}) {
+      if (version == nullptr ||
+          version->contents().head.version() != request.version()) {
+        continue;
+      }
+      OpenedParameters opened{.bytes = version->contents().theta_bytes(),
+                              .owner = version};
+      *opened.response.mutable_head() = version->contents().head;
+      opened.response.set_total_bytes(opened.bytes.size());
+      return opened;
+    }
   }
-  ASSIGN_OR_RETURN(
-      const CommitRecord commit,
-      state_->log().FindCommit(request.fragment(), request.version()));
-  ASSIGN_OR_RETURN(std::shared_ptr<const StoredFragment> owner,
-                   open_fragments_.Get(commit.file, commit.head.digest(), [&] {
-                     return state_->fragments().OpenFragment(
-                         commit.file, run_id_, commit.head);
-                   }));
-  OpenedParameters opened{.bytes = owner->contents().theta_bytes(),
-                          .owner = owner};
-  *opened.response.mutable_head() = commit.head;
-  opened.response.set_total_bytes(opened.bytes.size());
-  return opened;
+  return absl::NotFoundError(absl::Substitute(
+      "version $0 of fragment $1 is not, or no longer, kept: fetch the newest",
+      request.version(), request.fragment()));
 }
 
 absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(

@@ -16,7 +16,9 @@
 //   * the tick thread ends leases and closes rounds whose time has come, and
 //     finds out what a failed write has left (TickLoop);
 //   * the merge thread makes outer steps, so that a merge never delays a
-//     heartbeat (OuterStepLoop). Only it writes fragments and updates.
+//     heartbeat (OuterStepLoop);
+//   * the snapshot thread writes a fragment's newest version to the disk when
+//     the merges since the last time have become many (SnapshotLoop).
 // Each of them may call listeners.
 //
 // Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as
@@ -49,6 +51,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "server/fragment_merge.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/event_limiter.h"
@@ -94,7 +97,8 @@ class Engine {
   //                        belongs to another run or model.
   //   DATA_LOSS            A committed file is damaged.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options);
-  // Waits for the outer step under way, if any.
+  // Waits for the outer step under way, if any, and makes a snapshot of each
+  // fragment, so that the next start has nothing to repeat.
   ~Engine();
 
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
@@ -170,12 +174,26 @@ class Engine {
   const std::string& run_id() const { return run_id_; }
 
  private:
+  // A fragment's newest version, and what makes a snapshot of it due.
+  struct Fragment {
+    std::shared_ptr<const StoredFragment> head;
+    // The version before, if somebody was still reading it.
+    std::shared_ptr<const StoredFragment> previous;
+    // The bytes of the merges' records since the newest snapshot.
+    uint64_t record_bytes = 0;
+  };
+
   Engine(Options options, std::unique_ptr<StateDirectory> state,
-         Coordinator::Options rules,
+         Coordinator::Options rules, std::vector<Fragment> fragments,
          std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
          uint64_t staging_bytes);
 
+  // Reads the newest version of each fragment, and makes their updates again
+  // that a power loss may have torn. Finds damage now, not in the middle of the
+  // next round.
+  static absl::StatusOr<std::vector<Fragment>> RestoreFragments(
+      StateDirectory& state, const RunRecord& run, int threads);
   // `effects` are the events of the start.
   void StartThreads(Effects effects);
   uint64_t FragmentSize(uint32_t fragment) const
@@ -234,39 +252,55 @@ class Engine {
       ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
   void ExecuteOrder(const OuterStepOrder& order);
-  // Merges the contributions, writes the files and commits them with their
-  // events.
+  // Merges the contributions, makes the record of the merge durable, and
+  // commits it with its events.
   absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
   // Returns what the log gets of the outer step, in one transaction.
   LogBatch BatchOf(const OuterStepOrder& order, const CommitRecord& commit,
                    absl::Span<const float> shares,
                    const OuterStepOutcome& outcome) ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes the outer step from `before`, and the new version and its update
-  // durable. Sets the similarity of the contributions.
-  absl::StatusOr<CommitRecord> StepAndStore(const FragmentContents& before,
-                                            absl::Span<const MergeInput> inputs,
-                                            std::optional<double>& similarity);
+  // Writes the update, and makes the record of the merge durable.
+  absl::StatusOr<CommitRecord> WriteMerge(
+      const OuterStepOrder& order, const MergedFragment& merged,
+      absl::Span<const absl::string_view> encodings);
+  // Writes the batch, and finds out what became of it.
+  absl::Status Commit(const OuterStepOrder& order, LogBatch& batch)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes a committed version the one that is read. Its merge's record has
+  // `record_bytes`.
+  void Install(StoredFragment after, uint64_t record_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void SnapshotLoop();
+  // Returns the fragment whose snapshot is most overdue, if one is due.
+  std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  absl::Status MakeSnapshot(uint32_t fragment) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const std::string run_id_;
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
-  OpenFiles<StoredFragment> open_fragments_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
   // One for each fragment.
   const std::vector<OuterStepOptions> step_options_;
   // Used by the merge thread only.
   ThreadPool merge_pool_;
+  // The memory of versions and updates that nobody reads any more.
+  BufferPool merge_memory_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
 
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
+  std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
+  // Whether a snapshot failed; the next commit clears it.
+  bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
   // The bytes of contributions that operators admitted to open rounds.
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether the last merge is made, and only snapshots are left to make.
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   EventLimiter event_limiter_ ABSL_GUARDED_BY(mu_);
   // Effects that are not written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
@@ -288,6 +322,7 @@ class Engine {
 
   std::thread ticker_;
   std::thread merger_;
+  std::thread snapshotter_;
 };
 
 template <typename AnyEvent>

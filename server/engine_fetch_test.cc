@@ -3,6 +3,7 @@
 //
 // Tests which committed versions and updates an engine hands to which islands.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,8 +130,8 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
   EXPECT_EQ(of_a.response.other_inner_steps(), 0);
 }
 
-TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
-  const std::string storage = "storage { versions_kept: 2 update_history: 3 }";
+TEST_F(EngineFetchTest, TheNewestVersionAndUpdatesAsConfiguredAreKept) {
+  const std::string storage = "storage { update_history: 3 }";
   StartRun(storage);
   for (uint64_t version = 0; version < 5; ++version) {
     Contribute(a_, version);
@@ -140,7 +141,7 @@ TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
   for (const bool restarted : {false, true}) {
     SCOPED_TRACE(restarted ? "restarted" : "running");
     for (uint64_t version = 0; version <= 5; ++version) {
-      EXPECT_EQ(run_.Fetch(a_, 0, version).ok(), version >= 4) << version;
+      EXPECT_EQ(run_.Fetch(a_, 0, version).ok(), version == 5) << version;
       if (version == 0) continue;
       ASSERT_OK_AND_ASSIGN(const OpenedUpdate update,
                            OpenUpdate(a_, version - 1));
@@ -148,6 +149,27 @@ TEST_F(EngineFetchTest, VersionsAndUpdatesAreKeptAsManyAsConfigured) {
     }
     if (!restarted) StartRun(storage);
   }
+}
+
+// A download that breaks off can go on after one more round.
+TEST_F(EngineFetchTest, AVersionThatIsBeingReadStaysForARound) {
+  StartRun();
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = a_;
+  ASSERT_OK_AND_ASSIGN(std::optional<OpenedParameters> opened,
+                       run_.engine().OpenParameters(request));
+  const std::string bytes(opened->bytes);
+  for (uint64_t version = 0; version < 2; ++version) {
+    Contribute(a_, version);
+    Contribute(b_, version);
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    EXPECT_TRUE(opened->bytes == bytes);
+    EXPECT_EQ(run_.engine().OpenParameters(request).ok(), version == 0);
+  }
+  opened.reset();
+  EXPECT_THAT(run_.engine().OpenParameters(request).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       testing::HasSubstr("fetch the newest")));
 }
 
 TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Engine that makes outer steps, on the merge thread.
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +11,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
-#include "quantization/codec.h"
 #include "quantization/codec_config.h"
-#include "quantization/encoded_object.h"
 #include "server/engine.h"
 
 namespace causeway {
@@ -126,9 +124,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   const absl::Time begin = options_.now();
   const v1::RunConfig& config = options_.config;
   const v1::SynchronizationConfig& sync = config.synchronization();
-  ASSIGN_OR_RETURN(const StoredFragment stored,
-                   state_->ReadHead(run_id_, order.fragment));
-  const FragmentContents& before = stored.contents();
+  const uint32_t fragment = order.fragment;
 
   std::vector<Effort> efforts;
   std::vector<StagedEncoding> encodings;
@@ -140,96 +136,89 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   ASSIGN_OR_RETURN(const std::vector<float> shares,
                    MergeShares(config.outer_optimizer().weighting(), efforts));
   std::vector<MergeInput> inputs;
+  std::vector<absl::string_view> bytes;
   for (size_t i = 0; i < encodings.size(); ++i) {
     inputs.push_back({.spec = UplinkSpec(sync),
                       .encoded = encodings[i].bytes,
                       .share = shares[i],
                       .norm = order.norms[i]});
+    bytes.push_back(encodings[i].bytes);
   }
-  std::optional<double> similarity;
-  ASSIGN_OR_RETURN(CommitRecord commit,
-                   StepAndStore(before, inputs, similarity));
-  commit.participation = order.participation;
-  if (config.storage().record_contributions()) {
-    std::vector<absl::string_view> merged;
-    for (const StagedEncoding& encoding : encodings) {
-      merged.push_back(encoding.bytes);
-    }
-    RETURN_IF_ERROR(state_->RecordMerge(run_id_, config, commit,
-                                        order.contributions, merged));
+  std::shared_ptr<const StoredFragment> before;
+  {
+    absl::MutexLock lock(&mu_);
+    before = fragments_[fragment].head;
   }
+  ASSIGN_OR_RETURN(MergedFragment merged,
+                   MergeFragment(step_options_[fragment], before->contents(),
+                                 inputs, merge_memory_, merge_pool_));
+  before.reset();
+  ASSIGN_OR_RETURN(CommitRecord commit, WriteMerge(order, merged, bytes));
   const OuterStepOutcome outcome{.head = commit.head,
                                  .merged_norm = commit.merged_norm,
-                                 .similarity = similarity,
+                                 .similarity = merged.summary.similarity,
                                  .duration = commit.committed_at - begin};
   LogBatch batch = BatchOf(order, commit, shares, outcome);
+  RETURN_IF_ERROR(Commit(order, batch));
+  for (const EventRecord& event : batch.events) {
+    LOG(INFO) << Printable(event.text);
+  }
+  const auto record_bytes =
+      state_->merges().Size(fragment, commit.head.version());
+  Install(std::move(merged.after), record_bytes.value_or(0));
+  return outcome;
+}
+
+absl::StatusOr<CommitRecord> Engine::WriteMerge(
+    const OuterStepOrder& order, const MergedFragment& merged,
+    absl::Span<const absl::string_view> encodings) {
+  CommitRecord commit{.head = merged.after.contents().head,
+                      .merged_norm = merged.summary.gradient_norm,
+                      .participation = order.participation};
+  ASSIGN_OR_RETURN(
+      commit.update_file,
+      WriteUpdateOf(state_->fragments(), step_options_[order.fragment].downlink,
+                    merged));
+  RETURN_IF_ERROR(
+      state_->merges().Write(MakeMergeRecord(merged, order.contributions),
+                             options_.config, encodings));
+  commit.committed_at = options_.now();
+  return commit;
+}
+
+absl::Status Engine::Commit(const OuterStepOrder& order, LogBatch& batch) {
   {
     absl::MutexLock lock(&mu_);
     commit_found_.reset();
   }
-  const absl::Time commit_began = options_.now();
+  const absl::Time began = options_.now();
   absl::Status committed = state_->log().Apply(batch);
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
-  {
-    absl::MutexLock lock(&mu_);
-    AddTo(options_.now() - commit_began, commits_);
-  }
-  for (const EventRecord& event : batch.events)
-    LOG(INFO) << Printable(event.text);
-
-  // Old files only take space; those that cannot be removed now are removed
-  // later.
-  const auto removed =
-      state_->RemoveUnreferenced(run_id_, config.storage().versions_kept(),
-                                 config.storage().update_history());
-  LOG_IF(WARNING, !removed.ok())
-      << "cannot remove old versions: " << removed.status();
-  return outcome;
+  absl::MutexLock lock(&mu_);
+  AddTo(options_.now() - began, commits_);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<CommitRecord> Engine::StepAndStore(
-    const FragmentContents& before, absl::Span<const MergeInput> inputs,
-    std::optional<double>& similarity) {
-  const FragmentStore& store = state_->fragments();
-  const OuterStepOptions& options = step_options_[before.head.fragment()];
-  FragmentContents like = before;
-  like.head.set_version(before.head.version() + 1);
-  // Only the size matters. Operators turn the penalty's clip on and off.
-  like.merged_norms = absl::MakeConstSpan(static_cast<const float*>(nullptr),
-                                          options.tensor_merge.merged_norms());
-  // The step writes straight into the new version's file.
-  ASSIGN_OR_RETURN(NewFragment after, store.BeginFragment(like));
-  std::string encoding(MaxEncodedBytes(options.downlink, before.theta.size()),
-                       '\0');
-  ASSIGN_OR_RETURN(const OuterStepSummary summary,
-                   RunOuterStep(options,
-                                {.version = before.head.version(),
-                                 .theta = before.theta,
-                                 .momentum = before.momentum,
-                                 .residual = before.residual,
-                                 .gradient_sum = before.gradient_sum,
-                                 .merged_norms = before.merged_norms},
-                                inputs,
-                                {.theta = after.theta,
-                                 .momentum = after.momentum,
-                                 .residual = after.residual,
-                                 .gradient_sum = after.gradient_sum,
-                                 .merged_norms = after.merged_norms,
-                                 .update = absl::MakeSpan(encoding)},
-                                merge_pool_));
-  similarity = summary.similarity;
-  CommitRecord commit{.merged_norm = summary.gradient_norm};
-  ASSIGN_OR_RETURN(commit.file,
-                   store.CommitFragment(std::move(after), commit.head));
-  UpdateContents update{
-      .run_id = run_id_,
-      .head = commit.head,
-      .object = DescribeOpen(options.downlink, before.theta.size()),
-      .encoding = absl::string_view(encoding.data(), summary.update_bytes)};
-  ASSIGN_OR_RETURN(commit.update_file, store.WriteUpdate(update));
-  commit.committed_at = options_.now();
-  return commit;
+void Engine::Install(StoredFragment after, uint64_t record_bytes) {
+  const v1::FragmentHead head = after.contents().head;
+  {
+    absl::MutexLock lock(&mu_);
+    Fragment& fragment = fragments_[head.fragment()];
+    // Copies are made under the lock only.
+    const bool is_read = fragment.head.use_count() > 1;
+    fragment.previous = is_read ? std::move(fragment.head) : nullptr;
+    fragment.head = std::make_shared<const StoredFragment>(std::move(after));
+    fragment.record_bytes += record_bytes;
+    snapshot_failed_ = false;
+  }
+  // An old file only takes space. If it cannot be removed now, the next start
+  // removes it.
+  const uint64_t kept = options_.config.storage().update_history();
+  if (head.version() <= kept) return;
+  const absl::Status removed =
+      state_->fragments().RemoveUpdate(head.fragment(), head.version() - kept);
+  LOG_IF(WARNING, !removed.ok()) << "cannot remove an old update: " << removed;
 }
 
 }  // namespace causeway

@@ -81,10 +81,12 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
     ASSIGN_OR_RETURN(NewFragment file,
                      state.fragments().BeginFragment(contents));
     RETURN_IF_ERROR(values.Read(fragment, file.theta));
-    CommitRecord commit{.head = contents.head, .committed_at = run.created_at};
-    ASSIGN_OR_RETURN(commit.file, state.fragments().CommitFragment(
-                                      std::move(file), commit.head));
-    batch.commits.push_back(std::move(commit));
+    SnapshotRecord snapshot{.head = contents.head};
+    ASSIGN_OR_RETURN(snapshot.file, state.fragments().CommitFragment(
+                                        std::move(file), snapshot.head));
+    batch.commits.push_back(
+        {.head = snapshot.head, .committed_at = run.created_at});
+    batch.snapshots.push_back(std::move(snapshot));
   }
   return state.log().Apply(batch);
 }
@@ -120,6 +122,35 @@ uint64_t StagingBytes(const v1::RunConfig& config,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<Engine::Fragment>> Engine::RestoreFragments(
+    StateDirectory& state, const RunRecord& run, int threads) {
+  ThreadPool pool(threads);
+  BufferPool memory(0);
+  const uint64_t window = run.config.storage().update_history();
+  std::vector<Fragment> fragments;
+  for (const v1::Fragment& placed : run.plan.fragments()) {
+    ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
+                     state.log().History(placed.id(), 1));
+    // A power loss may have torn the updates that are not yet durable.
+    const auto rewrite = [&](const CommitRecord& commit,
+                             const MergedFragment& merged) {
+      return commit.head.version() + window > newest[0].head.version()
+                 ? WriteUpdateOf(state.fragments(),
+                                 DownlinkSpec(run.config.synchronization()),
+                                 merged)
+                       .status()
+                 : absl::OkStatus();
+    };
+    ASSIGN_OR_RETURN(
+        RestoredFragment restored,
+        RestoreHead(state, run, placed.id(), memory, pool, rewrite));
+    fragments.push_back({.head = std::make_shared<const StoredFragment>(
+                             std::move(restored.head)),
+                         .record_bytes = restored.record_bytes});
+  }
+  return fragments;
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<StateDirectory> state,
@@ -167,13 +198,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
+  ASSIGN_OR_RETURN(std::vector<Fragment> fragments,
+                   RestoreFragments(*state, *run, options.merge_threads));
   std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {
-    // Find damage now, not in the middle of the next round.
-    ASSIGN_OR_RETURN(const StoredFragment stored,
-                     state->ReadHead(run->run_id, commit.head.fragment()));
     double squares = 0;
-    for (const float value : stored.contents().theta) {
+    for (const float value :
+         fragments[commit.head.fragment()].head->contents().theta) {
       squares += static_cast<double>(value) * value;
     }
     heads.push_back({.head = commit.head,
@@ -205,8 +236,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
                   .config = run->config,
                   .plan = run->plan,
                   .schedule = std::move(schedule)},
-                 std::move(heads), std::move(members), std::move(history),
-                 StagingBytes(options.config, run->plan)));
+                 std::move(fragments), std::move(heads), std::move(members),
+                 std::move(history), StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(effects));
   return engine;
 }

@@ -244,6 +244,7 @@ TEST_F(EngineTest, ARestartGoesOnWithTheLastVersion) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> old, run_.Fetch(a, 0, 0));
   ContributeBoth(a, b, 0, 0);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK(run_.Leave(b));
@@ -259,7 +260,6 @@ TEST_F(EngineTest, ARestartGoesOnWithTheLastVersion) {
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b2, run_.Join("b"));
   EXPECT_EQ(b2.incarnation(), 2);
   // Contributions that were merged before are not accepted again.
-  ASSERT_OK_AND_ASSIGN(const std::vector<float> old, run_.Fetch(a, 0, 0));
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse again,
                        run_.Contribute(run_.MakeContribution(
                            a, 0, 0, old, Shifted(old, 0.01f))));

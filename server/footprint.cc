@@ -24,6 +24,12 @@ double StateBytesPerValue(const v1::RunConfig& config) {
   return static_cast<double>(sizeof(float)) * vectors;
 }
 
+double RecordBytes(const v1::StorageConfig& storage, double state,
+                   double uploads) {
+  return storage.versions_kept() *
+         (storage.snapshot_log_ratio() * state + uploads);
+}
+
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan) {
   const v1::SynchronizationConfig& sync = config.synchronization();
@@ -49,9 +55,9 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
   return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
-          // The old and the new files are mapped.
-          .most_memory = uploads + largest * 2 * state + largest_down,
+          .most_memory = uploads + (values + largest) * state + largest_down,
           .most_disk = (values * storage.versions_kept() + largest) * state +
+                       RecordBytes(storage, values * state, uploads) +
                        down * storage.update_history() + largest_down};
 }
 

@@ -15,21 +15,30 @@ namespace causeway {
 
 // Bytes; double, since a configuration may ask for more than any machine has.
 struct Footprint {
-  // A new run takes at once: the state of the largest fragment, whose file is
-  // mapped into memory, and version 0 of every fragment on disk.
+  // A new run takes at once: version 0 of every fragment on disk, of which the
+  // largest fragment's is written in memory.
   double first_memory = 0;
   double first_disk = 0;
   // Contributions under way of max_islands islands to every fragment.
   double uploads = 0;
-  // The most memory: `uploads` and an outer step on the largest fragment.
+  // The most memory: `uploads`, the newest version of every fragment, and an
+  // outer step on the largest one.
   double most_memory = 0;
-  // The disk space of the versions and updates that are kept, and the next.
+  // The disk space of the snapshots, records and updates that are kept, and the
+  // next.
   double most_disk = 0;
 };
 
 // Returns the bytes per value that the coordinator stores of a fragment:
 // parameters and the outer optimizer's state.
 double StateBytesPerValue(const v1::RunConfig& config);
+
+// Returns the most bytes of records of merges: snapshot_log_ratio times the
+// `state` of the run in bytes since each snapshot that is kept, and the merges,
+// of `uploads` bytes, that exceed it. Does not count records that are kept for
+// good (record_contributions).
+double RecordBytes(const v1::StorageConfig& storage, double state,
+                   double uploads);
 
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan);

@@ -34,6 +34,7 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   config.mutable_membership()->set_max_islands(10);
   config.mutable_storage()->set_versions_kept(3);
   config.mutable_storage()->set_update_history(5);
+  config.mutable_storage()->set_snapshot_log_ratio(4);
   v1::FragmentPlan plan;
   plan.add_fragments()->set_size(1024);
   plan.add_fragments()->set_size(2048);
@@ -41,8 +42,10 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   EXPECT_EQ(footprint.first_memory, 2048 * 8);
   EXPECT_EQ(footprint.first_disk, 3072 * 8);
   EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
-  EXPECT_EQ(footprint.most_memory, 3072 * 2 * 10 + 2048 * (8 + 8 + 4));
-  EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 + (5 * 3072 + 2048) * 4);
+  EXPECT_EQ(footprint.most_memory, 3072 * 2 * 10 + 3072 * 8 + 2048 * (8 + 4));
+  EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 +
+                                     3 * (4 * 3072 * 8 + 3072 * 2 * 10) +
+                                     (5 * 3072 + 2048) * 4);
 }
 
 TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {

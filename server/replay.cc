@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/replay.h"
 
-#include <optional>
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -12,18 +13,14 @@
 #include "common/checksum.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
-#include "outer_optimizer/merge.h"
+#include "common/thread_pool.h"
 #include "outer_optimizer/outer_step.h"
-#include "quantization/codec_config.h"
+#include "server/buffer_pool.h"
+#include "server/fragment_merge.h"
 #include "server/storage/merge_store.h"
 
 namespace causeway {
 namespace {
-
-// Empty for an empty vector, as in the record.
-std::string DigestOf(absl::Span<const float> values) {
-  return values.empty() ? "" : Digest128(values);
-}
 
 struct Recorded {
   uint64_t first = 0;
@@ -51,18 +48,20 @@ class Replayer {
     FragmentReplay replay{.fragment = fragment,
                           .first_version = recorded.first,
                           .last_version = recorded.first};
-    ASSIGN_OR_RETURN(FragmentState current, StateAt(fragment, recorded.first));
+    ASSIGN_OR_RETURN(StoredFragment current, StateAt(fragment, recorded.first));
     while (replay.last_version < recorded.last) {
       const uint64_t version = replay.last_version + 1;
       ASSIGN_OR_RETURN(const StoredMerge stored,
                        state_.merges().Open(fragment, version));
-      ASSIGN_OR_RETURN(replay.difference, DifferenceFromLog(stored, version));
+      ASSIGN_OR_RETURN(replay.difference,
+                       DifferenceFromLog(state_.log(), stored.merge()));
       if (!replay.difference.empty()) break;
-      ASSIGN_OR_RETURN(OuterStepResult result,
-                       MakeAgain(stored, fragment, current));
-      replay.difference = Difference(stored.merge(), result);
+      ASSIGN_OR_RETURN(
+          const MergedFragment merged_again,
+          RepeatMerge(run_.plan, stored, current.contents(), memory_, pool_));
+      replay.difference = Difference(stored.merge(), merged_again);
       if (!replay.difference.empty()) break;
-      current = std::move(result.state);
+      current = merged_again.after;
       replay.last_version = version;
       replay.contributions += stored.encodings().size();
       merged();
@@ -97,26 +96,21 @@ class Replayer {
   }
 
   absl::StatusOr<StoredFragment> OpenKept(uint32_t fragment, uint64_t version) {
-    ASSIGN_OR_RETURN(const CommitRecord commit,
-                     state_.log().FindCommit(fragment, version));
-    return state_.fragments().OpenFragment(commit.file, run_.run_id,
-                                           commit.head);
+    ASSIGN_OR_RETURN(const std::vector<SnapshotRecord> snapshots,
+                     state_.log().Snapshots(fragment, UINT32_MAX));
+    for (const SnapshotRecord& snapshot : snapshots) {
+      if (snapshot.head.version() != version) continue;
+      return state_.fragments().OpenFragment(snapshot.file, run_.run_id,
+                                             snapshot.head);
+    }
+    return absl::NotFoundError(
+        absl::Substitute("$0 has no snapshot of version $1 of fragment $2",
+                         state_.path(), version, fragment));
   }
 
-  absl::StatusOr<FragmentState> StateAt(uint32_t fragment, uint64_t version) {
+  absl::StatusOr<StoredFragment> StateAt(uint32_t fragment, uint64_t version) {
     if (version > 0 || run_.plan.from_checkpoint()) {
-      ASSIGN_OR_RETURN(const StoredFragment stored,
-                       OpenKept(fragment, version));
-      const FragmentContents& contents = stored.contents();
-      return FragmentState{
-          .theta = {contents.theta.begin(), contents.theta.end()},
-          .momentum = {contents.momentum.begin(), contents.momentum.end()},
-          .residual = {contents.residual.begin(), contents.residual.end()},
-          .gradient_sum = {contents.gradient_sum.begin(),
-                           contents.gradient_sum.end()},
-          .merged_norms = {contents.merged_norms.begin(),
-                           contents.merged_norms.end()},
-          .version = version};
+      return OpenKept(fragment, version);
     }
     const v1::Fragment& placed =
         run_.plan.fragments(static_cast<int>(fragment));
@@ -133,99 +127,22 @@ class Replayer {
           "was begun by another version of Causeway",
           fragment));
     }
-    return InitialFragmentState(OptionsOf(run_.config, fragment),
-                                std::move(theta));
-  }
-
-  OuterStepOptions OptionsOf(const v1::RunConfig& config, uint32_t fragment) {
-    return MakeOuterStepOptions(
-        config, run_.plan.fragments(static_cast<int>(fragment)));
-  }
-
-  // Returns how the record's merge differs from the commit log's; empty if they
-  // are the same.
-  absl::StatusOr<std::string> DifferenceFromLog(const StoredMerge& stored,
-                                                uint64_t version) {
-    const v1::RecordedMerge& merge = stored.merge();
-    ASSIGN_OR_RETURN(const CommitRecord commit,
-                     state_.log().FindCommit(merge.head().fragment(), version));
-    if (merge.head().digest() != commit.head.digest()) {
-      return absl::Substitute(
-          "the record is of parameters $0, but $1 were committed",
-          DigestToHex(merge.head().digest()),
-          DigestToHex(commit.head.digest()));
-    }
-    ASSIGN_OR_RETURN(
-        const std::vector<ContributionRecord> merged,
-        state_.log().MergedContributions(merge.head().fragment(), version - 1));
-    if (merged.size() != static_cast<size_t>(merge.contributions_size())) {
-      return absl::Substitute(
-          "the record has $0 contributions, but $1 were merged",
-          merge.contributions_size(), merged.size());
-    }
-    for (size_t i = 0; i < merged.size(); ++i) {
-      const v1::ContributionHeader& header =
-          merge.contributions(static_cast<int>(i));
-      if (merged[i].island_id != header.identity().island_id() ||
-          merged[i].digest != header.object().digest() ||
-          merged[i].tokens != header.tokens()) {
-        return absl::Substitute(
-            "the record has another contribution of $0 than that of $1 which "
-            "was merged",
-            header.identity().island_id(), merged[i].island_id);
-      }
-    }
-    return "";
-  }
-
-  absl::StatusOr<OuterStepResult> MakeAgain(const StoredMerge& stored,
-                                            uint32_t fragment,
-                                            const FragmentState& before) {
-    const v1::RunConfig& config = stored.config();
-    std::vector<Effort> efforts;
-    for (const v1::ContributionHeader& header :
-         stored.merge().contributions()) {
-      efforts.push_back(
-          {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
-    }
-    ASSIGN_OR_RETURN(
-        const std::vector<float> shares,
-        MergeShares(config.outer_optimizer().weighting(), efforts));
-    std::vector<MergeInput> inputs;
-    for (size_t i = 0; i < shares.size(); ++i) {
-      inputs.push_back({.spec = UplinkSpec(config.synchronization()),
-                        .encoded = stored.encodings()[i],
-                        .share = shares[i]});
-    }
-    return RunOuterStep(OptionsOf(config, fragment), before, inputs);
-  }
-
-  static std::string Difference(const v1::RecordedMerge& merge,
-                                const OuterStepResult& result) {
-    const struct {
-      const char* name;
-      const std::string& recorded;
-      std::string replayed;
-    } parts[] = {
-        {"parameters", merge.head().digest(), DigestOf(result.state.theta)},
-        {"momentum", merge.momentum_digest(), DigestOf(result.state.momentum)},
-        {"residual", merge.residual_digest(), DigestOf(result.state.residual)},
-        {"gradient sum", merge.gradient_sum_digest(),
-         DigestOf(result.state.gradient_sum)},
-        {"update", merge.update_digest(), Digest128(result.update)},
-    };
-    std::string difference;
-    for (const auto& part : parts) {
-      if (part.recorded == part.replayed) continue;
-      absl::StrAppend(&difference, difference.empty() ? "" : "; ", part.name,
-                      ": committed ", DigestToHex(part.recorded), ", replayed ",
-                      DigestToHex(part.replayed));
-    }
-    return difference;
+    const auto initial =
+        std::make_shared<const FragmentState>(InitialFragmentState(
+            MakeOuterStepOptions(run_.config, placed), std::move(theta)));
+    return StoredFragment(initial, {.run_id = run_.run_id,
+                                    .head = commit.head,
+                                    .theta = initial->theta,
+                                    .momentum = initial->momentum,
+                                    .residual = initial->residual,
+                                    .gradient_sum = initial->gradient_sum,
+                                    .merged_norms = initial->merged_norms});
   }
 
   StateDirectory& state_;
   const RunRecord run_;
+  ThreadPool pool_{1};
+  BufferPool memory_{UINT64_MAX};
 };
 
 }  // namespace

@@ -246,17 +246,18 @@ TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
                                           HasSubstr("\"config\" is damaged")));
 }
 
-TEST_F(ReplayTest, ARunThatWasRecordedLateIsReplayedFromAKeptVersion) {
+TEST_F(ReplayTest, WithoutRecordingARunIsReplayedFromItsOldestSnapshot) {
   // The steps of this algorithm depend on the version.
   const std::string delayed =
       "outer_optimizer { algorithm: DELAYED_NESTEROV momentum_delay: 2 } ";
   MakeRun(TestRunConfig(delayed), 1);
-  ASSERT_OK(driver_.Start(TestRunConfig(kRecording + delayed)));
+  ASSERT_OK(driver_.Start(TestRunConfig(delayed)));
   const auto east = driver_.Join("east", 1);
   const auto west = driver_.Join("west", 2);
   ASSERT_OK(east.status());
   ASSERT_OK(west.status());
   for (const uint32_t fragment : {0, 1}) Round(*east, *west, fragment, 1);
+  driver_.Stop();
   const auto replays = Replay();
   ASSERT_OK(replays.status());
   for (const FragmentReplay& replay : *replays) {
@@ -268,6 +269,8 @@ TEST_F(ReplayTest, ARunThatWasRecordedLateIsReplayedFromAKeptVersion) {
 
 TEST_F(ReplayTest, ARunWithoutRecordsSaysSo) {
   MakeRun(TestRunConfig(), 1);
+  driver_.Stop();
+  std::filesystem::remove_all(driver_.state_dir() + "/merges");
   EXPECT_THAT(Replay().status().message(),
               HasSubstr("storage.record_contributions"));
 }

@@ -123,7 +123,7 @@ TEST_F(PlanCommandTest, PredictsARun) {
             "  4.8  38.4\n"
             "\n"
             "memory       island 41.2 MiB and activations, coordinator 32.0 "
-            "MiB; disk 68.7 MiB\n");
+            "MiB; disk 197 MiB\n");
 }
 
 TEST_F(PlanCommandTest, IslandsMayDiffer) {

@@ -121,10 +121,13 @@ void PredictMemory(const RunAssumptions& assumptions,
   const double largest = LargestFragments(plan, 1);
   prediction.coordinator_bytes =
       in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +
-      largest * (2 * state + wire.down);
+      (values + largest) * state + largest * wire.down;
   const v1::StorageConfig& storage = config.storage();
   prediction.coordinator_disk_bytes =
       (values * storage.versions_kept() + largest) * state +
+      RecordBytes(
+          storage, values * state,
+          values * wire.up * static_cast<double>(assumptions.islands.size())) +
       (values * storage.update_history() + largest) * wire.down;
 }
 

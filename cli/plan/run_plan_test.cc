@@ -128,12 +128,14 @@ TEST(PredictRunTest, AddsUpMemory) {
   // 16 bytes for the trainer, 4 for the anchor, 8 for the change and the next
   // anchor, 2 + 2 for encodings.
   EXPECT_NEAR(prediction.island_bytes, 1000 * (16 + 4 + 8 + 4), kExact);
-  // Two contributions; parameters, momentum and residual before and after the
+  // Two contributions; parameters, momentum and residual, before and after the
   // outer step; and the update.
   EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
-  // Two versions and the new one, eight updates and the new one.
-  EXPECT_NEAR(prediction.coordinator_disk_bytes, 1000 * (3 * 12 + 9 * 2),
-              kExact);
+  // Two snapshots and the new one; since each that is kept, records of six
+  // times its size and of the merge that exceeds it; eight updates and the new
+  // one.
+  EXPECT_NEAR(prediction.coordinator_disk_bytes,
+              1000 * (3 * 12 + 2 * (6 * 12 + 2 * 2) + 9 * 2), kExact);
   assumptions.config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);
   assumptions.config.mutable_synchronization()->set_downlink_format(v1::FP32);

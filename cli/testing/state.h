@@ -90,10 +90,13 @@ inline absl::Status WriteTestState(const std::string& directory,
       FragmentContents contents{.run_id = run.run_id, .theta = theta};
       contents.head.set_fragment(fragment);
       contents.head.set_version(version);
-      CommitRecord commit{.committed_at = absl::UnixEpoch()};
-      ASSIGN_OR_RETURN(commit.file, state->fragments().WriteFragment(contents));
-      commit.head = contents.head;
-      batch.commits.push_back(std::move(commit));
+      SnapshotRecord snapshot;
+      ASSIGN_OR_RETURN(snapshot.file,
+                       state->fragments().WriteFragment(contents));
+      snapshot.head = contents.head;
+      batch.commits.push_back(
+          {.head = contents.head, .committed_at = absl::UnixEpoch()});
+      batch.snapshots.push_back(std::move(snapshot));
     }
     RETURN_IF_ERROR(state->log().Apply(batch));
   }

@@ -80,7 +80,7 @@ void BM_Commit(benchmark::State& run) {
   Scratch scratch;
   uint64_t version = 0;
   for (auto _ : run) {
-    LogBatch batch{.commits = {{.file = "file", .update_file = "update"}}};
+    LogBatch batch{.commits = {{.update_file = "update"}}};
     batch.commits[0].head.set_version(version);
     batch.commits[0].head.set_digest(std::string(16, 'd'));
     for (const char* island : {"north", "south"}) {

@@ -91,14 +91,14 @@ absl::Status CommitLog::PrepareSchema() {
   if (!empty) {
     return TransactLocked([&] {
       return database_.Execute(absl::Substitute(
-          "$0; $1; PRAGMA user_version = $2", kCommitLogUpgrade,
-          kCommitLogHistory, kCommitLogSchemaVersion));
+          "$0; $1; PRAGMA user_version = $2", kCommitLogSnapshots,
+          kCommitLogUpgrade, kCommitLogSchemaVersion));
     });
   }
   return TransactLocked([&] {
     return database_.Execute(absl::Substitute(
         "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
-        kCommitLogSchema, kCommitLogHistory, kCommitLogApplicationId,
+        kCommitLogSchema, kCommitLogSnapshots, kCommitLogApplicationId,
         kCommitLogSchemaVersion));
   });
 }
@@ -230,6 +230,9 @@ absl::Status CommitLog::WriteBatch(LogBatch& batch) {
   for (const CommitRecord& commit : batch.commits) {
     RETURN_IF_ERROR(WriteCommit(commit));
   }
+  for (const SnapshotRecord& snapshot : batch.snapshots) {
+    RETURN_IF_ERROR(WriteSnapshot(snapshot));
+  }
   for (const Member& member : batch.members) {
     RETURN_IF_ERROR(WriteMember(member));
   }
@@ -271,11 +274,18 @@ absl::Status CommitLog::WriteCommit(const CommitRecord& commit) {
   }
   return database_.Run(
       absl::StrCat("INSERT INTO commits (", kCommitLogCommitColumns,
-                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-      head.fragment(), head.version(), DigestToHex(head.digest()), commit.file,
+                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+      head.fragment(), head.version(), DigestToHex(head.digest()),
       commit.update_file, commit.merged_norm,
       absl::ToUnixMicros(commit.committed_at), commit.participation.live(),
       commit.participation.contributing(), commit.participation.merged());
+}
+
+absl::Status CommitLog::WriteSnapshot(const SnapshotRecord& snapshot) {
+  return database_.Run(
+      "INSERT INTO snapshots (fragment, version, file) VALUES (?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET file = excluded.file",
+      snapshot.head.fragment(), snapshot.head.version(), snapshot.file);
 }
 
 absl::Status CommitLog::WriteMember(const Member& member) {

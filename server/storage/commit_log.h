@@ -3,9 +3,9 @@
 //
 // The durable history of a run in one SQLite database: its configuration, the
 // committed versions of every fragment, the members, the token ledger, the
-// quarantine and the events. The fragments' values are in files
-// (server/storage/fragment_store.h) that this log names; a file that it does
-// not name was never committed.
+// quarantine and the events. The values are in files: the record of each merge
+// (server/storage/merge_store.h), and now and then a snapshot of a fragment
+// (server/storage/fragment_store.h) that this log names.
 //
 // Apply() writes everything, one batch in one transaction. When Apply has
 // returned OK, the batch survives a power loss (WAL, synchronous=FULL). When
@@ -60,15 +60,21 @@ struct RunRecord {
 struct CommitRecord {
   // Fragment, version and digest of the parameters.
   v1::FragmentHead head;
-  // The fragment's file, relative to the state directory.
-  std::string file;
-  // The encoded update that led to this version; empty for version 0.
+  // The file of the encoded update that led to this version, relative to the
+  // state directory; empty for version 0.
   std::string update_file;
   // The Euclidean norm of the merged pseudo-gradient; 0 for version 0.
   double merged_norm = 0;
   absl::Time committed_at;
   // The participation in the round that made this version.
   v1::Participation participation;
+};
+
+// A version of a fragment that has a durable file of its own.
+struct SnapshotRecord {
+  v1::FragmentHead head;
+  // Relative to the state directory.
+  std::string file;
 };
 
 // The fate of a contribution. Quarantined contributions are in the quarantine
@@ -119,6 +125,8 @@ struct EventRecord {
 struct LogBatch {
   // The fragments' next versions. Each must be the newest plus one.
   std::vector<CommitRecord> commits;
+  // New snapshots, of committed versions. A snapshot may be noted again.
+  std::vector<SnapshotRecord> snapshots;
   // New incarnations, and new states of known ones. The log stores the
   // identity, state, description, times, reason, shard and first versions.
   std::vector<Member> members;
@@ -138,10 +146,10 @@ struct LogBatch {
   std::vector<EventRecord> events;
 
   bool empty() const {
-    return commits.empty() && members.empty() && contributions.empty() &&
-           accounts.empty() && quarantine.empty() && admitted.empty() &&
-           !flags.has_value() && training.empty() && validations.empty() &&
-           events.empty();
+    return commits.empty() && snapshots.empty() && members.empty() &&
+           contributions.empty() && accounts.empty() && quarantine.empty() &&
+           admitted.empty() && !flags.has_value() && training.empty() &&
+           validations.empty() && events.empty();
   }
 };
 
@@ -194,6 +202,11 @@ class CommitLog {
   // Returns the newest `limit` versions of a fragment, newest first.
   absl::StatusOr<std::vector<CommitRecord>> History(uint32_t fragment,
                                                     uint64_t limit);
+
+  // Returns the newest `limit` snapshots of a fragment, newest first. The files
+  // of old ones may be gone.
+  absl::StatusOr<std::vector<SnapshotRecord>> Snapshots(uint32_t fragment,
+                                                        uint64_t limit);
 
   // Returns NOT_FOUND if there is no such version.
   absl::StatusOr<CommitRecord> FindCommit(uint32_t fragment, uint64_t version);
@@ -264,6 +277,8 @@ class CommitLog {
   absl::Status WriteBatch(LogBatch& batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteCommit(const CommitRecord& commit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteSnapshot(const SnapshotRecord& snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteMember(const Member& member)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

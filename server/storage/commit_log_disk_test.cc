@@ -56,8 +56,7 @@ class CommitLogDiskTest : public testing::Test {
   }
 
   static CommitRecord Commit(uint64_t version) {
-    CommitRecord commit{.file = absl::StrCat("v", version),
-                        .committed_at = kStart};
+    CommitRecord commit{.committed_at = kStart};
     commit.head.set_version(version);
     commit.head.set_digest(std::string(16, 'd'));
     return commit;

@@ -69,13 +69,12 @@ CommitRecord CommitOf(const SqliteStatement& row) {
   commit.head.set_fragment(static_cast<uint32_t>(row.Int(0)));
   commit.head.set_version(row.Uint(1));
   commit.head.set_digest(absl::HexStringToBytes(row.Text(2)));
-  commit.file = row.Text(3);
-  commit.update_file = row.Text(4);
-  commit.merged_norm = row.Double(5);
-  commit.committed_at = absl::FromUnixMicros(row.Int(6));
-  commit.participation.set_live(row.Uint(7));
-  commit.participation.set_contributing(row.Uint(8));
-  commit.participation.set_merged(row.Uint(9));
+  commit.update_file = row.Text(3);
+  commit.merged_norm = row.Double(4);
+  commit.committed_at = absl::FromUnixMicros(row.Int(5));
+  commit.participation.set_live(row.Uint(6));
+  commit.participation.set_contributing(row.Uint(7));
+  commit.participation.set_merged(row.Uint(8));
   return commit;
 }
 
@@ -148,6 +147,31 @@ absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
                                      " ORDER BY version DESC LIMIT ?"),
                         fragment, Limit(limit)));
   return Commits(std::move(query));
+}
+
+absl::StatusOr<std::vector<SnapshotRecord>> CommitLog::Snapshots(
+    uint32_t fragment, uint64_t limit) {
+  absl::MutexLock lock(&mutex_);
+  // In the previous schema every commit has a file.
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare(
+          absl::StrCat("SELECT version, digest, file FROM commits",
+                       is_previous_ ? ""
+                                    : " JOIN snapshots"
+                                      " USING (fragment, version)",
+                       " WHERE fragment = ? ORDER BY version DESC LIMIT ?"),
+          fragment, Limit(limit)));
+  std::vector<SnapshotRecord> snapshots;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return snapshots;
+    SnapshotRecord& snapshot = snapshots.emplace_back();
+    snapshot.head.set_fragment(fragment);
+    snapshot.head.set_version(query.Uint(0));
+    snapshot.head.set_digest(absl::HexStringToBytes(query.Text(1)));
+    snapshot.file = query.Text(2);
+  }
 }
 
 absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
@@ -261,7 +285,6 @@ absl::StatusOr<std::string> CommitLog::LoadDataDigest() {
 absl::StatusOr<v1::GetHistoryResponse> CommitLog::HistoryAfter(
     const v1::GetHistoryRequest& request) {
   v1::GetHistoryResponse response;
-  if (is_previous_) return response;
   absl::MutexLock lock(&mutex_);
   uint64_t page_bytes = 0;
   ASSIGN_OR_RETURN(bool more,
@@ -279,7 +302,6 @@ absl::StatusOr<v1::GetHistoryResponse> CommitLog::HistoryAfter(
 template <typename Point>
 absl::StatusOr<std::optional<Point>> CommitLog::NewestPoint(
     absl::string_view series) {
-  if (is_previous_) return std::nullopt;
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare("SELECT point FROM history WHERE series = ?"
@@ -312,10 +334,9 @@ absl::StatusOr<bool> CommitLog::AppendPoints(
 }
 
 absl::Status CommitLog::ReadFlags(RunFlags& flags) {
-  ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare(absl::StrCat(
-                       "SELECT started, paused, ",
-                       is_previous_ ? "''" : "data_digest", " FROM run")));
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT started, paused, data_digest FROM run"));
   ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   flags.started = query.Int(0) != 0;

@@ -12,7 +12,7 @@
 namespace causeway {
 
 // Rises with every change of the schema.
-inline constexpr int64_t kCommitLogSchemaVersion = 4;
+inline constexpr int64_t kCommitLogSchemaVersion = 5;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
@@ -32,7 +32,6 @@ CREATE TABLE commits (
   fragment INTEGER NOT NULL,
   version INTEGER NOT NULL,
   digest TEXT NOT NULL,      -- XXH3-128 of the parameters, hexadecimal
-  file TEXT NOT NULL,
   update_file TEXT NOT NULL,
   merged_norm REAL NOT NULL,
   committed_at INTEGER NOT NULL,
@@ -40,6 +39,15 @@ CREATE TABLE commits (
   contributing INTEGER NOT NULL,  -- that had begun to hand in
   merged INTEGER NOT NULL,   -- and whose contribution was merged
   PRIMARY KEY (fragment, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE history (
+  series TEXT NOT NULL CHECK (series IN ('training', 'validation')),
+  version INTEGER NOT NULL,  -- of the whole model
+  time INTEGER NOT NULL,
+  loss REAL NOT NULL,        -- nats per token
+  point TEXT NOT NULL,       -- causeway.v1.TrainingPoint or ValidationPoint
+  PRIMARY KEY (series, version)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE members (
@@ -108,21 +116,22 @@ CREATE TABLE events (
 ) STRICT;
 )sql";
 
-// A part of the schema, which a database of the previous schema lacks.
-inline constexpr char kCommitLogHistory[] = R"sql(
-CREATE TABLE history (
-  series TEXT NOT NULL CHECK (series IN ('training', 'validation')),
-  version INTEGER NOT NULL,  -- of the whole model
-  time INTEGER NOT NULL,
-  loss REAL NOT NULL,        -- nats per token
-  point TEXT NOT NULL,       -- causeway.v1.TrainingPoint or ValidationPoint
-  PRIMARY KEY (series, version)
+// A part of the schema, which a database of the previous schema lacks. It tells
+// which versions have a file of their own in this state directory.
+inline constexpr char kCommitLogSnapshots[] = R"sql(
+CREATE TABLE snapshots (
+  fragment INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  file TEXT NOT NULL,
+  PRIMARY KEY (fragment, version)
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-// Upgrades a database of the previous schema, together with kCommitLogHistory.
+// Upgrades a database of the previous schema, in which each commit named its
+// file, after kCommitLogSnapshots.
 inline constexpr char kCommitLogUpgrade[] = R"sql(
-ALTER TABLE run ADD COLUMN data_digest TEXT NOT NULL DEFAULT '';
+INSERT INTO snapshots SELECT fragment, version, file FROM commits;
+ALTER TABLE commits DROP COLUMN file;
 )sql";
 
 // Removes at most ?2 points of a series (?1), no two of them neighbours: those
@@ -143,8 +152,8 @@ inline constexpr char kValidationSeries[] = "validation";
 
 // The columns of `commits`, in the order of CommitRecord.
 inline constexpr char kCommitLogCommitColumns[] =
-    "fragment, version, digest, file, update_file, merged_norm, committed_at,"
-    " live, contributing, merged";
+    "fragment, version, digest, update_file, merged_norm, committed_at, live,"
+    " contributing, merged";
 
 }  // namespace causeway
 

@@ -54,8 +54,9 @@ CommitRecord TestCommit(uint32_t fragment, uint64_t version) {
   commit.head.set_version(version);
   commit.head.set_digest(std::string("\x00\xff digest bytes", 15) +
                          static_cast<char>(version));
-  commit.file = absl::StrCat("f", fragment, "v", version);
-  if (version > 0) commit.update_file = absl::StrCat("u", fragment, version);
+  if (version > 0) {
+    commit.update_file = absl::StrCat("f", fragment, "v", version);
+  }
   commit.merged_norm = 0.1 * static_cast<double>(version);
   commit.committed_at = kStart + absl::Seconds(version);
   return commit;
@@ -149,18 +150,17 @@ TEST_F(CommitLogTest, HeadsAreTheNewestVersionsAndHistoryIsKept) {
   EXPECT_EQ(heads[1].head.fragment(), 1);
   EXPECT_EQ(heads[1].head.version(), 11);
   EXPECT_EQ(heads[1].head.digest(), want.head.digest());
-  EXPECT_EQ(heads[1].file, want.file);
   EXPECT_EQ(heads[1].update_file, want.update_file);
   EXPECT_EQ(heads[1].merged_norm, want.merged_norm);
   EXPECT_EQ(heads[1].committed_at, want.committed_at);
 
   ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> history,
                        log->History(1, 3));
-  EXPECT_THAT(history, ElementsAre(Field(&CommitRecord::file, "f1v11"),
-                                   Field(&CommitRecord::file, "f1v10"),
-                                   Field(&CommitRecord::file, "f1v9")));
+  EXPECT_THAT(history, ElementsAre(Field(&CommitRecord::update_file, "f1v11"),
+                                   Field(&CommitRecord::update_file, "f1v10"),
+                                   Field(&CommitRecord::update_file, "f1v9")));
   ASSERT_OK_AND_ASSIGN(const CommitRecord fourth, log->FindCommit(1, 4));
-  EXPECT_EQ(fourth.file, "f1v4");
+  EXPECT_EQ(fourth.update_file, "f1v4");
   EXPECT_THAT(log->FindCommit(0, 4), StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -511,30 +511,48 @@ TEST_F(CommitLogTest, TheHistoryIsReadInPages) {
 
 TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
   OpenWithRun();
+  const auto newest = [](const std::string& file) {
+    return ElementsAre(Field(&SnapshotRecord::file, file));
+  };
   {
     ASSERT_OK_AND_ASSIGN(
         SqliteDatabase older,
         SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
     ASSERT_OK(
-        older.Execute("ALTER TABLE run DROP COLUMN data_digest;"
-                      "DROP TABLE history;"
-                      "PRAGMA user_version = 3"));
+        older.Execute("DROP TABLE snapshots;"
+                      "ALTER TABLE commits ADD COLUMN file TEXT NOT NULL"
+                      "  DEFAULT '';"
+                      "UPDATE commits SET file = 'f' || version;"
+                      "PRAGMA user_version = 4"));
   }
   {
     ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::OpenReadOnly(path_));
-    EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds(""));
-    ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
-                         log->HistoryAfter({}));
-    EXPECT_THAT(history.validations(), IsEmpty());
+    EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
   }
   const std::unique_ptr<CommitLog> log = Open();
-  LogBatch batch{.flags = RunFlags{.data_digest = "digest of 16 byt"},
-                 .validations = {TestPoint(1)}};
-  ASSERT_OK(log->Apply(batch));
-  EXPECT_THAT(log->LoadDataDigest(), IsOkAndHolds("digest of 16 byt"));
-  ASSERT_OK_AND_ASSIGN(const v1::GetHistoryResponse history,
-                       log->HistoryAfter({}));
-  EXPECT_THAT(history.validations(), SizeIs(1));
+  EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
+  ASSERT_OK(CommitVersion(*log, 1));
+  EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
+}
+
+TEST_F(CommitLogTest, SnapshotsAreTheNewestOfTheirFragment) {
+  const std::unique_ptr<CommitLog> log = OpenWithRun();
+  for (uint64_t version = 1; version <= 4; ++version) {
+    ASSERT_OK(CommitVersion(*log, version));
+    LogBatch batch;
+    batch.snapshots.push_back({.head = TestCommit(1, version).head,
+                               .file = absl::StrCat("f", version)});
+    // It may be noted again.
+    for (int i = 0; i < 2; ++i) ASSERT_OK(log->Apply(batch));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::vector<SnapshotRecord> snapshots,
+                       log->Snapshots(1, 2));
+  ASSERT_THAT(snapshots, SizeIs(2));
+  EXPECT_EQ(snapshots[0].file, "f4");
+  EXPECT_EQ(snapshots[0].head.DebugString(),
+            TestCommit(1, 4).head.DebugString());
+  EXPECT_EQ(snapshots[1].file, "f3");
+  EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(IsEmpty()));
 }
 
 // The child commits as fast as it can and confirms each commit, until it is

@@ -27,9 +27,18 @@ constexpr char kMetadataChecksum[] = "metadata_crc32c";
 using Metadata = std::map<std::string, std::string>;
 
 std::string FileName(absl::string_view directory, absl::string_view kind,
-                     const v1::FragmentHead& head) {
+                     uint32_t fragment, uint64_t version) {
   return absl::StrFormat("%s/%s-%04u-v%08u.safetensors", directory, kind,
-                         head.fragment(), head.version());
+                         fragment, version);
+}
+
+std::string SnapshotName(const v1::FragmentHead& head) {
+  return FileName(kFragmentDirectory, "fragment", head.fragment(),
+                  head.version());
+}
+
+std::string UpdateName(uint32_t fragment, uint64_t version) {
+  return FileName(kUpdateDirectory, "update", fragment, version);
 }
 
 // Returns the checksum of all entries except the checksum itself.
@@ -193,11 +202,9 @@ absl::StatusOr<NewFragment> FragmentStore::BeginFragment(
   uint64_t values = 0;
   for (const auto& tensor : TensorsOf(contents))
     values += tensor.second->size();
-  ASSIGN_OR_RETURN(
-      AtomicFileWriter file,
-      AtomicFileWriter::Create(
-          PathOf(FileName(kFragmentDirectory, "fragment", contents.head)),
-          options_.write_hook));
+  ASSIGN_OR_RETURN(AtomicFileWriter file,
+                   AtomicFileWriter::Create(PathOf(SnapshotName(contents.head)),
+                                            options_.write_hook));
   ASSIGN_OR_RETURN(
       const absl::Span<char> bytes,
       file.Map(static_cast<int64_t>(header.size() + values * sizeof(float))));
@@ -226,7 +233,7 @@ absl::StatusOr<std::string> FragmentStore::CommitFragment(
   absl::c_copy(header, fragment.header_.begin());
   RETURN_IF_ERROR(fragment.file_.Commit());
   head = contents.head;
-  return FileName(kFragmentDirectory, "fragment", head);
+  return SnapshotName(head);
 }
 
 absl::StatusOr<std::string> FragmentStore::WriteFragment(
@@ -257,10 +264,30 @@ absl::StatusOr<std::string> FragmentStore::WriteUpdate(
   file.metadata["entropy_coded"] = absl::StrCat(object.entropy_coded() ? 1 : 0);
   file.metadata["encoding_digest"] = DigestToHex(object.digest());
   file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
-  std::string name = FileName(kUpdateDirectory, "update", contents.head);
-  RETURN_IF_ERROR(
-      WriteSafetensors(PathOf(name), std::move(file), options_.write_hook));
+  std::string name =
+      UpdateName(contents.head.fragment(), contents.head.version());
+  RETURN_IF_ERROR(WriteSafetensors(PathOf(name), std::move(file),
+                                   options_.write_hook, Durability::kVisible));
   return name;
+}
+
+absl::Status FragmentStore::SyncUpdates(uint32_t fragment, uint64_t from,
+                                        uint64_t to) const {
+  for (uint64_t version = from + 1; version <= to; ++version) {
+    const absl::Status synced = SyncFile(PathOf(UpdateName(fragment, version)));
+    if (!absl::IsNotFound(synced)) RETURN_IF_ERROR(synced);
+  }
+  return SyncDirectory(PathOf(kUpdateDirectory));
+}
+
+absl::Status FragmentStore::Remove(const std::string& file) const {
+  const absl::Status removed = RemoveFile(PathOf(file));
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
+absl::Status FragmentStore::RemoveUpdate(uint32_t fragment,
+                                         uint64_t version) const {
+  return Remove(UpdateName(fragment, version));
 }
 
 template <typename Contents>
@@ -280,7 +307,9 @@ absl::StatusOr<Stored<Contents>> FragmentStore::Open(
     return absl::DataLossError(absl::StrCat(
         mapped->path(), " is damaged or another's: ", status.message()));
   }
-  return Stored<Contents>(*std::move(mapped), std::move(contents));
+  return Stored<Contents>(
+      std::make_shared<const SafetensorsFile>(*std::move(mapped)),
+      std::move(contents));
 }
 
 absl::StatusOr<StoredFragment> FragmentStore::OpenFragment(

@@ -1,10 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files that hold a run's parameters: one immutable file per fragment and
-// version, and one per encoded update. After they are durable, the commit log
-// (server/storage/commit_log.h) names those that count. A file that the log
-// does not name is the remains of a crash and may be removed.
+// The files that hold a run's parameters: snapshots, each of one version of a
+// fragment, and one file for each encoded update. No file changes. After a
+// snapshot is durable, the commit log (server/storage/commit_log.h) names it. A
+// snapshot that the log does not name is the remains of a crash and may be
+// removed.
+//
+// An update is not durable at first: a power loss may tear it. Whoever takes
+// the run up then makes the updates since the last snapshot again, and a
+// snapshot makes those before it durable.
 //
 //   fragments/fragment-0003-v00000012.safetensors
 //     tensors   "theta"; "momentum", "residual", "gradient_sum" and
@@ -26,6 +31,7 @@
 #define SERVER_STORAGE_FRAGMENT_STORE_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -67,19 +73,18 @@ struct UpdateContents {
   absl::string_view encoding;
 };
 
-// A verified file, mapped into memory. It stays readable after the file is
-// removed.
+// Verified values with the memory that holds them: a file that is mapped, which
+// stays readable after the file is removed, or another owner. Copies share it.
 template <typename Contents>
 class Stored {
  public:
+  Stored(std::shared_ptr<const void> owner, Contents contents)
+      : owner_(std::move(owner)), contents_(std::move(contents)) {}
+
   const Contents& contents() const { return contents_; }
 
  private:
-  friend class FragmentStore;
-  Stored(SafetensorsFile file, Contents contents)
-      : file_(std::move(file)), contents_(std::move(contents)) {}
-
-  SafetensorsFile file_;
+  std::shared_ptr<const void> owner_;
   Contents contents_;
 };
 
@@ -127,7 +132,7 @@ class FragmentStore {
   // it does not read. Errors of AtomicFileWriter.
   absl::StatusOr<NewFragment> BeginFragment(const FragmentContents& like) const;
 
-  // Makes a file durable and returns its path; sets the digest in `head`.
+  // Makes a snapshot durable and returns its path; sets the digest in `head`.
   // Replaces a file of the same name, which can only be one that was never
   // committed. Errors of AtomicFileWriter.
   absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
@@ -137,9 +142,18 @@ class FragmentStore {
   // it.
   absl::StatusOr<std::string> WriteFragment(FragmentContents& contents) const;
 
-  // Writes an update durably and returns its path; sets object.encoded_bytes
-  // and object.digest. Errors of WriteSafetensors.
+  // Writes an update, visible but not durable, and returns its path; sets
+  // object.encoded_bytes and object.digest. Errors of WriteSafetensors.
   absl::StatusOr<std::string> WriteUpdate(UpdateContents& contents) const;
+
+  // Makes the updates that led to the versions after `from` up to `to` durable,
+  // but for those that are not there.
+  absl::Status SyncUpdates(uint32_t fragment, uint64_t from, uint64_t to) const;
+
+  // Removes a file, if it is there.
+  absl::Status Remove(const std::string& file) const;
+  // Removes the update that led to a version, if it is there.
+  absl::Status RemoveUpdate(uint32_t fragment, uint64_t version) const;
 
   // Opens a file, and reads all of it once to verify it.
   //   NOT_FOUND  There is no such file, or no longer.

@@ -92,11 +92,14 @@ absl::StatusOr<absl::string_view> ReadEncoding(const Safetensors& file,
 
 }  // namespace
 
+absl::Status MergeStore::CreateFolder() const {
+  return CreateDirectory(Directory(root_));
+}
+
 absl::Status MergeStore::Write(
     const v1::RecordedMerge& merge, const v1::RunConfig& config,
     absl::Span<const absl::string_view> encodings) const {
   CHECK_EQ(encodings.size(), merge.contributions_size());
-  RETURN_IF_ERROR(CreateDirectory(Directory(root_)));
   const std::string merge_bytes = merge.SerializeAsString();
   const std::string config_bytes = config.SerializeAsString();
   Safetensors file{
@@ -107,10 +110,12 @@ absl::Status MergeStore::Write(
   for (int i = 0; i < merge.contributions_size(); ++i) {
     const v1::EncodedObject& object = merge.contributions(i).object();
     // An entropy-coded encoding would not get smaller.
-    if (!object.entropy_coded()) {
+    const bool compress =
+        config.storage().record_contributions() && !object.entropy_coded();
+    if (compress) {
       compressed.push_back(CompressPlanes(encodings[i], WidthOf(object)));
     }
-    if (!object.entropy_coded() && !compressed.back().empty()) {
+    if (compress && !compressed.back().empty()) {
       file.tensors.push_back(Bytes(PlanesName(i), compressed.back()));
     } else {
       file.tensors.push_back(Bytes(absl::StrCat(i), encodings[i]));
@@ -140,6 +145,32 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
         absl::StrCat(path, ": ", std::string(status.message())));
   }
   return stored;
+}
+
+absl::StatusOr<uint64_t> MergeStore::Size(uint32_t fragment,
+                                          uint64_t version) const {
+  ASSIGN_OR_RETURN(const MappedFile file,
+                   MappedFile::Open(FilePath(root_, fragment, version)));
+  return file.bytes().size();
+}
+
+absl::Status MergeStore::RemoveThrough(uint32_t fragment,
+                                       uint64_t version) const {
+  uint64_t first = version + 1;
+  for (; first > 1; --first) {
+    const absl::StatusOr<SafetensorsFile> file =
+        SafetensorsFile::Open(FilePath(root_, fragment, first - 1));
+    v1::RunConfig config;
+    if (!file.ok() || !ReadMessage(file->contents(), kConfig, config).ok() ||
+        config.storage().record_contributions()) {
+      break;
+    }
+  }
+  // The oldest goes first, so that after a crash the rest is found again.
+  for (; first <= version; ++first) {
+    RETURN_IF_ERROR(RemoveFile(FilePath(root_, fragment, first)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace causeway

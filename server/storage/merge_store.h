@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records of merges that a coordinator keeps
-// (storage.record_contributions), so that they can be repeated and compared
-// (server/replay.h): one immutable file per fragment and version.
+// The records of merges, from which a merge can be made again
+// (server/fragment_merge.h): one immutable file for each fragment and version.
+// A coordinator keeps the records since its oldest snapshot, or all of them
+// (storage.record_contributions).
 //
 //   merges/merge-0003-v00000012.safetensors
 //     tensors   "merge", a RecordedMerge; "config", its RunConfig; the
 //               encodings, in the order of the record: "0", "1", ..., or
 //               "0.planes", "1.planes", ... for those that are not entropy
 //               coded and take fewer bytes as byte planes
-//               (common/byte_planes.h) of values. Flat, U8.
+//               (common/byte_planes.h) of values. Flat, U8. Only records that
+//               are kept for good are compressed.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
@@ -61,6 +63,9 @@ class MergeStore {
   // Uses the state directory `root`.
   explicit MergeStore(std::string root) : root_(std::move(root)) {}
 
+  // Creates the folder for records if it is missing.
+  absl::Status CreateFolder() const;
+
   // Makes a record durable. Errors of WriteSafetensors.
   absl::Status Write(const v1::RecordedMerge& merge,
                      const v1::RunConfig& config,
@@ -71,6 +76,13 @@ class MergeStore {
   //   NOT_FOUND  The merge was not recorded.
   //   DATA_LOSS  The record is damaged.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
+
+  // Returns the size of a record in bytes. NOT_FOUND if there is none.
+  absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;
+
+  // Removes the records of a fragment up to `version`, but for those made with
+  // record_contributions and what came before them.
+  absl::Status RemoveThrough(uint32_t fragment, uint64_t version) const;
 
  private:
   std::string root_;

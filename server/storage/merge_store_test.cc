@@ -20,7 +20,10 @@ using testing::HasSubstr;
 
 class MergeStoreTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_OK(CreateDirectory(root_)); }
+  void SetUp() override {
+    ASSERT_OK(CreateDirectory(root_));
+    ASSERT_OK(store_.CreateFolder());
+  }
 
   // Adds the contribution of an island with these bytes.
   void Add(const std::string& island, v1::Format format, bool entropy_coded,
@@ -56,6 +59,7 @@ TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   merge_.mutable_head()->set_fragment(3);
   merge_.mutable_head()->set_version(12);
   config_.set_name("test");
+  config_.mutable_storage()->set_record_contributions(true);
   std::string wide;
   std::string narrow;
   uint32_t random = 1;
@@ -79,6 +83,7 @@ TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   // Three of four bytes, and one of two, take almost nothing.
   ASSERT_OK_AND_ASSIGN(const std::string file, ReadFile(File()));
   EXPECT_LT(file.size(), 10000 + 10000 + 20000 + 4000);
+  EXPECT_THAT(store_.Size(3, 12), IsOkAndHolds(file.size()));
   EXPECT_THAT(store_.Open(3, 13).status(),
               StatusIs(absl::StatusCode::kNotFound));
 }

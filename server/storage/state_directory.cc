@@ -16,7 +16,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
-#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -172,8 +171,10 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   }));
   ASSIGN_OR_RETURN(FragmentStore fragments,
                    FragmentStore::Create(path, std::move(options.fragments)));
-  return std::unique_ptr<StateDirectory>(new StateDirectory(
+  std::unique_ptr<StateDirectory> state(new StateDirectory(
       path, *std::move(lock), std::move(log), std::move(fragments)));
+  RETURN_IF_ERROR(state->merges().CreateFolder());
+  return state;
 }
 
 absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
@@ -195,51 +196,6 @@ absl::StatusOr<v1::GetHistoryResponse> StateDirectory::ReadHistory(
   ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                    CommitLog::OpenReadOnly(LogPath(path_)));
   return log->HistoryAfter(request);
-}
-
-absl::StatusOr<StoredFragment> StateDirectory::ReadHead(
-    absl::string_view run_id, uint32_t fragment) {
-  // One commit may come between reading the log and opening the file; this many
-  // do not.
-  constexpr int kAttempts = 5;
-  absl::Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
-                     log_->History(fragment, 1));
-    if (newest.empty()) {
-      return absl::NotFoundError(absl::Substitute(
-          "$0 has no committed version of fragment $1", path_, fragment));
-    }
-    absl::StatusOr<StoredFragment> stored =
-        fragments_.OpenFragment(newest[0].file, run_id, newest[0].head);
-    if (!absl::IsNotFound(stored.status())) return stored;
-    status = stored.status();
-  }
-  return status;
-}
-
-absl::Status StateDirectory::RecordMerge(
-    absl::string_view run_id, const v1::RunConfig& config,
-    const CommitRecord& commit,
-    absl::Span<const v1::ContributionHeader> contributions,
-    absl::Span<const absl::string_view> encodings) const {
-  const auto digest = [](absl::Span<const float> values) {
-    return values.empty() ? std::string() : Digest128(values);
-  };
-  ASSIGN_OR_RETURN(const StoredFragment fragment,
-                   fragments_.OpenFragment(commit.file, run_id, commit.head));
-  ASSIGN_OR_RETURN(
-      const StoredUpdate update,
-      fragments_.OpenUpdate(commit.update_file, run_id, commit.head));
-  v1::RecordedMerge merge;
-  *merge.mutable_head() = commit.head;
-  merge.mutable_contributions()->Assign(contributions.begin(),
-                                        contributions.end());
-  merge.set_momentum_digest(digest(fragment.contents().momentum));
-  merge.set_residual_digest(digest(fragment.contents().residual));
-  merge.set_gradient_sum_digest(digest(fragment.contents().gradient_sum));
-  merge.set_update_digest(update.contents().object.digest());
-  return merges_.Write(merge, config, encodings);
 }
 
 std::string StateDirectory::QuarantineFile(uint64_t id) const {
@@ -264,19 +220,37 @@ absl::Status StateDirectory::RemoveQuarantined(uint64_t id) const {
 
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
     absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept) {
-  CHECK_GE(versions_kept, 1) << "the committed version must stay";
+  CHECK_GE(versions_kept, 1) << "the newest snapshot must stay";
   std::set<std::string> kept;
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log_->Heads());
   for (const CommitRecord& head : heads) {
+    const uint32_t fragment = head.head.fragment();
+    ASSIGN_OR_RETURN(const std::vector<SnapshotRecord> snapshots,
+                     log_->Snapshots(fragment, versions_kept));
+    for (const SnapshotRecord& snapshot : snapshots) kept.insert(snapshot.file);
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> history,
-                     log_->History(head.head.fragment(),
-                                   std::max(versions_kept, updates_kept)));
-    for (uint64_t age = 0; age < history.size(); ++age) {
-      if (age < versions_kept) kept.insert(history[age].file);
-      if (age < updates_kept) kept.insert(history[age].update_file);
-    }
+                     log_->History(fragment, updates_kept));
+    for (const CommitRecord& commit : history) kept.insert(commit.update_file);
+    RETURN_IF_ERROR(RemoveOldRecords(fragment, snapshots));
   }
   return fragments_.RemoveAllBut(kept, run_id);
+}
+
+absl::Status StateDirectory::RemoveOldSnapshot(uint32_t fragment,
+                                               uint64_t versions_kept) {
+  ASSIGN_OR_RETURN(std::vector<SnapshotRecord> snapshots,
+                   log_->Snapshots(fragment, versions_kept + 1));
+  if (snapshots.size() > versions_kept) {
+    RETURN_IF_ERROR(fragments_.Remove(snapshots.back().file));
+    snapshots.pop_back();
+  }
+  return RemoveOldRecords(fragment, snapshots);
+}
+
+absl::Status StateDirectory::RemoveOldRecords(
+    uint32_t fragment, absl::Span<const SnapshotRecord> kept) const {
+  if (kept.empty()) return absl::OkStatus();
+  return merges_.RemoveThrough(fragment, kept.back().head.version());
 }
 
 }  // namespace causeway

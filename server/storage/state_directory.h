@@ -6,14 +6,16 @@
 //   lock          held by the coordinator as long as it lives
 //   run.sqlite3   the commit log, which tells what is committed (and its -wal
 //                 and -shm)
-//   fragments/    parameters, by fragment and version
+//   merges/       records of merges, by fragment and version
+//   fragments/    snapshots: parameters, by fragment and version
 //   updates/      encoded updates, by fragment and version
-//   merges/       recorded merges, if the run records them
 //   quarantine/   contributions that wait for an operator's decision
 //
-// A commit first makes each file durable under its name, and then names the
-// files in a transaction. A crash in between leaves files that nothing names;
-// RemoveUnreferenced removes them.
+// A commit first makes the record of its merge durable, and then the
+// transaction that makes it count. The parameters that come of it are in
+// memory; a snapshot makes them durable now and then, and a restart repeats the
+// merges since the newest one (server/fragment_merge.h). A crash in between
+// leaves files that nothing names; RemoveUnreferenced removes them.
 //
 // Only files that the log proves to be garbage of its own run are removed or
 // overwritten. A directory whose log is missing, empty or older than its files,
@@ -21,7 +23,7 @@
 //
 // Tools open the directory read-only, even while a coordinator runs. A file
 // that they are about to open may then be removed because newer versions have
-// come: on NOT_FOUND they ask the log again, as ReadHead does.
+// come: on NOT_FOUND they ask the log again.
 #ifndef SERVER_STORAGE_STATE_DIRECTORY_H_
 #define SERVER_STORAGE_STATE_DIRECTORY_H_
 
@@ -75,20 +77,6 @@ class StateDirectory {
   absl::StatusOr<v1::GetHistoryResponse> ReadHistory(
       const v1::GetHistoryRequest& request) const;
 
-  // Returns the newest committed state of a fragment, verified. Errors of
-  // FragmentStore::OpenFragment; NOT_FOUND if the log has no such fragment.
-  absl::StatusOr<StoredFragment> ReadHead(absl::string_view run_id,
-                                          uint32_t fragment);
-
-  // Records the merge that made `commit`, whose files are written. Call it
-  // before the log gets the commit. Errors of MergeStore::Write and of reading
-  // the files.
-  absl::Status RecordMerge(
-      absl::string_view run_id, const v1::RunConfig& config,
-      const CommitRecord& commit,
-      absl::Span<const v1::ContributionHeader> contributions,
-      absl::Span<const absl::string_view> encodings) const;
-
   // The encoded bytes of quarantined contributions, by id. An entry whose bytes
   // cannot be read cannot be admitted. Not thread-safe for the same id.
   absl::Status WriteQuarantined(uint64_t id, absl::string_view encoded) const;
@@ -96,15 +84,24 @@ class StateDirectory {
   // Does nothing if there are none.
   absl::Status RemoveQuarantined(uint64_t id) const;
 
-  // Keeps the files of the newest `versions_kept` versions and the newest
-  // `updates_kept` updates of every fragment. Removes the run's other files,
-  // including the remains of a crash, and returns their paths. Call it when a
-  // coordinator starts and after commits, never at the same time as a write.
+  // Keeps the newest `versions_kept` snapshots of every fragment, the records
+  // since the oldest of them, and the newest `updates_kept` updates. Removes
+  // the run's other files, including the remains of a crash, and returns the
+  // paths of snapshots and updates that it removed. Call it when a coordinator
+  // starts, never at the same time as a write.
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
+  // Removes, after a new snapshot of a fragment, the one that is no longer kept
+  // and the records that only it needed.
+  absl::Status RemoveOldSnapshot(uint32_t fragment, uint64_t versions_kept);
+
  private:
   std::string QuarantineFile(uint64_t id) const;
+  // Removes the records that the snapshots that are kept, newest first, make
+  // superfluous.
+  absl::Status RemoveOldRecords(uint32_t fragment,
+                                absl::Span<const SnapshotRecord> kept) const;
 
   StateDirectory(std::string path, std::optional<FileLock> lock,
                  std::unique_ptr<CommitLog> log, FragmentStore fragments)

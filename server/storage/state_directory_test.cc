@@ -52,15 +52,18 @@ class StateDirectoryTest : public testing::Test {
         path_, {.create = true, .fragments = {.write_hook = std::move(hook)}});
   }
 
-  // Commits a version of fragment 0 as a coordinator does: files, then log.
+  // Commits a version of fragment 0 with a snapshot, as a coordinator does:
+  // files, then log.
   static absl::Status Commit(StateDirectory& state, uint64_t version) {
     const std::vector<float> theta = ThetaOf(version);
     FragmentContents fragment{.run_id = kRunId, .theta = theta};
     fragment.head.set_version(version);
-    CommitRecord commit{.committed_at = absl::UnixEpoch()};
-    ASSIGN_OR_RETURN(commit.file, state.fragments().WriteFragment(fragment));
-    commit.head = fragment.head;
-    LogBatch batch;
+    SnapshotRecord snapshot;
+    ASSIGN_OR_RETURN(snapshot.file, state.fragments().WriteFragment(fragment));
+    snapshot.head = fragment.head;
+    CommitRecord commit{.head = fragment.head,
+                        .committed_at = absl::UnixEpoch()};
+    LogBatch batch{.snapshots = {snapshot}};
     if (version == 0) {
       RETURN_IF_ERROR(state.log().CreateRun(
           {.run_id = kRunId, .created_at = absl::UnixEpoch()}));
@@ -74,9 +77,16 @@ class StateDirectoryTest : public testing::Test {
     return state.log().Apply(batch);
   }
 
+  static absl::StatusOr<StoredFragment> ReadNewest(StateDirectory& state) {
+    ASSIGN_OR_RETURN(const std::vector<SnapshotRecord> newest,
+                     state.log().Snapshots(0, 1));
+    return state.fragments().OpenFragment(newest.at(0).file, kRunId,
+                                          newest.at(0).head);
+  }
+
   // What a reader finds: the newest version, with its values checked.
   static uint64_t NewestVersion(StateDirectory& state) {
-    const absl::StatusOr<StoredFragment> stored = state.ReadHead(kRunId, 0);
+    const absl::StatusOr<StoredFragment> stored = ReadNewest(state);
     EXPECT_OK(stored);
     if (!stored.ok()) return UINT64_MAX;
     const uint64_t version = stored->contents().head.version();
@@ -98,8 +108,6 @@ TEST_F(StateDirectoryTest, ARunGoesOnAfterReopening) {
   EXPECT_EQ(NewestVersion(*state), 1);
   EXPECT_OK(Commit(*state, 2));
   EXPECT_EQ(NewestVersion(*state), 2);
-  EXPECT_THAT(state->ReadHead(kRunId, 1),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("fragment 1")));
 }
 
 TEST_F(StateDirectoryTest, OneCoordinatorAtATime) {
@@ -162,7 +170,7 @@ TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
   for (uint64_t version = 0; version <= 4; ++version) {
     ASSERT_OK(Commit(*state, version));
   }
-  ASSERT_OK_AND_ASSIGN(const StoredFragment open, state->ReadHead(kRunId, 0));
+  ASSERT_OK_AND_ASSIGN(const StoredFragment open, ReadNewest(*state));
   ASSERT_OK(state->RemoveUnreferenced(kRunId, 3, 1).status());
   EXPECT_THAT(ListDirectory(path_ + "/fragments"),
               IsOkAndHolds(ElementsAre("fragment-0000-v00000002.safetensors",
@@ -189,7 +197,7 @@ TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
   ASSERT_OK_AND_ASSIGN(const std::string content, ReadFile(file));
   ASSERT_OK(WriteFileAtomically(
       file, {absl::string_view(content).substr(0, content.size() - 4)}));
-  EXPECT_THAT(state->ReadHead(kRunId, 0),
+  EXPECT_THAT(ReadNewest(*state),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
 }
 
@@ -333,10 +341,39 @@ TEST_P(CrashTest, KeepsTheCommittedVersion) {
 
 INSTANTIATE_TEST_SUITE_P(
     AllPoints, CrashTest,
-    testing::Combine(testing::Values("fragment-", "update-"),
-                     testing::Values(WriteStage::kWritten, WriteStage::kSynced,
-                                     WriteStage::kRenamed,
-                                     WriteStage::kDirectorySynced)));
+    testing::Values(std::make_tuple("fragment-", WriteStage::kWritten),
+                    std::make_tuple("fragment-", WriteStage::kSynced),
+                    std::make_tuple("fragment-", WriteStage::kRenamed),
+                    std::make_tuple("fragment-", WriteStage::kDirectorySynced),
+                    std::make_tuple("update-", WriteStage::kWritten),
+                    std::make_tuple("update-", WriteStage::kRenamed)));
+
+// A merge is recorded in version order. A coordinator needs the records since
+// the oldest snapshot that it keeps.
+TEST_F(StateDirectoryTest, RecordsStayUntilNoSnapshotNeedsThem) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  for (uint64_t version = 0; version <= 6; ++version) {
+    ASSERT_OK(Commit(*state, version));
+    if (version == 0) continue;
+    v1::RecordedMerge merge;
+    merge.mutable_head()->set_version(version);
+    v1::RunConfig config;
+    config.mutable_storage()->set_record_contributions(version <= 2);
+    ASSERT_OK(state->merges().Write(merge, config, {}));
+  }
+  ASSERT_OK(state->RemoveOldSnapshot(0, 3));
+  // The fourth of seven snapshots alone is removed: older ones should be gone
+  // already.
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(6)));
+  EXPECT_THAT(ListDirectory(path_ + "/merges"),
+              IsOkAndHolds(ElementsAre("merge-0000-v00000001.safetensors",
+                                       "merge-0000-v00000002.safetensors",
+                                       "merge-0000-v00000005.safetensors",
+                                       "merge-0000-v00000006.safetensors")));
+  ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1));
+  EXPECT_THAT(ListDirectory(path_ + "/merges"), IsOkAndHolds(SizeIs(2)))
+      << "those that are kept for good";
+}
 
 TEST_F(StateDirectoryTest, AMountedFileSystemIsUsable) {
   ASSERT_OK(CreateDirectory(path_));

@@ -50,6 +50,7 @@ constexpr char kConfig[] = R"pb(
   }
   training { total_steps: 120 batch_size: 2 learning_rate: 5e-3 }
   synchronization { inner_steps_per_round: 5 fragments: 2 }
+  storage { snapshot_log_ratio: 0.5 }
   membership {
     min_islands: 2
     quorum: 2

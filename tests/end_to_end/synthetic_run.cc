@@ -14,9 +14,13 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
+#include "common/thread_pool.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
+#include "server/buffer_pool.h"
+#include "server/fragment_merge.h"
+#include "server/storage/state_directory.h"
 #include "worker/sync/grpc_coordinator_client.h"
 
 namespace causeway {
@@ -151,10 +155,13 @@ absl::StatusOr<std::vector<float>> CoordinatorUnderTest::Parameters() {
       const FragmentMap map,
       FragmentMap::Create(MakeModelLayout(config_.model()), run.plan));
   std::vector<float> parameters(map.model_size());
+  ThreadPool pool(1);
+  BufferPool memory(0);
   for (uint32_t fragment = 0; fragment < map.fragments(); ++fragment) {
-    ASSIGN_OR_RETURN(const StoredFragment stored,
-                     state->ReadHead(run.run_id, fragment));
-    map.Scatter(fragment, stored.contents().theta, absl::MakeSpan(parameters));
+    ASSIGN_OR_RETURN(const RestoredFragment restored,
+                     RestoreHead(*state, run, fragment, memory, pool));
+    map.Scatter(fragment, restored.head.contents().theta,
+                absl::MakeSpan(parameters));
   }
   return parameters;
 }

@@ -92,8 +92,9 @@ TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
   auto coordinator = Coordinator();
   auto east = Worker("east", 2);
   auto west = Worker("west", 1);
-  ASSERT_TRUE(coordinator->AwaitOutput("version 6 of the model has"));
-  // A killed coordinator keeps what it has recorded.
+  // A killed coordinator keeps what it has recorded: what it said before the
+  // last line.
+  ASSERT_TRUE(coordinator->AwaitOutput("version 9 of the model has"));
   const int port = Port();
   coordinator->Signal(SIGKILL);
   coordinator->Wait();

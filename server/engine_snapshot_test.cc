@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests when an engine makes snapshots, and that it takes a run up from what a
+// dead process or a power loss leaves of it.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+namespace fs = std::filesystem;
+
+class EngineSnapshotTest : public testing::Test {
+ protected:
+  // Starts a run of two islands; lossy formats give it a residual.
+  void StartRun(const std::string& storage) {
+    config_ = TestRunConfig(
+        absl::StrCat("training { total_steps: 1000 } synchronization { "
+                     "uplink_format: INT4 downlink_format: INT4 } storage { ",
+                     storage, " }"));
+    ASSERT_OK(run_.Start(config_));
+    ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
+    ASSERT_OK_AND_ASSIGN(b_, run_.Join("b"));
+  }
+
+  // Makes rounds of fragment 0 up to version `last`.
+  void RunRounds(uint64_t last) {
+    for (uint64_t version = run_.Head(0).version(); version < last; ++version) {
+      ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                           run_.Fetch(a_, 0, version));
+      for (const v1::IslandIdentity& island : {a_, b_}) {
+        const float amount = island.island_id() == "a" ? 0.01f : -0.02f;
+        ASSERT_OK(run_.Contribute(run_.MakeContribution(
+            island, 0, version, anchor, Shifted(anchor, amount))));
+      }
+      ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    }
+  }
+
+  // Copies the state directory as a SIGKILL at this moment would leave it.
+  void Kill() {
+    killed_ = run_.state_dir() + "-killed";
+    fs::remove_all(killed_);
+    fs::copy(run_.state_dir(), killed_, fs::copy_options::recursive);
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> StartKilled() {
+    return Engine::Start({.state_dir = killed_, .config = config_, .now = [] {
+                            return absl::UnixEpoch();
+                          }});
+  }
+  // Expects that an engine on the copy has the run's newest version and its
+  // updates.
+  void ExpectWhole() {
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine, StartKilled());
+    EXPECT_EQ(engine->ListFragments().fragments(0).head().DebugString(),
+              run_.Head(0).DebugString());
+    for (const auto& update :
+         fs::directory_iterator(run_.state_dir() + "/updates")) {
+      const std::string name = update.path().filename();
+      EXPECT_EQ(ReadFile(killed_ + "/updates/" + name), ReadFile(update.path()))
+          << name;
+    }
+    v1::FetchParametersRequest request;
+    *request.mutable_identity() = a_;
+    request.set_version(run_.Head(0).version());
+    ASSERT_OK_AND_ASSIGN(const OpenedParameters restored,
+                         engine->OpenParameters(request));
+    ASSERT_OK_AND_ASSIGN(const OpenedParameters lost,
+                         run_.engine().OpenParameters(request));
+    EXPECT_TRUE(restored.bytes == lost.bytes);
+  }
+
+  static std::string Name(const std::string& kind, uint64_t version) {
+    return absl::StrFormat("%s-0000-v%08u.safetensors", kind, version);
+  }
+  static void Damage(const std::string& path) {
+    ASSERT_OK_AND_ASSIGN(std::string bytes, ReadFile(path));
+    bytes[bytes.size() - 3] ^= 1;
+    ASSERT_OK(WriteFileAtomically(path, {absl::string_view(bytes)}));
+  }
+  // The files of fragment 0.
+  std::vector<std::string> Files(const std::string& folder) const {
+    std::vector<std::string> files;
+    const std::vector<std::string> names =
+        ListDirectory(absl::StrCat(run_.state_dir(), "/", folder)).value();
+    for (const std::string& name : names) {
+      if (name.find("-0000-") != std::string::npos) files.push_back(name);
+    }
+    return files;
+  }
+
+  v1::RunConfig config_;
+  EngineDriver run_;
+  v1::IslandIdentity a_;
+  v1::IslandIdentity b_;
+  std::string killed_;
+};
+
+TEST_F(EngineSnapshotTest, AfterAKillTheMergesSinceTheSnapshotAreRepeated) {
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(5);
+  EXPECT_THAT(Files("fragments"), ElementsAre(Name("fragment", 0)));
+  EXPECT_THAT(Files("merges"), SizeIs(5));
+  Kill();
+  ExpectWhole();
+}
+
+// Everything since the snapshot that is not synced before a commit.
+TEST_F(EngineSnapshotTest, UpdatesThatAPowerLossToreAreMadeAgain) {
+  StartRun("snapshot_log_ratio: 1000 update_history: 3");
+  RunRounds(5);
+  Kill();
+  fs::remove(killed_ + "/updates/" + Name("update", 3));
+  fs::resize_file(killed_ + "/updates/" + Name("update", 4), 0);
+  Damage(killed_ + "/updates/" + Name("update", 5));
+  ExpectWhole();
+  EXPECT_THAT(ListDirectory(killed_ + "/updates"), IsOkAndHolds(SizeIs(3)));
+}
+
+TEST_F(EngineSnapshotTest, ADamagedSnapshotIsMadeUpForByTheOneBefore) {
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(3);
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(5);
+  EXPECT_THAT(Files("fragments"),
+              ElementsAre(Name("fragment", 0), Name("fragment", 3)));
+  Kill();
+  Damage(killed_ + "/fragments/" + Name("fragment", 3));
+  ExpectWhole();
+  Kill();
+  for (const uint64_t version : {0, 3}) {
+    Damage(killed_ + "/fragments/" + Name("fragment", version));
+  }
+  EXPECT_THAT(StartKilled().status(), StatusIs(absl::StatusCode::kDataLoss,
+                                               HasSubstr(Name("fragment", 3))));
+}
+
+TEST_F(EngineSnapshotTest, ARecordThatIsNeededAndNotSoundIsNamed) {
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(3);
+  Kill();
+  Damage(killed_ + "/merges/" + Name("merge", 2));
+  EXPECT_THAT(StartKilled().status(), StatusIs(absl::StatusCode::kDataLoss,
+                                               HasSubstr(Name("merge", 2))));
+  fs::remove(killed_ + "/merges/" + Name("merge", 2));
+  EXPECT_THAT(StartKilled().status(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr(killed_), HasSubstr(Name("merge", 2)))));
+  // The record of another merge is no better.
+  fs::copy(killed_ + "/merges/" + Name("merge", 1),
+           killed_ + "/merges/" + Name("merge", 2));
+  EXPECT_THAT(StartKilled().status(), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(EngineSnapshotTest, ACleanEndLeavesNothingToRepeat) {
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(2);
+  run_.Stop();
+  EXPECT_THAT(Files("fragments"),
+              ElementsAre(Name("fragment", 0), Name("fragment", 2)));
+  fs::remove_all(run_.state_dir() + "/merges");
+  EXPECT_OK(run_.Start(config_));
+  EXPECT_EQ(run_.Head(0).version(), 2);
+}
+
+TEST_F(EngineSnapshotTest, RecordsMakeASnapshotDueAndGoWithIt) {
+  // A record of two contributions of 4 bits has less than a tenth of a state of
+  // 12 bytes a value, but for the small fragment's headers.
+  StartRun("snapshot_log_ratio: 2");
+  // Two snapshots are kept, so the second one lets version 0 go.
+  uint64_t version = 0;
+  while (Files("fragments").front() == Name("fragment", 0)) {
+    ASSERT_LT(++version, 100) << "no second snapshot";
+    RunRounds(version);
+  }
+  // The records are what the snapshot thread removes last.
+  ASSERT_TRUE(run_.Await([&] {
+    const std::string oldest = Files("fragments").front();
+    return Files("fragments").size() == 2 &&
+           Files("merges").front() > "merge" + oldest.substr(8);
+  }));
+  Kill();
+  ExpectWhole();
+}
+
+TEST_F(EngineSnapshotTest, ASnapshotThatFailsIsTriedAgainAfterTheNextCommit) {
+  StartRun("snapshot_log_ratio: 0");
+  const std::string folder = run_.state_dir() + "/fragments";
+  fs::rename(folder, folder + "-away");
+  RunRounds(3);
+  EXPECT_THAT(Files("merges"), SizeIs(3));
+  fs::rename(folder + "-away", folder);
+  RunRounds(4);
+  EXPECT_TRUE(run_.Await(
+      [&] { return Files("fragments").back() == Name("fragment", 4); }));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/fragment_merge.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+#include "common/checksum.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+#include "outer_optimizer/merge.h"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
+#include "quantization/encoded_object.h"
+
+namespace causeway {
+namespace {
+
+// The parts of a state begin at multiples of so many bytes, so that the step
+// may write them past the caches.
+constexpr size_t kAlignment = 64;
+
+// The state of a fragment that is being made, in one piece of memory.
+struct NewState {
+  OuterStepOutput parts;
+  PooledBuffer memory;
+};
+
+NewState TakeState(const OuterStepOptions& options,
+                   const FragmentContents& before, BufferPool& memory) {
+  NewState state;
+  OuterStepOutput& parts = state.parts;
+  const std::array<std::pair<absl::Span<float>*, size_t>, 5> sizes = {{
+      {&parts.theta, before.theta.size()},
+      {&parts.momentum, before.momentum.size()},
+      {&parts.residual, before.residual.size()},
+      {&parts.gradient_sum, before.gradient_sum.size()},
+      // Operators turn the penalty's clip on and off.
+      {&parts.merged_norms, options.tensor_merge.merged_norms()},
+  }};
+  const auto padded = [](size_t values) {
+    const size_t bytes = values * sizeof(float);
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  size_t bytes = 0;
+  for (const auto& [part, values] : sizes) bytes += padded(values);
+  state.memory = memory.Take(bytes);
+  char* next = state.memory.bytes.data();
+  for (const auto& [part, values] : sizes) {
+    *part = {reinterpret_cast<float*>(next), values};
+    next += padded(values);
+  }
+  return state;
+}
+
+// Empty for an empty vector, as in the record.
+std::string DigestOf(absl::Span<const float> values) {
+  return values.empty() ? "" : Digest128(values);
+}
+
+// Sets the digests in parallel, since each of them reads a whole vector.
+void DigestParts(const FragmentContents& after, absl::string_view update,
+                 v1::RecordedMerge& digests, ThreadPool& pool) {
+  std::array<std::string, 5> made;
+  std::atomic<size_t> next = 0;
+  pool.Run([&](int) {
+    for (size_t i = next++; i < made.size(); i = next++) {
+      switch (i) {
+        case 0:
+          made[i] = DigestOf(after.theta);
+          break;
+        case 1:
+          made[i] = DigestOf(after.momentum);
+          break;
+        case 2:
+          made[i] = DigestOf(after.residual);
+          break;
+        case 3:
+          made[i] = DigestOf(after.gradient_sum);
+          break;
+        default:
+          made[i] = Digest128(update);
+      }
+    }
+  });
+  digests.mutable_head()->set_digest(std::move(made[0]));
+  digests.set_momentum_digest(std::move(made[1]));
+  digests.set_residual_digest(std::move(made[2]));
+  digests.set_gradient_sum_digest(std::move(made[3]));
+  digests.set_update_digest(std::move(made[4]));
+}
+
+// Opens the newest snapshot that is sound.
+absl::StatusOr<StoredFragment> OpenSnapshot(StateDirectory& state,
+                                            const RunRecord& run,
+                                            uint32_t fragment) {
+  ASSIGN_OR_RETURN(
+      const std::vector<SnapshotRecord> snapshots,
+      state.log().Snapshots(fragment, run.config.storage().versions_kept()));
+  absl::Status first = absl::NotFoundError(absl::Substitute(
+      "$0 has no snapshot of fragment $1", state.path(), fragment));
+  for (size_t i = 0; i < snapshots.size(); ++i) {
+    // The error of the newest snapshot says more than that a record is missing.
+    if (i > 0 &&
+        !state.merges().Size(fragment, snapshots[i].head.version() + 1).ok()) {
+      break;
+    }
+    absl::StatusOr<StoredFragment> stored = state.fragments().OpenFragment(
+        snapshots[i].file, run.run_id, snapshots[i].head);
+    if (stored.ok()) {
+      LOG_IF(WARNING, i > 0) << "going back to " << snapshots[i].file
+                             << " and repeating more merges: " << first;
+      return stored;
+    }
+    if (i == 0) first = stored.status();
+  }
+  return first;
+}
+
+// Repeats the recorded merge that made `commit` from `before`.
+absl::StatusOr<MergedFragment> RepeatCommit(
+    StateDirectory& state, const RunRecord& run, const CommitRecord& commit,
+    const FragmentContents& before, RestoredFragment& restored,
+    BufferPool& memory, ThreadPool& pool) {
+  const uint32_t fragment = commit.head.fragment();
+  const uint64_t version = commit.head.version();
+  ASSIGN_OR_RETURN(const StoredMerge stored,
+                   state.merges().Open(fragment, version));
+  ASSIGN_OR_RETURN(std::string difference,
+                   DifferenceFromLog(state.log(), stored.merge()));
+  ASSIGN_OR_RETURN(const uint64_t bytes,
+                   state.merges().Size(fragment, version));
+  restored.record_bytes += bytes;
+  std::optional<MergedFragment> merged;
+  if (difference.empty()) {
+    ASSIGN_OR_RETURN(merged,
+                     RepeatMerge(run.plan, stored, before, memory, pool));
+    difference = Difference(stored.merge(), *merged);
+  }
+  if (difference.empty()) return *std::move(merged);
+  return absl::DataLossError(
+      absl::Substitute("$0: the recorded merge to version $1 of fragment $2 is "
+                       "not the committed "
+                       "one: $3",
+                       state.path(), version, fragment, difference));
+}
+
+absl::StatusOr<RestoredFragment> TryRestore(
+    StateDirectory& state, const RunRecord& run, uint32_t fragment,
+    BufferPool& memory, ThreadPool& pool, MergeRepeated repeated) {
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
+                   state.log().History(fragment, 1));
+  if (newest.empty()) {
+    return absl::NotFoundError(absl::Substitute(
+        "$0 has no committed version of fragment $1", state.path(), fragment));
+  }
+  const uint64_t last = newest[0].head.version();
+  ASSIGN_OR_RETURN(StoredFragment snapshot, OpenSnapshot(state, run, fragment));
+  const uint64_t first = snapshot.contents().head.version();
+  RestoredFragment restored{.head = std::move(snapshot)};
+  LOG_IF(INFO, first < last) << "repeating the merges of fragment " << fragment
+                             << " after version " << first << " up to " << last;
+  for (uint64_t version = first + 1; version <= last; ++version) {
+    ASSIGN_OR_RETURN(const CommitRecord commit,
+                     state.log().FindCommit(fragment, version));
+    ASSIGN_OR_RETURN(MergedFragment merged,
+                     RepeatCommit(state, run, commit, restored.head.contents(),
+                                  restored, memory, pool));
+    RETURN_IF_ERROR(repeated(commit, merged));
+    restored.head = std::move(merged.after);
+  }
+  return restored;
+}
+
+}  // namespace
+
+absl::StatusOr<MergedFragment> MergeFragment(
+    const OuterStepOptions& options, const FragmentContents& before,
+    absl::Span<const MergeInput> inputs, BufferPool& memory, ThreadPool& pool) {
+  NewState state = TakeState(options, before, memory);
+  PooledBuffer update =
+      memory.Take(MaxEncodedBytes(options.downlink, before.theta.size()));
+  state.parts.update = update.bytes;
+  ASSIGN_OR_RETURN(OuterStepSummary summary,
+                   RunOuterStep(options,
+                                {.version = before.head.version(),
+                                 .theta = before.theta,
+                                 .momentum = before.momentum,
+                                 .residual = before.residual,
+                                 .gradient_sum = before.gradient_sum,
+                                 .merged_norms = before.merged_norms},
+                                inputs, state.parts, pool));
+  FragmentContents after{.run_id = before.run_id,
+                         .head = before.head,
+                         .theta = state.parts.theta,
+                         .momentum = state.parts.momentum,
+                         .residual = state.parts.residual,
+                         .gradient_sum = state.parts.gradient_sum,
+                         .merged_norms = state.parts.merged_norms};
+  after.head.set_version(before.head.version() + 1);
+  const absl::string_view encoding(update.bytes.data(), summary.update_bytes);
+  v1::RecordedMerge digests;
+  *digests.mutable_head() = after.head;
+  DigestParts(after, encoding, digests, pool);
+  after.head = digests.head();
+  return MergedFragment{
+      .after = StoredFragment(std::move(state.memory.owner), std::move(after)),
+      .update = encoding,
+      .update_memory = std::move(update),
+      .summary = std::move(summary),
+      .digests = std::move(digests)};
+}
+
+v1::RecordedMerge MakeMergeRecord(
+    const MergedFragment& merged,
+    absl::Span<const v1::ContributionHeader> contributions) {
+  v1::RecordedMerge record = merged.digests;
+  record.mutable_contributions()->Assign(contributions.begin(),
+                                         contributions.end());
+  return record;
+}
+
+absl::StatusOr<std::string> WriteUpdateOf(const FragmentStore& store,
+                                          const CodecSpec& downlink,
+                                          const MergedFragment& merged) {
+  const FragmentContents& after = merged.after.contents();
+  UpdateContents update{.run_id = after.run_id,
+                        .head = after.head,
+                        .object = DescribeOpen(downlink, after.theta.size()),
+                        .encoding = merged.update};
+  return store.WriteUpdate(update);
+}
+
+absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
+                                           const StoredMerge& stored,
+                                           const FragmentContents& before,
+                                           BufferPool& memory,
+                                           ThreadPool& pool) {
+  const v1::RunConfig& config = stored.config();
+  std::vector<Effort> efforts;
+  for (const v1::ContributionHeader& header : stored.merge().contributions()) {
+    efforts.push_back(
+        {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> shares,
+                   MergeShares(config.outer_optimizer().weighting(), efforts));
+  std::vector<MergeInput> inputs;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    inputs.push_back({.spec = UplinkSpec(config.synchronization()),
+                      .encoded = stored.encodings()[i],
+                      .share = shares[i]});
+  }
+  const auto& fragment =
+      plan.fragments(static_cast<int>(before.head.fragment()));
+  return MergeFragment(MakeOuterStepOptions(config, fragment), before, inputs,
+                       memory, pool);
+}
+
+std::string Difference(const v1::RecordedMerge& recorded,
+                       const MergedFragment& repeated) {
+  const v1::RecordedMerge& made = repeated.digests;
+  const struct {
+    const char* name;
+    const std::string& recorded;
+    const std::string& made;
+  } parts[] = {
+      {"parameters", recorded.head().digest(), made.head().digest()},
+      {"momentum", recorded.momentum_digest(), made.momentum_digest()},
+      {"residual", recorded.residual_digest(), made.residual_digest()},
+      {"gradient sum", recorded.gradient_sum_digest(),
+       made.gradient_sum_digest()},
+      {"update", recorded.update_digest(), made.update_digest()},
+  };
+  std::string difference;
+  for (const auto& part : parts) {
+    if (part.recorded == part.made) continue;
+    absl::StrAppend(&difference, difference.empty() ? "" : "; ", part.name,
+                    ": committed ", DigestToHex(part.recorded), ", replayed ",
+                    DigestToHex(part.made));
+  }
+  return difference;
+}
+
+absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
+                                              const v1::RecordedMerge& merge) {
+  const v1::FragmentHead& head = merge.head();
+  ASSIGN_OR_RETURN(const CommitRecord commit,
+                   log.FindCommit(head.fragment(), head.version()));
+  if (head.digest() != commit.head.digest()) {
+    return absl::Substitute(
+        "the record is of parameters $0, but $1 were committed",
+        DigestToHex(head.digest()), DigestToHex(commit.head.digest()));
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<ContributionRecord> merged,
+      log.MergedContributions(head.fragment(), head.version() - 1));
+  if (merged.size() != static_cast<size_t>(merge.contributions_size())) {
+    return absl::Substitute(
+        "the record has $0 contributions, but $1 were merged",
+        merge.contributions_size(), merged.size());
+  }
+  for (size_t i = 0; i < merged.size(); ++i) {
+    const v1::ContributionHeader& header =
+        merge.contributions(static_cast<int>(i));
+    if (merged[i].island_id != header.identity().island_id() ||
+        merged[i].digest != header.object().digest() ||
+        merged[i].tokens != header.tokens()) {
+      return absl::Substitute(
+          "the record has another contribution of $0 than that of $1 which was "
+          "merged",
+          header.identity().island_id(), merged[i].island_id);
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<RestoredFragment> RestoreHead(
+    StateDirectory& state, const RunRecord& run, uint32_t fragment,
+    BufferPool& memory, ThreadPool& pool, MergeRepeated repeated) {
+  // While a coordinator runs, a new snapshot may remove files between reading
+  // the log and opening them. So many in a row do not come.
+  constexpr int kAttempts = 5;
+  absl::Status status;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    absl::StatusOr<RestoredFragment> restored =
+        TryRestore(state, run, fragment, memory, pool, repeated);
+    if (!absl::IsNotFound(restored.status())) return restored;
+    status = restored.status();
+  }
+  return absl::DataLossError(
+      absl::Substitute("$0 lacks what fragment $1 is made of: $2", state.path(),
+                       fragment, status.message()));
+}
+
+}  // namespace causeway

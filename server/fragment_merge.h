@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merges in memory: from one version of a fragment to the next. A merge depends
+// on nothing but the version before, the contributions and the configuration,
+// down to the bit. So the record of a merge (server/storage/merge_store.h) is
+// as good as its result, and the newest version of a fragment is its newest
+// snapshot with the recorded merges since.
+//
+// Thread-safe, except that two calls must not use one ThreadPool together.
+#ifndef SERVER_FRAGMENT_MERGE_H_
+#define SERVER_FRAGMENT_MERGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/thread_pool.h"
+#include "outer_optimizer/outer_step.h"
+#include "proto/coordinator.pb.h"
+#include "proto/record.pb.h"
+#include "proto/run_config.pb.h"
+#include "server/buffer_pool.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/merge_store.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+
+// The result of a merge.
+struct MergedFragment {
+  // The new version, with its digest.
+  StoredFragment after;
+  // The encoded update that led to it.
+  absl::string_view update;
+  PooledBuffer update_memory;
+  OuterStepSummary summary;
+  // Digests of the new version's other parts, and of the update.
+  v1::RecordedMerge digests;
+};
+
+// Makes one outer step on `before`, into memory of `memory`. Errors of
+// RunOuterStep.
+absl::StatusOr<MergedFragment> MergeFragment(
+    const OuterStepOptions& options, const FragmentContents& before,
+    absl::Span<const MergeInput> inputs, BufferPool& memory, ThreadPool& pool);
+
+// Returns the record of a merge of `contributions`, which stand in the order in
+// which they were merged.
+v1::RecordedMerge MakeMergeRecord(
+    const MergedFragment& merged,
+    absl::Span<const v1::ContributionHeader> contributions);
+
+// Writes the update that led to a version, visible but not durable, and returns
+// its path. Errors of FragmentStore::WriteUpdate.
+absl::StatusOr<std::string> WriteUpdateOf(const FragmentStore& store,
+                                          const CodecSpec& downlink,
+                                          const MergedFragment& merged);
+
+// Makes a recorded merge again. Errors of MergeShares and RunOuterStep.
+absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
+                                           const StoredMerge& stored,
+                                           const FragmentContents& before,
+                                           BufferPool& memory,
+                                           ThreadPool& pool);
+
+// Returns how the result differs from the recorded one, for people; empty if
+// all bits are the same.
+std::string Difference(const v1::RecordedMerge& recorded,
+                       const MergedFragment& repeated);
+
+// Returns how the record differs from what the log has of its version, for
+// people; empty if they are of the same merge.
+absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
+                                              const v1::RecordedMerge& merge);
+
+struct RestoredFragment {
+  // The newest committed version.
+  StoredFragment head;
+  // The size in bytes of the records that were repeated.
+  uint64_t record_bytes = 0;
+};
+
+// Called for each merge that is made again.
+using MergeRepeated = absl::FunctionRef<absl::Status(
+    const CommitRecord& commit, const MergedFragment& merged)>;
+
+// Returns the newest committed version of a fragment: its newest snapshot that
+// can be read, and the merges that were recorded since, all verified.
+// DATA_LOSS if the snapshots, or the records after them, are damaged or
+// missing; the message names a file.
+absl::StatusOr<RestoredFragment> RestoreHead(
+    StateDirectory& state, const RunRecord& run, uint32_t fragment,
+    BufferPool& memory, ThreadPool& pool,
+    MergeRepeated repeated = [](const CommitRecord&, const MergedFragment&) {
+      return absl::OkStatus();
+    });
+
+}  // namespace causeway
+
+#endif  // SERVER_FRAGMENT_MERGE_H_
