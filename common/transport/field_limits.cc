@@ -25,6 +25,8 @@ constexpr int kSentence = 256;
 constexpr int kReason = 1024;
 // One with a key on P-256 has 300.
 constexpr int kCertificateRequest = 2048;
+// More than there are kinds of events.
+constexpr int kKinds = 64;
 
 constexpr FieldLimit kLimits[] = {
     {"causeway.v1.IslandIdentity.run_id", kRunId},
@@ -45,6 +47,9 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.DrainIslandRequest.reason", kReason, true},
     {"causeway.v1.EvictIslandRequest.island_id", kName},
     {"causeway.v1.EvictIslandRequest.reason", kReason, true},
+    {"causeway.v1.AcceptDataRequest.island_id", kName},
+    {"causeway.v1.ListIslandsRequest.after", kName},
+    {"causeway.v1.WatchEventsRequest.kinds", kKinds},
     {"causeway.v1.EnrolRequest.token_id", kName},
     {"causeway.v1.EnrolRequest.secret", kName},
     {"causeway.v1.EnrolRequest.certificate_request", kCertificateRequest},
@@ -57,6 +62,20 @@ constexpr FieldLimit kLimits[] = {
 
 bool IsText(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+}
+
+absl::Status CheckText(const FieldDescriptor& field, const std::string& text,
+                       int most) {
+  if (text.size() > static_cast<size_t>(most)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.full_name(), " has ", text.size(),
+                     " bytes; at most ", most, " are allowed"));
+  }
+  if (field.type() == FieldDescriptor::TYPE_STRING && !IsUtf8(text)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.full_name(), " is not UTF-8"));
+  }
+  return absl::OkStatus();
 }
 
 // Fields that the table has no entry for may hold nothing.
@@ -73,24 +92,24 @@ std::vector<const FieldDescriptor*> SetFields(const Message& message) {
   return fields;
 }
 
-absl::Status TooLong(const FieldDescriptor& field, size_t length,
-                     absl::string_view unit) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field.full_name(), " has ", length, unit, "; at most ",
-                   LimitOf(field).most, " are allowed"));
-}
-
 absl::Status CheckElements(const Message& message,
                            const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();
   const int size = reflection.FieldSize(message, &field);
-  if (size > LimitOf(field).most) return TooLong(field, size, " elements");
-  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-    return absl::OkStatus();
+  if (size > LimitOf(field).most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.full_name(), " has ", size, " elements; at most ",
+                     LimitOf(field).most, " are allowed"));
   }
   for (int i = 0; i < size; ++i) {
-    const absl::Status element =
-        CheckFieldLimits(reflection.GetRepeatedMessage(message, &field, i));
+    absl::Status element;
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      element =
+          CheckFieldLimits(reflection.GetRepeatedMessage(message, &field, i));
+    } else if (IsText(field)) {
+      element = CheckText(
+          field, reflection.GetRepeatedString(message, &field, i), kName);
+    }
     if (!element.ok()) return element;
   }
   return absl::OkStatus();
@@ -109,14 +128,8 @@ absl::Status CheckFieldLimits(const Message& request) {
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       status = CheckFieldLimits(reflection.GetMessage(request, field));
     } else if (IsText(*field)) {
-      const std::string text = reflection.GetString(request, field);
-      if (text.size() > static_cast<size_t>(LimitOf(*field).most)) {
-        status = TooLong(*field, text.size(), " bytes");
-      } else if (field->type() == FieldDescriptor::TYPE_STRING &&
-                 !IsUtf8(text)) {
-        status = absl::InvalidArgumentError(
-            absl::StrCat(field->full_name(), " is not UTF-8"));
-      }
+      status = CheckText(*field, reflection.GetString(request, field),
+                         LimitOf(*field).most);
     }
     if (!status.ok()) return status;
   }

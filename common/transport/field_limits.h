@@ -17,7 +17,8 @@ namespace causeway {
 struct FieldLimit {
   // The field's full name: "package.Message.field".
   absl::string_view field;
-  // The most bytes of a text, or elements of a list.
+  // The most bytes of a text, or elements of a list. Texts in a list have at
+  // most 64 bytes.
   int most = 0;
   // Whether only people read the text, so that no program depends on it.
   bool is_prose = false;

@@ -84,6 +84,14 @@ TEST(FieldLimitsTest, SaysWhichFieldIsTooLong) {
   EXPECT_THAT(CheckFieldLimits(session),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("ranks has 2049 elements")));
+
+  v1::WatchEventsRequest events;
+  events.add_kinds("round_merged");
+  EXPECT_OK(CheckFieldLimits(events));
+  events.add_kinds(std::string(65, 'k'));
+  EXPECT_THAT(CheckFieldLimits(events),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("kinds has 65 bytes; at most 64")));
 }
 
 TEST(FieldLimitsTest, TextsAreUtf8) {
