@@ -116,7 +116,8 @@ for label in "${test_labels[@]}"; do
 done
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
-install -D -m 644 -t "${top}/tests/reference" tests/reference/llama_golden.txt
+install -D -m 644 -t "${top}/tests/reference" \
+  tests/reference/llama_golden.safetensors
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 

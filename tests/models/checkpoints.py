@@ -9,27 +9,27 @@
   checkpoints.py loss MODEL TOKENS LENGTH
                                      prints the loss on the validation split
 
-It shares no code with the C++ sources: the formats of config.json and
-safetensors are those that the libraries document, the model is that of
-tests/reference/llama.py in double precision, and the split is the rule of
-worker/data/split.h.
+It shares no code with the C++ sources: config.json is as the libraries document
+it, safetensors and the model are those of tests/reference, the model in double
+precision, and the split is the rule of worker/data/split.h.
 """
 
 import json
 import pathlib
-import struct
 import sys
 
 import torch
 import torch.nn.functional as F
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "reference"))
-from llama import logits_of  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from llama import logits_of
+from tensor_file import read_tensors, write_tensors
 
 TOKENS = 12000
 VOCABULARY = 83
 VALIDATION_FRACTION = 0.05
-TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+METADATA = {"format": "pt"}
 
 SMALL = {"hidden_act": "silu", "hidden_size": 24, "intermediate_size": 40,
          "max_position_embeddings": 64, "num_attention_heads": 4,
@@ -96,32 +96,11 @@ def shapes_of(config):
         yield "lm_head.weight", (VOCABULARY, hidden)
 
 
-def write_safetensors(path, tensors):
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        values = tensor.view(torch.int32 if tensor.dtype == torch.float32
-                             else torch.int16).numpy().tobytes()
-        header[name] = {
-            "dtype": next(k for k, v in TYPES.items() if v == tensor.dtype),
-            "shape": list(tensor.shape),
-            "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def read_safetensors(directory):
-    """Maps each name to its type, shape and bytes."""
+def read_model(directory):
+    """Maps each name to its tensor."""
     tensors = {}
-    for path in sorted(directory.glob("*.safetensors")):
-        content = path.read_bytes()
-        begin = 8 + struct.unpack("<Q", content[:8])[0]
-        for name, entry in json.loads(content[8:begin]).items():
-            if name == "__metadata__":
-                continue
-            first, last = entry["data_offsets"]
-            tensors[name] = (entry["dtype"], entry["shape"],
-                             content[begin + first:begin + last])
+    for path in directory.glob("*.safetensors"):
+        tensors.update(read_tensors(path)[0])
     return tensors
 
 
@@ -135,13 +114,13 @@ def write_model(directory, config, files):
             values += 0 if name.endswith("bias") else 1
         tensors[name] = values.to(getattr(torch, config["torch_dtype"]))
     if files == 1:
-        write_safetensors(directory / "model.safetensors", tensors)
+        write_tensors(directory / "model.safetensors", tensors, METADATA)
         return
     names, weight_map = list(tensors), {}
     for number in range(files):
         file = f"model-{number + 1:05}-of-{files:05}.safetensors"
         part = names[number::files]
-        write_safetensors(directory / file, {n: tensors[n] for n in part})
+        write_tensors(directory / file, {n: tensors[n] for n in part}, METADATA)
         weight_map.update(dict.fromkeys(part, file))
     (directory / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {}, "weight_map": weight_map}))
@@ -164,7 +143,12 @@ def make(directory):
 
 
 def same(directory, other):
-    ours, theirs = read_safetensors(directory), read_safetensors(other)
+    def contents(model):
+        return {name: (tensor.dtype, tensor.shape,
+                       tensor.flatten().view(torch.uint8).numpy().tobytes())
+                for name, tensor in read_model(model).items()}
+
+    ours, theirs = contents(directory), contents(other)
     print(len(ours), sum(theirs.get(n) == ours[n] for n in ours)
           - len(theirs.keys() - ours.keys()))
 
@@ -200,10 +184,8 @@ def loss(directory, tokens_path, length):
         config["rope_factor"] = rope["factor"]
         config["rope_original_length"] = rope[
             "original_max_position_embeddings"]
-    weights = {}
-    for name, (dtype, shape, content) in read_safetensors(directory).items():
-        values = torch.frombuffer(bytearray(content), dtype=TYPES[dtype])
-        weights[name] = values.view(shape).double()
+    weights = {name: tensor.double()
+               for name, tensor in read_model(directory).items()}
     tokens = torch.frombuffer(bytearray(tokens_path.read_bytes()),
                               dtype=torch.int16).long()
     windows = torch.stack(list(validation_windows(tokens, length)))

@@ -1,23 +1,23 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes adamw_golden.txt: parameters after a few updates by PyTorch.
+"""Writes adamw_golden.safetensors: parameters after updates by PyTorch.
 
 torch.optim.AdamW with torch.nn.utils.clip_grad_norm_, double precision, on the
 tensors of a small model; the gradients of update t are the initial values of
 seed 100 + t times 4^(t % 2), so that some are clipped and some are not. Weight
 decay applies to matrices only.
 
-Run once, with Debian 12's python3-torch 1.13.1:
-
-  /usr/bin/python3 tests/reference/make_adamw_golden.py \
-      > tests/reference/adamw_golden.txt
+Row t - 1 of `parameters` is the flat model after update t, and entry t - 1 of
+`norms` the norm of that update's gradients before they are clipped.
 """
 
 import math
+import pathlib
 
 import torch
 
 from initial_values import initial_values, tensors
+from tensor_file import write_tensors
 
 CONFIG = {"layers": 1, "hidden_size": 6, "intermediate_size": 5, "heads": 3,
           "kv_heads": 3, "vocab_size": 7, "tie_embeddings": False,
@@ -63,21 +63,24 @@ def step(optimizer, update):
     optimizer.step()
 
 
-def print_values(weights):
-    for weight in weights.values():
-        for value in weight.detach().flatten():
-            print(f"{value.item():.12g}")
+def flat(weights):
+    """Returns a copy of the model's parameters, in layout order."""
+    return torch.cat([w.detach().flatten() for w in weights.values()])
 
 
-def main():
+def golden():
+    """Returns the file's tensors and metadata."""
     weights = initial_weights()
     optimizer = adamw(weights.values())
+    norms, parameters = [], []
     for update in range(1, UPDATES + 1):
-        norm = set_gradients(weights, update)
+        norms.append(set_gradients(weights, update))
         step(optimizer, update)
-        print(f"update {update} norm {norm.item():.12g}")
-        print_values(weights)
+        parameters.append(flat(weights))
+    return {"norms": torch.stack(norms),
+            "parameters": torch.stack(parameters)}, {}
 
 
 if __name__ == "__main__":
-    main()
+    write_tensors(pathlib.Path(__file__).with_name("adamw_golden.safetensors"),
+                  *golden())

@@ -1,25 +1,29 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes llama_golden.txt: loss, logits and gradients of small models.
+"""Writes llama_golden.safetensors: loss, logits and gradients of small models.
 
-llama.py computes them, in double precision.
+llama.py computes them, in double precision. The metadata name the models, each
+with its ModelConfig (proto/run_config.proto) in Protobuf's text format. The
+tensors of a model are
 
-Run once, with Debian 12's python3-torch 1.13.1 (which has no transformers
-package beside it), and again only when a case is added:
-
-  /usr/bin/python3 tests/reference/make_llama_golden.py \
-      > tests/reference/llama_golden.txt
+  NAME/batch            the number of its sequences
+  NAME/loss             the mean over them
+  NAME/logits           those of the first sequence's last position
+  NAME/norm/TENSOR      the norm of a gradient
+  NAME/gradient/TENSOR  some of its values, evenly spaced: rows of index, value
 """
 
 import math
+import pathlib
 
 import torch
 import torch.nn.functional as F
 
 from initial_values import initial_values, tensors
 from llama import logits_of
+from tensor_file import write_tensors
 
-# The number of evenly spaced values that are written of each gradient.
+# The number of values, or a few more, that are written of each gradient.
 SAMPLES = 16
 
 COMMON = {"layers": 2, "rope_theta": 10000.0, "norm_epsilon": 1e-5,
@@ -62,11 +66,24 @@ CASES = {
                        qkv_bias=True, qk_norm=True),
 }
 
+
 def token(index, vocab_size):
     return (index * index * 7 + index * 3 + 1) % vocab_size
 
 
-def write_case(name, config):
+def text_of(config):
+    """Returns the ModelConfig."""
+    others = ("batch", "rope_factor", "rope_original_length")
+    text = " ".join(f"{key}: {value}".lower() for key, value in config.items()
+                    if key not in others)
+    if "rope_factor" in config:
+        text += (f" rope_scaling {{ factor: {config['rope_factor']} "
+                 f"original_length: {config['rope_original_length']} }}")
+    return text
+
+
+def tensors_of(config):
+    """Returns the model's tensors in the file, without its name."""
     weights = {}
     for tensor, shape, stddev in tensors(config):
         values = initial_values(tensor, math.prod(shape), stddev, seed=1)
@@ -84,25 +101,26 @@ def write_case(name, config):
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     loss.backward()
 
-    print("case", name)
-    for key, value in config.items():
-        print("config", key, int(value) if isinstance(value, bool) else value)
-    print(f"loss {loss.item():.12g}")
-    for value in logits[0, -1]:
-        print(f"logit {value.item():.12g}")
+    result = {"batch": torch.tensor(config["batch"], dtype=torch.float64),
+              "loss": loss.detach(), "logits": logits[0, -1].detach()}
     for tensor, weight in weights.items():
         gradient = weight.grad.flatten()
-        print(f"gradient {tensor} {gradient.norm().item():.12g}")
-        step = max(1, len(gradient) // SAMPLES)
-        for index in range(0, len(gradient), step):
-            print(f"value {index} {gradient[index].item():.12g}")
+        indices = torch.arange(0, len(gradient),
+                               max(1, len(gradient) // SAMPLES))
+        result["norm/" + tensor] = gradient.norm()
+        result["gradient/" + tensor] = torch.stack(
+            [indices.double(), gradient[indices]], dim=1)
+    return result
 
 
-def main():
+def golden():
+    """Returns the file's tensors and metadata."""
     torch.set_num_threads(1)
-    for name, config in CASES.items():
-        write_case(name, config)
+    return ({f"{name}/{tensor}": values for name, config in CASES.items()
+             for tensor, values in tensors_of(config).items()},
+            {name: text_of(config) for name, config in CASES.items()})
 
 
 if __name__ == "__main__":
-    main()
+    write_tensors(pathlib.Path(__file__).with_name("llama_golden.safetensors"),
+                  *golden())

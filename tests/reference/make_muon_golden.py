@@ -1,25 +1,24 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes muon_golden.txt: parameters after a few updates by Muon.
+"""Writes muon_golden.safetensors: parameters after a few updates by Muon.
 
 Muon in double precision, where the orthogonalization is not iterated with
 matrix products: PyTorch decomposes the matrix, and the polynomials are taken of
 its singular values. Embedding, head and gains take torch.optim.AdamW. Model and
 gradients are those of make_adamw_golden.py, and so is the clipping.
 
-Run once, with Debian 12's python3-torch 1.13.1:
-
-  /usr/bin/python3 tests/reference/make_muon_golden.py \
-      > tests/reference/muon_golden.txt
+Each tensor has a row per update, the flat model after it; its entry in the
+metadata is the MuonConfig (proto/run_config.proto) in Protobuf's text format.
 """
 
 import math
+import pathlib
 
 import torch
 
-from make_adamw_golden import (WEIGHT_DECAY, adamw, initial_weights,
-                               learning_rate, print_values, set_gradients,
-                               step)
+from make_adamw_golden import (WEIGHT_DECAY, adamw, flat, initial_weights,
+                               learning_rate, set_gradients, step)
+from tensor_file import write_tensors
 
 UPDATES = 3
 
@@ -62,8 +61,7 @@ def is_matrix_of_block(name, weight):
     return ".layers." in name and weight.dim() == 2
 
 
-def run(case):
-    coefficients, scale, nesterov, momentum, factor = case
+def run(coefficients, scale, nesterov, momentum, factor):
     weights = initial_weights()
     matrices = {name: weight for name, weight in weights.items()
                 if is_matrix_of_block(name, weight)}
@@ -71,8 +69,7 @@ def run(case):
                for name, weight in matrices.items()}
     optimizer = adamw([weight for name, weight in weights.items()
                        if name not in matrices])
-    print(f"coefficients: {coefficients} scale: {scale} nesterov: {nesterov} "
-          f"momentum: {momentum} learning_rate_factor: {factor}")
+    rows = []
     for update in range(1, UPDATES + 1):
         set_gradients(weights, update)
         step(optimizer, update)
@@ -87,13 +84,20 @@ def run(case):
                 change = (rate * factor * step_scale(scale, *weight.shape)
                           * orthogonalized(direction, coefficients))
                 weight.copy_(weight * (1 - rate * WEIGHT_DECAY) - change)
-        print_values(weights)
+        rows.append(flat(weights))
+    return torch.stack(rows)
 
 
-def main():
-    for case in CASES:
-        run(case)
+def golden():
+    """Returns the file's tensors and metadata."""
+    names = ("coefficients", "scale", "nesterov", "momentum",
+             "learning_rate_factor")
+    return ({case[0]: run(*case) for case in CASES},
+            {case[0]: " ".join(f"{name}: {value}"
+                               for name, value in zip(names, case))
+             for case in CASES})
 
 
 if __name__ == "__main__":
-    main()
+    write_tensors(pathlib.Path(__file__).with_name("muon_golden.safetensors"),
+                  *golden())

@@ -124,7 +124,7 @@ void ExpectGolden(const GoldenCase& golden, int threads) {
 }
 
 TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
-  const std::vector<GoldenCase> cases = ReadGolden();
+  ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());
   ASSERT_EQ(cases.size(), 8u);
   for (const GoldenCase& golden : cases) {
     for (const int threads : {1, 2}) ExpectGolden(golden, threads);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -16,10 +15,12 @@
 
 #include "common/clock.h"
 #include "common/model_layout.h"
+#include "common/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/reference/golden_values.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
@@ -112,56 +113,62 @@ INSTANTIATE_TEST_SUITE_P(, AdamWTest,
 class MuonTest : public ShardedOptimizerTest {};
 INSTANTIATE_TEST_SUITE_P(, MuonTest, testing::Values(v1::TrainingConfig::MUON));
 
-// Expects the next values of `file`.
-void ExpectNext(const std::vector<float>& values, double tolerance,
-                std::istream& file) {
-  for (const float value : values) {
-    double want = 0;
-    ASSERT_TRUE(file >> want);
-    ASSERT_NEAR(value, want, tolerance);
+// Expects the values of the `update`th row of `golden`.
+void ExpectRow(const std::vector<float>& values, double tolerance, int update,
+               const std::vector<double>& golden) {
+  ASSERT_GE(golden.size(), values.size() * update);
+  const double* row = golden.data() + values.size() * (update - 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(values[i], row[i], tolerance) << i << " after " << update;
   }
 }
 
 TEST_P(AdamWTest, UpdatesAreThoseOfPyTorch) {
   config_.set_gradient_clip(20);
+  ASSERT_OK_AND_ASSIGN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open("tests/reference/adamw_golden.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<double> norms,
+                       GoldenValues(file.contents(), "norms"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<double> golden,
+                       GoldenValues(file.contents(), "parameters"));
+  ASSERT_EQ(norms.size(), 5u);
   OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
-    std::ifstream file("tests/reference/adamw_golden.txt");
     std::vector<float> parameters = InitialParameters(layout_, 1);
     for (int update = 1; update <= 5; ++update) {
-      std::string word;
-      int number = 0;
-      double want_norm = 0;
-      file >> word >> number >> word >> want_norm;
-      ASSERT_EQ(number, update);
       std::vector<float> gradients = GoldenGradients(update);
       ASSERT_OK_AND_ASSIGN(
           const ReducedGradient reduced,
           optimizer.Reduce({.count = 1}, absl::MakeSpan(gradients)));
-      EXPECT_NEAR(reduced.gradient_norm, want_norm, 1e-6 * want_norm);
+      const double norm = norms[update - 1];
+      EXPECT_NEAR(reduced.gradient_norm, norm, 1e-6 * norm);
       optimizer.Step(0.01 * update, reduced, gradients, parameters.data());
-      ExpectNext(parameters, 1e-6, file);
+      ExpectRow(parameters, 1e-6, update, golden);
     }
   });
 }
 
 TEST_P(MuonTest, UpdatesAreThoseOfSingularValues) {
   config_.set_gradient_clip(20);
-  std::ifstream file("tests/reference/muon_golden.txt");
-  int cases = 0;
-  for (std::string line; std::getline(file, line); ++cases) {
+  ASSERT_OK_AND_ASSIGN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open("tests/reference/muon_golden.safetensors"));
+  EXPECT_EQ(file.contents().metadata.size(), 3u);
+  for (const auto& [name, config] : file.contents().metadata) {
+    SCOPED_TRACE(config);
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        line, config_.mutable_muon()));
+        config, config_.mutable_muon()));
+    ASSERT_OK_AND_ASSIGN(const std::vector<double> golden,
+                         GoldenValues(file.contents(), name));
     OnRanks(1, [&](Communicator&, ShardedOptimizer& optimizer) {
       std::vector<float> parameters = InitialParameters(layout_, 1);
       for (int update = 1; update <= 3; ++update) {
         Update(optimizer, 0.01 * update, 1, GoldenGradients(update),
                parameters);
-        ExpectNext(parameters, 1e-5, file);
+        ExpectRow(parameters, 1e-5, update, golden);
       }
     });
-    file.ignore();
   }
-  EXPECT_EQ(cases, 3);
 }
 
 TEST_P(ShardedOptimizerTest, AClipOfZeroIsNone) {

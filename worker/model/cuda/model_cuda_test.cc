@@ -119,7 +119,8 @@ TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
 // values in the file.
 TEST_F(ModelCudaTest, LossAndGradientsAreThoseOfPyTorch) {
   int models = 0;
-  for (const GoldenCase& golden : ReadGolden()) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());
+  for (const GoldenCase& golden : cases) {
     SCOPED_TRACE(golden.name);
     const Device cuda = {.kind = Device::Kind::kCuda};
     if (!CheckDeviceModel(cuda, golden.config).ok()) continue;

@@ -2,31 +2,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/testing/golden_models.h"
 
-#include <fstream>
-#include <sstream>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/safetensors.h"
+#include "common/status_macros.h"
 #include "google/protobuf/text_format.h"
-#include "gtest/gtest.h"
+#include "tests/reference/golden_values.h"
 
 namespace causeway {
 namespace {
 
-// Sets a field of ModelConfig, or what has no field of its own there.
-void SetConfig(const std::string& key, const std::string& value,
-               GoldenCase& golden) {
-  v1::ModelConfig& config = golden.config;
-  if (key == "rope_factor") {
-    config.mutable_rope_scaling()->set_factor(std::stod(value));
-  } else if (key == "rope_original_length") {
-    config.mutable_rope_scaling()->set_original_length(
-        static_cast<uint32_t>(std::stoul(value)));
-  } else if (key == "batch") {
-    golden.batch = std::stol(value);
-  } else {
-    EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(
-        absl::StrCat(key, ": ", value), &config));
+absl::StatusOr<double> GoldenScalar(const Safetensors& file,
+                                    absl::string_view name) {
+  ASSIGN_OR_RETURN(const std::vector<double> values, GoldenValues(file, name));
+  return values.at(0);
+}
+
+absl::StatusOr<GoldenCase> ReadCase(const Safetensors& file,
+                                    const std::string& name,
+                                    const std::string& config) {
+  GoldenCase golden{.name = name};
+  if (!google::protobuf::TextFormat::ParseFromString(config, &golden.config)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", name, " has no valid ModelConfig: ", config));
   }
+  ASSIGN_OR_RETURN(const double batch, GoldenScalar(file, name + "/batch"));
+  golden.batch = static_cast<int64_t>(batch);
+  ASSIGN_OR_RETURN(golden.loss, GoldenScalar(file, name + "/loss"));
+  ASSIGN_OR_RETURN(golden.logits, GoldenValues(file, name + "/logits"));
+  for (const SafetensorsTensor& tensor : file.tensors) {
+    absl::string_view parameter = tensor.name;
+    if (!absl::ConsumePrefix(&parameter, name + "/gradient/")) continue;
+    GoldenCase::Gradient gradient{.tensor = std::string(parameter)};
+    ASSIGN_OR_RETURN(
+        gradient.norm,
+        GoldenScalar(file, absl::StrCat(name, "/norm/", parameter)));
+    ASSIGN_OR_RETURN(const std::vector<double> rows,
+                     GoldenValues(file, tensor.name));
+    for (size_t i = 0; i + 1 < rows.size(); i += 2) {
+      gradient.values[static_cast<int64_t>(rows[i])] = rows[i + 1];
+    }
+    golden.gradients.push_back(std::move(gradient));
+  }
+  return golden;
 }
 
 }  // namespace
@@ -47,34 +69,14 @@ Batch::Batch(const v1::ModelConfig& config, int64_t sequences) {
   tokens.pop_back();
 }
 
-std::vector<GoldenCase> ReadGolden() {
+absl::StatusOr<std::vector<GoldenCase>> ReadGolden() {
+  ASSIGN_OR_RETURN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open("tests/reference/llama_golden.safetensors"));
   std::vector<GoldenCase> cases;
-  std::ifstream file("tests/reference/llama_golden.txt");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string kind;
-    std::string name;
-    double value = 0;
-    words >> kind;
-    if (kind == "case") {
-      words >> cases.emplace_back().name;
-    } else if (kind == "config") {
-      std::string setting;
-      words >> name >> setting;
-      SetConfig(name, setting, cases.back());
-    } else if (kind == "loss") {
-      words >> cases.back().loss;
-    } else if (kind == "logit") {
-      words >> cases.back().logits.emplace_back();
-    } else if (kind == "gradient") {
-      auto& gradient = cases.back().gradients.emplace_back();
-      words >> gradient.tensor >> gradient.norm;
-    } else if (kind == "value") {
-      int64_t index = 0;
-      words >> index >> value;
-      cases.back().gradients.back().values[index] = value;
-    }
-    EXPECT_FALSE(words.fail()) << line;
+  for (const auto& [name, config] : file.contents().metadata) {
+    ASSIGN_OR_RETURN(cases.emplace_back(),
+                     ReadCase(file.contents(), name, config));
   }
   return cases;
 }

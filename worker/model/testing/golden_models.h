@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The small models of tests/reference/llama_golden.txt, with the losses, logits
-// and gradients that PyTorch computes in double precision.
+// The small models of tests/reference/make_llama_golden.py, with the losses,
+// logits and gradients that PyTorch computes in double precision.
 #ifndef WORKER_MODEL_TESTING_GOLDEN_MODELS_H_
 #define WORKER_MODEL_TESTING_GOLDEN_MODELS_H_
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/model_layout.h"
 #include "proto/run_config.pb.h"
 
@@ -41,8 +42,9 @@ struct GoldenCase {
   std::vector<Gradient> gradients;
 };
 
-// Returns the models, in the order of the file.
-std::vector<GoldenCase> ReadGolden();
+// Returns the models, in the order of their names. Errors of
+// SafetensorsFile::Open and GoldenValues.
+absl::StatusOr<std::vector<GoldenCase>> ReadGolden();
 
 // Returns the script's parameters: initial values, with gains that differ from
 // one and biases that differ from zero.
