@@ -103,13 +103,10 @@ absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {
 }
 
 absl::Status CoordinatorClient::WatchEvents(
-    uint64_t after_id, bool follow,
+    const v1::WatchEventsRequest& request,
     const std::function<bool(const v1::Event&)>& consume) {
   grpc::ClientContext context;
-  if (!follow) LimitTime(context);
-  v1::WatchEventsRequest request;
-  request.set_after_id(after_id);
-  request.set_recorded_only(!follow);
+  if (request.recorded_only()) LimitTime(context);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
       status_->WatchEvents(&context, request);
   v1::Event event;

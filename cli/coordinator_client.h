@@ -69,11 +69,12 @@ class CoordinatorClient {
   // it there.
   absl::Status FetchHistory(v1::GetHistoryResponse& history);
 
-  // Calls `consume` with the recorded events after `after_id`, oldest first,
-  // and with `follow` then with every new event as it happens. OK at the end of
-  // the recorded events, or when `consume` has returned false.
+  // Calls `consume` with the recorded events that `request` asks for, oldest
+  // first, and then, unless it is `recorded_only`, with every such event as it
+  // happens. OK at the end of the recorded events, or when `consume` has
+  // returned false.
   absl::Status WatchEvents(
-      uint64_t after_id, bool follow,
+      const v1::WatchEventsRequest& request,
       const std::function<bool(const v1::Event&)>& consume);
 
   // Calls a method of the Control service.

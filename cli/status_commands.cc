@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/coordinator_client.h"
+#include "cli/event_flags.h"
 #include "cli/status_report.h"
 #include "cli/watch/terminal.h"
 #include "cli/watch/watch.h"
@@ -28,9 +29,8 @@ struct StatusFlags {
   bool json = false;
   bool all = false;
   bool peers = false;
-  bool follow = false;
-  uint64_t after = 0;
   double interval = 1;
+  EventFlags events;
 };
 
 void AddJson(Command& command, StatusFlags& flags) {
@@ -184,7 +184,8 @@ Command WatchCommand(const StatusEnvironment& environment) {
 
 // Follows the events over restarts of the coordinator until environment.sleep
 // returns false.
-absl::Status FollowEvents(CoordinatorClient& client, uint64_t after,
+absl::Status FollowEvents(CoordinatorClient& client,
+                          v1::WatchEventsRequest request,
                           const StatusEnvironment& environment,
                           const std::function<bool(const v1::Event&)>& print,
                           std::ostream& err) {
@@ -192,9 +193,9 @@ absl::Status FollowEvents(CoordinatorClient& client, uint64_t after,
   bool wanted = true;
   while (true) {
     const absl::Status status =
-        client.WatchEvents(after, /*follow=*/true, [&](const v1::Event& event) {
+        client.WatchEvents(request, [&](const v1::Event& event) {
           lost = false;
-          after = event.id();
+          request.set_after_id(event.id());
           wanted = print(event);
           return wanted;
         });
@@ -218,17 +219,13 @@ Command EventsCommand(const StatusEnvironment& environment) {
       "events", "Lists the events of the run.", environment,
       [](Command& command, StatusFlags& flags) {
         AddJson(command, flags);
-        command.flags.Add("after", "ID",
-                          "Shows only events with a higher number.",
-                          &flags.after);
-        command.flags.Add(
-            "follow", "",
-            "Then shows new events as they happen, until interrupted. "
-            "Restarts of the coordinator do not end it.",
-            &flags.follow);
+        AddEventFlags(flags.events, command.flags);
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
-          const Invocation& call) {
+          const Invocation& call) -> absl::Status {
+        ASSIGN_OR_RETURN(const v1::WatchEventsRequest request,
+                         EventsRequest(flags.events, environment.now(),
+                                       environment.time_zone));
         const auto print = [&](const v1::Event& event) {
           if (flags.json) {
             call.out << MessageJson(event) << "\n";
@@ -238,11 +235,8 @@ Command EventsCommand(const StatusEnvironment& environment) {
           call.out.flush();
           return call.out.good();
         };
-        if (flags.follow) {
-          return FollowEvents(client, flags.after, environment, print,
-                              call.err);
-        }
-        return client.WatchEvents(flags.after, /*follow=*/false, print);
+        if (request.recorded_only()) return client.WatchEvents(request, print);
+        return FollowEvents(client, request, environment, print, call.err);
       });
 }
 

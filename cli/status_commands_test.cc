@@ -66,6 +66,7 @@ class FakeStatus : public v1::Status::Service {
   grpc::Status WatchEvents(grpc::ServerContext*,
                            const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {
+    watched = *request;
     for (uint64_t id = request->after_id() + 1; id <= events; ++id) {
       v1::Event event;
       event.set_id(id);
@@ -79,6 +80,7 @@ class FakeStatus : public v1::Status::Service {
 
   grpc::Status run_end = grpc::Status::OK;
   uint64_t events = 3;
+  v1::WatchEventsRequest watched;
   bool more_each_time = false;
   grpc::StatusCode follow_end = grpc::StatusCode::UNAVAILABLE;
 };
@@ -166,6 +168,21 @@ TEST_F(StatusCommandsTest, EventsEndAtTheLastRecorded) {
   const std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
   ASSERT_EQ(lines.size(), 4);
   EXPECT_EQ(nlohmann::json::parse(lines[2])["text"], "event 3");
+}
+
+TEST_F(StatusCommandsTest, EventsAreThoseThatTheFlagsAskFor) {
+  EXPECT_EQ(Run({"events"}), kExitOk);
+  EXPECT_EQ(service_.watched.min_severity(), v1::NOTICE);
+  sleeps_ = 2;
+  EXPECT_EQ(Run({"events", "--follow", "--kind", "island_left",
+                 "--since=1970-01-02"}),
+            kExitOk);
+  // A stream that broke is asked for the same.
+  EXPECT_EQ(service_.watched.after_id(), 3);
+  EXPECT_THAT(service_.watched.kinds(), testing::ElementsAre("island_left"));
+  EXPECT_EQ(service_.watched.since().seconds(), 86400);
+  EXPECT_EQ(Run({"events", "--since=yesterday"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("--since is \"yesterday\""));
 }
 
 TEST_F(StatusCommandsTest, FollowedEventsAreNeitherLostNorRepeated) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "cli/event_flags.h"
 #include "cli/human.h"
 #include "cli/status_facts.h"
 #include "common/printable.h"
@@ -240,9 +241,10 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
 void PrintEvent(const v1::Event& event, absl::TimeZone zone,
                 std::ostream& out) {
   out << absl::StrFormat(
-      "%5u  %s  %-19s  %-12s  %s\n", event.id(),
+      "%5u  %s  %-8s  %-19s  %-12s  %s\n", event.id(),
       absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(event.time()), zone),
-      event.kind(), event.island_id().empty() ? "-" : event.island_id(),
+      SeverityName(event.severity()), event.kind(),
+      event.island_id().empty() ? "-" : event.island_id(),
       Printable(event.text()));
 }
 

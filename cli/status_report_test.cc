@@ -209,19 +209,21 @@ TEST(StatusReportTest, EventsAreOneLine) {
   event.set_id(7);
   event.mutable_time()->set_seconds(1700000000);
   event.set_kind("round_merged");
+  event.set_severity(v1::DETAIL);
   event.set_text("fragment 0 is at version 1");
   std::ostringstream out;
   PrintEvent(event, absl::UTCTimeZone(), out);
   EXPECT_EQ(out.str(),
-            "    7  2023-11-14 22:13:20  round_merged         -             "
-            "fragment 0 is at version 1\n");
+            "    7  2023-11-14 22:13:20  detail    round_merged         -"
+            "             fragment 0 is at version 1\n");
   // Whatever a peer has written into them.
   event.set_text("slow\n    8  2023-11-14 22:13:21  run_paused\x1b[1A");
   out.str("");
   PrintEvent(event, absl::UTCTimeZone(), out);
-  EXPECT_EQ(out.str(),
-            "    7  2023-11-14 22:13:20  round_merged         -             "
-            "slow\\x0a    8  2023-11-14 22:13:21  run_paused\\x1b[1A\n");
+  EXPECT_EQ(
+      out.str(),
+      "    7  2023-11-14 22:13:20  detail    round_merged         -"
+      "             slow\\x0a    8  2023-11-14 22:13:21  run_paused\\x1b[1A\n");
 }
 
 // The lines and cells that most runs do not have.
@@ -284,13 +286,14 @@ TEST(StatusReportTest, AnEventNamesItsIsland) {
   event.set_id(12345);
   event.mutable_time()->set_seconds(1700000000);
   event.set_kind("island_left");
+  event.set_severity(v1::NOTICE);
   event.set_island_id("north");
   event.set_text("it left");
   std::ostringstream out;
   PrintEvent(event, absl::FixedTimeZone(3600), out);
   EXPECT_EQ(out.str(),
-            "12345  2023-11-14 23:13:20  island_left          north         it "
-            "left\n");
+            "12345  2023-11-14 23:13:20  notice    island_left          north"
+            "         it left\n");
 }
 
 }  // namespace

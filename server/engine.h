@@ -54,6 +54,7 @@
 #include "server/fragment_merge.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/event_filter.h"
 #include "server/rules/event_limiter.h"
 #include "server/staging.h"
 #include "server/storage/open_files.h"
@@ -140,10 +141,10 @@ class Engine {
       const v1::GetHistoryRequest& request);
   // See CommitLog.
   absl::StatusOr<uint64_t> NewestEvent();
-  absl::StatusOr<std::vector<v1::Event>> NewestEvents(uint64_t after_id,
-                                                      uint64_t most);
-  absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
-                                                     uint64_t limit);
+  absl::StatusOr<std::vector<v1::Event>> NewestEvents(
+      uint64_t after_id, uint64_t most, const EventFilter& filter = {});
+  absl::StatusOr<std::vector<v1::Event>> EventsAfter(
+      uint64_t after_id, uint64_t limit, const EventFilter& filter = {});
 
   // --- The Control service; errors as in proto/control.proto. Events say that
   // the operator `by` asked for them. ---

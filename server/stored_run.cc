@@ -80,9 +80,12 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
   v1::PageData data;
   absl::Time time = run.created_at;
   ASSIGN_OR_RETURN(const std::vector<v1::Event> events,
-                   log.NewestEvents(/*after_id=*/0, most_events));
+                   log.NewestEvents(/*after_id=*/0, most_events,
+                                    {.min_severity = v1::NOTICE}));
   data.mutable_events()->Assign(events.begin(), events.end());
-  if (!events.empty()) time = ToTime(events.back().time());
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> newest,
+                   log.NewestEvents(/*after_id=*/0, 1));
+  if (!newest.empty()) time = ToTime(newest.back().time());
   RETURN_IF_ERROR(AppendHistoryPages(
       [&](const v1::GetHistoryRequest& request) {
         return log.HistoryAfter(request);

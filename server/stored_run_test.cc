@@ -58,8 +58,8 @@ TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {
   ASSERT_EQ(data.fragments_size(), 1);
   EXPECT_EQ(data.fragments(0).head().version(), 1);
   EXPECT_EQ(data.history().training_size(), 1);
-  ASSERT_EQ(data.events_size(), 2) << "the newest";
-  EXPECT_EQ(data.events(1).kind(), "round_merged");
+  ASSERT_EQ(data.events_size(), 2) << "the newest, but no details";
+  EXPECT_EQ(data.events(1).kind(), "run_started");
 }
 
 }  // namespace

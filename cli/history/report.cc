@@ -37,14 +37,16 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
   *data.mutable_islands() = std::move(*status.islands.mutable_islands());
   *data.mutable_fragments() = std::move(*status.fragments.mutable_fragments());
   RETURN_IF_ERROR(client.FetchHistory(*data.mutable_history()));
-  RETURN_IF_ERROR(client.WatchEvents(
-      /*after_id=*/0, /*follow=*/false, [&](const v1::Event& event) {
-        *data.add_events() = event;
-        if (static_cast<uint64_t>(data.events_size()) >= 2 * kMostPageEvents) {
-          data.mutable_events()->DeleteSubrange(0, kMostPageEvents);
-        }
-        return true;
-      }));
+  v1::WatchEventsRequest notices;
+  notices.set_recorded_only(true);
+  notices.set_min_severity(v1::NOTICE);
+  RETURN_IF_ERROR(client.WatchEvents(notices, [&](const v1::Event& event) {
+    *data.add_events() = event;
+    if (static_cast<uint64_t>(data.events_size()) >= 2 * kMostPageEvents) {
+      data.mutable_events()->DeleteSubrange(0, kMostPageEvents);
+    }
+    return true;
+  }));
   v1::ListQuarantineResponse quarantine;
   const absl::Status listed =
       client.Control(&v1::Control::Stub::ListQuarantine,

@@ -53,17 +53,17 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
 
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
   RETURN_IF_ERROR(client.FetchHistory(run.history));
-  return client.WatchEvents(run.last_event, /*follow=*/false,
-                            [&](const v1::Event& event) {
-                              run.last_event = event.id();
-                              // The fragments' table shows these.
-                              if (event.kind() == "round_merged") return true;
-                              run.events.push_back(event);
-                              if (run.events.size() > kMostEvents) {
-                                run.events.pop_front();
-                              }
-                              return true;
-                            });
+  v1::WatchEventsRequest request;
+  request.set_after_id(run.last_event);
+  request.set_recorded_only(true);
+  return client.WatchEvents(request, [&](const v1::Event& event) {
+    run.last_event = event.id();
+    // The fragments' table and the curves show the others.
+    if (event.severity() < v1::NOTICE) return true;
+    run.events.push_back(event);
+    if (run.events.size() > kMostEvents) run.events.pop_front();
+    return true;
+  });
 }
 
 }  // namespace causeway

@@ -3,6 +3,8 @@
 #include "server/edge/access.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -84,7 +86,6 @@ const AccessRule* FindRule(absl::string_view method) {
 // Events of refused calls: one a minute for each caller, and one for all
 // callers without an identity. An authority signs far fewer certificates than
 // this.
-constexpr absl::Duration kQuiet = absl::Minutes(1);
 constexpr size_t kMostRefused = 1024;
 
 // The most certificates that are remembered; 1 KB each.
@@ -237,15 +238,11 @@ void Access::RecordRefusal(const Caller& caller,
     absl::MutexLock lock(&mu_);
     std::string who = known ? FormatUri(*caller.identity_) : "";
     if (refusals_.size() >= kMostRefused && refusals_.count(who) == 0) who = "";
-    Refusals& refusals = refusals_[who];
-    const absl::Time now = options_.now();
-    ++refusals.unrecorded;
-    if (now < refusals.quiet_until) return;
-    if (refusals.unrecorded > 1) {
-      absl::StrAppend(&text, "; so were ", refusals.unrecorded - 1,
-                      " calls before it");
+    const std::optional<uint64_t> others = refusals_[who].Note(options_.now());
+    if (!others.has_value()) return;
+    if (*others > 0) {
+      absl::StrAppend(&text, "; so were ", *others, " calls before it");
     }
-    refusals = {.quiet_until = now + kQuiet};
   }
   if (options_.record == nullptr) return;
   const bool is_island = known && caller.identity_->role == Role::kIsland;

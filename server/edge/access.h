@@ -32,6 +32,7 @@
 #include "grpcpp/grpcpp.h"
 #include "server/edge/connections.h"
 #include "server/rules/coordinator.h"
+#include "server/rules/quiet_count.h"
 
 namespace causeway {
 
@@ -133,12 +134,6 @@ class Access {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Events of one caller's refused calls.
-  struct Refusals {
-    // No further event before this time.
-    absl::Time quiet_until = absl::InfinitePast();
-    // Refusals since the last event.
-    uint64_t unrecorded = 0;
-  };
 
   void RecordRefusal(const Caller& caller, const absl::Status& refusal) const
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -149,7 +144,7 @@ class Access {
   // parse it takes longer than everything else about a short call.
   mutable absl::flat_hash_map<std::string, Shown> shown_ ABSL_GUARDED_BY(mu_);
   // By name of the caller.
-  mutable std::map<std::string, Refusals> refusals_ ABSL_GUARDED_BY(mu_);
+  mutable std::map<std::string, QuietCount> refusals_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

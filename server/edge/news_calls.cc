@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <iterator>
@@ -16,6 +16,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/calls.h"
+#include "server/rules/event_filter.h"
 
 namespace causeway {
 namespace {
@@ -138,9 +139,12 @@ class WatchEventsCall : public NewsCall {
     v1::WatchEventsRequest request;
     const absl::Status parsed = ok ? ParseRequest(caller(), received_, request)
                                    : absl::CancelledError("no request");
+    absl::StatusOr<EventFilter> filter = FilterOf(request);
     {
       absl::MutexLock lock(&mu_);
       if (!parsed.ok()) return FinishOnce(ToGrpcStatus(parsed));
+      if (!filter.ok()) return FinishOnce(ToGrpcStatus(filter.status()));
+      filter_ = *std::move(filter);
       recorded_only_ = request.recorded_only();
       last_id_ = request.after_id();
     }
@@ -151,18 +155,11 @@ class WatchEventsCall : public NewsCall {
  private:
   std::optional<grpc::ByteBuffer> Next() override {
     if (page_.empty()) {
-      absl::StatusOr<std::vector<v1::Event>> events =
-          engine_->EventsAfter(last_id_, kEventPage);
-      if (!events.ok()) {
-        FinishOnce(ToGrpcStatus(events.status()));
-        return std::nullopt;
+      const absl::Status read = ReadPage();
+      if (!read.ok() || (page_.empty() && recorded_only_)) {
+        FinishOnce(ToGrpcStatus(read));
       }
-      page_.assign(std::make_move_iterator(events->begin()),
-                   std::make_move_iterator(events->end()));
-    }
-    if (page_.empty()) {
-      if (recorded_only_) FinishOnce(grpc::Status::OK);
-      return std::nullopt;
+      if (page_.empty()) return std::nullopt;
     }
     const v1::Event event = std::move(page_.front());
     page_.pop_front();
@@ -170,6 +167,18 @@ class WatchEventsCall : public NewsCall {
     return ToByteBuffer(event);
   }
 
+  absl::Status ReadPage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ASSIGN_OR_RETURN(const uint64_t newest, engine_->NewestEvent());
+    ASSIGN_OR_RETURN(std::vector<v1::Event> events,
+                     engine_->EventsAfter(last_id_, kEventPage, filter_));
+    // Events that nobody wants are searched once.
+    if (events.empty()) last_id_ = std::max(last_id_, newest);
+    page_.assign(std::make_move_iterator(events.begin()),
+                 std::make_move_iterator(events.end()));
+    return absl::OkStatus();
+  }
+
+  EventFilter filter_ ABSL_GUARDED_BY(mu_);
   bool recorded_only_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<v1::Event> page_ ABSL_GUARDED_BY(mu_);

@@ -194,5 +194,37 @@ TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+TEST_F(StreamsTest, AFollowerGetsTheKindsThatItWants) {
+  const auto stub = v1::Status::NewStub(channel_);
+  v1::WatchEventsRequest request;
+  request.add_kinds("run_paused");
+  request.add_kinds("run_suspended");
+  const auto stream = stub->WatchEvents(&context_, request);
+  // More than a page of others.
+  for (int i = 0; i < 40; ++i) driver_.engine().Record({.kind = "validated"});
+  driver_.engine().Record({.kind = "run_paused"});
+  v1::Event event;
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.kind(), "run_paused");
+  EXPECT_EQ(event.severity(), v1::WARNING);
+  driver_.engine().Record({.kind = "validated"});
+  driver_.engine().Record({.kind = "run_suspended"});
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.kind(), "run_suspended");
+  context_.TryCancel();
+}
+
+TEST_F(StreamsTest, AWatcherHearsThatAKindDoesNotExist) {
+  v1::WatchEventsRequest request;
+  request.add_kinds("run_stopped");
+  v1::Event event;
+  const auto stream =
+      v1::Status::NewStub(channel_)->WatchEvents(&context_, request);
+  EXPECT_FALSE(stream->Read(&event));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("run_suspended"));
+}
+
 }  // namespace
 }  // namespace causeway

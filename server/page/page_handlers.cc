@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "server/page/assets.h"
 #include "server/page/page_json.h"
+#include "server/rules/event_filter.h"
 
 namespace causeway {
 namespace {
@@ -73,9 +74,16 @@ absl::StatusOr<std::string> StatusJson(const StatusSource& source,
   return PageJson(data);
 }
 
-absl::StatusOr<std::string> EventsJson(Engine& engine, uint64_t after) {
-  ASSIGN_OR_RETURN(const std::vector<v1::Event> events,
-                   engine.NewestEvents(after, kMostPageEvents));
+absl::StatusOr<std::string> EventsJson(Engine& engine,
+                                       absl::string_view query) {
+  const uint64_t severity = NumberOf(query, "min_severity");
+  EventFilter filter;
+  if (severity <= v1::Severity_MAX) {
+    filter.min_severity = static_cast<v1::Severity>(severity);
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::Event> events,
+      engine.NewestEvents(NumberOf(query, "after"), kMostPageEvents, filter));
   v1::PageData data;
   data.mutable_events()->Assign(events.begin(), events.end());
   ShortenEvents(data);
@@ -128,7 +136,7 @@ std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
              return Json(HistoryJson(*engine, request.query));
            }},
           {"/api/events", [=](const HttpRequest& request) {
-             return Json(EventsJson(*engine, NumberOf(request.query, "after")));
+             return Json(EventsJson(*engine, request.query));
            }}};
 }
 

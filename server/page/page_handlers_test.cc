@@ -137,6 +137,11 @@ TEST_F(PageHandlersTest, TheNewestEventsComeInOrder) {
   const uint64_t known = std::stoull(newest) - 2;
   EXPECT_EQ(Get(absl::StrCat("/api/events?after=", known))["events"].size(), 2);
   EXPECT_EQ(Get("/api/events?after=100000").count("events"), 0);
+  const json notices = Get("/api/events?min_severity=2")["events"];
+  ASSERT_EQ(notices.size(), 1);
+  EXPECT_EQ(notices[0]["kind"], "coordinator_started");
+  EXPECT_EQ(notices[0]["severity"], "NOTICE");
+  EXPECT_EQ(Get("/api/events?min_severity=99")["events"].size(), 200);
   driver_.engine().Record(
       {.text = absl::StrCat("a", std::string(298, 'b'), "é")});
   EXPECT_EQ(Get("/api/events")["events"].back()["text"],

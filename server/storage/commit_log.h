@@ -42,6 +42,7 @@
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/event_filter.h"
 #include "server/rules/membership.h"
 #include "server/rules/token_ledger.h"
 #include "server/storage/sqlite.h"
@@ -243,16 +244,16 @@ class CommitLog {
   // Returns the id of the newest event; 0 if there is none.
   absl::StatusOr<uint64_t> NewestEvent();
 
-  // Returns the newest events with ids above `after_id`, at most `most`, oldest
-  // first.
-  absl::StatusOr<std::vector<v1::Event>> NewestEvents(uint64_t after_id,
-                                                      uint64_t most);
+  // Returns the newest events with ids above `after_id` that `filter` wants, at
+  // most `most`, oldest first. Writers wait for a part of the search at most.
+  absl::StatusOr<std::vector<v1::Event>> NewestEvents(
+      uint64_t after_id, uint64_t most, const EventFilter& filter = {});
 
-  // Returns events with ids above `after_id`, oldest first: at most `limit`,
-  // and none after the event with which their texts reach kEventPageBytes.
+  // Returns such events from the other end: at most `limit`, and none after the
+  // event with which their texts reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;
-  absl::StatusOr<std::vector<v1::Event>> EventsAfter(uint64_t after_id,
-                                                     uint64_t limit);
+  absl::StatusOr<std::vector<v1::Event>> EventsAfter(
+      uint64_t after_id, uint64_t limit, const EventFilter& filter = {});
 
  private:
   CommitLog(SqliteDatabase database, std::string path, bool read_only)

@@ -97,6 +97,10 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
       "the stored ", what, " cannot be read by this version: ", text));
 }
 
+// The rows that a search for events looks at while it holds the lock: a
+// millisecond of work.
+constexpr uint64_t kEventSearch = 4096;
+
 // Reads a row of id, time, kind, island_id, text.
 v1::Event EventOf(SqliteStatement& row) {
   v1::Event event;
@@ -105,7 +109,12 @@ v1::Event EventOf(SqliteStatement& row) {
   event.set_kind(row.Text(2));
   event.set_island_id(row.Text(3));
   event.set_text(row.Text(4));
+  event.set_severity(SeverityOf(event.kind()));
   return event;
+}
+
+bool IsWanted(SqliteStatement& row, const EventFilter& filter) {
+  return filter.Wants(row.Text(2), absl::FromUnixMicros(row.Int(1)));
 }
 
 }  // namespace
@@ -471,38 +480,55 @@ absl::StatusOr<uint64_t> CommitLog::NewestEvent() {
 }
 
 absl::StatusOr<std::vector<v1::Event>> CommitLog::NewestEvents(
-    uint64_t after_id, uint64_t most) {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
-                        " WHERE id > ? AND id >"
-                        " (SELECT ifnull(max(id), 0) FROM events) - ?"
-                        " ORDER BY id",
-                        Limit(after_id), Limit(most)));
+    uint64_t after_id, uint64_t most, const EventFilter& filter) {
   std::vector<v1::Event> events;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return events;
-    events.push_back(EventOf(query));
+  uint64_t before = std::numeric_limits<uint64_t>::max();
+  uint64_t rows = kEventSearch;
+  while (rows == kEventSearch && events.size() < most) {
+    rows = 0;
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(
+        SqliteStatement query,
+        database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
+                          " WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?",
+                          Limit(after_id), Limit(before), Limit(kEventSearch)));
+    while (events.size() < most) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      ++rows;
+      before = query.Uint(0);
+      if (IsWanted(query, filter)) events.push_back(EventOf(query));
+    }
   }
+  std::reverse(events.begin(), events.end());
+  return events;
 }
 
-absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(uint64_t after_id,
-                                                              uint64_t limit) {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
-                        " WHERE id > ? ORDER BY id LIMIT ?",
-                        Limit(after_id), Limit(limit)));
+absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(
+    uint64_t after_id, uint64_t limit, const EventFilter& filter) {
   std::vector<v1::Event> events;
   uint64_t bytes = 0;
-  while (bytes < kEventPageBytes) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) break;
-    events.push_back(EventOf(query));
-    bytes += events.back().text().size();
+  const auto is_full = [&] {
+    return events.size() >= limit || bytes >= kEventPageBytes;
+  };
+  uint64_t rows = kEventSearch;
+  while (rows == kEventSearch && !is_full()) {
+    rows = 0;
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(
+        SqliteStatement query,
+        database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
+                          " WHERE id > ? ORDER BY id LIMIT ?",
+                          Limit(after_id), Limit(kEventSearch)));
+    while (!is_full()) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      ++rows;
+      after_id = query.Uint(0);
+      if (!IsWanted(query, filter)) continue;
+      events.push_back(EventOf(query));
+      bytes += events.back().text().size();
+    }
   }
   return events;
 }

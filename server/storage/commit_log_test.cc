@@ -297,50 +297,6 @@ TEST_F(CommitLogTest, WhatChangesOfAMemberIsWrittenAgain) {
   EXPECT_EQ(members[0].state, v1::IslandStatus::LIVE);
 }
 
-TEST_F(CommitLogTest, APageOfEventsIsBounded) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  LogBatch batch;
-  for (int i = 0; i < 4; ++i) {
-    batch.events.push_back(
-        {.time = kStart,
-         .kind = "island_left",
-         .text = std::string(CommitLog::kEventPageBytes / 2, 'x')});
-  }
-  batch.events.push_back(
-      {.time = kStart,
-       .kind = "island_left",
-       .text = std::string(3 * CommitLog::kEventPageBytes, 'x')});
-  ASSERT_OK(log->Apply(batch));
-  EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(SizeIs(2)));
-  EXPECT_THAT(log->EventsAfter(2, 10), IsOkAndHolds(SizeIs(2)));
-  EXPECT_THAT(log->EventsAfter(4, 10), IsOkAndHolds(SizeIs(1)));
-}
-
-TEST_F(CommitLogTest, EventsAreNumberedWithoutGaps) {
-  const std::unique_ptr<CommitLog> log = OpenWithRun();
-  for (int i = 0; i < 3; ++i) {
-    LogBatch batch{.events = {{.time = kStart,
-                               .kind = "island_joined",
-                               .island_id = "a",
-                               .text = absl::StrCat("event ", i)},
-                              {.time = kStart, .kind = "island_left"}}};
-    ASSERT_OK(log->Apply(batch));
-    EXPECT_EQ(batch.events[0].id, 2 * i + 1);
-    EXPECT_EQ(batch.events[1].id, 2 * i + 2);
-  }
-  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       log->EventsAfter(2, 2));
-  ASSERT_THAT(events, SizeIs(2));
-  EXPECT_EQ(events[0].id(), 3);
-  EXPECT_EQ(ToTime(events[0].time()), kStart);
-  EXPECT_EQ(events[0].kind(), "island_joined");
-  EXPECT_EQ(events[0].island_id(), "a");
-  EXPECT_EQ(events[0].text(), "event 1");
-  EXPECT_EQ(events[1].id(), 4);
-  EXPECT_THAT(log->EventsAfter(UINT64_MAX, UINT64_MAX),
-              IsOkAndHolds(IsEmpty()));
-}
-
 TEST_F(CommitLogTest, ThreadsMayShareALog) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   constexpr int kThreads = 4;

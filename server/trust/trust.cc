@@ -5,6 +5,8 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
@@ -226,34 +228,69 @@ absl::StatusOr<std::string> Trust::SignFor(v1::IssuedCertificate& entry,
   return certificate;
 }
 
+absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
+                             const std::string& address,
+                             std::optional<v1::Token>& token,
+                             v1::IssuedCertificate& entry,
+                             v1::EnrolResponse& response) {
+  absl::MutexLock lock(&mu_);
+  if (!wrong_tokens_.MayTry(address, options_.now())) {
+    return absl::ResourceExhaustedError(
+        "too many wrong tokens came from this address: wait a minute");
+  }
+  DropExpired();
+  const absl::StatusOr<TokenRecord*> found = FindToken(request);
+  if (!found.ok()) {
+    wrong_tokens_.Fail(address);
+    return found.status();
+  }
+  token = (*found)->token();
+  ASSIGN_OR_RETURN(const PublicKey key,
+                   RequestedKey(request.certificate_request()));
+  ASSIGN_OR_RETURN(CertificateRecord* const record,
+                   TakeToken(**found, KeyDigest(*key)));
+  ASSIGN_OR_RETURN(*response.mutable_certificate(),
+                   SignFor(*record->mutable_certificate(), *key));
+  entry = record->certificate();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::EnrolResponse> Trust::Enrol(const v1::EnrolRequest& request,
                                                const std::string& address) {
-  v1::EnrolResponse response;
+  std::optional<v1::Token> token;
   v1::IssuedCertificate entry;
-  {
-    absl::MutexLock lock(&mu_);
-    if (!wrong_tokens_.MayTry(address, options_.now())) {
-      return absl::ResourceExhaustedError(
-          "too many wrong tokens came from this address: wait a minute");
-    }
-    DropExpired();
-    const absl::StatusOr<TokenRecord*> token = FindToken(request);
-    if (!token.ok()) {
-      wrong_tokens_.Fail(address);
-      return token.status();
-    }
-    ASSIGN_OR_RETURN(const PublicKey key,
-                     RequestedKey(request.certificate_request()));
-    ASSIGN_OR_RETURN(CertificateRecord* const record,
-                     TakeToken(**token, KeyDigest(*key)));
-    ASSIGN_OR_RETURN(*response.mutable_certificate(),
-                     SignFor(*record->mutable_certificate(), *key));
-    entry = record->certificate();
+  v1::EnrolResponse response;
+  const absl::Status tried = TryEnrol(request, address, token, entry, response);
+  if (!tried.ok()) {
+    RecordRefusal(address, token, tried);
+    return tried;
   }
   Record("enrolled", entry,
          absl::StrCat(DescribeEntry(entry), " enrolled with token ",
                       entry.token_id(), " and got certificate ", entry.id()));
   return response;
+}
+
+void Trust::RecordRefusal(const std::string& address,
+                          const std::optional<v1::Token>& token,
+                          const absl::Status& refusal) {
+  std::optional<uint64_t> others;
+  {
+    absl::MutexLock lock(&mu_);
+    others =
+        (token.has_value() ? token_holders_ : strangers_).Note(options_.now());
+  }
+  if (!others.has_value()) return;
+  std::string text = absl::StrCat("an enrolment from ", address);
+  if (token.has_value()) {
+    absl::StrAppend(&text, " with token ", token->id(), " of ",
+                    DescribeEntry(*token));
+  }
+  absl::StrAppend(&text, " is refused: ", absl::string_view(refusal.message()));
+  if (*others > 0) {
+    absl::StrAppend(&text, "; so were ", *others, " before it");
+  }
+  Record("enrolment_refused", token.value_or(v1::Token()), std::move(text));
 }
 
 absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "common/transport/credentials.h"
 #include "proto/trust.pb.h"
 #include "server/rules/coordinator.h"
+#include "server/rules/quiet_count.h"
 #include "server/trust/attempt_limiter.h"
 #include "server/trust/authority.h"
 
@@ -116,6 +118,17 @@ class Trust {
   absl::StatusOr<v1::IssuedCertificate*> FindGood(absl::string_view serial)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Enrol without the events. Sets `token` if the request has its secret.
+  absl::Status TryEnrol(const v1::EnrolRequest& request,
+                        const std::string& address,
+                        std::optional<v1::Token>& token,
+                        v1::IssuedCertificate& entry,
+                        v1::EnrolResponse& response);
+  // Records at most one event a minute of all who have no token, and one of
+  // those who have.
+  void RecordRefusal(const std::string& address,
+                     const std::optional<v1::Token>& token,
+                     const absl::Status& refusal);
   // Records an event about the holder of a token or certificate.
   template <typename Entry>
   void Record(absl::string_view kind, const Entry& entry,
@@ -126,6 +139,8 @@ class Trust {
   mutable absl::Mutex mu_;
   v1::TrustRecords records_ ABSL_GUARDED_BY(mu_);
   AttemptLimiter wrong_tokens_ ABSL_GUARDED_BY(mu_);
+  QuietCount strangers_ ABSL_GUARDED_BY(mu_);
+  QuietCount token_holders_ ABSL_GUARDED_BY(mu_);
   absl::Time own_renewal_ ABSL_GUARDED_BY(mu_);
 };
 

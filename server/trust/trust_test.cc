@@ -21,13 +21,17 @@
 #include "common/transport/x509.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/rules/quiet_count.h"
 
 namespace causeway {
 namespace {
 
 using absl::StatusCode;
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class TrustTest : public testing::Test {
  protected:
@@ -49,6 +53,7 @@ class TrustTest : public testing::Test {
                                    [this](const CoordinatorEvent& event) {
                                      events_.push_back(absl::StrCat(
                                          event.kind, " ", event.island_id));
+                                     texts_.push_back(event.text);
                                    }});
     if (opened.ok()) trust_ = *std::move(opened);
     return opened.status();
@@ -91,6 +96,7 @@ class TrustTest : public testing::Test {
   absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
   std::unique_ptr<TemporaryDirectory> directory_;
   std::vector<std::string> events_;
+  std::vector<std::string> texts_;
   PrivateKey key_;
   std::unique_ptr<Trust> trust_;
 };
@@ -146,6 +152,31 @@ TEST_F(TrustTest, WrongTokensAreRefusedAndCounted) {
   EXPECT_OK(Enrol(Token(), *key_, "5.6.7.8"));
   now_ += absl::Minutes(1);
   EXPECT_OK(Enrol(Token(), *key_));
+}
+
+TEST_F(TrustTest, ARefusedEnrolmentIsAnEventAndStrangersDoNotFloodTheLog) {
+  const JoinToken token = Token();
+  JoinToken forged = token;
+  forged.secret[15] ^= 1;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(Enrol(forged, *key_, absl::StrCat("6.6.6.", i)).ok());
+  }
+  EXPECT_THAT(events_, ElementsAre("token_created a", "enrolment_refused "));
+  EXPECT_THAT(texts_.back(),
+              StartsWith("an enrolment from 6.6.6.0 is refused: there is no"));
+  // Strangers do not hide what happens to an island with a token.
+  EXPECT_OK(Enrol(token, *key_));
+  EXPECT_FALSE(Enrol(token, *NewKey()).ok());
+  EXPECT_EQ(events_.back(), "enrolment_refused a");
+  EXPECT_THAT(texts_.back(),
+              AllOf(HasSubstr("from 1.2.3.4 with token"), HasSubstr(token.id),
+                    HasSubstr("of island a is refused: the token is used up")));
+  EXPECT_FALSE(Enrol(token, *NewKey()).ok());
+  EXPECT_EQ(events_.size(), 4);
+  now_ += QuietCount::kQuiet;
+  EXPECT_FALSE(Enrol(forged, *key_).ok());
+  EXPECT_EQ(events_.size(), 5);
+  EXPECT_THAT(texts_.back(), EndsWith("; so were 19 before it"));
 }
 
 TEST_F(TrustTest, ATokenHasATimeAndCanBeRevoked) {

@@ -244,24 +244,25 @@ class Trial {
     result.bytes_up = snapshot.run.bytes_received();
     result.bytes_down = snapshot.run.bytes_sent();
     result.bytes_data_parallel = snapshot.run.bytes_data_parallel();
-    return status_->WatchEvents(
-        0, /*follow=*/false, [&](const v1::Event& event) {
-          if (event.kind() != "island_evicted") return true;
-          ++result.evictions;
-          const absl::Duration at =
-              absl::FromUnixNanos(
-                  google::protobuf::util::TimeUtil::TimestampToNanoseconds(
-                      event.time())) -
-              started_;
-          const absl::Duration lease =
-              absl::Seconds(run_.membership().lease_seconds());
-          if (!PartitionedBetween(options_.scenario, options_.network,
-                                  event.island_id(),
-                                  at - lease - kEvictionSlack, at)) {
-            ++result.false_evictions;
-          }
-          return true;
-        });
+    v1::WatchEventsRequest evictions;
+    evictions.set_recorded_only(true);
+    evictions.add_kinds("island_evicted");
+    return status_->WatchEvents(evictions, [&](const v1::Event& event) {
+      ++result.evictions;
+      const absl::Duration at =
+          absl::FromUnixNanos(
+              google::protobuf::util::TimeUtil::TimestampToNanoseconds(
+                  event.time())) -
+          started_;
+      const absl::Duration lease =
+          absl::Seconds(run_.membership().lease_seconds());
+      if (!PartitionedBetween(options_.scenario, options_.network,
+                              event.island_id(), at - lease - kEvictionSlack,
+                              at)) {
+        ++result.false_evictions;
+      }
+      return true;
+    });
   }
 
   absl::StatusOr<double> ValidationLoss() const {

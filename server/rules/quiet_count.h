@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bounds the events of what strangers can cause at any rate.
+#ifndef SERVER_RULES_QUIET_COUNT_H_
+#define SERVER_RULES_QUIET_COUNT_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace causeway {
+
+// Says which of many occurrences to record: one, then none for a minute. Not
+// thread-safe.
+class QuietCount {
+ public:
+  static constexpr absl::Duration kQuiet = absl::Minutes(1);
+
+  // Notes an occurrence. If it is to be recorded, returns the number of those
+  // before it that were not.
+  std::optional<uint64_t> Note(absl::Time now) {
+    if (now < quiet_until_) {
+      ++unrecorded_;
+      return std::nullopt;
+    }
+    quiet_until_ = now + kQuiet;
+    return std::exchange(unrecorded_, 0);
+  }
+
+ private:
+  absl::Time quiet_until_ = absl::InfinitePast();
+  uint64_t unrecorded_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_RULES_QUIET_COUNT_H_
