@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/coordinator_client.h"
-#include "cli/event_flags.h"
+#include "cli/events/event_flags.h"
 #include "cli/status_report.h"
 #include "cli/watch/terminal.h"
 #include "cli/watch/watch.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "cli/event_flags.h"
+#include "cli/events/event_flags.h"
 #include "cli/human.h"
 #include "cli/status_facts.h"
 #include "common/printable.h"

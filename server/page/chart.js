@@ -3,21 +3,49 @@
 //
 // Line charts.
 
-// Returns round numbers that divide [low, high] into about `n` parts.
-function ticks(low, high, n) {
-  const raw = (high - low) / n || 1;
+// Returns round numbers that divide [low, high] into about `n` parts of at least
+// `least`, and the digits behind the point that tell them apart.
+function ticks(low, high, n, least = 0) {
+  const raw = Math.max(least, (high - low) / n) || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.999);
   const marks = [];
   for (let i = Math.ceil(low / step); i * step <= high + step / 1e6; ++i) {
     marks.push(i * step);
   }
+  return { marks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+}
+
+// Returns [position, label] of the marks of an axis.
+function axisMarks(low, high, n, unit, least = 0) {
+  const { size, name } = unit;
+  const { marks, digits } = ticks(low / size, high / size, n, least);
+  return marks.map((mark) => [mark * size, mark === 0 ? "0" :
+    mark.toLocaleString(undefined, { minimumFractionDigits: digits,
+      maximumFractionDigits: digits }) + name]);
+}
+
+// The same for an axis that spans several powers of ten.
+function logMarks(low, high) {
+  const marks = [];
+  for (let i = Math.floor(Math.log10(low)); 10 ** i <= high; ++i) {
+    for (const m of [1, 2, 5]) {
+      const mark = m * 10 ** i;
+      if (mark >= low && mark <= high) marks.push([mark, +mark.toPrecision(1) + ""]);
+    }
+  }
   return marks;
 }
 
-// Lines over one x axis. A series is {name, color, points: [[x, y]...]}, with
-// `thin` for one of many. Arrow keys and the pointer move a cursor that shows
-// the values.
+// The space above a plot, for the title of its y axis.
+const kTop = 20;
+
+// Lines over the inner steps. A series is {name, color, points: [[x, y]...]},
+// with `thin` for one of many. Arrow keys and the pointer move a cursor that
+// shows the values. The options are {label, axis: title of the y axis,
+// unit(high) of its marks, value(y): text, at(x): text, empty: text,
+// height(width), zero: whether y begins at 0, most: where it ends, sums: whether
+// the legend shows the last values}.
 class Chart {
   constructor(host, options) {
     this.host = host;
@@ -46,27 +74,42 @@ class Chart {
       .map((one) => {
         const swatch = el("i");
         swatch.style.background = one.color;
-        return el("li", {}, swatch, one.name);
+        return el("li", {}, swatch, one.name + (this.options.sums
+          ? " " + this.options.value(last(one.points)[1]) : ""));
       }));
+    this.draw();
+  }
+
+  // Draws y by its logarithm, or no longer.
+  setLog(log) {
+    this.log = log;
     this.draw();
   }
 
   domain() {
     const all = this.series.flatMap((one) => one.points);
+    const least = (list) => list.reduce((a, b) => Math.min(a, b));
+    const most = (list) => list.reduce((a, b) => Math.max(a, b));
+    const xs = all.map((point) => point[0]);
     const ys = all.map((point) => point[1]);
-    this.x0 = Math.min(...[all[0][0]], ...this.series.map((s) => s.points[0][0]));
-    this.x1 = Math.max(...this.series.map((one) => last(one.points)[0]));
-    if (this.x1 <= this.x0) this.x1 = this.x0 + 1;
-    let low = this.options.zero ? 0 : ys.reduce((a, b) => Math.min(a, b));
-    let high = ys.reduce((a, b) => Math.max(a, b));
-    if (this.options.most) high = this.options.most;
-    if (high <= low) high = low + (Math.abs(low) || 1) * 0.1;
-    if (!this.options.zero) {
-      low -= (high - low) * 0.04;
-      high += (high - low) * 0.04;
+    [this.x0, this.x1] = [least(xs), most(xs)];
+    // A single point stands in the middle.
+    if (this.x1 <= this.x0) [this.x0, this.x1] = [Math.max(0, this.x0 - 1), this.x1 + 1];
+    const { zero, most: end } = this.options;
+    let [low, high] = [zero ? 0 : least(ys), end || most(ys)];
+    this.f = this.log && low > 0 ? Math.log : (y) => y;
+    if (zero) {
+      if (!end) high = high > 0 ? high * 1.05 : 1;
+    } else if (high <= low) {
+      [low, high] = [low - Math.abs(low) * 0.1, low + (Math.abs(low) || 1) * 0.1];
+    } else if (this.f === Math.log) {
+      const room = (high / low) ** 0.04;
+      [low, high] = [low / room, high * room];
+    } else {
+      const room = (high - low) * 0.04;
+      [low, high] = [low - room, high + room];
     }
-    this.y0 = low;
-    this.y1 = high * (this.options.zero && !this.options.most ? 1.05 : 1);
+    [this.y0, this.y1] = [low, high];
   }
 
   draw() {
@@ -79,15 +122,16 @@ class Chart {
     }
     this.domain();
     const height = this.options.height(width);
-    this.left = 54;
+    this.left = 60;
     this.width = width - this.left - 10;
-    this.height = height - 24;
+    this.height = height - 36;
+    const [y0, y1] = [this.f(this.y0), this.f(this.y1)];
     this.x = (x) => this.left + this.width * (x - this.x0) / (this.x1 - this.x0);
-    this.y = (y) => 6 + (this.height - 6) * (this.y1 - y) / (this.y1 - this.y0);
+    this.y = (y) => kTop + (this.height - kTop) * (y1 - this.f(y)) / (y1 - y0);
     const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
     this.axes(root, width, height);
     for (const one of this.series) root.append(this.curve(one));
-    this.line = svg("line", { class: "cursor", y1: 6, y2: this.height,
+    this.line = svg("line", { class: "cursor", y1: kTop, y2: this.height,
       visibility: "hidden" });
     root.append(this.line);
     this.plot.replaceChildren(root, this.tip);
@@ -96,17 +140,27 @@ class Chart {
   }
 
   axes(root, width, height) {
-    for (const mark of ticks(this.y0, this.y1, this.height > 160 ? 5 : 3)) {
+    const isWide = this.f === Math.log && this.y1 > 10 * this.y0;
+    for (const [mark, label] of isWide ? logMarks(this.y0, this.y1)
+      : axisMarks(this.y0, this.y1, this.height > 160 ? 5 : 4,
+        this.options.unit(this.y1))) {
       const y = this.y(mark);
       root.append(
         svg("line", { class: "grid", x1: this.left, x2: width - 10, y1: y, y2: y }),
-        svg("text", { x: this.left - 7, y: y + 4, "text-anchor": "end" },
-          this.options.tick(mark)));
+        svg("text", { class: "y", x: this.left - 7, y: y + 4, "text-anchor": "end" },
+          label));
     }
-    for (const mark of ticks(this.x0, this.x1, width > 500 ? 7 : 4)) {
-      root.append(svg("text", { x: Math.min(this.x(mark), width - 16),
-        y: height - 6, "text-anchor": "middle" }, whole(mark)));
+    const unit = this.x1 < 1e5 ? { size: 1, name: "" } : unitOf(this.x1, kCounts);
+    // Steps are whole.
+    for (const [mark, label] of axisMarks(this.x0, this.x1, width > 500 ? 7 : 5,
+      unit, 1 / unit.size)) {
+      root.append(svg("text", { class: "x", x: Math.min(this.x(mark), width - 16),
+        y: this.height + 15, "text-anchor": "middle" }, label));
     }
+    root.append(
+      svg("text", { class: "name", x: 0, y: 10 }, this.options.axis),
+      svg("text", { class: "name", x: width - 10, y: height - 4,
+        "text-anchor": "end" }, "inner step"));
   }
 
   curve(one) {
@@ -124,7 +178,8 @@ class Chart {
       curve.style.opacity = 0.2;
     }
     group.append(curve);
-    if (one.dots) {
+    // A line of one point cannot be seen.
+    if (one.dots || points.length === 1) {
       for (const [x, y] of points) {
         const dot = svg("circle", { cx: this.x(x), cy: this.y(y), r: 3 });
         dot.style.fill = one.color;

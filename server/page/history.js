@@ -7,30 +7,36 @@ const color = (i) => `var(--c${i % 8})`;
 // More islands than this are drawn as one bundle.
 const kNamedCurves = 7;
 const step = (x) => "step " + Math.round(x).toLocaleString();
-const low = () => 150;
+const low = () => 170;
+const kPlain = { size: 1, name: "" };
 
 const charts = {
   loss: new Chart(byId("loss"), {
-    label: "Training and validation loss by inner step", tick: (y) => +y.toFixed(3),
+    label: "Training and validation loss by inner step",
+    axis: "nats per token", unit: () => kPlain,
     value: loss, at: step, empty: "no round has been merged yet",
     height: (width) => (width > 700 ? 300 : 220),
   }),
   rate: new Chart(byId("rate"), {
-    label: "Tokens per second by inner step", tick: (y) => mark(count(y)),
-    value: count,
+    label: "Tokens per second by inner step",
+    axis: "tokens/s", unit: (high) => unitOf(high, kCounts), value: count,
     at: step, zero: true, empty: "nothing yet", height: low,
   }),
   traffic: new Chart(byId("traffic"), {
-    label: "Bytes by inner step", tick: (y) => mark(bytes(y)),
-    value: bytes, at: step,
+    label: "Bytes by inner step", axis: "bytes",
+    unit: (high) => unitOf(high, kBytes), value: bytes, at: step, sums: true,
     zero: true, empty: "nothing yet", height: low,
   }),
   part: new Chart(byId("part"), {
-    label: "Share of live islands that were merged", tick: (y) => y + " %",
+    label: "Share of live islands that were merged", axis: "of live islands",
+    unit: () => ({ size: 1, name: " %" }),
     value: (y) => y.toFixed(1) + " %", at: step, zero: true, most: 100,
     empty: "nothing yet", height: low,
   }),
 };
+
+byId("log").addEventListener("change", (event) =>
+  charts.loss.setLog(event.target.checked));
 
 // Returns the training curves by island.
 function islandCurves() {
@@ -97,10 +103,9 @@ function drawHistory() {
   state.training.forEach((point, i) => {
     const now = point.participation || {};
     const before = (i && state.training[i - 1].participation) || {};
-    const live = num(now.live) - num(before.live);
-    if (live <= 0) return;
-    shares.push([num(point.run_step),
-      100 * (num(now.merged) - num(before.merged)) / live]);
+    const since = (field) => num(now[field]) - num(before[field]);
+    const share = tookPart({ live: since("live"), merged: since("merged") });
+    if (share !== undefined) shares.push([num(point.run_step), 100 * share]);
   });
   charts.part.set([{ name: "merged", unnamed: true, color: color(2),
     points: shares }]);

@@ -34,13 +34,29 @@ async function refreshHistory() {
   drawHistory();
 }
 
+// Events up to this one are there, of this severity or more.
+let seenEvent = 0;
+let seenSeverity = null;
+
+async function refreshEvents(newest) {
+  const severity = byId("severity").value;
+  const after = severity === seenSeverity ? seenEvent : 0;
+  if (severity === seenSeverity && newest <= seenEvent) return;
+  const page = await ask(`api/events?after=${after}&min_severity=${severity}`);
+  if (severity !== seenSeverity) state.events = [];
+  takeEvents(page.events);
+  seenSeverity = severity;
+  seenEvent = Math.max(newest, num((last(state.events) || {}).id));
+  drawEvents();
+}
+
 let shownRounds = null;
 async function refresh() {
   const status = await ask("api/status");
   if ((status.run || {}).run_id !== state.run.run_id) {
     Object.assign(state, { training: [], validations: [], events: [],
       rounds: new Map() });
-    shownRounds = null;
+    shownRounds = seenSeverity = null;
   }
   takeStatus(status);
   heard = Date.now();
@@ -50,11 +66,7 @@ async function refresh() {
     await refreshHistory();
     shownRounds = rounds;
   }
-  const known = state.events.length ? num(last(state.events).id) : 0;
-  if (num(status.newest_event) > known) {
-    takeEvents((await ask("api/events?after=" + known)).events);
-    drawEvents();
-  }
+  await refreshEvents(num(status.newest_event));
   drawStatus();
 }
 
@@ -63,7 +75,7 @@ async function follow() {
   let lost = "";
   try {
     await refresh();
-    setText(byId("freshness"), "live");
+    setText(byId("freshness"), "connected");
   } catch (error) {
     const seconds = duration(Math.round((Date.now() - heard) / 1000));
     lost = "The coordinator does not answer. This is its state of " +
@@ -83,6 +95,8 @@ function showReport(report) {
   takeHistory(report.history || {});
   takeEvents(report.events);
   state.ended = true;
+  // A report has no details.
+  byId("severity").options[0].remove();
   drawStatus();
   drawHistory();
   drawEvents();

@@ -17,7 +17,8 @@ const lateness = (island) => {
 };
 function islandClass(island) {
   if (!isLive(island)) return island.state === "LEFT" ? "" : "bad";
-  return island.draining || age(island) > 10 ? "warn" : "good";
+  return island.draining || island.data_differs || age(island) > 10 ? "warn"
+    : "good";
 }
 function waitShare(island) {
   const seconds = (state.now - millis(island.joined_at)) / 1000;
@@ -25,6 +26,7 @@ function waitShare(island) {
 }
 function activity(island) {
   if (!isLive(island)) return island.reason || "";
+  if (island.data_differs) return "reads other data than the run's";
   const trouble = progress(island).rank_trouble;
   return (trouble && trouble.text) || progress(island).activity || "";
 }
@@ -74,7 +76,7 @@ const fragmentTable = new DataTable(byId("fragments_table"), [
     text: (f) => version(f) + " of " + num(f.final_version) },
   { title: "Took part", n: true, value: (f) => num((f.participation || {}).merged),
     text: (f) => (version(f) > 0 && f.participation ? num(f.participation.merged) + " of " +
-      num(f.participation.live) : "–") },
+      Math.max(num(f.participation.live), num(f.participation.merged)) : "–") },
   { title: "Norm", n: true, value: (f) => num(f.merged_norm),
     text: (f) => (f.merged_norm ? f.merged_norm.toPrecision(3) : "–") },
   { title: "Similarity", n: true, value: (f) => num(f.similarity),
@@ -98,7 +100,7 @@ const quarantineTable = new DataTable(byId("quarantine_table"), [
 ], (entry) => num(entry.id));
 
 const factNodes = new Map();
-function fact(title, value, detail) {
+function fact(title, value, detail, shade) {
   if (!factNodes.has(title)) {
     const nodes = [el("span", {}, title), el("b"), el("span")];
     factNodes.set(title, nodes);
@@ -107,40 +109,61 @@ function fact(title, value, detail) {
   const nodes = factNodes.get(title);
   setText(nodes[1], value);
   setText(nodes[2], detail);
-}
-
-function secondsLeft() {
-  const points = state.training;
-  const left = num(state.run.total_steps) - num(state.run.run_step);
-  if (left <= 0 || points.length < 2) return Infinity;
-  // The speed of the last points, at most 20, up to now.
-  const before = points[Math.max(0, points.length - 20)];
-  const seconds = (state.now - millis(before.time)) / 1000;
-  const steps = num(state.run.run_step) - num(before.run_step);
-  return steps > 0 ? left * seconds / steps : Infinity;
+  setClass(nodes[2], shade || "");
 }
 
 const kStateClass = { RUNNING: "good", FINISHED: "good", SUSPENDED: "bad",
   PAUSED: "warn", WAITING_FOR_ISLANDS: "warn" };
+const kSeverityClass = { CRITICAL: "bad", WARNING: "warn" };
+const isMerging = (run) => run.state === "RUNNING" && !run.missing_since;
+
+// Returns the text and the class of the run's state.
+function shownState(run) {
+  const needed = num(run.islands_needed);
+  const missing = needed - num(run.live_islands);
+  const waits = run.state === "WAITING_FOR_ISLANDS" || run.missing_since;
+  const text = waits && missing > 0
+    ? `waiting for ${missing} of ${plural(needed, "island")}` : words(run.state);
+  const isBad = run.state === "RUNNING" && (run.missing_since ||
+    (run.attention || []).some((one) => one.severity === "CRITICAL"));
+  return [text, isBad ? "bad" : kStateClass[run.state] || ""];
+}
 
 function drawRun() {
   const run = state.run;
   const name = (run.config || {}).name || run.run_id || "";
   setText(byId("run"), name);
   document.title = (name ? name + " · " : "") + "Causeway";
+  const [text, shade] = shownState(run);
   byId("state").hidden = !run.state;
-  setText(byId("state"), words(run.state));
-  setClass(byId("state"), "pill " + (kStateClass[run.state] || ""));
+  setText(byId("state"), text);
+  setClass(byId("state"), "pill " + shade);
   const share = num(run.total_steps) ?
     Math.min(1, num(run.run_step) / num(run.total_steps)) : 0;
   byId("bar_done").style.width = 100 * share + "%";
   byId("bar").setAttribute("aria-valuenow", Math.round(100 * share));
   setText(byId("bar_left"), `step ${num(run.run_step).toLocaleString()} of ` +
     `${num(run.total_steps).toLocaleString()} (${percent(share, 1)})`);
-  const left = secondsLeft();
-  setText(byId("bar_right"), run.state === "RUNNING" && isFinite(left)
-    ? `about ${duration(left)} left` : words(run.state));
+  setText(byId("bar_right"), !isMerging(run) ? text
+    : run.seconds_left === undefined ? ""
+      : `about ${duration(num(run.seconds_left))} left`);
   drawFacts(run);
+}
+
+// What needs attention, the most severe first. Texts are compared, so that
+// nothing is announced twice.
+function drawAttention() {
+  const list = state.run.attention || [];
+  const host = byId("attention_list");
+  byId("attention").hidden = list.length === 0;
+  const shown = JSON.stringify(list);
+  if (host.dataset.shown === shown) return;
+  host.dataset.shown = shown;
+  host.replaceChildren(...list.map((one) => el("li", {
+    class: kSeverityClass[one.severity] || "",
+  }, el("span", {}, one.text || "",
+    el("small", {}, one.since ? " since " + clock(millis(one.since)) : "")),
+  ...(one.command ? [el("code", {}, one.command)] : []))));
 }
 
 function drawFacts(run) {
@@ -150,17 +173,21 @@ function drawFacts(run) {
   const training = num(run.loss) || num((last(state.training) || {}).loss);
   fact("Training loss", loss(training), "mean of the islands");
   const live = num(run.live_islands);
-  const gone = state.islands.filter((island) => !isLive(island)).length;
-  fact("Islands", String(live), gone ? gone + " left or evicted" : "live");
+  const gone = departures();
+  fact("Islands", String(live), gone || "live",
+    /evicted|diverged/.test(gone) ? "alarm" : "");
   fact("Tokens/s", live ? count(run.tokens_per_second) : "–",
     count(run.tokens_merged) + " tokens merged");
-  const took = run.participation || {};
-  fact("Rounds", count(run.rounds), `of ${count(run.total_rounds)}; ` +
-    `${percent(num(took.merged), num(took.live))} took part`);
+  const took = tookPart(run.participation || {});
+  fact("Rounds", count(run.rounds), "of " + count(run.total_rounds) +
+    (took === undefined ? "" : `; ${percent(took, 1)} took part`));
+  // The sum is the chart's. The factor is of this coordinator's time.
+  const point = last(state.training) || {};
   const sent = num(run.bytes_sent) + num(run.bytes_received);
-  fact("Traffic", bytes(sent), sent && num(run.bytes_data_parallel)
-    ? "data parallel: " + (num(run.bytes_data_parallel) / sent).toFixed(0) +
-      " times as much" : "encoded");
+  fact("Traffic", bytes(num(point.bytes_up) + num(point.bytes_down)),
+    sent && num(run.bytes_data_parallel)
+      ? "data parallel: " + (num(run.bytes_data_parallel) / sent).toFixed(0) +
+        " times as much" : "encoded");
   fact("Outer step", num(run.outer_step_seconds)
     ? (1000 * run.outer_step_seconds).toPrecision(3) + " ms" : "–",
   num(run.memory_bytes) ? bytes(run.memory_bytes) + " of memory" : "");
@@ -195,28 +222,33 @@ function drawLedger() {
   byId("ledger").replaceChildren(bar, legend);
 }
 
-const kBadEvents = /evicted|suspended|quarantined|stuck|dead|refused|differs/;
-const kGoodEvents = /started|finished|joined|validated|resumed/;
-const kWarnEvents = /slow|late|draining|paused|left/;
+const kSeverities = ["", "DETAIL", "NOTICE", "WARNING", "CRITICAL"];
 
 function drawEvents() {
-  byId("events").replaceChildren(...[...state.events].reverse().map((event) => {
-    const kind = event.kind || "";
-    const shade = kBadEvents.test(kind) ? "bad" : kWarnEvents.test(kind) ? "warn"
-      : kGoodEvents.test(kind) ? "good" : "";
+  const least = Number(byId("severity").value);
+  const shown = state.events.filter(
+    (event) => kSeverities.indexOf(event.severity) >= least);
+  byId("events").replaceChildren(...shown.reverse().map((event) => {
     const time = millis(event.time);
     return el("li", {},
       el("time", { datetime: event.time, title: new Date(time).toLocaleString() },
         clock(time)),
-      el("span", { class: "kind " + shade }, words(kind)),
+      el("span", { class: "kind " + (kSeverityClass[event.severity] || "") },
+        words(event.kind)),
       el("span", { class: "text" }, event.text || ""));
   }));
+  byId("events_empty").hidden = shown.length > 0;
 }
+byId("severity").addEventListener("change", drawEvents);
 
 function drawNotices(lost) {
   const notices = [];
   if (lost) notices.push(["bad", lost]);
-  if (state.run.message) notices.push(["warn", state.run.message]);
+  // A message that needs attention stands there.
+  const { message, attention } = state.run;
+  if (message && !(attention || []).some((one) => one.text.includes(message))) {
+    notices.push(["warn", message]);
+  }
   if (state.run.warning) notices.push(["warn", state.run.warning]);
   const host = byId("notices");
   if (host.textContent === notices.map((one) => one[1]).join("")) return;
@@ -226,6 +258,7 @@ function drawNotices(lost) {
 
 function drawStatus() {
   drawRun();
+  drawAttention();
   drawTimeline();
   drawIslands();
   fragmentTable.set(state.fragments);
@@ -241,14 +274,39 @@ function drawStatus() {
       new Date(state.run.started_at).toLocaleString()].filter(Boolean).join(" · "));
 }
 
+// Returns how many islands have left, were evicted or have diverged.
+function departures() {
+  return ["EVICTED", "DIVERGED", "LEFT"].map((kind) => {
+    const n = state.islands.filter((island) => island.state === kind).length;
+    return n ? n + " " + words(kind) : "";
+  }).filter(Boolean).join(", ");
+}
+
+// So many islands that are gone are shown among the others.
+const kMostGone = 8;
+
+// More are folded, unless somebody looks for them.
 function drawIslands() {
   const text = byId("filter").value.trim().toLowerCase();
-  const shown = state.islands.filter((island) => !text ||
-    (island.island_id + " " + stateOf(island)).toLowerCase().includes(text));
+  const button = byId("gone");
+  const gone = state.islands.filter((island) => !isLive(island)).length;
+  const isFolded = gone > kMostGone && gone < state.islands.length;
+  const open = !isFolded || button.getAttribute("aria-expanded") === "true";
+  const shown = state.islands.filter((island) => (text
+    ? (island.island_id + " " + stateOf(island)).toLowerCase().includes(text)
+    : open || isLive(island)));
   islandTable.set(shown);
-  setText(byId("islands_count"), shown.length === state.islands.length
-    ? `${num(state.run.live_islands)} live of ${shown.length}`
-    : `${shown.length} of ${state.islands.length}`);
+  button.hidden = !isFolded || text !== "";
+  setText(button,
+    `${open ? "Hide" : "Show"} those that are gone: ${departures()}`);
+  setText(byId("islands_count"), text
+    ? `${shown.length} of ${state.islands.length}`
+    : `${num(state.run.live_islands)} live of ${state.islands.length}`);
 }
 byId("filter").addEventListener("input", drawIslands);
+byId("gone").addEventListener("click", (event) => {
+  const open = event.target.getAttribute("aria-expanded") === "true";
+  event.target.setAttribute("aria-expanded", String(!open));
+  drawIslands();
+});
 

@@ -40,6 +40,13 @@ function takeHistory(history) {
   state.validations.push(...(history.validations || []));
 }
 
+// Returns the share of live islands that were merged; undefined if there were
+// none. An island that left before the round closed is merged, but not live.
+function tookPart(participation) {
+  const [live, merged] = [num(participation.live), num(participation.merged)];
+  return live + merged > 0 ? Math.min(1, merged / live) : undefined;
+}
+
 function takeEvents(events) {
   state.events = state.events.concat(events || []).slice(-kMostEvents);
 }

@@ -102,7 +102,7 @@ function drawTimeline() {
     (width - left - 8) * Math.min(1, Math.max(0, (time - from) / (now - from)));
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
   const seconds = (now - from) / 1000;
-  for (const ago of ticks(0, seconds, width > 500 ? 8 : 4)) {
+  for (const ago of ticks(0, seconds, width > 500 ? 8 : 4).marks) {
     const at = x(now - 1000 * ago);
     if (at < left + 12) continue;
     root.append(svg("line", { class: "grid", x1: at, x2: at, y1: 0,

@@ -33,22 +33,24 @@ function setClass(node, name) {
   if (node.className !== name) node.className = name;
 }
 
-function scaled(value, base, units) {
-  let unit = 0;
-  while (value >= base && unit < units.length - 1) {
-    value /= base;
-    ++unit;
-  }
-  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return value.toFixed(digits) + units[unit];
+// Units of counts and of bytes, the same as those of the command line.
+const kCounts = { base: 1000, names: ["", "k", "M", "G", "T", "P"] };
+const kBytes = { base: 1024,
+  names: [" B", " KiB", " MiB", " GiB", " TiB", " PiB"] };
+
+// Returns the unit in which a value is written.
+function unitOf(value, { base, names }) {
+  let i = 0;
+  while (value >= base ** (i + 1) && i < names.length - 1) ++i;
+  return { size: base ** i, name: names[i] };
 }
-const count = (value) => scaled(num(value), 1000, ["", "k", "M", "G", "T", "P"]);
-const bytes = (value) => scaled(num(value), 1000,
-  [" B", " kB", " MB", " GB", " TB", " PB"]);
-// The mark of an axis: a round number needs no digits behind the point.
-const mark = (text) => text.replace(/\.0+(?=\D|$)|(?<=\.\d*[1-9])0+(?=\D|$)/, "");
-const whole = (value) => (value < 1e5 ? Math.round(value).toLocaleString()
-  : mark(count(value)));
+function scaled(value, units) {
+  const { size, name } = unitOf(value, units);
+  const part = value / size;
+  return part.toFixed(size === 1 || part >= 100 ? 0 : part >= 10 ? 1 : 2) + name;
+}
+const count = (value) => scaled(num(value), kCounts);
+const bytes = (value) => scaled(num(value), kBytes);
 const loss = (value) => (num(value) > 0 ? num(value).toFixed(4) : "–");
 const percent = (part, whole) =>
   (whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–");

@@ -5,6 +5,7 @@
     tests/page/run_test.sh tests/page/page_test.py
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,12 +14,13 @@ import subprocess
 import tempfile
 import time
 import unittest
-from typing import Callable, List
+from typing import Callable, Dict, List, Tuple
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
 
 # A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 60
@@ -165,6 +167,7 @@ class PageTest(unittest.TestCase):
         west = self.start_island("west")
         self.browser.get(f"http://{self.http_listen}/")
         self.check_live_run()
+        self.check_events()
         self.check_keyboard()
         self.check_widths()
         self.check_hostile_reason()
@@ -172,6 +175,9 @@ class PageTest(unittest.TestCase):
         self.check_killed_island(west)
         self.check_lost_coordinator(coordinator)
         self.check_report()
+        self.check_troubled_run()
+        self.check_first_round()
+        self.check_run_without_islands()
 
     def check_live_run(self):
         self.await_true(lambda: self.text("state") == "running", "it runs")
@@ -186,11 +192,24 @@ class PageTest(unittest.TestCase):
             ["east", "west", "validation, merged model"])
         self.await_true(lambda: self.count("#timeline rect") > 4,
                         "rounds are in the timeline")
-        self.await_true(lambda: "left" in self.text("bar_right"),
-                        "the time left is known")
-        self.assertIn("validated", self.text("events"))
         self.assertIn("merged", self.text("ledger"))
-        self.assertEqual(self.text("freshness"), "live")
+        self.assertEqual(self.text("freshness"), "connected")
+
+    def check_events(self):
+        """Details are there when somebody asks for them."""
+        self.assertIn("run started", self.text("events"))
+        self.assertNotIn("round merged", self.text("events"))
+        choice = Select(self.browser.find_element(By.ID, "severity"))
+        choice.select_by_visible_text("everything")
+        for kind in ("round merged", "validated", "run started"):
+            self.await_true(lambda: kind in self.text("events"), kind)
+        choice.select_by_visible_text("critical only")
+        self.assertEqual(self.count("#events li"), 0)
+        self.assertEqual(self.count("#events_empty:not([hidden])"), 1)
+        choice.select_by_visible_text("notices and warnings")
+        self.await_true(lambda: "run started" in self.text("events"),
+                        "notices are back")
+        self.assertNotIn("round merged", self.text("events"))
 
     def check_keyboard(self):
         plot = self.browser.find_element(By.CSS_SELECTOR, "#loss .plot")
@@ -213,20 +232,27 @@ class PageTest(unittest.TestCase):
         field.send_keys(Keys.ESCAPE)
 
     def check_widths(self):
-        for width in (390, 768, 1440):
+        for width in (390, 768, 1440, 1600):
             self.resize(width)
             self.assertLessEqual(
                 self.script("document.documentElement.scrollWidth"), width)
+        # The column of awaited islands is not cut.
+        self.assertTrue(self.script(
+            "((table) => table.scrollWidth <= table.parentNode.clientWidth)("
+            "document.getElementById('fragments_table'))"))
 
     def check_hostile_reason(self):
+        def shown() -> str:
+            return self.text("notices") + self.text("attention_list")
+
         self.control("pause", "--reason", _HOSTILE)
-        self.await_true(lambda: _HOSTILE in self.text("notices"),
+        self.await_true(lambda: _HOSTILE in shown(),
                         "the reason is shown as it is")
         self.await_true(lambda: _HOSTILE in self.text("events"),
                         "the event is shown as it is")
         self.assertEqual(self.count("img"), 0)
         self.control("resume")
-        self.await_true(lambda: self.text("notices") == "", "it goes on")
+        self.await_true(lambda: _HOSTILE not in shown(), "it goes on")
         self.assertIsNone(self.script("window.hostile"))
 
     def check_killed_island(self, island: subprocess.Popen):
@@ -250,7 +276,7 @@ class PageTest(unittest.TestCase):
             self.script("document.body.classList.contains('stale')"))
         points = self.script("state.training.length")
         self.start_coordinator()
-        self.await_true(lambda: self.text("freshness") == "live",
+        self.await_true(lambda: self.text("freshness") == "connected",
                         "the page comes back by itself")
         self.await_true(lambda: self.text("notices") == "", "all is well")
         self.await_true(lambda: self.script("state.training.length") > points,
@@ -274,6 +300,129 @@ class PageTest(unittest.TestCase):
         self.assertGreater(self.count("#timeline rect"), 1)
         self.assertEqual(self.count("img"), 0)
         self.assertIsNone(self.script("window.hostile"))
+        self.assert_console_is_quiet()
+
+    # ---- Reports of runs that are rare.
+
+    def show_report(self, change: Callable[[Dict], None]) -> None:
+        """Shows the run's report after `change` of its data."""
+        report = self.path("changed.html")
+        self.tool("report", self.path("state"), "--out", report)
+        with open(report, encoding="utf-8") as file:
+            html = file.read()
+        begin = html.index(">", html.index('id="report"')) + 1
+        end = html.index("</script>", begin)
+        data = json.loads(html[begin:end])
+        change(data)
+        text = json.dumps(data).replace("<", "\\u003c")
+        with open(report, "w", encoding="utf-8") as file:
+            file.write(html[:begin] + text + html[end:])
+        self.browser.get("file://" + report)
+
+    def state_pill(self) -> Tuple[str, str]:
+        return (self.text("state"),
+                self.script("document.getElementById('state').className"))
+
+    def fact(self, title: str) -> str:
+        return self.script(
+            "[...document.querySelectorAll('.fact')].find((one) =>"
+            f" one.firstChild.textContent === '{title}').textContent")
+
+    def marks(self, chart: str, axis: str) -> List[str]:
+        return self.script(f"[...document.querySelectorAll('#{chart} .{axis}')]"
+                           ".map((mark) => mark.textContent)")
+
+    def check_troubled_run(self):
+        """Says what to do, and shows no share above the whole."""
+
+        def change(data):
+            data["run"].update(
+                state="RUNNING", seconds_left=754.2,
+                participation={"live": "10", "merged": "12"},
+                attention=[{"severity": "CRITICAL", "text": _HOSTILE,
+                            "command": "causeway status",
+                            "since": data["time"]},
+                           {"severity": "WARNING", "text": "west is gone"}])
+            data["fragments"][0]["participation"] = {"live": "1", "merged": "2"}
+            west = next(one for one in data["islands"]
+                        if one["island_id"] == "west")
+            data["islands"] += [dict(west, island_id=f"gone-{i}")
+                                for i in range(20)]
+
+        self.show_report(change)
+        self.assertEqual(self.count("#attention_list li.bad code"), 1)
+        self.assertEqual(self.count("#attention_list li.warn"), 1)
+        self.assertIn(_HOSTILE, self.text("attention_list"))
+        self.assertEqual(self.count("#attention code"), 1)
+        self.assertEqual(self.count("img"), 0)
+        self.assertEqual(self.state_pill(), ("running", "pill bad"))
+        self.assertEqual(self.text("bar_right"), "about 12 min 34 s left")
+        self.assertIn("100.0 % took part", self.fact("Rounds"))
+        self.assertIn("2 of 2", self.text("fragments_table"))
+        # The card's sum is that of the chart.
+        sent = self.script("['up', 'down'].map((way) => num(last("
+                           "state.training)['bytes_' + way]))")
+        self.assertIn(self.script(f"bytes({sum(sent)})"), self.fact("Traffic"))
+        for part in sent:
+            self.assertIn(self.script(f"bytes({part})"), self.text("traffic"))
+        # Islands that are gone are folded, with their number.
+        self.assertIn("21 evicted", self.fact("Islands"))
+        self.assertEqual(self.count("#islands_table tbody tr"), 1)
+        button = self.browser.find_element(By.ID, "gone")
+        self.assertEqual(button.text, "Show those that are gone: 21 evicted")
+        button.send_keys(Keys.ENTER)
+        self.assertEqual(self.count("#islands_table tbody tr"), 22)
+        # Marks say where a logarithm is.
+        linear = self.marks("loss", "y")
+        top = "document.querySelector('#loss .curve').getAttribute('d')"
+        before = self.script(top)
+        self.browser.find_element(By.ID, "log").click()
+        self.assertNotEqual(self.script(top), before)
+        self.assertEqual(len(set(linear)), len(linear))
+
+    def check_first_round(self):
+        """Draws a single point so that it can be seen."""
+
+        def change(data):
+            history = data["history"]
+            history["training"] = history["training"][:1]
+            history["training"][0]["run_step"] = "15"
+            history["validations"] = []
+
+        self.show_report(change)
+        for chart in ("loss", "rate", "traffic", "part"):
+            self.assertGreater(self.count(f"#{chart} circle"), 0, chart)
+            self.assertEqual(self.marks(chart, "x"), ["14", "15", "16"])
+            marks = self.marks(chart, "y")
+            self.assertGreater(len(marks), 1, chart)
+            self.assertEqual(len(set(marks)), len(marks), marks)
+            self.assertIn("inner step", self.text(chart))
+
+    def check_run_without_islands(self):
+        """A run that waits is not green, and has no time left."""
+
+        def change(data):
+            data["run"].update(state="RUNNING", islands_needed=2,
+                               live_islands=0, missing_since=data["time"])
+            for island in data["islands"]:
+                island["state"] = "EVICTED"
+
+        self.show_report(change)
+        self.assertEqual(self.state_pill(),
+                         ("waiting for 2 of 2 islands", "pill bad"))
+        self.assertNotIn("left", self.text("bar_right"))
+        self.assertEqual(self.state_of("east"), "evicted")
+
+        def begin(data):
+            data["run"] = {"state": "WAITING_FOR_ISLANDS", "islands_needed": 2,
+                           "config": {"name": "new"}}
+            data.update(islands=[], history={})
+
+        self.show_report(begin)
+        self.assertEqual(self.state_pill(),
+                         ("waiting for 2 of 2 islands", "pill warn"))
+        self.assertIn("no round has been merged yet", self.text("loss"))
+        self.assertNotIn("NaN", self.script("document.body.innerText"))
         self.assert_console_is_quiet()
 
 

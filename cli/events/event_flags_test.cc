@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/event_flags.h"
+#include "cli/events/event_flags.h"
 
 #include "absl/status/status.h"
 #include "common/proto_time.h"

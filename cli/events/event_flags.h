@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The flags of `causeway events`, which say what events to show.
-#ifndef CLI_EVENT_FLAGS_H_
-#define CLI_EVENT_FLAGS_H_
+#ifndef CLI_EVENTS_EVENT_FLAGS_H_
+#define CLI_EVENTS_EVENT_FLAGS_H_
 
 #include <cstdint>
 #include <string>
@@ -45,4 +45,4 @@ absl::StatusOr<v1::WatchEventsRequest> EventsRequest(const EventFlags& flags,
 
 }  // namespace causeway
 
-#endif  // CLI_EVENT_FLAGS_H_
+#endif  // CLI_EVENTS_EVENT_FLAGS_H_
