@@ -149,6 +149,11 @@ TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {
   std::string forged = token;
   forged[forged.size() - 3] = forged[forged.size() - 3] == 'A' ? 'B' : 'A';
   ExpectRefused("forger", port, forged, "there is no such token");
+  const json refused =
+      Ask("state", port,
+          {"events", "--severity", "warning", "--kind", "enrolment_refused"});
+  EXPECT_THAT(std::string(refused.at("text")),
+              HasSubstr("from 127.0.0.1 is refused: there is no such token"));
 
   // Whoever answers in the coordinator's place has another authority.
   const auto impostor = Coordinator("impostor");
