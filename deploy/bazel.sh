@@ -38,6 +38,40 @@ bazel_server_is_up() {
   kill -0 "${pid}" 2>/dev/null
 }
 
+# Where deploy/cuda_headers.sh puts headers that the CUDA toolkit lacks.
+# shellcheck disable=SC2034  # for those who source this
+CUDA_HEADERS="${HOME}/.cache/causeway/cuda_headers"
+
+# Whether the compiler finds the headers of NCCL and cuBLAS by itself.
+cuda_headers_are_installed() {
+  local header folder found
+  for header in nccl.h cublasLt.h; do
+    found=false
+    for folder in /usr/local/cuda/include /usr/include; do
+      if [[ -r "${folder}/${header}" ]]; then found=true; fi
+    done
+    if [[ "${found}" == false ]]; then return 1; fi
+  done
+}
+
+# Prints the options of a build for GPUs, one a line. Fails, and says why on
+# stderr, where such a build cannot be made.
+cuda_build_options() {
+  if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    echo "no CUDA: there is no /usr/local/cuda/bin/nvcc" >&2
+    return 1
+  fi
+  if cuda_headers_are_installed; then
+    echo --config=cuda
+  elif [[ -r "${CUDA_HEADERS}/nccl.h" ]]; then
+    printf '%s\n' --config=cuda "--repo_env=CAUSEWAY_CUDA_HEADERS=${CUDA_HEADERS}"
+  else
+    echo "no CUDA: the headers of NCCL or cuBLAS are missing; install them," \
+      "or run deploy/cuda_headers.sh" >&2
+    return 1
+  fi
+}
+
 # bazel_build_once ROOT TARGET...: builds targets of the source tree ROOT and
 # prints the folder that they are in. Bazel's own messages go to stderr. Its
 # server stays up only if it was up before.

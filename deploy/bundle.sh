@@ -33,7 +33,7 @@ With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
 several GPUs, NCCL are taken from the machine where it runs, unless they are in
 the archive; without them the worker trains on the CPU.
 
-  --cpu_only       build without CUDA even if nvcc is there
+  --cpu_only       build without CUDA even if it is there
   --with_cuda_libraries  add cuBLAS and NCCL, about 750 MB, whose licenses apply
   --tests          add the tests and benchmarks that need a GPU
   --check          run the programs with no other files than the bundle's and
@@ -76,7 +76,8 @@ while (($#)); do
   shift
 done
 archive="$(realpath -m "${archive:-causeway-linux-x86_64.tar.gz}")"
-if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then cuda=false; fi
+mapfile -t options < <(if "${cuda}"; then cuda_build_options; fi)
+if ((${#options[@]} == 0)); then cuda=false; fi
 if "${cuda_libraries}" && ! "${cuda}"; then
   fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and not --cpu_only"
 fi
@@ -86,7 +87,6 @@ readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway)
 
 cd "${ROOT}"
-if "${cuda}"; then options=(--config=cuda); else options=(); fi
 labels=()
 for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
 if "${tests}" && "${cuda}"; then

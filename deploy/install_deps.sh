@@ -131,7 +131,8 @@ detect_cuda() {
       return
     fi
   done
-  say "cuda: no nccl.h in /usr/local/cuda/include or /usr/include"
+  say "cuda: no nccl.h in /usr/local/cuda/include or /usr/include;" \
+    "deploy/cuda_headers.sh gets it"
 }
 
 # Prints one field of /etc/os-release.

@@ -22,7 +22,7 @@ usage: deploy/package.sh [--cpu_only] [--bin DIRECTORY] [DIRECTORY]
 Writes causeway_VERSION_amd64.deb to DIRECTORY (default: .), for Debian 12 and
 systems with its libraries.
 
-  --cpu_only       build without CUDA even if nvcc is there
+  --cpu_only       build without CUDA even if it is there
   --bin DIRECTORY  take the programs from there instead of building them
 USAGE
 }
@@ -32,8 +32,7 @@ fail() {
   exit 1
 }
 
-options=()
-if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
+mapfile -t options < <(cuda_build_options)
 bin=
 directory=.
 while (($#)); do

@@ -23,7 +23,7 @@ Writes causeway-VERSION-py3-none-manylinux_2_36_x86_64.whl to DIRECTORY
 newer on x86-64 Linux with glibc 2.36 or newer. It does not bring PyTorch, which
 islands need: take the one that fits your machine.
 
-  --cpu_only       build without CUDA even if nvcc is there
+  --cpu_only       build without CUDA even if it is there
   --library FILE   take this libcauseway.so instead of building it
 USAGE
 }
@@ -34,9 +34,8 @@ fail() {
 }
 
 readonly GLIBC=2.36
-options=()
+mapfile -t options < <(cuda_build_options)
 library=
-if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
 directory=.
 while (($#)); do
   case "$1" in

@@ -94,25 +94,29 @@ check_style() {
   add_counts "${scratch}/style"
 }
 
-# If nvcc is installed, compiles the targets that need it, for one architecture,
+# If CUDA is installed, compiles the targets that need it, for one architecture,
 # and runs their tests in the emulator of tests/cuda_emulator, which needs no
 # GPU.
 build_cuda() {
-  local targets tests
+  local cuda targets tests
   mapfile -t targets < <("${BAZEL[@]}" query --noshow_progress \
     'attr(tags, "\bcuda\b", //...)' 2>/dev/null)
   if ((${#targets[@]} == 0)); then return; fi
   heading "CUDA targets"
-  if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
-    echo "left out: there is no /usr/local/cuda/bin/nvcc"
+  if [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    deploy/cuda_headers.sh || echo "the headers cannot be had"
+  fi
+  mapfile -t cuda < <(cuda_build_options 2>&1)
+  if [[ "${cuda[0]}" != --* ]]; then
+    echo "left out: ${cuda[*]}"
     skipped=$((skipped + 1))
-  elif bazel build --config=cuda --define=cuda_architecture=80 \
+  elif bazel build "${cuda[@]}" --define=cuda_architecture=80 \
     "${options[@]}" "${targets[@]}"; then
     passed=$((passed + 1))
     mapfile -t tests < <("${BAZEL[@]}" query --noshow_progress \
       'kind("(cc|sh)_test", attr(tags, "\bcuda\b", //...))' 2>/dev/null)
     heading "CUDA tests (emulated)"
-    run_tests --config=cuda_emulated "${tests[@]}"
+    run_tests "${cuda[@]}" --config=cuda_emulated "${tests[@]}"
   else
     failed=$((failed + 1))
   fi

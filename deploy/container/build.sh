@@ -22,7 +22,7 @@ Builds localhost/causeway:VERSION with `podman FLAG... build`. The same programs
 give the same image. With nvcc, the worker is built for GPUs, and the image has
 cuBLAS and NCCL, if they are here.
 
-  --cpu_only       build without CUDA even if nvcc is there
+  --cpu_only       build without CUDA even if it is there
   --bin DIRECTORY  take the programs from there instead of building them
 USAGE
 }
@@ -32,8 +32,7 @@ fail() {
   exit 1
 }
 
-options=()
-if [[ -x /usr/local/cuda/bin/nvcc ]]; then options=(--config=cuda); fi
+mapfile -t options < <(cuda_build_options)
 bin=
 podman=(podman)
 while (($#)); do

@@ -67,14 +67,15 @@ readonly root
 
 # Prints the folder where the programs are built.
 build() {
-  local targets
+  local options targets
   cd "${root}"
   # shellcheck source=deploy/bazel.sh
   . deploy/bazel.sh
   mapfile -t targets < <(bazel_gpu_programs)
-  "${BAZEL[@]}" build --config=cuda --symlink_prefix=/ "${targets[@]}" \
+  mapfile -t options < <(cuda_build_options)
+  "${BAZEL[@]}" build "${options[@]}" --symlink_prefix=/ "${targets[@]}" \
     //server:causeway-coordinator //worker:causeway-worker >&2
-  "${BAZEL[@]}" info --config=cuda bazel-bin
+  "${BAZEL[@]}" info "${options[@]}" bazel-bin
 }
 
 if [[ -z "${directory}" ]]; then

@@ -512,6 +512,29 @@ TEST(DeviceCollectivesTest, ARankThatIsStuckInADeviceIsNamed) {
   EXPECT_FALSE(statuses[1].ok());
 }
 
+// Each look at the clock takes a second, so waiting for headers takes time.
+TEST(DeviceCollectivesTest, DevicesHaveTheWholeTimeLimitAfterALateRank) {
+  constexpr absl::Duration kTimeout = absl::Minutes(10);
+  LocalRendezvous rendezvous;
+  auto transports = MakeLocalTransports(2);
+  std::vector<absl::Time> clocks(2, absl::FromUnixSeconds(0));
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    absl::Time& clock = clocks[rank];
+    ranks.push_back(MakeMessageCommunicator(
+        {.timeout = kTimeout, .now = [&] { return clock += absl::Seconds(1); }},
+        std::move(transports[rank]), &rendezvous,
+        std::make_unique<FakeDevice>([&](absl::Time deadline) {
+          EXPECT_EQ(deadline, clock + kTimeout);
+          return absl::OkStatus();
+        })));
+  }
+  ForEachRank(2, [&](int rank) {
+    std::vector<float> values(100);
+    EXPECT_OK(ranks[rank]->ReduceScatter(absl::MakeSpan(values)));
+  });
+}
+
 TEST(DeviceCollectivesTest, WithEveryRankThereItIsTheDevices) {
   const auto fails = [](absl::Time) {
     return absl::DeadlineExceededError("NCCL did not finish");

@@ -238,7 +238,9 @@ class MessageCommunicator : public Communicator {
           peer == rank() ? values.data()
                          : reinterpret_cast<float*>(headers_[peer].address));
     }
+    // The time that a late rank has taken is not missing here.
     const absl::Time begin = options_.now();
+    messages_.set_deadline(begin + options_.timeout);
     const absl::Status own =
         (device_.get()->*run)(vectors, messages_.deadline());
     const absl::Time end = options_.now();
