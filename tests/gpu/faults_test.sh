@@ -45,7 +45,7 @@ island() {
   shift 2
   env "$@" timeout 200 "${ROOT}/worker/causeway-worker" \
     --coordinator "127.0.0.1:$(<"${work}/port")" --island "${name}" \
-    --data "${work}/text" --device "${device}" --log_seconds 0 \
+    --data "${work}/text" --device "${device}" --log_seconds 0 --rank_timeout 150 \
     >"${work}/${name}.log" 2>&1 || code=$?
   if ((code != 1)); then
     echo "FAILED: ${name} ended with ${code}, not 1"
