@@ -16,16 +16,27 @@
 //
 // It answers GET and HEAD of exact paths, one request for each connection, and
 // serves nothing from disk. Its memory, threads and descriptors are bounded
-// whatever peers send: a request is at most 16 KiB, `threads` are served at a
-// time, 20 more wait, and the kernel holds the rest. Peers that send or read
-// slowly are cut off.
+// whatever peers send: a request is at most 16 KiB, `threads` are answered at a
+// time, kMostAnswers answers are made and sent at a time, and kMostPeers are
+// connected. A newcomer takes the place of the peer that has not been answered
+// for the longest time, so silent peers keep nobody out.
+//
+// One thread reads and writes all connections; it answers probes itself, so
+// that they wait for no handler.
 #ifndef COMMON_HTTP_SERVER_H_
 #define COMMON_HTTP_SERVER_H_
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -33,16 +44,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-
-struct mg_connection;
-struct mg_context;
+#include "common/http_request.h"
+#include "common/transport/listening_sockets.h"
 
 namespace causeway {
-
-struct HttpRequest {
-  // The part of the address after "?", as it came; empty if there is none.
-  std::string query;
-};
 
 struct HttpResponse {
   int status = 200;
@@ -55,51 +60,115 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 class HttpServer {
  public:
+  static constexpr size_t kMostPeers = 64;
+  static constexpr int kMostAnswers = 8;
+
   struct Options {
     // The address to listen on, host:port. Port 0 takes a free one; host
     // 0.0.0.0 or [::] is every address of this machine.
     std::string address;
     // Returns why the daemon cannot serve its purpose yet; OK once it can.
-    // Thread-safe.
+    // Thread-safe, and does not wait.
     std::function<absl::Status()> ready;
     // By path. /healthz, which answers as long as the process lives, and
     // /readyz, which answers 503 until `ready` returns OK, are there anyway.
     std::map<std::string, HttpHandler> handlers;
     Clock now;
+    // If set, handlers answer only requests whose Host is an IP address,
+    // localhost, the host of `address` or one of these names, in lower case. So
+    // no web site can read them by giving its own name the server's address
+    // (DNS rebinding).
+    std::optional<std::vector<std::string>> hosts;
     // The time that a peer has to send its request, and to read the response.
     absl::Duration timeout = absl::Seconds(5);
-    // The number of requests that are served at a time.
-    int threads = 4;
+    // The number of handlers that run at a time.
+    int threads = 2;
   };
 
   //   INVALID_ARGUMENT  `address` is not host:port.
   //   UNAVAILABLE       The address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);
-  // Ends the requests under way. Takes up to 2 s: CivetWeb looks so often
-  // whether it is to stop.
+  // Cuts off the requests under way, but waits for the handlers that run.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return sockets_.port(); }
 
  private:
-  explicit HttpServer(Options options);
+  // A connection, which goes through these states in this order.
+  enum class State {
+    // The request comes.
+    kReading,
+    // The request waits until fewer answers are under way.
+    kWaiting,
+    // A handler has the request.
+    kHandled,
+    // The answer goes.
+    kWriting,
+    // The answer has gone. Closing at once would destroy it if the peer has
+    // sent more than a request.
+    kEnding,
+  };
+  struct Peer {
+    int file = -1;
+    State state = State::kReading;
+    // The request as far as it has come, or the answer.
+    std::string bytes;
+    // How much of the answer has gone.
+    size_t written = 0;
+    HttpRequest request;
+    absl::Time deadline;
+  };
+  // By the order of coming.
+  using Peers = std::map<uint64_t, Peer>;
 
-  // CivetWeb's callbacks.
-  static int BeginRequest(mg_connection* connection);
-  static int LogMessage(const mg_connection* connection, const char* message);
+  explicit HttpServer(Options options) : options_(std::move(options)) {}
 
-  HttpResponse Respond(const std::string& path, const HttpRequest& request);
-  void Send(const HttpResponse& response, bool with_body,
-            mg_connection* connection) const;
+  // --- The thread of the connections. ---
 
-  Options options_;
+  void Run();
+  // Waits until there is something to do. Returns the files with events.
+  std::set<int> Await(absl::Time now);
+  void Accept(int socket, absl::Time now);
+  // Makes room for one more peer. Returns false if all are being answered.
+  bool Displace();
+  // Moves a peer on whose file there is an event. Returns false if it is done.
+  bool Serve(Peer& peer, absl::Time now);
+  bool Read(Peer& peer, absl::Time now);
+  bool Write(Peer& peer, absl::Time now);
+  // Decides how the request whose head has come is answered.
+  void Take(absl::string_view head, Peer& peer, absl::Time now);
+  void Answer(const HttpResponse& response, Peer& peer, absl::Time now) const;
+  bool IsForThisHost(const HttpRequest& request) const;
+  // Takes the handlers' answers, and gives them requests that wait.
+  void HandOver(absl::Time now);
+  void Close(Peers::iterator peer);
+
+  // --- The handlers' threads. ---
+
+  void Handle();
+
+  const Options options_;
+  ListeningSockets sockets_;
+  // Wakes the thread of the connections up.
+  int wake_ = -1;
+  std::vector<std::thread> threads_;
+
+  // Used by the thread of the connections only.
+  Peers peers_;
+  uint64_t next_peer_ = 0;
+  // No connection is accepted before this time: there were no descriptors.
+  absl::Time accept_after_ = absl::InfinitePast();
+
   absl::Mutex mu_;
-  // CivetWeb's last complaint. Only those of its start are of interest.
-  std::string complaint_ ABSL_GUARDED_BY(mu_);
-  mg_context* context_ = nullptr;
-  int port_ = 0;
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // Requests for handlers, and what these answered, by peer; and the number of
+  // requests that were given and not yet taken back.
+  std::deque<std::pair<uint64_t, HttpRequest>> requests_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<uint64_t, HttpResponse>> responses_
+      ABSL_GUARDED_BY(mu_);
+  int handled_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace causeway

@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/http_client.h"
 #include "common/testing/status_matchers.h"
@@ -149,11 +152,9 @@ TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
   };
   const auto server = StartServer(options);
   std::vector<int> silent;
-  for (int i = 0; i < options.threads; ++i) {
+  for (int i = 0; i < 10; ++i) {
     silent.push_back(ConnectToPort(server->port()));
   }
-  // Waits until every thread is free of a silent peer.
-  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
   for (const int file : silent) {
     AwaitClose(file);
     close(file);
@@ -161,16 +162,16 @@ TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
   std::vector<int> greedy;
   constexpr absl::string_view kRequest =
       "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
-  for (int i = 0; i < options.threads; ++i) {
+  for (int i = 0; i < HttpServer::kMostAnswers; ++i) {
     greedy.push_back(ConnectToPort(server->port()));
     EXPECT_EQ(write(greedy.back(), kRequest.data(), kRequest.size()),
               kRequest.size());
   }
+  // This one waits until the first of them is cut off.
   EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
   for (const int file : greedy) close(file);
 }
 
-// CivetWeb itself goes on as long as the peer takes a byte now and then.
 TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
   HttpServer::Options options = Options();
   // Each look at the clock shows a second more.
@@ -186,25 +187,134 @@ TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
   EXPECT_LT(size, 1 << 20);
 }
 
-TEST(HttpServerTest, TakesFewDescriptors) {
-  const auto server = StartServer(Options());
-  const int before = OpenFiles();
-  std::vector<int> peers;
-  for (int i = 0; i < 100; ++i) {
-    peers.push_back(ConnectToPort(server->port()));
-  }
-  // The peers have 100, the threads 4, and the queue 20.
-  EXPECT_LE(OpenFiles() - before, 100 + 4 + 20 + 1);
-  for (const int file : peers) close(file);
+// Connects peers that say nothing.
+std::vector<int> ConnectSilently(int port, int count) {
+  std::vector<int> files;
+  for (int i = 0; i < count; ++i) files.push_back(ConnectToPort(port));
+  return files;
 }
 
-TEST(HttpServerTest, EndsWhilePeersAreConnected) {
+void CloseAll(const std::vector<int>& files) {
+  for (const int file : files) close(file);
+}
+
+TEST(HttpServerTest, SilentPeersKeepNobodyOut) {
+  HttpServer::Options options = Options();
+  options.timeout = absl::Hours(1);
+  const auto server = StartServer(options);
+  const int before = OpenFiles();
+  for (const int count : {24, 226}) {
+    const std::vector<int> silent = ConnectSilently(server->port(), count);
+    for (const char* const path : {"/healthz", "/readyz", "/metrics"}) {
+      EXPECT_EQ(HttpGet(server->port(), path).status, 200) << count;
+    }
+    EXPECT_LE(OpenFiles() - before,
+              count + static_cast<int>(HttpServer::kMostPeers));
+    CloseAll(silent);
+  }
+}
+
+// Requests that are not complete are no better than none.
+TEST(HttpServerTest, PeersThatBeginARequestKeepNobodyOut) {
+  HttpServer::Options options = Options();
+  options.timeout = absl::Hours(1);
+  const auto server = StartServer(options);
+  const std::vector<int> slow = ConnectSilently(server->port(), 100);
+  for (const int file : slow) {
+    // The server may have closed it already.
+    send(file, "GET /", 5, MSG_NOSIGNAL);
+  }
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  CloseAll(slow);
+}
+
+TEST(HttpServerTest, ProbesWaitForNoHandler) {
+  HttpServer::Options options = Options();
+  options.timeout = absl::Hours(1);
+  absl::Notification go_on;
+  options.handlers["/slow"] = [&](const HttpRequest&) {
+    go_on.WaitForNotification();
+    return HttpResponse{.body = "done\n"};
+  };
+  const auto server = StartServer(options);
+  constexpr absl::string_view kRequest =
+      "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
+  const std::vector<int> waiting = ConnectSilently(server->port(), 100);
+  for (const int file : waiting) {
+    send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
+  EXPECT_EQ(HttpGet(server->port(), "/readyz").status, 200);
+  go_on.Notify();
+  // The newest were not displaced.
+  char answer[12] = {};
+  EXPECT_EQ(recv(waiting.back(), answer, sizeof(answer), MSG_WAITALL),
+            sizeof(answer));
+  EXPECT_EQ(absl::string_view(answer, sizeof(answer)), "HTTP/1.1 200");
+  CloseAll(waiting);
+}
+
+TEST(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
+  HttpServer::Options options = Options();
+  absl::Notification go_on;
+  std::atomic<int> handled = 0;
+  options.handlers["/slow"] = [&](const HttpRequest&) {
+    go_on.WaitForNotification();
+    ++handled;
+    return HttpResponse{.body = "done\n"};
+  };
+  const auto server = StartServer(options);
+  constexpr absl::string_view kRequest =
+      "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (int i = 0; i < 100; ++i) {
+    const int file = ConnectToPort(server->port());
+    // A reset is noticed at once.
+    const linger at_once = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(file, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
+    EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
+    close(file);
+  }
+  go_on.Notify();
+  EXPECT_EQ(HttpGet(server->port(), "/slow").status, 200);
+  EXPECT_LE(handled, HttpServer::kMostAnswers + 1);
+}
+
+// A web site that gives its own name the server's address cannot read it.
+TEST(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
+  HttpServer::Options options = Options();
+  options.address = "localhost:0";
+  options.hosts = {"run.example.org"};
+  const auto server = StartServer(options);
+  const auto status = [&](absl::string_view path, absl::string_view host) {
+    return Exchange(server->port(),
+                    absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", host,
+                                 "\r\n\r\n"))
+        .status;
+  };
+  for (const char* const host :
+       {"localhost", "LOCALHOST:80", "127.0.0.1:9", "[::1]:80", "10.1.2.3",
+        "Run.Example.org:443", "run.example.org."}) {
+    EXPECT_EQ(status("/metrics", host), 200) << host;
+  }
+  for (const char* const host :
+       {"", "attacker.example.org", "127.0.0.1.attacker.example.org",
+        "localhost.attacker.example.org", "a@localhost", "x.run.example.org"}) {
+    EXPECT_EQ(status("/metrics", host), 421) << host;
+    EXPECT_EQ(status("/healthz", host), 200) << host;
+  }
+}
+
+TEST(HttpServerTest, EndsAtOnceWhilePeersAreConnected) {
   auto server = StartServer(Options());
   const int port = server->port();
-  const int file = ConnectToPort(port);
+  const std::vector<int> files = ConnectSilently(port, 10);
+  EXPECT_EQ(HttpGet(port, "/healthz").status, 200);
+  const absl::Time begin = absl::Now();
   server.reset();
-  AwaitClose(file);
-  close(file);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
+  for (const int file : files) AwaitClose(file);
+  CloseAll(files);
   EXPECT_EQ(HttpGet(port, "/healthz").status, 0);
 }
 

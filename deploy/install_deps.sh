@@ -21,7 +21,6 @@ build       protobuf-compiler-grpc  generates the gRPC stubs
 build       libssl-dev              OpenSSL: checks of TLS certificates
 build       libabsl-dev             Abseil: status, strings, flags, mutexes
 build       libgoogle-glog-dev      logging
-build       libcivetweb-dev         CivetWeb: HTTP, for metrics and probes
 build       prometheus-cpp-dev      metrics in the text format of Prometheus
 build       libsqlite3-dev          the coordinator'"'"'s committed history
 build       libisal-dev             CRC-32C of every chunk

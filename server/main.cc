@@ -11,11 +11,13 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -69,6 +71,10 @@ ABSL_FLAG(
     "Address, host:port, on which a page for browsers shows the run. "
     "Whoever reaches it can see the run, and change nothing. Port 0 takes "
     "a free one, which the log names. Empty: no page.");
+ABSL_FLAG(std::vector<std::string>, http_hosts, {},
+          "Names, separated by commas, under which browsers may ask for the "
+          "page of --http_listen, besides IP addresses, localhost, and the "
+          "host of --http_listen.");
 ABSL_FLAG(std::string, port_file, "",
           "Write the port that is listened on to this file.");
 ABSL_FLAG(std::string, tls, "",
@@ -197,11 +203,14 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
     const StatusSource& status, const Clock& now) {
   const std::string address = absl::GetFlag(FLAGS_http_listen);
   if (address.empty()) return nullptr;
+  std::vector<std::string> hosts = absl::GetFlag(FLAGS_http_hosts);
+  for (std::string& host : hosts) absl::AsciiStrToLower(&host);
   ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
                    HttpServer::Start({.address = address,
                                       .ready = [] { return absl::OkStatus(); },
                                       .handlers = PageHandlers(status, now),
-                                      .now = now}));
+                                      .now = now,
+                                      .hosts = std::move(hosts)}));
   LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
             << server->port() << "/";
   LOG_IF(WARNING, !IsLoopback(address))

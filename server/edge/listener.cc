@@ -3,9 +3,6 @@
 #include "server/edge/listener.h"
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -16,10 +13,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -30,9 +26,6 @@ namespace {
 constexpr itimerspec kAuditInterval = {.it_interval = {.tv_nsec = 20'000'000},
                                        .it_value = {.tv_nsec = 20'000'000}};
 
-// How long sent bytes may stay unacknowledged.
-constexpr int kSentTimeoutMilliseconds = 10'000;
-
 // The most connections that are accepted between two looks at everything else.
 constexpr int kAcceptedAtOnce = 64;
 
@@ -41,56 +34,6 @@ constexpr int kAcceptedAtOnce = 64;
 // about to be closed.
 constexpr rlim_t kOtherDescriptors = 512;
 
-void SetOption(int socket, int level, int option, int value) {
-  setsockopt(socket, level, option, &value, sizeof(value));
-}
-
-uint16_t PortOf(int socket) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof(bound);
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    return 0;
-  }
-  // The port is at the same place in IPv4 and IPv6 addresses.
-  sockaddr_in in;
-  std::memcpy(&in, &bound, sizeof(in));
-  return ntohs(in.sin_port);
-}
-
-// Returns a socket that listens on `address`, or -1 with errno. Accepted
-// sockets inherit its options.
-int ListenOn(const addrinfo& address) {
-  const int file =
-      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (file < 0) return -1;
-  SetOption(file, SOL_SOCKET, SO_REUSEADDR, 1);
-  SetOption(file, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(file, IPPROTO_TCP, TCP_USER_TIMEOUT, kSentTimeoutMilliseconds);
-  if (address.ai_family == AF_INET6) {
-    SetOption(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  }
-  if (bind(file, address.ai_addr, address.ai_addrlen) == 0 &&
-      listen(file, SOMAXCONN) == 0) {
-    return file;
-  }
-  const int error = errno;
-  close(file);
-  errno = error;
-  return -1;
-}
-
-// Returns the addresses that stand for all of this machine, one for each
-// family.
-absl::StatusOr<Addresses> EveryAddress(const std::string& port) {
-  const addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-                          .ai_family = AF_UNSPEC,
-                          .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(nullptr, port.c_str(), &hints, &found);
-  if (error != 0) return absl::UnavailableError(gai_strerror(error));
-  return Addresses(found);
-}
-
 int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
@@ -98,46 +41,18 @@ int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(
     const std::string& address) {
   std::unique_ptr<Listener> listener(new Listener);
-  ASSIGN_OR_RETURN(Addresses addresses, Resolve(address, AI_PASSIVE));
-  const absl::string_view host = HostOf(address);
-  if (host == "0.0.0.0" || host == "[::]") {
-    ASSIGN_OR_RETURN(addresses, EveryAddress(address.substr(host.size() + 1)));
-  }
+  ASSIGN_OR_RETURN(listener->sockets_, ListeningSockets::Open(address));
   listener->stop_ = eventfd(0, EFD_CLOEXEC);
   listener->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
   listener->reserve_ = OpenReserve();
   if (listener->stop_ < 0 || listener->timer_ < 0 || listener->reserve_ < 0) {
     return absl::ErrnoToStatus(errno, "cannot open files to listen with");
   }
-  int error = 0;
-  for (addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
-    // All sockets use the same free port; see PortOf.
-    sockaddr_in in;
-    std::memcpy(&in, one->ai_addr, sizeof(in));
-    if (in.sin_port == 0) in.sin_port = htons(listener->port_);
-    std::memcpy(one->ai_addr, &in, sizeof(in));
-    const int socket = ListenOn(*one);
-    if (socket >= 0) {
-      listener->sockets_.push_back(socket);
-      listener->port_ = PortOf(socket);
-    } else if (error == 0 ||
-               (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)) {
-      error = errno;
-    }
-  }
-  const bool is_missing_family =
-      error == EAFNOSUPPORT || error == EADDRNOTAVAIL;
-  if (listener->sockets_.empty() || (error != 0 && !is_missing_family)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on \"", address, "\": ", std::strerror(error),
-        "; choose another --listen (port 0 takes a free one)"));
-  }
   return listener;
 }
 
 Listener::~Listener() {
   Stop();
-  for (const int socket : sockets_) close(socket);
   for (const int file : {stop_, timer_, reserve_}) {
     if (file >= 0) close(file);
   }
@@ -187,7 +102,7 @@ void Listener::HandOver() {
 void Listener::Run() {
   std::vector<pollfd> polled = {{.fd = stop_, .events = POLLIN},
                                 {.fd = timer_, .events = POLLIN}};
-  for (const int socket : sockets_) {
+  for (const int socket : sockets_.files()) {
     polled.push_back({.fd = socket, .events = POLLIN});
   }
   while (true) {

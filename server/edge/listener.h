@@ -10,34 +10,30 @@
 #ifndef SERVER_EDGE_LISTENER_H_
 #define SERVER_EDGE_LISTENER_H_
 
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/transport/listening_sockets.h"
 #include "server/edge/connections.h"
 
 namespace causeway {
 
 class Listener {
  public:
-  // Listens on `address`, host:port. Port 0 takes a free one; host 0.0.0.0 or
-  // [::] is every address of this machine, IPv4 and IPv6.
-  //   INVALID_ARGUMENT  `address` is not host:port.
-  //   UNAVAILABLE       The address cannot be listened on.
+  // Listens on `address` as ListeningSockets does, with its errors.
   static absl::StatusOr<std::unique_ptr<Listener>> Listen(
       const std::string& address);
   // Stops, and closes the port.
   ~Listener();
 
-  int port() const { return port_; }
+  int port() const { return sockets_.port(); }
 
   // Starts to accept, on a thread that also audits `connections`. Hands each
   // admitted socket, non-blocking, to `take`, which then owns it, on another
@@ -62,8 +58,7 @@ class Listener {
   // Accept.
   bool RefuseOne(int socket);
 
-  std::vector<int> sockets_;
-  uint16_t port_ = 0;
+  ListeningSockets sockets_;
   // They wake the thread up, to stop and to audit.
   int stop_ = -1;
   int timer_ = -1;
