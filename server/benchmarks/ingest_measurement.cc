@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -27,6 +28,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
@@ -68,6 +70,7 @@ v1::RunConfig Config(int islands) {
       "ingest");
   CHECK(config.ok()) << config.status();
   config->mutable_membership()->set_min_islands(static_cast<uint32_t>(islands));
+  config->mutable_membership()->set_max_islands(static_cast<uint32_t>(islands));
   return *std::move(config);
 }
 
@@ -164,21 +167,33 @@ class Bench {
     });
   }
   Cost Ingest() {
-    return Turn(
-        server_->port(), [](const Upload& upload, grpc::GenericStub& stub) {
-          grpc::ClientContext context;
-          BulkStream stream(stub, kMethod, &context);
-          CHECK(stream.Write(upload.header));
-          grpc::ByteBuffer verdict;
-          CHECK(stream.Read(&verdict)) << stream.Finish().error_message();
-          for (const grpc::ByteBuffer& chunk : upload.chunks) {
-            CHECK(stream.Write(chunk));
-          }
-          stream.WritesDone();
-          const grpc::Status status = stream.Finish();
-          CHECK(status.error_code() == grpc::StatusCode::DATA_LOSS)
-              << "the digest is wrong: " << status.error_message();
-        });
+    return Turn(server_->port(),
+                [](const Upload& upload, grpc::GenericStub& stub) {
+                  const grpc::Status status = Ingest(upload, stub);
+                  CHECK(IsWhole(status)) << status.error_message();
+                });
+  }
+  UploadSoak Soak(absl::Duration time) {
+    UploadSoak soak;
+    absl::Mutex mu;
+    const absl::Time end = absl::Now() + time;
+    while (absl::Now() < end) {
+      Turn(server_->port(), [&](const Upload& upload, grpc::GenericStub& stub) {
+        const grpc::Status status = Ingest(upload, stub);
+        const v1::ListPeersResponse peers =
+            server_->status().connections->Peers();
+        absl::MutexLock lock(&mu);
+        ++soak.uploads;
+        for (const v1::PeerUse& peer : peers.peers()) {
+          soak.most_held_bytes =
+              std::max<uint64_t>(soak.most_held_bytes, peer.held_bytes());
+        }
+        if (IsWhole(status)) return;
+        if (soak.broken++ == 0) soak.error = status.error_message();
+      });
+    }
+    soak.cut = server_->status().GetRun().connections().cut();
+    return soak;
   }
 
   double bytes_per_turn() const {
@@ -186,6 +201,24 @@ class Bench {
   }
 
  private:
+  static grpc::Status Ingest(const Upload& upload, grpc::GenericStub& stub) {
+    grpc::ClientContext context;
+    BulkStream stream(stub, kMethod, &context);
+    grpc::ByteBuffer verdict;
+    if (!stream.Write(upload.header) || !stream.Read(&verdict)) {
+      return stream.Finish();
+    }
+    for (const grpc::ByteBuffer& chunk : upload.chunks) {
+      if (!stream.Write(chunk)) return stream.Finish();
+    }
+    stream.WritesDone();
+    return stream.Finish();
+  }
+  // Whether the server has taken all of an upload and found its digest wrong.
+  static bool IsWhole(const grpc::Status& status) {
+    return status.error_code() == grpc::StatusCode::DATA_LOSS;
+  }
+
   void Encode() {
     v1::JoinRequest join;
     join.set_instance_id(1);
@@ -292,6 +325,10 @@ IngestMeasurement MeasureIngest(bool tls, int channels, int repetitions) {
       .bare_cpu_seconds_per_byte = Median(bare, &Cost::cpu_seconds) / bytes,
       .ingest_cpu_seconds_per_byte = Median(ingest, &Cost::cpu_seconds) / bytes,
   };
+}
+
+UploadSoak SoakUploads(bool tls, int channels, absl::Duration time) {
+  return Bench(tls, channels).Soak(time);
 }
 
 }  // namespace causeway

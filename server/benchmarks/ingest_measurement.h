@@ -12,6 +12,11 @@
 #ifndef SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 #define SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
 namespace causeway {
 
 struct IngestMeasurement {
@@ -32,6 +37,22 @@ struct IngestMeasurement {
 // servers take turns, `repetitions` times, with 34 MB per upload in chunks of 1
 // MiB.
 IngestMeasurement MeasureIngest(bool tls, int channels, int repetitions = 9);
+
+// What became of uploads without a pause.
+struct UploadSoak {
+  uint64_t uploads = 0;
+  // Uploads that did not come to their end, and what the first of them said.
+  uint64_t broken = 0;
+  std::string error;
+  // Connections that the server has cut off, and the most memory that it
+  // thought it was holding for one of them.
+  uint64_t cut = 0;
+  uint64_t most_held_bytes = 0;
+};
+
+// Lets each of `channels` islands upload without a pause for `time`, in a run
+// that has room for no more islands.
+UploadSoak SoakUploads(bool tls, int channels, absl::Duration time);
 
 }  // namespace causeway
 

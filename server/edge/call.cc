@@ -105,7 +105,7 @@ class TableService : public grpc::Service {
 }  // namespace
 
 void Call::Read(grpc::ByteBuffer* message) {
-  connection().Took(read_);
+  if (read_ > 0) connection().Took(read_);
   read_ = 0;
   reading_ = message;
   StartRead(message);
@@ -139,7 +139,7 @@ void Call::OnWriteDone(bool ok) {
 }
 
 void Call::OnDone() {
-  connection().Took(read_);
+  if (read_ > 0) connection().Took(read_);
   if (sends_) connection().SendEnded(sending_);
   OnEnd();
   delete this;

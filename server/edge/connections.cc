@@ -17,12 +17,19 @@ namespace causeway {
 namespace {
 
 // A connection may hold kHeldBytes, kHeldBytesPerCall for each of its calls,
-// and as much as its calls have taken already. A call's share covers a message
-// with a chunk and the window of its stream. Before its first call a connection
-// holds only headers. gRPC reads an unfinished header again with each piece
-// that arrives: 16 MiB of it cost 5 s of processor time.
+// and as much as its calls have taken already. Before its first call it holds
+// only headers. gRPC reads an unfinished header again with each piece that
+// arrives: 16 MiB of it cost 5 s of processor time.
+//
+// gRPC reads ahead of a call that is busy, as on a machine under load: a
+// message that the call takes and one that it awaits, of 1 MiB and 64 KiB each,
+// and the stream's window. While there is memory the window is 4 MiB, and twice
+// the product of rate and round trip if that is more, up to 32 MiB
+// (flow_control.cc of gRPC 1.51). It follows the product in some tenths of a
+// second. By then a peer has delivered what it may hold beyond the 4 MiB; the
+// rest of the 8 MiB is for the time until then.
 constexpr uint64_t kHeldBytes = 1 << 20;
-constexpr uint64_t kHeldBytesPerCall = 4 << 20;
+constexpr uint64_t kHeldBytesPerCall = 8 << 20;
 
 // A peer hears after this time at the latest that a call has broken off, and
 // sends no more to it.
@@ -31,10 +38,14 @@ constexpr absl::Duration kDropTime = absl::Seconds(10);
 // Memory that gRPC takes for a call (measured).
 constexpr uint64_t kBytesOfCall = 16 << 10;
 
-// Bytes received besides messages: headers and frames for each call, and window
-// updates for the bytes that this end sends.
+// Bytes that may come besides messages: headers for each call, frames of HTTP/2
+// and TLS for each message and for its bytes, window updates for the bytes that
+// this end sends, and pings.
 constexpr uint64_t kBytesBesideCall = 1 << 10;
+constexpr uint64_t kBytesBesideMessage = 64;
+constexpr uint64_t kTakenBytesPerByteBeside = 256;
 constexpr uint64_t kSentBytesPerByteBeside = 32;
+constexpr double kBytesBesideSecond = 16;
 
 // A peer that takes less than this while there is something to send does not
 // read. Even a link of 18 kbit/s is faster.
@@ -109,6 +120,7 @@ bool Connections::Admit(int file) {
                               .file = file,
                               .cookie = CookieOf(file),
                               .address = address,
+                              .admitted = now,
                               .used = now,
                               .read = now};
   SpreadLoad();
@@ -120,6 +132,7 @@ void Connections::Audit() {
   absl::MutexLock lock(&mu_);
   Look();
   uint64_t held = 0;
+  uint64_t undelivered = 0;
   for (auto& [peer, entry] : entries_) {
     if (entry.cut) {
       // gRPC misses some of the events of a reset, and then finds it only by
@@ -133,26 +146,30 @@ void Connections::Audit() {
       Cut(peer, entry, why);
     } else {
       held += entry.held;
+      undelivered += entry.undelivered;
     }
   }
-  held_ = held;
+  undelivered_ = undelivered;
   SpreadLoad();
   // Connections that have delivered much go last.
   const auto excess = [](const Entry& entry) {
     return entry.cut ? INT64_MIN
                      : static_cast<int64_t>(entry.held - entry.use->taken_);
   };
-  while (held > limits_.held_bytes) {
+  while (undelivered > limits_.undelivered_bytes || held > limits_.held_bytes) {
     const auto worst = std::max_element(
         entries_.begin(), entries_.end(), [&](const auto& a, const auto& b) {
           return excess(a.second) < excess(b.second);
         });
-    held -= worst->second.held;
+    Entry& entry = worst->second;
     ++cut_;
-    Cut(worst->first, worst->second,
-        absl::StrCat("all connections together hold more than ",
-                     limits_.held_bytes, " bytes, and this one ",
-                     worst->second.held));
+    Cut(worst->first, entry,
+        absl::StrCat("all connections together hold ", held, " bytes, ",
+                     undelivered, " of them beyond what they have delivered; ",
+                     limits_.held_bytes, " and ", limits_.undelivered_bytes,
+                     " are allowed, and this one holds ", entry.held));
+    held -= entry.held;
+    undelivered -= entry.undelivered;
   }
 }
 
@@ -179,20 +196,38 @@ void Connections::Look() {
   }
 }
 
+uint64_t Connections::FindUnread(Entry& entry, absl::Time now) {
+  const Connection& use = *entry.use;
+  const uint64_t received = entry.tcp.bytes_received;
+  const uint64_t taken = use.taken_;
+  const uint64_t expected =
+      taken + taken / kTakenBytesPerByteBeside +
+      kBytesBesideMessage * use.messages_ +
+      kBytesBesideCall * use.calls_begun_ +
+      entry.tcp.bytes_acknowledged / kSentBytesPerByteBeside +
+      static_cast<uint64_t>(kBytesBesideSecond *
+                            absl::ToDoubleSeconds(now - entry.admitted)) +
+      entry.dropped;
+  // What a peer has not used it cannot save up.
+  if (expected > received + entry.unused_allowance) {
+    entry.unused_allowance = expected - received;
+  }
+  return received + entry.unused_allowance - expected;
+}
+
 std::string Connections::Examine(Entry& entry, absl::Time now) {
   const Connection& use = *entry.use;
   if (use.ended_) return "its certificate has expired";
-  const uint64_t received = entry.tcp.bytes_received;
   const uint64_t acknowledged = entry.tcp.bytes_acknowledged;
   const int64_t calls = use.calls_;
   const uint64_t taken = use.taken_;
   if (calls > 0) entry.used = now;
-  const uint64_t expected = taken + kBytesBesideCall * use.calls_begun_ +
-                            acknowledged / kSentBytesPerByteBeside +
-                            entry.dropped;
-  uint64_t unread = received - std::min(expected, received);
+  uint64_t unread = FindUnread(entry, now);
   // The bytes that came for calls that broke off cannot be told from those that
   // gRPC holds, but for the times when there is no call: then it holds none.
+  if (now >= entry.broke_off + kDropTime) {
+    entry.droppable = std::min(entry.droppable, entry.held);
+  }
   if (const uint64_t broken_off = use.calls_broken_off_;
       broken_off != entry.broken_off) {
     entry.broken_off = broken_off;
@@ -207,6 +242,7 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
   }
   const int64_t receivers = calls + (now < entry.broke_off + kDropTime ? 1 : 0);
   entry.held = unread + use.sending_ + kBytesOfCall * calls;
+  entry.undelivered = entry.held - std::min(entry.held, taken);
   if (entry.held >
       kHeldBytes + kHeldBytesPerCall * receivers + taken + 2 * acknowledged) {
     return absl::StrCat("it holds ", entry.held,
@@ -285,9 +321,10 @@ void Connections::SpreadLoad() {
     ++in_use[entry.address];
     ++all;
   }
-  const double total = std::max(
-      static_cast<double>(all) / limits_.connections,
-      static_cast<double>(held_) / static_cast<double>(limits_.held_bytes));
+  const double total =
+      std::max(static_cast<double>(all) / limits_.connections,
+               static_cast<double>(undelivered_) /
+                   static_cast<double>(limits_.undelivered_bytes));
   for (auto& [peer, entry] : entries_) {
     entry.use->load_ =
         std::max(total, static_cast<double>(in_use[entry.address]) /

@@ -42,8 +42,10 @@ struct ConnectionLimits {
   // Connections in all, and from one address (for IPv6, its first 64 bits).
   int connections = 1024;
   int per_address = 512;
-  // Bytes that gRPC and the calls may hold for all connections together.
-  uint64_t held_bytes = 64 << 20;
+  // Bytes that gRPC and the calls may hold for all connections together: of
+  // each what it holds beyond what it has delivered, and of each all of it.
+  uint64_t undelivered_bytes = 64 << 20;
+  uint64_t held_bytes = 320 << 20;
 };
 
 // Says up to which load a call is served.
@@ -74,7 +76,10 @@ class Connection {
   // The connection is of no more use: it will be cut off.
   void End() { ended_ = true; }
   // A call is done with a message of `bytes` bytes.
-  void Took(uint64_t bytes) { taken_ += bytes; }
+  void Took(uint64_t bytes) {
+    taken_ += bytes;
+    ++messages_;
+  }
   // A message that takes `bytes` bytes of memory was handed to gRPC, or was
   // sent.
   void SendBegan(uint64_t bytes) {
@@ -102,6 +107,7 @@ class Connection {
   std::atomic<uint64_t> calls_broken_off_ = 0;
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> taken_ = 0;
+  std::atomic<uint64_t> messages_ = 0;
   std::atomic<int64_t> sends_ = 0;
   std::atomic<uint64_t> sending_ = 0;
   std::atomic<uint64_t> sent_ = 0;
@@ -170,7 +176,11 @@ class Connections {
     std::string name;
     // The state at the last look.
     TcpConnection tcp;
+    // What it holds, and how much of that it has not yet delivered as much of.
     uint64_t held = 0;
+    uint64_t undelivered = 0;
+    // Bytes that may have come besides messages, but have not.
+    uint64_t unused_allowance = 0;
     // Bytes that came for calls that had broken off; the bytes that may still
     // be counted among these; the number of such calls; and the time at which
     // the last of them was noticed.
@@ -178,6 +188,7 @@ class Connections {
     uint64_t droppable = 0;
     uint64_t broken_off = 0;
     absl::Time broke_off = absl::InfinitePast();
+    absl::Time admitted;
     // The time of its last call, or of its admission.
     absl::Time used;
     // The last time at which the other end acknowledged something, or nothing
@@ -212,6 +223,8 @@ class Connections {
   bool Displace(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int Count(const std::string& address) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the bytes that have come and that no call has taken.
+  static uint64_t FindUnread(Entry& entry, absl::Time now);
   // Returns why the connection must be cut off; empty if it need not be.
   std::string Examine(Entry& entry, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -223,8 +236,8 @@ class Connections {
 
   mutable absl::Mutex mu_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
-  // The bytes that all connections held at the last audit.
-  uint64_t held_ ABSL_GUARDED_BY(mu_) = 0;
+  // The sum over all connections at the last audit.
+  uint64_t undelivered_ ABSL_GUARDED_BY(mu_) = 0;
   // The peers' sums, by name or address.
   std::map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
   // Counts since the start: connections that were refused, closed to make room,

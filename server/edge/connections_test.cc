@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 
@@ -105,9 +106,11 @@ class ConnectionsTest : public testing::Test {
   }
 
   absl::Time now_ = absl::UnixEpoch();
-  Connections connections_{
-      {.connections = 4, .per_address = 3, .held_bytes = 12 * kMiB},
-      [this] { return now_; }};
+  Connections connections_{{.connections = 4,
+                            .per_address = 3,
+                            .undelivered_bytes = 20 * kMiB,
+                            .held_bytes = 24 * kMiB},
+                           [this] { return now_; }};
   int listener_ = -1;
   sockaddr_in address_;
 };
@@ -167,9 +170,64 @@ TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
   }
   connections_.Audit();
   EXPECT_FALSE(greedy->open());
-  EXPECT_TRUE(calling->open()) << "a call may hold 4 MiB";
+  EXPECT_TRUE(calling->open()) << "a call may hold 8 MiB";
   EXPECT_TRUE(taken->open()) << "what was taken is held no more";
   EXPECT_EQ(connections_.Use().cut(), 1);
+}
+
+// What gRPC may read for an honest upload before its call gets a processor: the
+// window of the stream and two messages.
+TEST_F(ConnectionsTest, WhatGrpcReadsAheadOfABusyCallIsNoAttack) {
+  const auto busy = Admit();
+  const CallTicket call = connections_.BeginCall(busy->peer());
+  busy->Deliver(7 * kMiB);
+  connections_.Audit();
+  EXPECT_TRUE(busy->open());
+  // A window that has grown is covered by what was delivered until then.
+  busy->Deliver(40 * kMiB);
+  for (int i = 0; i < 25; ++i) call.connection().Took(kMiB);
+  connections_.Audit();
+  EXPECT_TRUE(busy->open());
+  EXPECT_OK(call.connection().CheckLoad(Precedence::kWatcher))
+      << "it has delivered more than it holds";
+  busy->Deliver(4 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(busy->open()) << "all together hold too much";
+}
+
+uint64_t HeldBytes(const Connections& connections) {
+  return connections.Peers().peers(0).held_bytes();
+}
+
+// HTTP/2 and TLS send some bytes with each message.
+TEST_F(ConnectionsTest, FramesDoNotAddUp) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  connections_.Audit();
+  const uint64_t idle = HeldBytes(connections_);
+  for (int i = 0; i < 64; ++i) call.connection().Took(kMiB);
+  pair->Deliver(64 * kMiB + (128 << 10));
+  connections_.Audit();
+  EXPECT_EQ(HeldBytes(connections_), idle);
+  // Nobody can save up for later what the frames did not take.
+  pair->Deliver(256 << 10);
+  connections_.Audit();
+  EXPECT_EQ(HeldBytes(connections_), idle + (256 << 10));
+}
+
+// A control stream that lasts for weeks: heartbeats and pings.
+TEST_F(ConnectionsTest, SmallMessagesDoNotAddUp) {
+  const auto pair = Admit();
+  const CallTicket call = connections_.BeginCall(pair->peer());
+  connections_.Audit();
+  const uint64_t idle = HeldBytes(connections_);
+  constexpr int kBeats = 100'000;
+  for (int i = 0; i < kBeats; ++i) call.connection().Took(200);
+  now_ += absl::Seconds(3) * kBeats;
+  // 60 bytes of frames for each, and as many for pings.
+  pair->Deliver((200 + 60 + 30) * kBeats);
+  connections_.Audit();
+  EXPECT_EQ(HeldBytes(connections_), idle);
 }
 
 // An upload that is refused at its header may have sent megabytes by then.
@@ -196,7 +254,7 @@ TEST_F(ConnectionsTest, CallsThatBreakOffHideNoMemory) {
   for (int i = 0; i < 100; ++i) {
     connections_.BeginCall(greedy->peer()).connection().CallBrokeOff();
   }
-  greedy->Deliver(10 * kMiB);
+  greedy->Deliver(18 * kMiB);
   connections_.Audit();
   EXPECT_FALSE(greedy->open());
 }
@@ -208,9 +266,9 @@ TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
   const CallTicket second_call = connections_.BeginCall(second->peer());
   const CallTicket third_call = connections_.BeginCall(second->peer());
   first_call.connection().Took(8 * kMiB);
-  first->Deliver(15 * kMiB);
-  second->Deliver(6 * kMiB);
-  // Together they hold 13 MiB.
+  first->Deliver(23 * kMiB);
+  second->Deliver(10 * kMiB);
+  // Together they hold 25 MiB.
   connections_.Audit();
   EXPECT_TRUE(first->open());
   EXPECT_FALSE(second->open());
@@ -261,7 +319,7 @@ TEST_F(ConnectionsTest, WhoDoesNotReadIsCut) {
 TEST_F(ConnectionsTest, AMessageThatIsBeingSentIsHeld) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
-  call.connection().SendBegan(6 * kMiB);
+  call.connection().SendBegan(10 * kMiB);
   connections_.Audit();
   EXPECT_FALSE(pair->open());
 }
@@ -337,8 +395,8 @@ TEST_F(ConnectionsTest, WhoIsCutIsCountedOnce) {
   const CallTicket second_call = connections_.BeginCall(second->peer());
   const CallTicket third_call = connections_.BeginCall(second->peer());
   first_call.connection().Took(8 * kMiB);
-  first->Deliver(15 * kMiB);
-  second->Deliver(6 * kMiB);
+  first->Deliver(23 * kMiB);
+  second->Deliver(10 * kMiB);
   for (int i = 0; i < 3; ++i) {
     connections_.Audit();
     EXPECT_EQ(connections_.Use().cut(), 1);
@@ -372,7 +430,7 @@ TEST_F(ConnectionsTest, ACallThatBrokeOffMayHoldMemoryForAWhile) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
   connections_.BeginCall(pair->peer()).connection().CallBrokeOff();
-  pair->Deliver(8 * kMiB);
+  pair->Deliver(12 * kMiB);
   connections_.Audit();
   now_ += absl::Seconds(9);
   connections_.Audit();
@@ -410,7 +468,7 @@ TEST_F(ConnectionsTest, MemoryIsALoadToo) {
   const CallTicket second = connections_.BeginCall(pair->peer());
   const auto other = Admit(2);
   const CallTicket other_call = connections_.BeginCall(other->peer());
-  pair->Deliver(9 * kMiB - (64 << 10));
+  pair->Deliver(15 * kMiB - (64 << 10));
   connections_.Audit();
   const Connection& connection = other_call.connection();
   EXPECT_TRUE(connection.CheckLoad(Precedence::kWatcher).ok());

@@ -31,6 +31,11 @@ namespace {
 // control stream and short calls, or an operator's calls.
 constexpr int kOtherCalls = 16;
 
+// Memory for what is not an island's upload; and for an upload, whose window
+// may grow to 32 MiB (server/edge/connections.cc), with two messages.
+constexpr uint64_t kBytesForOthers = 32 << 20;
+constexpr uint64_t kMostBytesOfIsland = 36 << 20;
+
 // TLS and HTTP/2's settings take three round trips.
 constexpr int kHandshakeMilliseconds = 10'000;
 
@@ -66,7 +71,8 @@ ConnectionLimits LimitsFor(const v1::RunConfig& config, int max_connections) {
   const int islands = static_cast<int>(config.membership().max_islands());
   ConnectionLimits limits{
       .connections = max_connections > 0 ? max_connections : 256 + 8 * islands,
-      .held_bytes = (32ull << 20) + (4ull << 20) * islands};
+      .undelivered_bytes = kBytesForOthers + (4ull << 20) * islands,
+      .held_bytes = kBytesForOthers + kMostBytesOfIsland * islands};
   ReserveDescriptors(limits);
   limits.per_address = (limits.connections + 1) / 2;
   return limits;

@@ -9,10 +9,14 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/testing/http_client.h"
 #include "gtest/gtest.h"
 #include "tests/hostile/raw_http2.h"
 #include "tests/hostile/siege.h"
@@ -126,6 +130,32 @@ TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
   AwaitStatus(
       [](const v1::RunStatus& run) { return run.connections().unused() == 1; });
   EXPECT_FALSE(idle.open());
+}
+
+// Whoever manages the process would restart it otherwise.
+TEST_F(ConnectionsTest, SilentOnesFailNoProbe) {
+  Start({.arguments = {"--metrics_listen=127.0.0.1:0",
+                       "--http_listen=127.0.0.1:0"}});
+  const std::string log = coordinator().process().Output();
+  for (const auto& [words, path] :
+       {std::pair("metrics at http://127.0.0.1:", "/metrics"),
+        std::pair("page is http://127.0.0.1:", "/api/status")}) {
+    int port = 0;
+    const size_t found = log.find(words);
+    ASSERT_NE(found, std::string::npos) << log;
+    const std::string rest = log.substr(found + std::string(words).size());
+    ASSERT_TRUE(absl::SimpleAtoi(rest.substr(0, rest.find('/')), &port));
+    std::vector<std::unique_ptr<IdleConnection>> silent;
+    for (int i = 0; i < 226; ++i) {
+      silent.push_back(std::make_unique<IdleConnection>(port));
+    }
+    for (const char* const asked : {"/healthz", "/readyz", path}) {
+      const absl::Time begin = absl::Now();
+      EXPECT_EQ(HttpGet(port, asked).status, 200) << asked;
+      // Kubernetes gives a probe one second by default.
+      EXPECT_LT(absl::Now() - begin, absl::Seconds(1)) << asked;
+    }
+  }
 }
 
 TEST_F(ConnectionsTest, RefusedTlsHandshakesAreLogged) {

@@ -76,13 +76,14 @@ Siege::~Siege() {
 }
 
 void Siege::Start(const Options& options) {
-  std::vector<std::string> arguments;
+  std::vector<std::string> arguments = options.arguments;
   if (options.tls) {
     authority_ = std::make_unique<TestAuthority>(
         absl::StrCat(directory_.path(), "/authority"), ThisHour());
     const TestIdentity server = authority_->Sign("127.0.0.1", ThisHour());
-    arguments = {"--tls_cert", server.certificate, "--tls_key",
-                 server.key,   "--tls_client_ca",  authority_->certificate()};
+    arguments.insert(arguments.end(),
+                     {"--tls_cert", server.certificate, "--tls_key", server.key,
+                      "--tls_client_ca", authority_->certificate()});
   }
   ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
                        ParseRunConfig(kConfig, "siege"));

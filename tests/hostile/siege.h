@@ -42,6 +42,8 @@ class Siege : public testing::Test {
     // The coordinator's soft and hard limits of open files.
     int soft_files = 1024;
     int hard_files = 4096;
+    // Further arguments of the coordinator.
+    std::vector<std::string> arguments = {};
   };
   // The number of islands up to which the coordinator admits everyone.
   static constexpr int kMaxIslands = 8;

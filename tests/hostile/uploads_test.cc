@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Honest islands that upload as fast as they can are not taken for attackers,
+// although what gRPC reads ahead for them waits for processors that are busy.
+//
+// To soak, set UPLOAD_SECONDS in the environment.
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+#include "server/benchmarks/ingest_measurement.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kIslands = 8;
+
+absl::Duration Time() {
+  const char* const text = std::getenv("UPLOAD_SECONDS");
+  int seconds = 6;
+  if (text != nullptr) CHECK(absl::SimpleAtoi(text, &seconds));
+  return absl::Seconds(seconds);
+}
+
+// Keeps all processors busy.
+class Load {
+ public:
+  Load() {
+    for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+      threads_.emplace_back([this] {
+        while (!stopping_) {
+        }
+      });
+    }
+  }
+  ~Load() {
+    stopping_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class UploadsTest : public testing::TestWithParam<bool> {};
+
+TEST_P(UploadsTest, AreNotCutOff) {
+  UploadSoak soak;
+  {
+    const Load load;
+    soak = SoakUploads(/*tls=*/GetParam(), kIslands, Time());
+  }
+  LOG(INFO) << soak.uploads << " uploads, at most " << soak.most_held_bytes
+            << " bytes held for one address";
+  EXPECT_GE(soak.uploads, kIslands);
+  EXPECT_EQ(soak.cut, 0);
+  EXPECT_EQ(soak.broken, 0) << soak.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(PlainAndTls, UploadsTest, testing::Bool());
+
+}  // namespace
+}  // namespace causeway
