@@ -81,13 +81,27 @@ absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
   StatusSnapshot snapshot;
   RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest(),
                        snapshot.run));
-  v1::ListIslandsRequest islands;
-  islands.set_include_departed(departed);
-  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::ListIslands, islands,
-                       snapshot.islands));
+  RETURN_IF_ERROR(FetchIslands(departed, snapshot.islands));
   RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::ListFragments,
                        v1::ListFragmentsRequest(), snapshot.fragments));
   return snapshot;
+}
+
+absl::Status CoordinatorClient::FetchIslands(bool departed,
+                                             v1::ListIslandsResponse& islands) {
+  v1::ListIslandsRequest request;
+  request.set_include_departed(departed);
+  v1::ListIslandsResponse page;
+  do {
+    RETURN_IF_ERROR(
+        Call(*status_, &v1::Status::Stub::ListIslands, request, page));
+    if (page.islands().empty()) break;
+    request.set_after(page.islands().rbegin()->island_id());
+    for (v1::IslandStatus& island : *page.mutable_islands()) {
+      *islands.add_islands() = std::move(island);
+    }
+  } while (page.more());
+  return absl::OkStatus();
 }
 
 absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {

@@ -104,6 +104,9 @@ class CoordinatorClient {
     return Explain((stub.*method)(&context, request, &response));
   }
 
+  // Adds all pages to `islands`.
+  absl::Status FetchIslands(bool departed, v1::ListIslandsResponse& islands);
+
   static void LimitTime(grpc::ClientContext& context);
 
   // Returns the answer's status; the message has the address if nobody

@@ -49,9 +49,12 @@ class FakeStatus : public v1::Status::Service {
   grpc::Status ListIslands(grpc::ServerContext*,
                            const v1::ListIslandsRequest* request,
                            v1::ListIslandsResponse* response) override {
-    response->add_islands()->set_island_id("north");
-    if (request->include_departed()) {
+    // Each page has one island.
+    if (request->include_departed() && request->after().empty()) {
       response->add_islands()->set_island_id("departed");
+      response->set_more(true);
+    } else {
+      response->add_islands()->set_island_id("north");
     }
     return grpc::Status::OK;
   }

@@ -133,6 +133,9 @@ class Engine {
   // --- The Status service. ---
 
   v1::RunStatus GetRun();
+  // Answers with a page.
+  v1::ListIslandsResponse ListIslands(const v1::ListIslandsRequest& request);
+  // Returns all islands at once.
   v1::ListIslandsResponse ListIslands(bool include_departed);
   v1::ListFragmentsResponse ListFragments();
   // Reads the log by a connection of its own, which holds up no round. Errors

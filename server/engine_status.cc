@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Engine that answers the Status service.
+#include <cstdint>
+#include <limits>
+
 #include "absl/time/time.h"
 #include "common/duration_histogram.h"
 #include "common/machine.h"
@@ -17,6 +20,10 @@ namespace {
 // Data parallel training sends and receives every gradient once per step, at
 // 16 bits a value.
 constexpr double kDataParallelBytesPerValue = 4;
+
+// See ListIslandsResponse. A page is much shorter than the 4 MB that gRPC's
+// clients take, also if its last island has the most ranks.
+constexpr uint64_t kIslandPageBytes = 256 << 10;
 
 }  // namespace
 
@@ -44,9 +51,19 @@ v1::RunStatus Engine::GetRun() {
   return status;
 }
 
-v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
+v1::ListIslandsResponse Engine::ListIslands(
+    const v1::ListIslandsRequest& request) {
   absl::MutexLock lock(&mu_);
-  return DescribeIslands(coordinator_, include_departed, options_.now());
+  return DescribeIslands(coordinator_, request, kIslandPageBytes,
+                         options_.now());
+}
+
+v1::ListIslandsResponse Engine::ListIslands(bool include_departed) {
+  v1::ListIslandsRequest request;
+  request.set_include_departed(include_departed);
+  absl::MutexLock lock(&mu_);
+  return DescribeIslands(coordinator_, request,
+                         std::numeric_limits<uint64_t>::max(), options_.now());
 }
 
 v1::ListFragmentsResponse Engine::ListFragments() {

@@ -45,6 +45,12 @@ void IslandLink::Describe(const std::map<std::string, uint64_t>& retransmitted,
 
 std::shared_ptr<IslandLink> IslandLinks::Get(const std::string& island_id) {
   absl::MutexLock lock(&mu_);
+  if (links_.size() >= kMostLinks && links_.count(island_id) == 0) {
+    const auto unused = std::find_if(
+        links_.begin(), links_.end(),
+        [](const auto& link) { return link.second.use_count() == 1; });
+    if (unused != links_.end()) links_.erase(unused);
+  }
   std::shared_ptr<IslandLink>& link = links_[island_id];
   if (link == nullptr) link = std::make_shared<IslandLink>(now_);
   return link;

@@ -54,6 +54,9 @@ class IslandLinks {
  public:
   explicit IslandLinks(Clock now) : now_(std::move(now)) {}
 
+  // Keeps the links of at least so many islands.
+  static constexpr size_t kMostLinks = 1024;
+
   // Returns the link to an island that has joined.
   std::shared_ptr<IslandLink> Get(const std::string& island_id);
 
@@ -64,7 +67,7 @@ class IslandLinks {
   const Clock now_;
 
   mutable absl::Mutex mu_;
-  // By island; never removed, because a run has few islands.
+  // By island. A link that nobody uses makes room for another one.
   std::map<std::string, std::shared_ptr<IslandLink>> links_
       ABSL_GUARDED_BY(mu_);
 };

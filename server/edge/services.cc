@@ -110,6 +110,13 @@ v1::RunStatus StatusSource::GetRun() const {
   return run;
 }
 
+v1::ListIslandsResponse StatusSource::ListIslands(
+    const v1::ListIslandsRequest& request) const {
+  v1::ListIslandsResponse islands = engine->ListIslands(request);
+  links->Describe(islands);
+  return islands;
+}
+
 v1::ListIslandsResponse StatusSource::ListIslands(bool include_departed) const {
   v1::ListIslandsResponse islands = engine->ListIslands(include_departed);
   links->Describe(islands);
@@ -125,7 +132,7 @@ Methods StatusMethods(const StatusSource* source) {
       {"/causeway.v1.Status/ListIslands",
        Unary<v1::ListIslandsRequest>(
            [=](const v1::ListIslandsRequest& request) {
-             return source->ListIslands(request.include_departed());
+             return source->ListIslands(request);
            })},
       {"/causeway.v1.Status/ListFragments",
        Unary<v1::ListFragmentsRequest>([=](const v1::ListFragmentsRequest&) {

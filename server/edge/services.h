@@ -31,6 +31,9 @@ struct StatusSource {
   CertificateExpiry* certificate = nullptr;
 
   v1::RunStatus GetRun() const;
+  v1::ListIslandsResponse ListIslands(
+      const v1::ListIslandsRequest& request) const;
+  // Returns all islands at once.
   v1::ListIslandsResponse ListIslands(bool include_departed) const;
 };
 

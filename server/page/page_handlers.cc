@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/page/page_handlers.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +30,10 @@ namespace {
 // Browsers that ask within this time share an answer, which takes milliseconds
 // to make in a large run.
 constexpr absl::Duration kShared = absl::Milliseconds(500);
+
+// The most islands that have left or were evicted on the page: those that
+// joined last.
+constexpr size_t kMostEnded = 100;
 
 HttpHandler Asset(absl::string_view type, absl::string_view body) {
   return [=](const HttpRequest&) {
@@ -56,14 +62,40 @@ uint64_t NumberOf(absl::string_view query, absl::string_view name) {
   return 0;
 }
 
+// Leaves out what the page does not show: what ranks do, and most of the
+// islands that have ended.
+void ShortenIslands(v1::ListIslandsResponse& islands) {
+  std::vector<int64_t> ended;
+  for (v1::IslandStatus& island : *islands.mutable_islands()) {
+    island.mutable_progress()->clear_ranks();
+    if (island.state() != v1::IslandStatus::LIVE) {
+      ended.push_back(island.joined_at().seconds());
+    }
+  }
+  if (ended.size() <= kMostEnded) return;
+  const auto oldest = ended.begin() + kMostEnded - 1;
+  std::nth_element(ended.begin(), oldest, ended.end(), std::greater<>());
+  size_t kept = 0;
+  auto& list = *islands.mutable_islands();
+  list.erase(std::remove_if(list.begin(), list.end(),
+                            [&](const v1::IslandStatus& island) {
+                              return island.state() != v1::IslandStatus::LIVE &&
+                                     (island.joined_at().seconds() < *oldest ||
+                                      ++kept > kMostEnded);
+                            }),
+             list.end());
+}
+
 absl::StatusOr<std::string> StatusJson(const StatusSource& source,
                                        absl::Time now) {
   Engine& engine = *source.engine;
   v1::PageData data;
   *data.mutable_time() = ToTimestamp(now);
   *data.mutable_run() = source.GetRun();
-  *data.mutable_islands() = std::move(
-      *source.ListIslands(/*include_departed=*/true).mutable_islands());
+  v1::ListIslandsResponse islands =
+      source.ListIslands(/*include_departed=*/true);
+  ShortenIslands(islands);
+  *data.mutable_islands() = std::move(*islands.mutable_islands());
   *data.mutable_fragments() =
       std::move(*engine.ListFragments().mutable_fragments());
   *data.mutable_quarantine() =

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,10 @@
 #include "common/testing/http_client.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "proto/status.grpc.pb.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
 
@@ -148,6 +151,72 @@ TEST_F(PageHandlersTest, TheNewestEventsComeInOrder) {
             absl::StrCat("a", std::string(298, 'b'), "…"));
   // The text may stand in a script element.
   EXPECT_THAT(HttpGet(http_->port(), "/api/events").body, Not(HasSubstr("</")));
+}
+
+// Both lists that people and tools read are bounded, however many islands there
+// are, and were.
+TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
+  constexpr int kGone = 300;
+  constexpr int kLive = 256;
+  constexpr int kRanks = 2048;
+  EngineDriver driver;
+  ASSERT_OK(
+      driver.Start(TestRunConfig("membership { min_islands: 1 "
+                                 "max_islands: 256 }")));
+  v1::SessionRequest beat;
+  for (int i = 0; i < kRanks; ++i) {
+    v1::RankProgress& rank = *beat.mutable_progress()->add_ranks();
+    rank.set_micro_batches(1 << 28);
+    rank.set_tokens(uint64_t{1} << 40);
+  }
+  const auto join = [&](const std::string& name) {
+    ASSERT_OK_AND_ASSIGN(*beat.mutable_identity(), driver.Join(name));
+    ASSERT_OK(driver.engine().Heartbeat(beat));
+  };
+  for (int i = 0; i < kGone; ++i) {
+    join(absl::StrCat("gone-", i));
+    ASSERT_OK(driver.Leave(beat.identity()));
+  }
+  for (int i = 0; i < kLive; ++i) join(absl::StrCat("live-", i));
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      CoordinatorServer::Start(&driver.engine(), {.address = "127.0.0.1:0",
+                                                  .now = SteadyWallClock()}));
+
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                          grpc::InsecureChannelCredentials()));
+  v1::ListIslandsRequest request;
+  v1::ListIslandsResponse page;
+  request.set_include_departed(true);
+  std::map<std::string, int> ranks;
+  do {
+    grpc::ClientContext context;
+    const grpc::Status status = stub->ListIslands(&context, request, &page);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_GT(page.islands_size(), 0);
+    EXPECT_LT(page.ByteSizeLong(), 512 << 10);
+    for (const v1::IslandStatus& island : page.islands()) {
+      EXPECT_GT(island.island_id(), request.after());
+      request.set_after(island.island_id());
+      ranks[island.island_id()] = island.progress().ranks_size();
+    }
+  } while (page.more());
+  EXPECT_EQ(ranks.size(), kGone + kLive);
+  EXPECT_EQ(ranks["gone-7"], 0);
+  EXPECT_EQ(ranks["live-7"], kRanks);
+
+  ASSERT_OK_AND_ASSIGN(
+      const auto http,
+      HttpServer::Start(
+          {.address = "127.0.0.1:0",
+           .ready = [] { return absl::OkStatus(); },
+           .handlers = PageHandlers(server->status(), SteadyWallClock()),
+           .now = SteadyWallClock()}));
+  const HttpReply reply = HttpGet(http->port(), "/api/status");
+  EXPECT_LT(reply.body.size(), 1'000'000);
+  const json status = json::parse(reply.body, nullptr, false);
+  EXPECT_EQ(status["islands"].size(), 100 + kLive);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ void Membership::Restore(Member member, absl::Time now) {
   member.has_reported = false;
   std::string island_id = member.island_id;
   members_.insert_or_assign(std::move(island_id), std::move(member));
+  ForgetOldest(nullptr);
 }
 
 absl::StatusOr<Membership::JoinResult> Membership::Join(
@@ -95,7 +96,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         " live islands, as many as membership.max_islands allows"));
   }
   Member member{.island_id = request.island_id(),
-                .incarnation = 1,
+                .incarnation = forgotten_incarnation_ + 1,
                 .instance_id = request.instance_id(),
                 .description = request.description(),
                 .joined_at = now,
@@ -174,6 +175,30 @@ void Membership::End(Member& member, v1::IslandStatus::State state,
   member.state = state;
   member.reason = std::string(reason);
   member.ended_at = now;
+  member.progress.clear_ranks();
+  ForgetOldest(&member);
+}
+
+void Membership::ForgetOldest(const Member* kept) {
+  while (members_.size() > kMostDeparted + live_count()) {
+    auto oldest = members_.end();
+    // After a divergence, a process must learn that it may not go on.
+    const auto rank = [](const Member& member) {
+      return std::make_pair(member.state == v1::IslandStatus::DIVERGED,
+                            member.ended_at);
+    };
+    for (auto it = members_.begin(); it != members_.end(); ++it) {
+      if (it->second.state == v1::IslandStatus::LIVE || &it->second == kept) {
+        continue;
+      }
+      if (oldest == members_.end() || rank(it->second) < rank(oldest->second)) {
+        oldest = it;
+      }
+    }
+    forgotten_incarnation_ =
+        std::max(forgotten_incarnation_, oldest->second.incarnation);
+    members_.erase(oldest);
+  }
 }
 
 std::vector<Member*> Membership::Expired(absl::Time now) {

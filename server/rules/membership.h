@@ -20,6 +20,7 @@
 #ifndef SERVER_RULES_MEMBERSHIP_H_
 #define SERVER_RULES_MEMBERSHIP_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -77,6 +78,10 @@ class Membership {
   static constexpr double kMostJoins = 128;
   static constexpr absl::Duration kJoinPause = absl::Seconds(10);
 
+  // So many islands that have ended are known; the one that ended first is
+  // forgotten, of those that have diverged only if all have.
+  static constexpr size_t kMostDeparted = 512;
+
   explicit Membership(Options options) : options_(std::move(options)) {}
 
   // Restores a member from storage. A live one gets a fresh lease from `now`.
@@ -107,8 +112,8 @@ class Membership {
   // Returns the live member of that name, or NOT_FOUND.
   absl::StatusOr<Member*> FindLive(const std::string& island_id);
 
-  // Ends a membership. The member stays known, so that its incarnations keep
-  // rising.
+  // Ends a membership. The member stays known, but not what its ranks did, and
+  // another one may be forgotten. Its incarnations keep rising in any case.
   void End(Member& member, v1::IslandStatus::State state,
            absl::string_view reason, absl::Time now);
 
@@ -118,14 +123,20 @@ class Membership {
   // Returns the live members, ordered by name.
   std::vector<Member*> Live();
   uint32_t live_count() const;
-  // The newest incarnation of every island, by name.
+  // The newest incarnation of every known island, by name.
   const std::map<std::string, Member>& members() const { return members_; }
 
  private:
+  // Forgets islands that have ended beyond kMostDeparted, but not `kept`, which
+  // may be null.
+  void ForgetOldest(const Member* kept);
   uint32_t PickShard(const std::string& island_id) const;
 
   const Options options_;
   std::map<std::string, Member> members_;
+  // The highest incarnation of an island that was forgotten. Names that are not
+  // known begin above it.
+  uint64_t forgotten_incarnation_ = 0;
 };
 
 }  // namespace causeway

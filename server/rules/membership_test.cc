@@ -303,5 +303,57 @@ TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {
   EXPECT_EQ(replaced(7), nullptr);
 }
 
+TEST_F(MembershipTest, WhoHasEndedKeepsNoDetailsOfItsRanks) {
+  Member& member = Join("a", 1);
+  for (int i = 0; i < 2048; ++i) member.progress.add_ranks()->set_tokens(1);
+  member.progress.set_loss(2);
+  members_.End(member, v1::IslandStatus::LEFT, "left", kStart);
+  EXPECT_EQ(member.progress.ranks_size(), 0);
+  EXPECT_EQ(member.progress.loss(), 2);
+}
+
+TEST_F(MembershipTest, TheFirstOfManyWhoHaveEndedAreForgotten) {
+  constexpr int kMost = Membership::kMostDeparted;
+  Join("live", 1);
+  Member& diverged = Join("diverged", 1);
+  members_.End(diverged, v1::IslandStatus::DIVERGED, "far off", kStart);
+  for (uint64_t instance = 1; instance <= 3; ++instance) {
+    members_.End(Join("first", instance), v1::IslandStatus::LEFT, "left",
+                 kStart);
+  }
+  for (int i = 0; i < kMost; ++i) {
+    EXPECT_EQ(members_.members().count("first"), i + 1 < kMost) << i;
+    const absl::Time now = kStart + absl::Seconds(i + 1);
+    members_.End(Join(absl::StrCat("island-", i), 1, now),
+                 v1::IslandStatus::EVICTED, "gone", now);
+  }
+  EXPECT_EQ(members_.members().size(), kMost + 1);
+  EXPECT_EQ(members_.members().count("first"), 0);
+  EXPECT_EQ(members_.members().count("island-0"), 0);
+  EXPECT_EQ(members_.members().count("island-1"), 1);
+  EXPECT_EQ(members_.members().count("live"), 1);
+  EXPECT_EQ(members_.members().count("diverged"), 1)
+      << "its process must learn that it may not go on";
+  // Calls of the forgotten incarnations stay fenced off.
+  EXPECT_GT(Join("first", 4).incarnation, 3);
+  EXPECT_THAT(members_.Check(Identity("first", 3)),
+              StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(MembershipTest, WhoIsForgottenAtARestartComesBackAboveItsIncarnations) {
+  constexpr int kMost = Membership::kMostDeparted;
+  for (int i = 0; i <= kMost; ++i) {
+    members_.Restore({.island_id = absl::StrCat("island-", i),
+                      .incarnation = i == kMost ? 7u : 1u,
+                      .state = v1::IslandStatus::LEFT,
+                      .ended_at = kStart + absl::Seconds(kMost - i)},
+                     kStart);
+  }
+  const std::string forgotten = absl::StrCat("island-", kMost);
+  EXPECT_EQ(members_.members().size(), kMost);
+  EXPECT_EQ(members_.members().count(forgotten), 0);
+  EXPECT_EQ(Join(forgotten, 1).incarnation, 8);
+}
+
 }  // namespace
 }  // namespace causeway

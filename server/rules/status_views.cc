@@ -3,6 +3,7 @@
 #include "server/rules/status_views.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "common/proto_time.h"
@@ -69,10 +70,22 @@ v1::RunStatus DescribeRun(Coordinator& coordinator) {
 }
 
 v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
-                                        bool include_departed, absl::Time now) {
+                                        const v1::ListIslandsRequest& request,
+                                        uint64_t page_bytes, absl::Time now) {
   v1::ListIslandsResponse response;
-  for (const auto& [name, member] : coordinator.membership().members()) {
-    if (member.state != v1::IslandStatus::LIVE && !include_departed) continue;
+  const std::map<std::string, Member>& members =
+      coordinator.membership().members();
+  uint64_t bytes = 0;
+  for (auto next = members.upper_bound(request.after()); next != members.end();
+       ++next) {
+    const Member& member = next->second;
+    if (member.state != v1::IslandStatus::LIVE && !request.include_departed()) {
+      continue;
+    }
+    if (bytes >= page_bytes) {
+      response.set_more(true);
+      break;
+    }
     v1::IslandStatus& island = *response.add_islands();
     island.set_island_id(member.island_id);
     island.set_incarnation(member.incarnation);
@@ -93,6 +106,7 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
         coordinator.IslandLedger({member.island_id, member.incarnation});
     island.set_draining(member.draining);
     island.set_inner_steps_per_round(coordinator.InnerStepsPerRound(member));
+    bytes += island.ByteSizeLong();
   }
   return response;
 }

@@ -6,6 +6,8 @@
 #ifndef SERVER_RULES_STATUS_VIEWS_H_
 #define SERVER_RULES_STATUS_VIEWS_H_
 
+#include <cstdint>
+
 #include "absl/time/time.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator.h"
@@ -15,8 +17,10 @@ namespace causeway {
 // Leaves out what is measured of the coordinator's process: bytes, memory,
 // times, connections.
 v1::RunStatus DescribeRun(Coordinator& coordinator);
+// Returns a page that ends with the island that brings it to `page_bytes`.
 v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
-                                        bool include_departed, absl::Time now);
+                                        const v1::ListIslandsRequest& request,
+                                        uint64_t page_bytes, absl::Time now);
 v1::ListFragmentsResponse DescribeFragments(Coordinator& coordinator);
 
 }  // namespace causeway
