@@ -3,6 +3,8 @@
 #include "server/stored_run.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -95,9 +97,11 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
                    LoadRules(log, std::move(run), time));
   *data.mutable_time() = ToTimestamp(time);
   *data.mutable_run() = DescribeRun(*rules);
-  *data.mutable_islands() =
-      std::move(*DescribeIslands(*rules, /*include_departed=*/true, time)
-                     .mutable_islands());
+  v1::ListIslandsRequest all;
+  all.set_include_departed(true);
+  *data.mutable_islands() = std::move(
+      *DescribeIslands(*rules, all, std::numeric_limits<uint64_t>::max(), time)
+           .mutable_islands());
   *data.mutable_fragments() =
       std::move(*DescribeFragments(*rules).mutable_fragments());
   if (!data.history().training().empty()) {
