@@ -274,12 +274,17 @@ function drawStatus() {
       new Date(state.run.started_at).toLocaleString()].filter(Boolean).join(" · "));
 }
 
+// The coordinator names so many islands that are gone.
+const kMostNamed = 100;
+
 // Returns how many islands have left, were evicted or have diverged.
 function departures() {
-  return ["EVICTED", "DIVERGED", "LEFT"].map((kind) => {
-    const n = state.islands.filter((island) => island.state === kind).length;
-    return n ? n + " " + words(kind) : "";
-  }).filter(Boolean).join(", ");
+  const gone = state.islands.filter((island) => !isLive(island));
+  return (gone.length < kMostNamed ? "" : "at least ") +
+    ["EVICTED", "DIVERGED", "LEFT"].map((kind) => {
+      const n = gone.filter((island) => island.state === kind).length;
+      return n ? n + " " + words(kind) : "";
+    }).filter(Boolean).join(", ");
 }
 
 // So many islands that are gone are shown among the others.
@@ -301,7 +306,8 @@ function drawIslands() {
     `${open ? "Hide" : "Show"} those that are gone: ${departures()}`);
   setText(byId("islands_count"), text
     ? `${shown.length} of ${state.islands.length}`
-    : `${num(state.run.live_islands)} live of ${state.islands.length}`);
+    : `${num(state.run.live_islands)} live of ${gone < kMostNamed ? ""
+      : "at least "}${state.islands.length}`);
 }
 byId("filter").addEventListener("input", drawIslands);
 byId("gone").addEventListener("click", (event) => {
