@@ -115,18 +115,20 @@ function fact(title, value, detail, shade) {
 const kStateClass = { RUNNING: "good", FINISHED: "good", SUSPENDED: "bad",
   PAUSED: "warn", WAITING_FOR_ISLANDS: "warn" };
 const kSeverityClass = { CRITICAL: "bad", WARNING: "warn" };
-const isMerging = (run) => run.state === "RUNNING" && !run.missing_since;
 
-// Returns the text and the class of the run's state.
+// Returns the text and the class of the run's state, as `causeway status` says
+// it.
 function shownState(run) {
   const needed = num(run.islands_needed);
-  const missing = needed - num(run.live_islands);
-  const waits = run.state === "WAITING_FOR_ISLANDS" || run.missing_since;
-  const text = waits && missing > 0
-    ? `waiting for ${missing} of ${plural(needed, "island")}` : words(run.state);
-  const isBad = run.state === "RUNNING" && (run.missing_since ||
-    (run.attention || []).some((one) => one.severity === "CRITICAL"));
-  return [text, isBad ? "bad" : kStateClass[run.state] || ""];
+  const first = (run.attention || [])[0];
+  if (run.missing_since) {
+    return [`waiting for ${needed - num(run.live_islands)} of ` +
+      plural(needed, "island"), run.state === "RUNNING" ? "bad" : "warn"];
+  }
+  if (run.state === "RUNNING" && first && first.severity === "CRITICAL") {
+    return ["standing still", "bad"];
+  }
+  return [words(run.state), kStateClass[run.state] || ""];
 }
 
 function drawRun() {
@@ -144,9 +146,11 @@ function drawRun() {
   byId("bar").setAttribute("aria-valuenow", Math.round(100 * share));
   setText(byId("bar_left"), `step ${num(run.run_step).toLocaleString()} of ` +
     `${num(run.total_steps).toLocaleString()} (${percent(share, 1)})`);
-  setText(byId("bar_right"), !isMerging(run) ? text
-    : run.seconds_left === undefined ? ""
-      : `about ${duration(num(run.seconds_left))} left`);
+  setText(byId("bar_right"), run.missing_since
+    ? `${text} for ${duration((state.now - millis(run.missing_since)) / 1000)}`
+    : run.seconds_left !== undefined
+      ? `about ${duration(num(run.seconds_left))} left`
+      : run.state === "RUNNING" && shade === "good" ? "" : text);
   drawFacts(run);
 }
 
