@@ -153,21 +153,21 @@ class Bench {
     Encode();
   }
 
-  // Every channel sends its uploads.
   Cost Bare() {
-    return Turn(bare_port_, [](const Upload& upload, grpc::GenericStub& stub) {
-      grpc::ClientContext context;
-      BulkStream stream(stub, kMethod, &context);
-      CHECK(stream.Write(upload.header));
-      for (const grpc::ByteBuffer& chunk : upload.chunks) {
-        CHECK(stream.Write(chunk));
-      }
-      stream.WritesDone();
-      CHECK(stream.Finish().ok());
-    });
+    return Turn(bare_port_, kUploadsPerTurn,
+                [](const Upload& upload, grpc::GenericStub& stub) {
+                  grpc::ClientContext context;
+                  BulkStream stream(stub, kMethod, &context);
+                  CHECK(stream.Write(upload.header));
+                  for (const grpc::ByteBuffer& chunk : upload.chunks) {
+                    CHECK(stream.Write(chunk));
+                  }
+                  stream.WritesDone();
+                  CHECK(stream.Finish().ok());
+                });
   }
   Cost Ingest() {
-    return Turn(server_->port(),
+    return Turn(server_->port(), kUploadsPerTurn,
                 [](const Upload& upload, grpc::GenericStub& stub) {
                   const grpc::Status status = Ingest(upload, stub);
                   CHECK(IsWhole(status)) << status.error_message();
@@ -178,19 +178,20 @@ class Bench {
     absl::Mutex mu;
     const absl::Time end = absl::Now() + time;
     while (absl::Now() < end) {
-      Turn(server_->port(), [&](const Upload& upload, grpc::GenericStub& stub) {
-        const grpc::Status status = Ingest(upload, stub);
-        const v1::ListPeersResponse peers =
-            server_->status().connections->Peers();
-        absl::MutexLock lock(&mu);
-        ++soak.uploads;
-        for (const v1::PeerUse& peer : peers.peers()) {
-          soak.most_held_bytes =
-              std::max<uint64_t>(soak.most_held_bytes, peer.held_bytes());
-        }
-        if (IsWhole(status)) return;
-        if (soak.broken++ == 0) soak.error = status.error_message();
-      });
+      Turn(server_->port(), /*uploads=*/1,
+           [&](const Upload& upload, grpc::GenericStub& stub) {
+             const grpc::Status status = Ingest(upload, stub);
+             const v1::ListPeersResponse peers =
+                 server_->status().connections->Peers();
+             absl::MutexLock lock(&mu);
+             ++soak.uploads;
+             for (const v1::PeerUse& peer : peers.peers()) {
+               soak.most_held_bytes =
+                   std::max<uint64_t>(soak.most_held_bytes, peer.held_bytes());
+             }
+             if (IsWhole(status)) return;
+             if (soak.broken++ == 0) soak.error = status.error_message();
+           });
     }
     soak.cut = server_->status().GetRun().connections().cut();
     return soak;
@@ -254,12 +255,13 @@ class Bench {
     return upload;
   }
 
+  // Every channel sends `uploads` uploads on a new connection.
   template <typename Send>
-  Cost Turn(int port, const Send& send) {
+  Cost Turn(int port, int uploads, const Send& send) {
     absl::Barrier* const ready = new absl::Barrier(channels_ + 1);
     std::vector<std::thread> threads;
     for (int channel = 0; channel < channels_; ++channel) {
-      threads.emplace_back([this, port, channel, ready, &send] {
+      threads.emplace_back([this, port, uploads, channel, ready, &send] {
         grpc::ChannelArguments arguments;
         arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
         arguments.SetSslTargetNameOverride(kHost);
@@ -270,7 +272,7 @@ class Bench {
         grpc::GenericStub stub(connection);
         const Upload upload = MakeUpload(channel);
         if (ready->Block()) delete ready;
-        for (int i = 0; i < kUploadsPerTurn; ++i) send(upload, stub);
+        for (int i = 0; i < uploads; ++i) send(upload, stub);
       });
     }
     if (ready->Block()) delete ready;
