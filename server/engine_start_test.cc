@@ -4,6 +4,7 @@
 // Tests what an engine checks and remembers when it takes up a run.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,78 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
   ASSERT_OK(RemoveFile(HeadFile(0, 1)));
   EXPECT_THAT(run_.TryStart(config_).status(),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(HeadFile(0, 1))));
+}
+
+// The contents of every file below a directory, but for the lock's and what
+// SQLite removes when it closes a database.
+std::map<std::string, std::string> Contents(const std::string& directory) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file() || entry.path().filename() == "lock") continue;
+    contents[entry.path()] = ReadFile(entry.path()).value();
+  }
+  return contents;
+}
+
+TEST_F(EngineStartTest, AStartWithoutAllRowsOfCommitsRemovesNothing) {
+  RunRounds(5);
+  const std::string backup = run_.state_dir() + ".backup";
+  std::filesystem::copy(run_.state_dir(), backup,
+                        std::filesystem::copy_options::recursive);
+  constexpr char kLater[] = "knows no version of fragment 0: it is older than";
+  const struct {
+    const char* sql;
+    const char* message;
+  } losses[] = {
+      {"DELETE FROM commits",
+       "lacks rows of the table commits: of versions 0 to 5 of fragment 0 it "
+       "has 0; of versions 0 to 0 of fragment 1 it has 0. Restore it"},
+      {"DELETE FROM commits WHERE fragment = 0",
+       "of versions 0 to 5 of fragment 0 it has 0. Restore it"},
+      {"DELETE FROM commits WHERE fragment = 1",
+       "of versions 0 to 0 of fragment 1 it has 0. Restore it"},
+      {"DELETE FROM commits WHERE fragment = 1;"
+       "DELETE FROM snapshots WHERE fragment = 1",
+       "of versions 0 to 0 of fragment 1 it has 0. Restore it"},
+      {"DELETE FROM commits WHERE version = 5",
+       "of versions 0 to 5 of fragment 0 it has 5. Restore it"},
+      {"DELETE FROM commits WHERE version = 5; DELETE FROM snapshots",
+       "of versions 0 to 5 of fragment 0 it has 5. Restore it"},
+      {"DELETE FROM commits WHERE version = 2",
+       "of versions 0 to 5 of fragment 0 it has 5. Restore it"},
+      {"DELETE FROM commits; DELETE FROM snapshots;"
+       "DELETE FROM contributions",
+       "of versions 0 to 0 of fragment 0 it has 0; of versions 0 to 0"},
+      {"DELETE FROM commits; DELETE FROM snapshots;"
+       "DELETE FROM contributions; DELETE FROM events",
+       kLater},
+      {"DELETE FROM commits WHERE version > 3;"
+       "DELETE FROM snapshots WHERE version > 3;"
+       "DELETE FROM contributions WHERE base_version >= 3",
+       "knows versions up to 3 only of fragment 0"},
+      {"UPDATE commits SET fragment = 7 WHERE fragment = 1",
+       "it tells of fragment 7, but the run has 2 fragments"},
+  };
+  for (const auto& loss : losses) {
+    SCOPED_TRACE(loss.sql);
+    std::filesystem::remove_all(run_.state_dir());
+    std::filesystem::copy(backup, run_.state_dir(),
+                          std::filesystem::copy_options::recursive);
+    {
+      ASSERT_OK_AND_ASSIGN(
+          SqliteDatabase log,
+          SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
+                               SqliteDatabase::Mode::kReadWriteCreate));
+      ASSERT_OK(log.Execute(loss.sql));
+      ASSERT_OK(log.Execute("PRAGMA wal_checkpoint(TRUNCATE)"));
+    }
+    const auto before = Contents(run_.state_dir());
+    const absl::Status refused = run_.TryStart(config_).status();
+    EXPECT_THAT(refused.message(), HasSubstr(loss.message)) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr("Nothing was changed"));
+    EXPECT_EQ(Contents(run_.state_dir()), before);
+  }
 }
 
 TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {

@@ -197,6 +197,12 @@ class CommitLog {
   // Returns NOT_FOUND before CreateRun.
   absl::StatusOr<RunRecord> LoadRun();
 
+  // Checks that the rows of all commits of a run of `fragments` fragments are
+  // there, from version 0 to the newest version that any row tells of. OK for a
+  // run that was named but has not begun.
+  //   DATA_LOSS  Rows are missing; the message names fragments and versions.
+  absl::Status CheckCommits(uint32_t fragments);
+
   // Returns the newest version of each fragment, ordered by fragment.
   absl::StatusOr<std::vector<CommitRecord>> Heads();
 

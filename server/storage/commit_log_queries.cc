@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "common/proto_time.h"
@@ -132,6 +134,47 @@ absl::StatusOr<RunRecord> CommitLog::LoadRun() {
   RETURN_IF_ERROR(ParseText(query.Text(2), "fragment plan", run.plan));
   run.created_at = absl::FromUnixMicros(query.Int(3));
   return run;
+}
+
+absl::Status CommitLog::CheckCommits(uint32_t fragments) {
+  struct Known {
+    uint64_t newest = 0;
+    uint64_t commits = 0;
+  };
+  std::map<uint64_t, Known> known;
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const int64_t events,
+                   database_.QueryInt("SELECT count(*) FROM"
+                                      " (SELECT 1 FROM events LIMIT 1)"));
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare(kCommitLogKnownVersions));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) break;
+    known[query.Uint(0)] = {.newest = query.Uint(1), .commits = query.Uint(2)};
+  }
+  if (known.empty() && events == 0) return absl::OkStatus();
+  // A fragment that no row tells of has had version 0, at least.
+  for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
+    known.try_emplace(fragment);
+  }
+  std::vector<std::string> problems;
+  for (const auto& [fragment, versions] : known) {
+    if (fragment >= fragments) {
+      problems.push_back(absl::Substitute(
+          "it tells of fragment $0, but the run has $1 fragments", fragment,
+          fragments));
+    } else if (versions.commits != versions.newest + 1) {
+      problems.push_back(
+          absl::Substitute("of versions 0 to $0 of fragment $1 it has $2",
+                           versions.newest, fragment, versions.commits));
+    }
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::Substitute(
+      "$0 lacks rows of the table commits: $1. Restore it from a backup, "
+      "together with the files that belong to it. Nothing was changed",
+      path_, absl::StrJoin(problems, "; ")));
 }
 
 absl::StatusOr<std::vector<CommitRecord>> CommitLog::Heads() {

@@ -134,6 +134,20 @@ INSERT INTO snapshots SELECT fragment, version, file FROM commits;
 ALTER TABLE commits DROP COLUMN file;
 )sql";
 
+// Returns, by fragment, the newest version that any row tells of, and the
+// number of commits. The rows of a merge are written together.
+inline constexpr char kCommitLogKnownVersions[] = R"sql(
+SELECT fragment, max(newest), sum(commits) FROM (
+  SELECT fragment, max(version) AS newest, count(*) AS commits
+    FROM commits GROUP BY fragment
+  UNION ALL
+  SELECT fragment, max(version), 0 FROM snapshots GROUP BY fragment
+  UNION ALL
+  SELECT fragment, max(base_version) + 1, 0
+    FROM contributions WHERE fate <> 'late' GROUP BY fragment)
+GROUP BY fragment ORDER BY fragment
+)sql";
+
 // Removes at most ?2 points of a series (?1), no two of them neighbours: those
 // with the closest neighbours, of several the oldest. The first and the last
 // stay, and the rest stay evenly spread.

@@ -333,15 +333,16 @@ bool FragmentStore::BelongsTo(const std::string& path,
              .ok();
 }
 
-absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveAllBut(
-    const std::set<std::string>& files, absl::string_view run_id) const {
+absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveIf(
+    absl::string_view run_id,
+    absl::FunctionRef<bool(const std::string& file)> superseded) const {
   std::vector<std::string> removed;
   for (const char* directory : {kFragmentDirectory, kUpdateDirectory}) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names,
                      ListDirectory(PathOf(directory)));
     for (const std::string& name : names) {
       std::string file = absl::StrCat(directory, "/", name);
-      if (files.count(file) != 0) continue;
+      if (!superseded(file)) continue;
       if (!BelongsTo(PathOf(file), run_id)) {
         LOG_FIRST_N(WARNING, 10)
             << "leaving " << PathOf(file) << " alone, which run " << run_id

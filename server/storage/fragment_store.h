@@ -32,10 +32,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -167,11 +167,12 @@ class FragmentStore {
                                           absl::string_view run_id,
                                           const v1::FragmentHead& head) const;
 
-  // Removes all files of the run except `files`; returns the paths of the
-  // removed files. Files that cannot be read, or that belong to another run,
+  // Removes those files of the run of which `superseded` is true, and returns
+  // their paths. Files that cannot be read, or that belong to another run,
   // stay. Must not run at the same time as a write.
-  absl::StatusOr<std::vector<std::string>> RemoveAllBut(
-      const std::set<std::string>& files, absl::string_view run_id) const;
+  absl::StatusOr<std::vector<std::string>> RemoveIf(
+      absl::string_view run_id,
+      absl::FunctionRef<bool(const std::string& file)> superseded) const;
 
  private:
   FragmentStore(std::string root, Options options)

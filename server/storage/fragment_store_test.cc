@@ -207,17 +207,20 @@ TEST_F(FragmentStoreTest, AFailedWriteLeavesNothingBehind) {
   EXPECT_THAT(ListDirectory(PathOf("updates")), IsOkAndHolds(IsEmpty()));
 }
 
-TEST_F(FragmentStoreTest, RemovesAllButTheNamedFiles) {
+TEST_F(FragmentStoreTest, RemovesTheFilesThatAreSuperseded) {
   const FragmentStore store = MakeStore();
   ASSERT_OK(store.WriteFragment(contents_));
   ASSERT_OK(store.WriteUpdate(update_));
   ASSERT_OK_AND_ASSIGN(
       const StoredFragment stored,
       store.OpenFragment(kFragmentFile, "run-1", contents_.head));
-  EXPECT_THAT(store.RemoveAllBut({kFragmentFile}, "run-1"),
-              IsOkAndHolds(ElementsAre(kUpdateFile)));
-  EXPECT_THAT(store.RemoveAllBut({}, "run-2"), IsOkAndHolds(IsEmpty()));
-  EXPECT_THAT(store.RemoveAllBut({}, "run-1"),
+  const auto all = [](const std::string&) { return true; };
+  EXPECT_THAT(
+      store.RemoveIf("run-1",
+                     [](const auto& file) { return file == kUpdateFile; }),
+      IsOkAndHolds(ElementsAre(kUpdateFile)));
+  EXPECT_THAT(store.RemoveIf("run-2", all), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(store.RemoveIf("run-1", all),
               IsOkAndHolds(ElementsAre(kFragmentFile)));
   // The mapped values stay readable.
   EXPECT_EQ(stored.contents().theta[0], 1.5f);

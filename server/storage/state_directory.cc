@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -78,6 +79,10 @@ absl::Status VisitRunFiles(
   return absl::OkStatus();
 }
 
+bool IsSnapshot(absl::string_view file) {
+  return absl::StartsWith(file, "fragments/");
+}
+
 // Checks that the directory has no files of a run, because there is no log that
 // says what they are.
 absl::Status CheckNoRunIsLost(const std::string& root) {
@@ -121,22 +126,41 @@ std::optional<v1::FragmentHead> HeadInName(absl::string_view file) {
   return head;
 }
 
-// Checks that no file is later than the next version of its fragment. A crash
-// leaves no such files, so they would show that the log is older.
+// The newest committed version of each fragment.
+using Versions = std::map<uint32_t, uint64_t>;
+
+Versions VersionsOf(absl::Span<const CommitRecord> heads) {
+  Versions versions;
+  for (const CommitRecord& head : heads) {
+    versions[head.head.fragment()] = head.head.version();
+  }
+  return versions;
+}
+
+// Checks that no file is later than a crash can leave it: snapshots are of
+// committed versions, other files at most of the next one, and a fragment that
+// has no version yet may have its first snapshot. Any other file shows that the
+// log is older.
 absl::Status CheckLogIsNewest(const std::string& root,
-                              absl::Span<const CommitRecord> heads) {
+                              const Versions& committed) {
   return VisitRunFiles(root, [&](const std::string& file) -> absl::Status {
     const std::optional<v1::FragmentHead> found = HeadInName(file);
-    if (!found.has_value() || found->fragment() >= heads.size()) {
-      return absl::OkStatus();
-    }
-    const uint64_t committed = heads[found->fragment()].head.version();
-    if (found->version() <= committed + 1) return absl::OkStatus();
+    if (!found.has_value()) return absl::OkStatus();
+    const auto head = committed.find(found->fragment());
+    const bool begun = head != committed.end();
+    const uint64_t version = begun ? head->second : 0;
+    const bool is_snapshot = IsSnapshot(file);
+    const uint64_t latest = begun && !is_snapshot ? version + 1 : version;
+    if (found->version() <= latest) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::Substitute(
-        "$0 has $1, but its $2 knows fragment $3 up to version $4 only: it is "
-        "older than the files. Restore the $2 that belongs to them, or move "
-        "the later files away to go back to that version. Nothing was changed",
-        root, file, kLogName, found->fragment(), committed));
+        "$0 has $1, but its $2 $3 of fragment $4: it is older than the files, "
+        "or has lost rows. Restore the $2 that belongs to them, or move the "
+        "later files away to go back to $5. Nothing was changed",
+        root, file, kLogName,
+        begun ? absl::StrCat("knows versions up to ", version, " only")
+              : "knows no version",
+        found->fragment(),
+        begun ? absl::StrCat("version ", version) : "the beginning"));
   });
 }
 
@@ -160,11 +184,15 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   if (IsMissingOrEmpty(LogPath(path))) RETURN_IF_ERROR(CheckNoRunIsLost(path));
   ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
                    CommitLog::Open(LogPath(path)));
-  if (absl::IsNotFound(log->LoadRun().status())) {
+  const absl::StatusOr<RunRecord> run = log->LoadRun();
+  if (absl::IsNotFound(run.status())) {
     RETURN_IF_ERROR(CheckNoRunIsLost(path));
+  } else {
+    RETURN_IF_ERROR(run.status());
+    RETURN_IF_ERROR(log->CheckCommits(run->plan.fragments_size()));
   }
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log->Heads());
-  RETURN_IF_ERROR(CheckLogIsNewest(path, heads));
+  RETURN_IF_ERROR(CheckLogIsNewest(path, VersionsOf(heads)));
   RETURN_IF_ERROR(VisitRunFiles(path, [&](const std::string& file) {
     return IsTemporary(file) ? RemoveFile(absl::StrCat(path, "/", file))
                              : absl::OkStatus();
@@ -223,17 +251,26 @@ absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
   CHECK_GE(versions_kept, 1) << "the newest snapshot must stay";
   std::set<std::string> kept;
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log_->Heads());
-  for (const CommitRecord& head : heads) {
-    const uint32_t fragment = head.head.fragment();
+  const Versions committed = VersionsOf(heads);
+  Versions durable;
+  for (const auto& [fragment, version] : committed) {
     ASSIGN_OR_RETURN(const std::vector<SnapshotRecord> snapshots,
                      log_->Snapshots(fragment, versions_kept));
     for (const SnapshotRecord& snapshot : snapshots) kept.insert(snapshot.file);
+    if (!snapshots.empty()) durable[fragment] = snapshots[0].head.version();
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> history,
                      log_->History(fragment, updates_kept));
     for (const CommitRecord& commit : history) kept.insert(commit.update_file);
     RETURN_IF_ERROR(RemoveOldRecords(fragment, snapshots));
   }
-  return fragments_.RemoveAllBut(kept, run_id);
+  return fragments_.RemoveIf(run_id, [&](const std::string& file) {
+    const std::optional<v1::FragmentHead> found = HeadInName(file);
+    if (!found.has_value() || kept.count(file) != 0) return false;
+    // A snapshot is superseded by a newer one, an update by its own commit.
+    const Versions& newest = IsSnapshot(file) ? durable : committed;
+    const auto known = newest.find(found->fragment());
+    return known != newest.end() && found->version() <= known->second;
+  });
 }
 
 absl::Status StateDirectory::RemoveOldSnapshot(uint32_t fragment,

@@ -15,11 +15,12 @@
 // transaction that makes it count. The parameters that come of it are in
 // memory; a snapshot makes them durable now and then, and a restart repeats the
 // merges since the newest one (server/fragment_merge.h). A crash in between
-// leaves files that nothing names; RemoveUnreferenced removes them.
+// leaves files that nothing names, of the version that is made next: they are
+// written again with it.
 //
-// Only files that the log proves to be garbage of its own run are removed or
-// overwritten. A directory whose log is missing, empty or older than its files,
-// as after a partial restore, is refused and stays untouched.
+// A file of the run is removed only if the log names what supersedes it. A
+// directory whose log is missing, empty or older than its files, as after a
+// partial restore, or lacks rows of commits, is refused and stays untouched.
 //
 // Tools open the directory read-only, even while a coordinator runs. A file
 // that they are about to open may then be removed because newer versions have
@@ -57,9 +58,10 @@ class StateDirectory {
   // CommitLog::Open.
   //   FAILED_PRECONDITION  Another coordinator has it open; or it holds files
   //                        that are not a run's, or files of a run whose log is
-  //                        missing or older than they are. All files stay
-  //                        untouched.
+  //                        missing or older than they are.
+  //   DATA_LOSS            The log lacks rows of commits.
   //   NOT_FOUND            There is no directory, and `create` is false.
+  // After these errors all files are as they were.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
       const std::string& path, Options options);
 
@@ -86,9 +88,9 @@ class StateDirectory {
 
   // Keeps the newest `versions_kept` snapshots of every fragment, the records
   // since the oldest of them, and the newest `updates_kept` updates. Removes
-  // the run's other files, including the remains of a crash, and returns the
-  // paths of snapshots and updates that it removed. Call it when a coordinator
-  // starts, never at the same time as a write.
+  // the run's files before them, and returns the paths of snapshots and updates
+  // that it removed. Call it when a coordinator starts, never at the same time
+  // as a write.
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 

@@ -52,28 +52,32 @@ class StateDirectoryTest : public testing::Test {
         path_, {.create = true, .fragments = {.write_hook = std::move(hook)}});
   }
 
-  // Commits a version of fragment 0 with a snapshot, as a coordinator does:
-  // files, then log.
+  // Commits a version of fragment 0, and its snapshot, as a coordinator does:
+  // first files, then the log.
   static absl::Status Commit(StateDirectory& state, uint64_t version) {
     const std::vector<float> theta = ThetaOf(version);
     FragmentContents fragment{.run_id = kRunId, .theta = theta};
     fragment.head.set_version(version);
-    SnapshotRecord snapshot;
-    ASSIGN_OR_RETURN(snapshot.file, state.fragments().WriteFragment(fragment));
-    snapshot.head = fragment.head;
+    fragment.head.set_digest(Digest128(fragment.theta));
     CommitRecord commit{.head = fragment.head,
                         .committed_at = absl::UnixEpoch()};
-    LogBatch batch{.snapshots = {snapshot}};
+    LogBatch batch;
     if (version == 0) {
-      RETURN_IF_ERROR(state.log().CreateRun(
-          {.run_id = kRunId, .created_at = absl::UnixEpoch()}));
+      RunRecord run{.run_id = kRunId, .created_at = absl::UnixEpoch()};
+      run.plan.add_fragments();
+      RETURN_IF_ERROR(state.log().CreateRun(run));
       batch.commits = {commit};
-      return state.log().Apply(batch);
+    } else {
+      UpdateContents update{
+          .run_id = kRunId, .head = fragment.head, .encoding = "update"};
+      ASSIGN_OR_RETURN(commit.update_file,
+                       state.fragments().WriteUpdate(update));
+      LogBatch merge{.commits = {commit}};
+      RETURN_IF_ERROR(state.log().Apply(merge));
     }
-    UpdateContents update{
-        .run_id = kRunId, .head = fragment.head, .encoding = "update"};
-    ASSIGN_OR_RETURN(commit.update_file, state.fragments().WriteUpdate(update));
-    batch.commits = {commit};
+    SnapshotRecord snapshot{.head = fragment.head};
+    ASSIGN_OR_RETURN(snapshot.file, state.fragments().WriteFragment(fragment));
+    batch.snapshots = {snapshot};
     return state.log().Apply(batch);
   }
 
@@ -275,7 +279,28 @@ TEST_F(PartialRestoreTest, AWriteAheadLogWithoutItsDatabaseIsKept) {
 
 TEST_F(PartialRestoreTest, FilesThatAreNewerThanTheLogAreKept) {
   MakeRun(1);
-  ExpectRefused("knows fragment 0 up to version 1 only");
+  ExpectRefused("knows versions up to 1 only of fragment 0");
+}
+
+// A coordinator makes a snapshot of a committed version only.
+TEST_F(PartialRestoreTest, OneSnapshotThatIsNewerThanTheLogIsKept) {
+  MakeRun(2);
+  ExpectRefused("fragments/fragment-0000-v00000003.safetensors");
+}
+
+// A crash leaves files of the next version, and no others.
+TEST_F(PartialRestoreTest, FilesOfTheVersionAfterTheNextAreKept) {
+  MakeRun(1);
+  for (const char* version : {"2", "3"}) {
+    ASSERT_OK(RemoveFile(absl::StrCat(
+        path_, "/fragments/fragment-0000-v0000000", version, ".safetensors")));
+  }
+  const std::string update = "updates/update-0000-v00000003.safetensors";
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr(update)));
+  ASSERT_OK(RemoveFile(absl::StrCat(path_, "/", update)));
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  EXPECT_EQ(NewestVersion(*state), 1);
 }
 
 // A file in a run's folder that is not one of the run's files stays.
@@ -298,9 +323,9 @@ TEST_F(StateDirectoryTest, RemovesOnlyFilesOfItsOwnRun) {
   EXPECT_THAT(ReadFile(path_ + "/updates/notes.txt"), IsOkAndHolds("mine"));
 }
 
-// A child commits version 1 and is killed at one stage of writing one of its
-// files. In every case a restart finds version 0 and removes the remains, and
-// version 1 can be committed again.
+// A child commits version 1, with a snapshot, and is killed at one stage of
+// writing one of the files. In every case a restart finds the snapshot of
+// version 0, and the run goes on.
 class CrashTest
     : public StateDirectoryTest,
       public testing::WithParamInterface<std::tuple<const char*, WriteStage>> {
@@ -332,11 +357,17 @@ TEST_P(CrashTest, KeepsTheCommittedVersion) {
 
   ASSERT_OK_AND_ASSIGN(const auto state, StateDirectory::Open(path_, {}));
   EXPECT_EQ(NewestVersion(*state), 0);
-  EXPECT_OK(state->RemoveUnreferenced(kRunId, 2, 2));
+  // No record supersedes what the crash has left.
+  EXPECT_THAT(state->RemoveUnreferenced(kRunId, 2, 2), IsOkAndHolds(IsEmpty()));
+  ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> heads,
+                       state->log().Heads());
+  const uint64_t next = heads.at(0).head.version() + 1;
+  EXPECT_EQ(next, absl::string_view(file_kind) == "fragment-" ? 2 : 1);
+  EXPECT_OK(Commit(*state, next));
+  EXPECT_EQ(NewestVersion(*state), next);
+  EXPECT_OK(state->RemoveUnreferenced(kRunId, 1, 1));
   EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
-  EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(IsEmpty()));
-  EXPECT_OK(Commit(*state, 1));
-  EXPECT_EQ(NewestVersion(*state), 1);
+  EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(SizeIs(1)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
