@@ -18,6 +18,7 @@
 #include "common/transport/credentials.h"
 #include "common/transport/identity.h"
 #include "common/transport/join_token.h"
+#include "common/transport/x509.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/client_unary_call.h"
@@ -203,6 +204,39 @@ TEST_F(EnrolmentTest, AnAnswerThatGotLostIsGivenAgain) {
   EXPECT_OK(Watch({.tls = Path("a")}));
   EXPECT_THAT(Enrol(address_, token, Path("b"), absl::Now()),
               StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
+}
+
+// Islands behind one router have one address.
+TEST_F(EnrolmentTest, WrongTokensOfANeighbourKeepNobodyOut) {
+  ASSERT_OK_AND_ASSIGN(JoinToken forged, ParseJoinToken(Token("island")));
+  forged.secret[0] ^= 1;
+  const auto forge = [&] {
+    return Enrol(address_, FormatJoinToken(forged), Path("b"), absl::Now());
+  };
+  EXPECT_THAT(forge(), StatusIs(StatusCode::kUnauthenticated));
+  while (absl::IsUnauthenticated(forge())) {
+  }
+  EXPECT_THAT(forge(), StatusIs(StatusCode::kResourceExhausted,
+                                HasSubstr("this token is wrong")));
+  EXPECT_OK(Enrol(address_, Token("island"), Path("a"), absl::Now()));
+  EXPECT_OK(Watch({.tls = Path("a")}));
+}
+
+TEST_F(EnrolmentTest, ARenewalForAnotherKeyIsRefused) {
+  ASSERT_OK(Enrol(address_, Token("island"), Path("a"), absl::Now()));
+  const PrivateKey other = *MakeKey();
+  EXPECT_THAT(Call({.tls = Path("a")},
+                   [&](auto& channel, auto& context) {
+                     v1::RenewRequest request;
+                     request.set_certificate_request(*MakeRequest(*other));
+                     v1::RenewResponse response;
+                     return v1::Trust::NewStub(channel)->Renew(
+                         &context, request, &response);
+                   }),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("a renewal keeps the key")));
+  EXPECT_OK(Renew(address_, Path("a"), absl::Now()));
+  EXPECT_OK(Renew(address_, Path("tls/operator"), absl::Now()));
 }
 
 TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {

@@ -18,24 +18,24 @@ class AttemptLimiter {
  public:
   // Failures of one address in a window.
   static constexpr int kMostFailures = 10;
-  // Addresses that are counted in a window. Others may try: the bound is on
-  // memory.
+  // Addresses that are counted in a window. Failures of others are not: the
+  // bound is on memory.
   static constexpr size_t kMostAddresses = 4096;
 
-  bool MayTry(const std::string& address, absl::Time now) {
+  // Notes a failure. Returns false if the address has had its failures of this
+  // window.
+  bool MayFail(const std::string& address, absl::Time now) {
     if (now - window_ >= absl::Minutes(1)) {
       failures_.clear();
       window_ = now;
     }
-    const auto found = failures_.find(address);
-    return found == failures_.end() || found->second < kMostFailures;
-  }
-
-  // Notes a failure after MayTry.
-  void Fail(const std::string& address) {
-    if (failures_.size() < kMostAddresses || failures_.count(address) > 0) {
-      ++failures_[address];
+    if (failures_.size() >= kMostAddresses && !failures_.contains(address)) {
+      return true;
     }
+    int& failures = failures_[address];
+    if (failures >= kMostFailures) return false;
+    ++failures;
+    return true;
   }
 
  private:

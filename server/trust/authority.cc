@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "common/file.h"
 #include "common/status_macros.h"
 
@@ -71,7 +72,8 @@ absl::StatusOr<Certificate> MakeAuthority(const std::string& path,
 std::string NewHolderId() { return RandomNumber(kHolderIdBytes); }
 
 bool Authority::Exists(const std::string& folder) {
-  return ReadFile(absl::StrCat(folder, "/", kAuthorityCertificate)).ok();
+  return ReadFile(absl::StrCat(folder, "/", kAuthorityCertificate)).ok() ||
+         ReadFile(absl::StrCat(folder, "/", kAuthorityKey)).ok();
 }
 
 absl::StatusOr<Authority> Authority::Open(const std::string& folder,
@@ -82,6 +84,12 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
   const absl::StatusOr<std::string> pem = ReadFile(path);
   if (!pem.ok() && !absl::IsNotFound(pem.status())) return pem.status();
   if (pem.ok() || !may_make) RETURN_IF_ERROR(ReadFile(key_path).status());
+  if (!pem.ok() && !may_make) {
+    // A new one would differ from the one that everybody has kept.
+    return absl::FailedPreconditionError(absl::Substitute(
+        "$0 is missing: restore it from a backup, or copy $1/operator/$2 there",
+        path, folder, kFolderAuthority));
+  }
   Issuer issuer;
   ASSIGN_OR_RETURN(issuer.key, ReadOrMakeKey(key_path));
   if (!pem.ok()) {
@@ -133,16 +141,19 @@ absl::Status Authority::WriteServerPair(absl::Time now,
                    certificate + CertificatePem(*issuer_.certificate));
 }
 
-absl::Status Authority::WriteOperatorPair(const Identity& identity,
-                                          absl::string_view holder_id,
-                                          absl::Time now,
-                                          absl::Duration life) const {
+absl::StatusOr<PrivateKey> Authority::OperatorKey() const {
   const std::string folder = Path("operator/");
   RETURN_IF_ERROR(CreateDirectory(folder, 0700));
-  ASSIGN_OR_RETURN(const PrivateKey key,
-                   ReadOrMakeKey(absl::StrCat(folder, kFolderKey)));
+  return ReadOrMakeKey(absl::StrCat(folder, kFolderKey));
+}
+
+absl::Status Authority::WriteOperatorPair(const Identity& identity,
+                                          absl::string_view holder_id,
+                                          EVP_PKEY& key, absl::Time now,
+                                          absl::Duration life) const {
+  const std::string folder = Path("operator/");
   ASSIGN_OR_RETURN(const std::string certificate,
-                   Sign(identity, holder_id, *key, now, life));
+                   Sign(identity, holder_id, key, now, life));
   RETURN_IF_ERROR(WriteText(absl::StrCat(folder, kFolderAuthority),
                             CertificatePem(*issuer_.certificate)));
   return WriteText(absl::StrCat(folder, kFolderCertificate), certificate);

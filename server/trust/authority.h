@@ -30,12 +30,14 @@ std::string NewHolderId();
 // Thread-safe but for WriteServerPair and WriteOperatorPair.
 class Authority {
  public:
-  // Whether the folder has an authority's certificate.
+  // Whether the folder has an authority's certificate, or its key.
   static bool Exists(const std::string& folder);
   // Opens the authority of a run; if `may_make`, makes what is missing. The
   // folder must exist.
   //   NOT_FOUND            The key is missing. It is not made if ca.crt is
-  //   there. FAILED_PRECONDITION  Key or certificate are damaged.
+  //                        there.
+  //   FAILED_PRECONDITION  The certificate is missing, or one of the two is
+  //                        damaged.
   static absl::StatusOr<Authority> Open(const std::string& folder,
                                         const std::string& run, bool may_make,
                                         absl::Time now);
@@ -51,10 +53,12 @@ class Authority {
 
   // Writes a new certificate for the coordinator, and its key if there is none.
   absl::Status WriteServerPair(absl::Time now, absl::Duration life) const;
-  // The same for the operator of this machine.
+  // Returns the key of this machine's operator, which is made if it is missing.
+  absl::StatusOr<PrivateKey> OperatorKey() const;
+  // Writes a new certificate for that key, and the authority's beside it.
   absl::Status WriteOperatorPair(const Identity& identity,
-                                 absl::string_view holder_id, absl::Time now,
-                                 absl::Duration life) const;
+                                 absl::string_view holder_id, EVP_PKEY& key,
+                                 absl::Time now, absl::Duration life) const;
   // The files for MakeServerCredentials.
   ServerTlsFiles server_files() const;
 

@@ -61,8 +61,8 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
   if (absl::IsNotFound(bytes.status())) {
     if (Authority::Exists(options.folder)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          path, " is missing: restore it from a backup; or remove the folder ",
-          options.folder, ", and everybody must enrol anew"));
+          path, " is missing: restore it from a backup; or move the folder ",
+          options.folder, " away, and everybody must enrol anew"));
     }
     // The first start. Empty records allow the next one to go on with it.
     RETURN_IF_ERROR(WriteSecretAtomically(path, ""));
@@ -118,12 +118,14 @@ absl::Status Trust::WriteOwnPairs() {
   if (own == nullptr) {
     own = &AddCertificate(std::string(RoleName(Role::kOperator)), kOwnOperator);
   }
+  ASSIGN_OR_RETURN(const PrivateKey key, authority_.OperatorKey());
+  own->set_key_sha256(KeyDigest(*key));
   v1::IssuedCertificate& entry = *own->mutable_certificate();
   *entry.mutable_expires_at() = ToTimestamp(now + kOwnLife);
   RETURN_IF_ERROR(Write());
   RETURN_IF_ERROR(authority_.WriteOperatorPair(
       {Role::kOperator, options_.run, kOwnOperator},
-      absl::HexStringToBytes(entry.id()), now, kOwnLife));
+      absl::HexStringToBytes(entry.id()), *key, now, kOwnLife));
   own_renewal_ = now + kOwnLife * 2 / 3;
   return absl::OkStatus();
 }
@@ -138,20 +140,19 @@ void Trust::Tend() {
       << "cannot renew the coordinator's certificates: " << written;
 }
 
-v1::IssuedCertificate* Trust::Find(absl::string_view id) {
+CertificateRecord* Trust::Find(absl::string_view id) {
   for (CertificateRecord& record : *records_.mutable_certificates()) {
-    if (record.certificate().id() == id) return record.mutable_certificate();
+    if (record.certificate().id() == id) return &record;
   }
   return nullptr;
 }
 
-absl::StatusOr<v1::IssuedCertificate*> Trust::FindGood(
-    absl::string_view serial) {
-  v1::IssuedCertificate* const entry = Find(serial.substr(0, kHolderIdDigits));
-  if (entry != nullptr && !entry->revoked()) return entry;
+absl::StatusOr<CertificateRecord*> Trust::FindGood(absl::string_view serial) {
+  CertificateRecord* const record = Find(serial.substr(0, kHolderIdDigits));
+  if (record != nullptr && !record->certificate().revoked()) return record;
   return absl::UnauthenticatedError(absl::StrCat(
-      entry == nullptr ? "the coordinator has no record of this certificate"
-                       : "this certificate was revoked",
+      record == nullptr ? "the coordinator has no record of this certificate"
+                        : "this certificate was revoked",
       "; enrol with a new token of an operator (causeway token create)"));
 }
 
@@ -234,15 +235,14 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              v1::IssuedCertificate& entry,
                              v1::EnrolResponse& response) {
   absl::MutexLock lock(&mu_);
-  if (!wrong_tokens_.MayTry(address, options_.now())) {
-    return absl::ResourceExhaustedError(
-        "too many wrong tokens came from this address: wait a minute");
-  }
   DropExpired();
+  // A right token serves whatever others have sent from the same address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
-    wrong_tokens_.Fail(address);
-    return found.status();
+    if (wrong_tokens_.MayFail(address, options_.now())) return found.status();
+    return absl::ResourceExhaustedError(
+        "this token is wrong, as many were that came from this address: wait a "
+        "minute, or ask an operator for another one (causeway token create)");
   }
   token = (*found)->token();
   ASSIGN_OR_RETURN(const PublicKey key,
@@ -299,10 +299,18 @@ absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,
                    RequestedKey(request.certificate_request()));
   v1::RenewResponse response;
   absl::MutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(v1::IssuedCertificate* const entry, FindGood(serial));
-  ASSIGN_OR_RETURN(*response.mutable_certificate(), SignFor(*entry, *key));
-  LOG(INFO) << "renewed certificate " << entry->id() << " of "
-            << DescribeEntry(*entry);
+  ASSIGN_OR_RETURN(CertificateRecord* const record, FindGood(serial));
+  v1::IssuedCertificate& entry = *record->mutable_certificate();
+  if (record->key_sha256() != KeyDigest(*key)) {
+    LOG(WARNING) << DescribeEntry(entry) << " wants certificate " << entry.id()
+                 << " for another key";
+    return absl::InvalidArgumentError(
+        "a renewal keeps the key, and this request has another one: for a new "
+        "key, enrol with a new token of an operator (causeway token create)");
+  }
+  ASSIGN_OR_RETURN(*response.mutable_certificate(), SignFor(entry, *key));
+  LOG(INFO) << "renewed certificate " << entry.id() << " of "
+            << DescribeEntry(entry);
   return response;
 }
 
@@ -406,19 +414,31 @@ v1::ListCertificatesResponse Trust::ListCertificates() const {
 absl::Status Trust::RevokeCertificate(
     const v1::RevokeCertificateRequest& request, absl::string_view by) {
   v1::IssuedCertificate entry;
+  uint32_t uses_left = 0;
   {
     absl::MutexLock lock(&mu_);
-    v1::IssuedCertificate* const found = Find(request.id());
+    CertificateRecord* const found = Find(request.id());
     if (found == nullptr) {
       return absl::NotFoundError("there is no certificate with this id");
     }
-    found->set_revoked(true);
+    found->mutable_certificate()->set_revoked(true);
+    entry = found->certificate();
+    // Whoever has the certificate's key may have the token, too.
+    for (TokenRecord& record : *records_.mutable_tokens()) {
+      if (record.token().id() != entry.token_id()) continue;
+      uses_left = record.token().uses_left();
+      record.mutable_token()->set_uses_left(0);
+    }
     RETURN_IF_ERROR(Write());
-    entry = *found;
   }
-  Record("certificate_revoked", entry,
-         absl::StrCat(by, " revoked certificate ", entry.id(), " of ",
-                      DescribeEntry(entry)));
+  Record(
+      "certificate_revoked", entry,
+      absl::StrCat(
+          by, " revoked certificate ", entry.id(), " of ", DescribeEntry(entry),
+          uses_left == 0
+              ? ""
+              : absl::StrCat(", and what was left of token ", entry.token_id(),
+                             " (uses: ", uses_left, ")")));
   return absl::OkStatus();
 }
 

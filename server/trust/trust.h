@@ -110,13 +110,13 @@ class Trust {
   absl::StatusOr<std::string> SignFor(v1::IssuedCertificate& entry,
                                       EVP_PKEY& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the entry with this id, or null.
-  v1::IssuedCertificate* Find(absl::string_view id)
+  // Returns the record of the certificate with this id, or null.
+  v1::TrustRecords::CertificateRecord* Find(absl::string_view id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the entry to which a certificate with this serial belongs, unless
+  // Returns the record to which a certificate with this serial belongs, unless
   // it was revoked.
-  absl::StatusOr<v1::IssuedCertificate*> FindGood(absl::string_view serial)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::TrustRecords::CertificateRecord*> FindGood(
+      absl::string_view serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Enrol without the events. Sets `token` if the request has its secret.
   absl::Status TryEnrol(const v1::EnrolRequest& request,

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -142,16 +143,19 @@ TEST_F(TrustTest, ATokenServesOnceButForTheSameKey) {
   EXPECT_THAT(Enrol(twice, *NewKey()), StatusIs(StatusCode::kUnauthenticated));
 }
 
-TEST_F(TrustTest, WrongTokensAreRefusedAndCounted) {
+TEST_F(TrustTest, WrongTokensAreCountedAndRightOnesServeMeanwhile) {
   JoinToken forged = Token();
   forged.secret[15] ^= 1;
   for (int i = 0; i < AttemptLimiter::kMostFailures; ++i) {
     EXPECT_THAT(Enrol(forged, *key_), StatusIs(StatusCode::kUnauthenticated));
   }
-  EXPECT_THAT(Enrol(Token(), *key_), StatusIs(StatusCode::kResourceExhausted));
-  EXPECT_OK(Enrol(Token(), *key_, "5.6.7.8"));
-  now_ += absl::Minutes(1);
+  EXPECT_THAT(Enrol(forged, *key_), StatusIs(StatusCode::kResourceExhausted));
   EXPECT_OK(Enrol(Token(), *key_));
+  EXPECT_THAT(Enrol(forged, *key_), StatusIs(StatusCode::kResourceExhausted));
+  EXPECT_THAT(Enrol(forged, *key_, "5.6.7.8"),
+              StatusIs(StatusCode::kUnauthenticated));
+  now_ += absl::Minutes(1);
+  EXPECT_THAT(Enrol(forged, *key_), StatusIs(StatusCode::kUnauthenticated));
 }
 
 TEST_F(TrustTest, ARefusedEnrolmentIsAnEventAndStrangersDoNotFloodTheLog) {
@@ -260,6 +264,47 @@ TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
   EXPECT_THAT(trust_->Check(""), StatusIs(StatusCode::kUnauthenticated));
 }
 
+TEST_F(TrustTest, ARenewalKeepsTheKey) {
+  const std::string serial = Enrolled(Token(), *key_).serial;
+  v1::RenewRequest request;
+  request.set_certificate_request(*MakeRequest(*NewKey()));
+  EXPECT_THAT(trust_->Renew(request, serial),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("a renewal keeps the key")));
+  request.set_certificate_request(*MakeRequest(*key_));
+  ASSERT_OK(Start());
+  EXPECT_OK(trust_->Renew(request, serial));
+  // The operator of this machine has enrolled with no token.
+  const std::string own =
+      FactsOf(*ParseCertificates(*ReadFile(Path("operator/tls.crt")))->front())
+          .serial;
+  EXPECT_THAT(trust_->Renew(request, own),
+              StatusIs(StatusCode::kInvalidArgument));
+  const PrivateKey own_key = *ParseKey(*ReadFile(Path("operator/tls.key")));
+  request.set_certificate_request(*MakeRequest(*own_key));
+  EXPECT_OK(trust_->Renew(request, own));
+}
+
+TEST_F(TrustTest, ARevocationEndsTheTokenThatGaveTheCertificate) {
+  const JoinToken token = Token(5);
+  const PrivateKey second_key = NewKey();
+  const std::string first = Enrolled(token, *key_).serial;
+  const std::string second = Enrolled(token, *second_key).serial;
+  const JoinToken other = Token(5);
+  v1::RevokeCertificateRequest revoke;
+  revoke.set_id(first.substr(0, 16));
+  ASSERT_OK(trust_->RevokeCertificate(revoke, "operator o"));
+  EXPECT_THAT(Enrol(token, *key_), StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_THAT(Enrol(token, *NewKey()),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
+  ASSERT_OK(Start());
+  EXPECT_THAT(Enrol(token, *NewKey()), StatusIs(StatusCode::kUnauthenticated));
+  // Its other holder, and other tokens, are left alone.
+  EXPECT_OK(trust_->Check(second));
+  EXPECT_OK(Enrol(token, *second_key));
+  EXPECT_OK(Enrol(other, *key_));
+}
+
 TEST_F(TrustTest, WhatHasExpiredIsForgotten) {
   const JoinToken late = Token(1, absl::Hours(72));
   const std::string first = Enrolled(Token(), *key_).serial;
@@ -320,7 +365,7 @@ TEST_F(TrustTest, TheOwnCertificatesAreRenewed) {
 
 TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
   Enrolled(Token(), *key_);
-  for (const char* lost : {"ca.key", "records"}) {
+  for (const char* lost : {"ca.key", "ca.crt", "records"}) {
     const std::string kept = *ReadFile(Path(lost));
     ASSERT_OK(RemoveFile(Path(lost)));
     EXPECT_FALSE(Start().ok()) << lost;
@@ -330,6 +375,17 @@ TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
     ASSERT_OK(WriteSecretAtomically(Path(lost), kept));
   }
   EXPECT_OK(Start());
+  // The operator's folder has a copy of the authority's certificate.
+  ASSERT_OK(RemoveFile(Path("ca.crt")));
+  EXPECT_THAT(Start(), StatusIs(StatusCode::kFailedPrecondition,
+                                HasSubstr("copy " + Path("operator/ca.crt"))));
+  std::filesystem::copy_file(Path("operator/ca.crt"), Path("ca.crt"));
+  EXPECT_OK(Start());
+  // Nothing but the key is left of the authority.
+  for (const char* lost : {"ca.crt", "records"}) {
+    ASSERT_OK(RemoveFile(Path(lost)));
+    EXPECT_THAT(Start(), StatusIs(StatusCode::kFailedPrecondition)) << lost;
+  }
 }
 
 TEST_F(TrustTest, AFirstStartThatBrokeOffGoesOn) {
