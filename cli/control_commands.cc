@@ -167,6 +167,34 @@ Command QuarantineCommand(const Now& now) {
   return command;
 }
 
+Command DataCommand(const Now& now) {
+  const auto flags = std::make_shared<ConnectionFlags>();
+  Command command{
+      .name = "data",
+      .arguments = "accept ISLAND",
+      .summary = "Takes the data that an island reads for the run's data.",
+      .details =
+          "Without this, the run's data are those that more than half of the "
+          "live islands read, or the first island's. An island that reads "
+          "others trains, but does not measure the merged model; `causeway "
+          "islands` shows it. The word of an operator holds for the rest of "
+          "the run, until the next one."};
+  AddConnectionFlags(*flags, command.flags);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    if (call.arguments[0] != "accept") {
+      return absl::InvalidArgumentError("data takes `accept ISLAND`");
+    }
+    v1::AcceptDataRequest request;
+    request.set_island_id(call.arguments[1]);
+    v1::AcceptDataResponse response;
+    RETURN_IF_ERROR(Call(*flags, now, &Stub::AcceptData, request, response));
+    call.out << "the data that island " << request.island_id()
+             << " reads are the run's\n";
+    return absl::OkStatus();
+  };
+  return command;
+}
+
 }  // namespace
 
 std::vector<Command> ControlCommands(Now now) {
@@ -195,7 +223,8 @@ std::vector<Command> ControlCommands(Now now) {
                           "to get rid of it, drain the island or end the "
                           "process."},
               now, &Stub::EvictIsland, "island $0 is evicted"),
-      QuarantineCommand(now)};
+      QuarantineCommand(now),
+      DataCommand(now)};
 }
 
 }  // namespace causeway

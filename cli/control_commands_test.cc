@@ -72,10 +72,17 @@ class FakeControl : public v1::Control::Service {
     dropped = request->id();
     return grpc::Status::OK;
   }
+  grpc::Status AcceptData(grpc::ServerContext*,
+                          const v1::AcceptDataRequest* request,
+                          v1::AcceptDataResponse*) override {
+    accepted = *request;
+    return grpc::Status::OK;
+  }
 
   v1::PauseRunRequest pause;
   v1::DrainIslandRequest drain;
   v1::EvictIslandRequest evict;
+  v1::AcceptDataRequest accepted;
   v1::QuarantinedContribution held = [] {
     v1::QuarantinedContribution held;
     held.set_island_id("held-island");
@@ -124,6 +131,17 @@ TEST_F(ControlCommandsTest, TheReasonIsSent) {
   EXPECT_EQ(service_.evict.reason(), "it hangs");
   ASSERT_EQ(Run({"resume"}), 0);
   EXPECT_EQ(service_.resumed, 1);
+}
+
+TEST_F(ControlCommandsTest, DataAreAcceptedByIsland) {
+  ASSERT_EQ(Run({"data", "accept", "east"}), 0) << err_.str();
+  EXPECT_EQ(service_.accepted.island_id(), "east");
+  EXPECT_EQ(out_.str(), "the data that island east reads are the run's\n");
+  service_.accepted.clear_island_id();
+  EXPECT_NE(Run({"data", "refuse", "east"}), 0);
+  EXPECT_THAT(err_.str(), HasSubstr("data takes `accept ISLAND`"));
+  EXPECT_NE(Run({"data", "accept"}), 0);
+  EXPECT_EQ(service_.accepted.island_id(), "");
 }
 
 TEST_F(ControlCommandsTest, ARefusalIsToldAndIsAFailure) {

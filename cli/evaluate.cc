@@ -134,9 +134,9 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
         "is nothing to evaluate on");
   }
   if (!model.data_digest.empty() && model.data_digest != dataset.Digest()) {
-    call.err << "warning: these are not the data that the run's first island "
-                "reads. Other files, or the same in another order, are split "
-                "in another way: what is evaluated may have been trained on\n";
+    call.err << "warning: these are not the run's data. Other files, or the "
+                "same in another order, are split in another way: what is "
+                "evaluated may have been trained on\n";
   }
   ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
   Evaluation evaluation;

@@ -155,7 +155,7 @@ TEST_F(EvaluateCommandTest, WarnsThatTheDataAreNotThoseOfTheRun) {
   ASSERT_EQ(Run({state, "--text", text_, more}), kExitOk);
   EXPECT_EQ(err_.str(), "");
   ASSERT_EQ(Run({state, "--text", more, text_}), kExitOk);
-  EXPECT_THAT(err_.str(), HasSubstr("warning: these are not the data"));
+  EXPECT_THAT(err_.str(), HasSubstr("warning: these are not the run's data"));
 }
 
 TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {

@@ -41,10 +41,12 @@ std::string StateText(v1::RunState state) {
 }
 
 std::string StateText(const v1::IslandStatus& island) {
-  if (island.state() == v1::IslandStatus::LIVE && island.draining()) {
-    return "draining";
-  }
-  return InWords(v1::IslandStatus::State_Name(island.state()));
+  const bool draining =
+      island.state() == v1::IslandStatus::LIVE && island.draining();
+  return absl::StrCat(
+      draining ? "draining"
+               : InWords(v1::IslandStatus::State_Name(island.state())),
+      island.data_differs() ? ", other data" : "");
 }
 
 std::string ProgressFact(const v1::RunStatus& run) {

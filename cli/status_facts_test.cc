@@ -67,6 +67,10 @@ TEST(StatusFactsTest, StatesAreWords) {
   island.set_state(v1::IslandStatus::LIVE);
   island.set_draining(true);
   EXPECT_EQ(StateText(island), "draining");
+  island.set_draining(false);
+  island.set_data_differs(true);
+  EXPECT_EQ(StateText(island), "live, other data");
+  island.set_data_differs(false);
   island.set_state(v1::IslandStatus::EVICTED);
   EXPECT_EQ(StateText(island), "evicted");
 }

@@ -50,8 +50,7 @@ struct TrainedModel {
   std::vector<float> parameters;
   // The version of each fragment.
   std::vector<uint64_t> versions;
-  // Dataset::Digest of the data that the run's first island reads; empty if it
-  // is not known.
+  // Dataset::Digest of the run's data; empty if it is not known.
   std::string data_digest;
 };
 

@@ -162,6 +162,8 @@ class Engine {
   v1::ListQuarantineResponse ListQuarantine(bool include_decided);
   absl::Status Admit(uint64_t id, absl::string_view by = "");
   absl::Status Drop(uint64_t id, absl::string_view by = "");
+  absl::Status AcceptData(const v1::AcceptDataRequest& request,
+                          absl::string_view by = "");
 
   // Records an event that no rule knows of.
   void Record(const CoordinatorEvent& event);

@@ -121,6 +121,11 @@ absl::Status Engine::Drop(uint64_t id, absl::string_view by) {
   return HandleFor(by, Event(&Coordinator::Drop, id));
 }
 
+absl::Status Engine::AcceptData(const v1::AcceptDataRequest& request,
+                                absl::string_view by) {
+  return HandleFor(by, Event(&Coordinator::AcceptData, request.island_id()));
+}
+
 void Engine::Record(const CoordinatorEvent& event) {
   const absl::Status recorded = Handle([&](Effects& effects) {
     effects.events.push_back(event);

@@ -137,6 +137,7 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
                                     }
                                     ledger { expired: 5 }
                                     inner_steps_per_round: 20
+                                    data_differs: true
                                   }
                                 )pb"),
                                 Parse<v1::ListFragmentsResponse>(R"pb(
@@ -165,7 +166,8 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
         absl::StrCat("rank_trouble{", island, ",kind=\"slow_rank\"} 1"),
         absl::StrCat("late_updates_total{", island, "} 3"),
         absl::StrCat("ledger_tokens{", island, ",fate=\"expired\"} 5"),
-        absl::StrCat("inner_steps_per_round{", island, "} 20")}) {
+        absl::StrCat("inner_steps_per_round{", island, "} 20"),
+        absl::StrCat("data_differs{", island, "} 1")}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat("\ncauseway_island_", sample)));
   }
   for (const char* const sample :

@@ -59,6 +59,7 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Control/ListQuarantine", kOperator},
     {"/causeway.v1.Control/AdmitContribution", kOperator},
     {"/causeway.v1.Control/DropContribution", kOperator},
+    {"/causeway.v1.Control/AcceptData", kOperator},
     {"/causeway.v1.Control/ListPeers", kOperator},
     {"/causeway.v1.Trust/Enrol", kAnybody, false, kJoiner},
     {"/causeway.v1.Trust/Renew", kWatchers},

@@ -419,6 +419,30 @@ TEST_F(AccessTest, OperatorsActionsNameTheOperator) {
               Contains(HasSubstr("(by operator anna)")));
 }
 
+TEST_F(AccessTest, OperatorsAloneSayWhichDataAreTheRuns) {
+  constexpr char kAccept[] = "/causeway.v1.Control/AcceptData";
+  Start();
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity island, driver_.Join("a"));
+  v1::AcceptDataRequest accept;
+  accept.set_island_id("a");
+  const std::string request = accept.SerializeAsString();
+  for (const Role role : {Role::kIsland, Role::kViewer}) {
+    EXPECT_THAT(Call(Connect(Uri(role, "a")), kAccept, request),
+                StatusIs(kDenied, HasSubstr("roles of run test: operator")));
+  }
+  const Channel anna = Connect(Uri(Role::kOperator, "anna"));
+  EXPECT_THAT(Call(anna, kAccept, request),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr("has not opened its data yet")));
+  v1::SessionRequest heartbeat;
+  *heartbeat.mutable_identity() = island;
+  heartbeat.mutable_progress()->set_data_digest("data of the run!");
+  ASSERT_OK(driver_.engine().Heartbeat(heartbeat));
+  EXPECT_OK(Call(anna, kAccept, request));
+  EXPECT_THAT(Texts("data_accepted"),
+              Contains(HasSubstr("(by operator anna)")));
+}
+
 TEST_F(AccessTest, PeersAreKnownByTheirCertificates) {
   Start();
   EXPECT_OK(

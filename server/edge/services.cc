@@ -187,6 +187,11 @@ Methods ControlMethods(Engine* engine, const Connections* connections) {
                const v1::DropContributionRequest& request) {
              return engine->Drop(request.id(), caller.Name());
            })},
+      {"/causeway.v1.Control/AcceptData",
+       Unary<v1::AcceptDataRequest>(
+           [=](const Caller& caller, const v1::AcceptDataRequest& request) {
+             return engine->AcceptData(request, caller.Name());
+           })},
       {"/causeway.v1.Control/ListPeers",
        Unary<v1::ListPeersRequest>(
            [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};

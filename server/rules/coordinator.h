@@ -180,6 +180,8 @@ class Coordinator {
   absl::StatusOr<ContributionKey> Admit(uint64_t id, absl::Time now,
                                         Effects& effects);
   absl::Status Drop(uint64_t id, Effects& effects);
+  // Takes the data that a live island reads for the run's, for good.
+  absl::Status AcceptData(const std::string& island_id, Effects& effects);
 
   // --- Views. ---
 
@@ -199,6 +201,9 @@ class Coordinator {
   // Returns the live expected islands that have not contributed to the open
   // round.
   std::vector<std::string> Awaited(uint32_t fragment);
+
+  // Whether a live island has told that it reads other data than the run's.
+  bool DataDiffers(const Member& member) const;
 
   // Returns H_i of a live member, as in SessionResponse.
   uint64_t InnerStepsPerRound(const Member& member);
@@ -249,10 +254,15 @@ class Coordinator {
   // Takes an island's report on its training.
   void TakeReport(Member& member, const v1::IslandProgress& progress,
                   absl::Time now, Effects& effects);
-  // Notes the data that an island reads, which differ from `before`: the run's
-  // first island names those of the run.
+  // Notes the data that an island reads; it told of `before` until now.
   void NoteData(const Member& member, absl::string_view before,
                 Effects& effects);
+  // While no operator has accepted data, takes those that more than half of the
+  // live islands read for the run's. The first island names them until then.
+  void ElectData(Effects& effects);
+  // Makes `data` the run's, and records that and who reads others now.
+  void SetData(const std::string& data, CoordinatorEvent event,
+               Effects& effects);
   // Records an island's measurement of the merged model if it is new and
   // possible, and if the island is the one that measures.
   void NoteValidation(const Member& member, absl::Time now, Effects& effects);

@@ -53,9 +53,11 @@ struct RunFlags {
   bool started = false;
   bool paused = false;
   std::string pause_reason;
-  // Names the data that the run's first island reads
-  // (IslandProgress.data_digest); empty until it has told.
+  // Names the run's data (IslandProgress.data_digest): those that an operator
+  // has accepted, or those of most islands; empty until an island has told.
   std::string data_digest;
+  // Whether an operator has accepted the data. Islands no longer decide then.
+  bool data_accepted = false;
 };
 
 struct CoordinatorHistory {

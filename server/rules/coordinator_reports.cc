@@ -4,10 +4,16 @@
 // The part of Coordinator that takes islands' reports, and makes the run's
 // history of them.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/substitute.h"
 #include "common/proto_time.h"
+#include "common/status_macros.h"
 #include "server/rules/coordinator.h"
 
 namespace causeway {
@@ -15,6 +21,13 @@ namespace {
 
 // The bytes of a digest of data.
 constexpr size_t kDigestBytes = 16;
+
+CoordinatorEvent DiffersEvent(const Member& member) {
+  return {"data_differs", member.island_id,
+          absl::StrCat("island ", member.island_id,
+                       " reads other data than the run's; it does not measure "
+                       "the merged model")};
+}
 
 }  // namespace
 
@@ -38,16 +51,74 @@ void Coordinator::NoteData(const Member& member, absl::string_view before,
                            Effects& effects) {
   const std::string& data = member.progress.data_digest();
   if (data.size() != kDigestBytes || data == before) return;
+  // The island hears whether they differ.
+  effects.view_changed = true;
   if (flags_.data_digest.empty()) {
     flags_.data_digest = data;
     effects.flags = flags_;
-  } else if (data != flags_.data_digest) {
-    effects.events.push_back(
-        {"data_differs", member.island_id,
-         absl::StrCat("island ", member.island_id,
-                      " reads other data than the run's first island; it does "
-                      "not measure the merged model")});
+    return;
   }
+  ElectData(effects);
+  if (DataDiffers(member)) effects.events.push_back(DiffersEvent(member));
+}
+
+void Coordinator::ElectData(Effects& effects) {
+  if (flags_.data_accepted) return;
+  const std::vector<Member*> live = membership_.Live();
+  std::map<std::string, size_t> readers;
+  for (const Member* member : live) ++readers[member->progress.data_digest()];
+  for (const auto& [data, count] : readers) {
+    if (data.size() != kDigestBytes || data == flags_.data_digest ||
+        2 * count <= live.size()) {
+      continue;
+    }
+    SetData(data,
+            {"data_accepted", "",
+             absl::Substitute("$0 of $1 live islands read other data than the "
+                              "run's until now: theirs are the run's",
+                              count, live.size())},
+            effects);
+    return;
+  }
+}
+
+void Coordinator::SetData(const std::string& data, CoordinatorEvent event,
+                          Effects& effects) {
+  const std::string before = std::exchange(flags_.data_digest, data);
+  effects.flags = flags_;
+  effects.view_changed = true;
+  effects.events.push_back(std::move(event));
+  for (const Member* member : membership_.Live()) {
+    if (DataDiffers(*member) && member->progress.data_digest() == before) {
+      effects.events.push_back(DiffersEvent(*member));
+    }
+  }
+}
+
+absl::Status Coordinator::AcceptData(const std::string& island_id,
+                                     Effects& effects) {
+  ASSIGN_OR_RETURN(const Member* const member, membership_.FindLive(island_id));
+  const std::string& data = member->progress.data_digest();
+  if (data.size() != kDigestBytes) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "island ", island_id,
+        " has not opened its data yet: repeat the call when it trains"));
+  }
+  const bool accepted = std::exchange(flags_.data_accepted, true);
+  if (accepted && data == flags_.data_digest) return absl::OkStatus();
+  SetData(data,
+          {"data_accepted", island_id,
+           absl::StrCat("the data that island ", island_id,
+                        " reads are the run's, as an operator says")},
+          effects);
+  return absl::OkStatus();
+}
+
+bool Coordinator::DataDiffers(const Member& member) const {
+  const std::string& data = member.progress.data_digest();
+  return member.state == v1::IslandStatus::LIVE &&
+         data.size() == kDigestBytes && !flags_.data_digest.empty() &&
+         data != flags_.data_digest;
 }
 
 const Member* Coordinator::Validator() {

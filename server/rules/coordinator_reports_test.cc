@@ -18,6 +18,7 @@
 namespace causeway {
 namespace {
 
+using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr char kData[] = "data of the run!";
@@ -81,6 +82,91 @@ TEST(CoordinatorReports, TheLongestMemberWithTheRunsDataMeasures) {
   EXPECT_TRUE(IsAsked(run, third)) << "who leaves measures no more";
   ASSERT_OK(run.Leave(third));
   EXPECT_FALSE(IsAsked(run, foreign)) << "its split is another one";
+}
+
+bool Differs(CoordinatorDriver& run, const std::string& island) {
+  const Member& member = run.core().membership().members().at(island);
+  return run.core().DataDiffers(member);
+}
+
+TEST(CoordinatorReports, MostIslandsSayWhichDataAreTheRuns) {
+  CoordinatorDriver run(Validating());
+  const auto first = run.Join("a");
+  ASSERT_OK(run.Heartbeat(first, Reading(kOtherData)));
+  const auto second = run.Join("b");
+  ASSERT_OK(run.Heartbeat(second, Reading(kData)));
+  EXPECT_TRUE(Differs(run, "b")) << "one of two is no majority";
+  EXPECT_TRUE(run.effects().view_changed);
+  EXPECT_THAT(run.core().View(second).message(), HasSubstr("other data"));
+  const auto third = run.Join("c");
+  EXPECT_FALSE(Differs(run, "c")) << "it has not told";
+  ASSERT_OK(run.Heartbeat(third, Reading(kData)));
+  EXPECT_TRUE(Differs(run, "a"));
+  EXPECT_FALSE(Differs(run, "b"));
+  EXPECT_FALSE(Differs(run, "c"));
+  EXPECT_TRUE(IsAsked(run, second));
+  EXPECT_FALSE(IsAsked(run, first));
+  EXPECT_EQ(run.core().View(second).message(), "");
+  EXPECT_EQ(run.effects().flags->data_digest, kData);
+  EXPECT_EQ(run.CountEvents("data_accepted"), 1);
+  EXPECT_EQ(run.CountEvents("data_differs"), 2) << "of b, and then of a";
+  ASSERT_OK(run.Leave(first));
+  EXPECT_FALSE(Differs(run, "a")) << "it is gone";
+}
+
+// Otherwise the data of a run of two islands would be those of the one that was
+// not the last to start again.
+TEST(CoordinatorReports, AnIslandThatIsBackFindsItsDataAgain) {
+  CoordinatorDriver run(Validating());
+  const auto island = run.Join("a");
+  ASSERT_OK(run.Heartbeat(island, Reading(kData)));
+  const auto foreign = run.Join("b");
+  ASSERT_OK(run.Heartbeat(foreign, Reading(kOtherData)));
+  ASSERT_OK(run.Leave(island));
+  ASSERT_OK(run.Heartbeat(foreign, Reading(kOtherData)));
+  ASSERT_OK(run.Heartbeat(run.Join("a"), Reading(kData)));
+  EXPECT_FALSE(Differs(run, "a"));
+  EXPECT_TRUE(Differs(run, "b"));
+}
+
+TEST(CoordinatorReports, TheWordOfAnOperatorHoldsAgainstAllIslands) {
+  CoordinatorDriver run(Validating());
+  const auto first = run.Join("a");
+  ASSERT_OK(run.Heartbeat(first, Reading(kOtherData)));
+  const auto second = run.Join("b");
+  EXPECT_THAT(run.core().AcceptData("b", run.effects()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has not opened its data yet")));
+  EXPECT_THAT(run.core().AcceptData("x", run.effects()),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(run.CountEvents("data_accepted"), 0);
+  ASSERT_OK(run.Heartbeat(second, Reading(kData)));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_OK(run.core().AcceptData("b", run.effects()));
+  }
+  EXPECT_EQ(run.CountEvents("data_accepted"), 1);
+  EXPECT_TRUE(run.effects().flags->data_accepted);
+  EXPECT_TRUE(Differs(run, "a"));
+  EXPECT_FALSE(Differs(run, "b"));
+  const auto third = run.Join("c");
+  ASSERT_OK(run.Heartbeat(third, Reading(kOtherData)));
+  EXPECT_TRUE(Differs(run, "c")) << "most islands say otherwise in vain";
+  EXPECT_TRUE(IsAsked(run, second));
+  EXPECT_OK(run.core().AcceptData("c", run.effects()));
+  EXPECT_TRUE(Differs(run, "b"));
+  EXPECT_FALSE(Differs(run, "a"));
+}
+
+// What they read already holds, but they may decide otherwise no more.
+TEST(CoordinatorReports, AnOperatorMayConfirmTheRunsData) {
+  CoordinatorDriver run(Validating());
+  ASSERT_OK(run.Heartbeat(run.Join("a"), Reading(kData)));
+  ASSERT_OK(run.core().AcceptData("a", run.effects()));
+  for (const char* island : {"b", "c", "d"}) {
+    ASSERT_OK(run.Heartbeat(run.Join(island), Reading(kOtherData)));
+  }
+  EXPECT_FALSE(Differs(run, "a"));
+  EXPECT_EQ(run.CountEvents("data_differs"), 3);
 }
 
 TEST(CoordinatorReports, NobodyMeasuresUnlessTheRunWantsIt) {
@@ -202,6 +288,7 @@ TEST(CoordinatorReports, ARestartedCoordinatorGoesOnWithItsHistory) {
   heads[0].parameter_norm = 1e9;
   CoordinatorHistory history;
   history.flags.data_digest = kData;
+  history.flags.data_accepted = true;
   history.training.emplace().set_version(4);
   history.validation.emplace();
   *history.validation->mutable_validation() = Measured(4, 3).validation();
@@ -209,7 +296,8 @@ TEST(CoordinatorReports, ARestartedCoordinatorGoesOnWithItsHistory) {
   const auto foreign = run.Join("a");
   const auto island = run.Join("b");
   ASSERT_OK(run.Heartbeat(foreign, Reading(kOtherData)));
-  EXPECT_EQ(run.CountEvents("data_differs"), 1);
+  EXPECT_EQ(run.CountEvents("data_differs"), 1)
+      << "though it is most of those that have told";
   ASSERT_OK(run.Heartbeat(island, Measured(4, 2)));
   EXPECT_EQ(run.core().validation()->validation().loss(), 3);
   EXPECT_THAT(run.effects().validations, SizeIs(0));

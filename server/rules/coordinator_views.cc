@@ -47,6 +47,11 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
     }
     view.set_drain((*member)->draining);
     view.set_inner_steps_per_round(InnerStepsPerRound(**member));
+    if (view.message().empty() && DataDiffers(**member)) {
+      view.set_message(
+          "this island reads other data than the run's: the files differ, or "
+          "their order; it trains, but does not measure the merged model");
+    }
     if (Validator() == *member) {
       *view.mutable_validation() = options_.config.validation();
     }

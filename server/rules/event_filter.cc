@@ -30,6 +30,7 @@ constexpr KindSeverity kSeverities[] = {
     {"contribution_late", v1::NOTICE},
     {"contribution_quarantined", v1::WARNING},
     {"coordinator_started", v1::NOTICE},
+    {"data_accepted", v1::NOTICE},
     {"data_differs", v1::WARNING},
     {"enrolled", v1::NOTICE},
     {"enrolment_refused", v1::WARNING},

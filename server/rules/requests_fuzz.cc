@@ -11,6 +11,7 @@
 //   o c n     ContributionHeader: offered, complete, complete and not finite
 //   p d e     PauseRunRequest, DrainIslandRequest, EvictIslandRequest
 //   a x       AdmitContributionRequest, DropContributionRequest
+//   g         AcceptDataRequest
 //   r t m f   (not read) resumes; some seconds later; commits or fails the
 //             oldest outer step
 #include <cmath>
@@ -106,6 +107,10 @@ void Act(char kind, absl::string_view bytes, CoordinatorDriver& driver) {
       return Request<v1::DropContributionRequest>(
           bytes,
           [&](const auto& request) { (void)core.Drop(request.id(), effects); });
+    case 'g':
+      return Request<v1::AcceptDataRequest>(bytes, [&](const auto& request) {
+        (void)core.AcceptData(request.island_id(), effects);
+      });
     case 'r':
       (void)core.Resume(driver.now(), effects);
       return;

@@ -106,6 +106,7 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
         coordinator.IslandLedger({member.island_id, member.incarnation});
     island.set_draining(member.draining);
     island.set_inner_steps_per_round(coordinator.InnerStepsPerRound(member));
+    island.set_data_differs(coordinator.DataDiffers(member));
     bytes += island.ByteSizeLong();
   }
   return response;

@@ -366,9 +366,11 @@ absl::Status CommitLog::WriteAdmitted(uint64_t id) {
 
 absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
   return database_.Run(
-      "UPDATE run SET started = ?, paused = ?, data_digest = ?", flags.started,
+      "UPDATE run SET started = ?, paused = ?, data_digest = ?,"
+      " data_accepted = ?",
+      flags.started,
       flags.paused ? std::optional(flags.pause_reason) : std::nullopt,
-      DigestToHex(flags.data_digest));
+      DigestToHex(flags.data_digest), flags.data_accepted);
 }
 
 absl::Status CommitLog::WritePoint(absl::string_view series, uint64_t version,

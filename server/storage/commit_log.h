@@ -228,8 +228,7 @@ class CommitLog {
   absl::StatusOr<CoordinatorHistory> LoadHistory(uint32_t fragments,
                                                  uint64_t norms);
 
-  // Returns the digest of the data that the run's first island reads
-  // (RunFlags); empty if it is not known.
+  // Returns the digest of the run's data (RunFlags); empty if it is not known.
   absl::StatusOr<std::string> LoadDataDigest();
 
   // The most points of a series of the run's history. Beyond it, an eighth of

@@ -198,7 +198,10 @@ TEST(CommitLogHistory, AccountsFlagsAndTheQuarantineComeBack) {
   entry.reason = "its norm";
   entry.quarantined_at = kStart;
   entry.admissible = true;
-  batch.flags = RunFlags{.paused = true, .pause_reason = "maintenance"};
+  batch.flags = RunFlags{.paused = true,
+                         .pause_reason = "maintenance",
+                         .data_digest = "data of the run!",
+                         .data_accepted = true};
   batch.contributions.push_back(
       TestContribution("a", 0, ContributionFate::kPartial));
   batch.contributions.back().norm = 7;
@@ -220,6 +223,8 @@ TEST(CommitLogHistory, AccountsFlagsAndTheQuarantineComeBack) {
   EXPECT_FALSE(history.flags.started);
   EXPECT_TRUE(history.flags.paused);
   EXPECT_EQ(history.flags.pause_reason, "maintenance");
+  EXPECT_EQ(history.flags.data_digest, "data of the run!");
+  EXPECT_TRUE(history.flags.data_accepted);
   ASSERT_THAT(history.merged_norms[1], SizeIs(1));
   EXPECT_EQ(history.merged_norms[1][0][0].inner_steps, 10);
 
@@ -236,6 +241,7 @@ TEST(CommitLogHistory, AccountsFlagsAndTheQuarantineComeBack) {
   ASSERT_OK_AND_ASSIGN(history, log->LoadHistory(2, 16));
   EXPECT_TRUE(history.flags.started);
   EXPECT_FALSE(history.flags.paused);
+  EXPECT_FALSE(history.flags.data_accepted);
 }
 
 }  // namespace

@@ -386,15 +386,17 @@ absl::StatusOr<bool> CommitLog::AppendPoints(
 }
 
 absl::Status CommitLog::ReadFlags(RunFlags& flags) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT started, paused, data_digest FROM run"));
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare(absl::StrCat(
+                       "SELECT started, paused, data_digest, ",
+                       is_previous_ ? "0" : "data_accepted", " FROM run")));
   ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   flags.started = query.Int(0) != 0;
   flags.paused = !query.IsNull(1);
   if (flags.paused) flags.pause_reason = query.Text(1);
   flags.data_digest = absl::HexStringToBytes(query.Text(2));
+  flags.data_accepted = query.Int(3) != 0;
   return absl::OkStatus();
 }
 

@@ -23,7 +23,8 @@ CREATE TABLE run (
   config TEXT NOT NULL,      -- causeway.v1.RunConfig, text format
   plan TEXT NOT NULL,        -- causeway.v1.FragmentPlan, text format
   created_at INTEGER NOT NULL,
-  data_digest TEXT NOT NULL DEFAULT '',  -- of the first island's data
+  data_digest TEXT NOT NULL DEFAULT '',  -- of the run's data
+  data_accepted INTEGER NOT NULL DEFAULT 0,  -- 1: an operator named them
   started INTEGER NOT NULL,  -- 1 once min_islands have joined
   paused TEXT                -- why, while an operator holds the run
 ) STRICT;
@@ -132,6 +133,7 @@ CREATE TABLE snapshots (
 inline constexpr char kCommitLogUpgrade[] = R"sql(
 INSERT INTO snapshots SELECT fragment, version, file FROM commits;
 ALTER TABLE commits DROP COLUMN file;
+ALTER TABLE run ADD COLUMN data_accepted INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 // Returns, by fragment, the newest version that any row tells of, and the

@@ -479,11 +479,13 @@ TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
                       "ALTER TABLE commits ADD COLUMN file TEXT NOT NULL"
                       "  DEFAULT '';"
                       "UPDATE commits SET file = 'f' || version;"
+                      "ALTER TABLE run DROP COLUMN data_accepted;"
                       "PRAGMA user_version = 4"));
   }
   {
     ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::OpenReadOnly(path_));
     EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
+    EXPECT_OK(log->LoadHistory(2, 16));
   }
   const std::unique_ptr<CommitLog> log = Open();
   EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));

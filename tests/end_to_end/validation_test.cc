@@ -5,6 +5,7 @@
 // command-line tool beside them.
 #include <signal.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,7 +24,9 @@
 namespace causeway {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 // Three fragments, whose updates come while training goes on.
 constexpr char kConfig[] = R"pb(
@@ -60,8 +63,10 @@ class ValidationTest : public ProcessTestFixture {
   }
 
   // An island of `ranks` ranks.
-  std::unique_ptr<Process> Worker(const std::string& island, int ranks) {
+  std::unique_ptr<Process> Worker(const std::string& island, int ranks,
+                                  const std::string& data = kText) {
     std::vector<std::string> command = WorkerCommand(island, Port());
+    command.push_back(absl::StrCat("--data=", data));
     command.push_back(absl::StrCat("--ranks=", ranks));
     return Start(island, std::move(command));
   }
@@ -125,6 +130,58 @@ TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
   EXPECT_LT(last.validation().loss(), points[0].validation().loss());
   EXPECT_THAT(coordinator->Output(),
               HasSubstr("version 61 of the model has a validation loss of "));
+}
+
+// The first island has been given another file.
+TEST_F(ValidationTest, IslandsThatReadOtherDataAreShownAndDoNotMeasure) {
+  const std::string config = absl::StrReplaceAll(
+      kConfig, {{"total_steps: 1204", "total_steps: 1000000"},
+                {"every_rounds: 3", "every_rounds: 1"}});
+  auto coordinator = Coordinator(0, config);
+  const auto islands = [&] {
+    const nlohmann::json listed = nlohmann::json::parse(
+        RunTool({"islands", "--coordinator", Address(), "--json"}));
+    std::map<std::string, bool> differs;
+    for (const auto& island : listed["islands"]) {
+      differs[island["island_id"]] = island.value("data_differs", false);
+    }
+    return differs;
+  };
+  constexpr char kWarning[] =
+      "the coordinator says: this island reads other data than the run's";
+  auto odd = Worker("odd", 1, "/usr/share/common-licenses/Apache-2.0");
+  auto east = Worker("east", 1);
+  // Which of the two was the first to tell is open.
+  ASSERT_TRUE(coordinator->AwaitOutput("reads other data than the run's"));
+  auto west = Worker("west", 1);
+  ASSERT_TRUE(odd->AwaitOutput(kWarning)) << odd->Output();
+  ASSERT_TRUE(coordinator->AwaitOutput("(island east, "));
+  EXPECT_THAT(islands(), ElementsAre(Pair("east", false), Pair("odd", true),
+                                     Pair("west", false)));
+  EXPECT_THAT(RunTool({"islands", "--coordinator", Address()}),
+              HasSubstr("live, other data"));
+
+  EXPECT_THAT(RunTool({"data", "accept", "odd", "--coordinator", Address()}),
+              HasSubstr("the data that island odd reads are the run's"));
+  ASSERT_TRUE(west->AwaitOutput(kWarning)) << west->Output();
+  EXPECT_THAT(islands(), ElementsAre(Pair("east", true), Pair("odd", false),
+                                     Pair("west", true)));
+  ASSERT_TRUE(coordinator->AwaitOutput("(island odd, "));
+  const int port = Port();
+  coordinator->Signal(SIGKILL);
+  coordinator->Wait();
+  coordinator = Start("restarted", CoordinatorCommand(port));
+  for (const char* const island : {"east", "west"}) {
+    ASSERT_TRUE(coordinator->AwaitOutput(
+        absl::StrCat("island ", island, " reads other data")));
+  }
+  ASSERT_TRUE(coordinator->AwaitOutput("(island odd, "));
+  EXPECT_THAT(islands(), ElementsAre(Pair("east", true), Pair("odd", false),
+                                     Pair("west", true)));
+  for (auto* const process : {&odd, &east, &west, &coordinator}) {
+    (*process)->Signal(SIGKILL);
+    (*process)->Wait();
+  }
 }
 
 // In a pause nothing more is merged, so the state directory has the model that

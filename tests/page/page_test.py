@@ -65,6 +65,8 @@ class PageTest(unittest.TestCase):
             file.write(_RUN)
         with open(self.path("text.txt"), "w", encoding="utf-8") as file:
             file.write("The quick brown fox jumps over the lazy dog.\n" * 500)
+        with open(self.path("other.txt"), "w", encoding="utf-8") as file:
+            file.write("Pack my box with five dozen liquor jugs.\n" * 500)
         self.listen = self.http_listen = "127.0.0.1:0"
         self.browser = _browser()
 
@@ -116,10 +118,11 @@ class PageTest(unittest.TestCase):
         self.listen = f"127.0.0.1:{found[2]}"
         return process
 
-    def start_island(self, name: str) -> subprocess.Popen:
+    def start_island(self, name: str,
+                     data: str = "text.txt") -> subprocess.Popen:
         return self.start("worker/causeway-worker",
                           f"--coordinator={self.listen}", f"--island={name}",
-                          f"--data={self.path('text.txt')}", "--threads=1",
+                          f"--data={self.path(data)}", "--threads=1",
                           "--simulated_step_seconds=0.02")
 
     def tool(self, *arguments: str) -> None:
@@ -142,12 +145,20 @@ class PageTest(unittest.TestCase):
     def count(self, selector: str) -> int:
         return self.script(f"document.querySelectorAll('{selector}').length")
 
-    def state_of(self, island: str) -> str:
-        """Returns the text in the second column of the island's row."""
+    def cells_of(self, island: str) -> List[str]:
+        """Returns the texts of the island's row, or none."""
         return self.script(
-            "([...document.querySelectorAll('#islands_table tbody tr')].find("
-            f"(row) => row.cells[0].textContent === '{island}')"
-            " || {cells: [0, {textContent: ''}]}).cells[1].textContent")
+            "[...([...document.querySelectorAll('#islands_table tbody tr')]"
+            f".find((row) => row.cells[0].textContent === '{island}')"
+            " || {cells: []}).cells].map((cell) => cell.textContent)")
+
+    def state_of(self, island: str) -> str:
+        return (self.cells_of(island) + ["", ""])[1]
+
+    def others(self) -> List[str]:
+        """Returns the islands that read other data than the run's."""
+        return [island for island in ("east", "west")
+                if "reads other data than the run's" in self.cells_of(island)]
 
     def assert_console_is_quiet(self, allowed: str = "$^") -> None:
         for entry in self.browser.get_log("browser"):
@@ -164,7 +175,7 @@ class PageTest(unittest.TestCase):
     def test_page(self):
         coordinator = self.start_coordinator()
         self.start_island("east")
-        west = self.start_island("west")
+        west = self.start_island("west", "other.txt")
         self.browser.get(f"http://{self.http_listen}/")
         self.check_live_run()
         self.check_events()
@@ -184,6 +195,11 @@ class PageTest(unittest.TestCase):
         for island in ("east", "west"):
             self.await_true(lambda: self.state_of(island) == "live",
                             f"{island} is live")
+        # Whoever is the first to tell names the run's data.
+        self.await_true(lambda: len(self.others()) == 1, "the data differ")
+        self.control("data", "accept", "east")
+        self.await_true(lambda: self.others() == ["west"],
+                        "west reads other data than east")
         self.await_true(lambda: self.count("#loss .curve") == 3,
                         "two training curves and one of validation")
         self.assertEqual(

@@ -62,6 +62,11 @@ void SessionActor::OpenStream() {
   reader_ = std::thread([this] {
     v1::SessionResponse response;
     while (stream_->Read(&response)) {
+      if (response.message() != message_) {
+        message_ = response.message();
+        LOG_IF(WARNING, !message_.empty())
+            << "the coordinator says: " << message_;
+      }
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         core.membership().ViewArrived(response, now);
       });

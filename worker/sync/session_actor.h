@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -36,6 +37,8 @@ class SessionActor {
   const std::function<v1::IslandProgress()> progress_;
   // Null while no stream is open.
   std::unique_ptr<ControlStream> stream_;
+  // Used by the reader: what the coordinator said last to the island's people.
+  std::string message_;
   std::thread reader_;
   std::thread thread_;
 };

@@ -7,7 +7,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -16,6 +18,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "glog/logging.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
 #include "worker/sync/coordinator_client.h"
@@ -182,6 +186,39 @@ TEST_F(SessionActorTest, HeartbeatsSayWhoTheIslandIsAndHowFar) {
   EXPECT_EQ(heartbeat.progress().run_step(), 7);
   Publish(3);
   Publish(4);
+}
+
+// Keeps the warnings that are logged during its life.
+class Warnings : public google::LogSink {
+ public:
+  Warnings() { google::AddLogSink(this); }
+  ~Warnings() override { google::RemoveLogSink(this); }
+  void send(google::LogSeverity severity, const char*, const char*, int,
+            const google::LogMessageTime&, const char* message,
+            size_t size) override {
+    absl::MutexLock lock(&mu_);
+    if (severity == google::WARNING) lines_.emplace_back(message, size);
+  }
+  std::vector<std::string> lines() {
+    absl::MutexLock lock(&mu_);
+    return lines_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(SessionActorTest, WhatTheCoordinatorSaysIsLoggedOnce) {
+  Warnings warnings;
+  coordinator_.AwaitHeartbeat();
+  v1::SessionResponse view;
+  view.set_message("other data");
+  coordinator_.Send(view);
+  coordinator_.Send(view);
+  Publish(3);
+  EXPECT_THAT(warnings.lines(),
+              testing::ElementsAre("the coordinator says: other data"));
 }
 
 TEST_F(SessionActorTest, AStreamThatBreaksIsOpenedAgain) {
