@@ -305,15 +305,28 @@ void Engine::CarryOut(const Effects& effects) {
 
 void Engine::TickLoop() {
   absl::Time reconcile_at = absl::InfinitePast();
+  absl::Time rescue_at = absl::InfinitePast();
   while (true) {
     if (options_.now() >= reconcile_at && state_->log().InDoubt()) {
       reconcile_at = options_.now() + kReconcilePause;
       Reconcile();
     }
+    const absl::Status in_place = state_->CheckInPlace();
+    if (in_place.ok()) {
+      rescue_at = absl::InfinitePast();
+    } else if (options_.now() >= rescue_at) {
+      const absl::StatusOr<bool> rescued = state_->RescueLog();
+      LOG_IF(ERROR, !rescued.ok())
+          << "cannot copy the commit log: " << rescued.status();
+      // One copy is enough, as nothing is committed meanwhile.
+      rescue_at = rescued.ok() && *rescued ? absl::InfiniteFuture()
+                                           : options_.now() + kReconcilePause;
+    }
     Effects effects;
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
+      coordinator_.StorageChecked(in_place, effects);
       coordinator_.Tick(options_.now(), effects);
       const absl::Status persisted = Persist(effects);
       LOG_IF_EVERY_N(ERROR, !persisted.ok(), 100)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,35 @@ TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
   EXPECT_EQ(
       std::count_if(events.begin(), events.end(),
                     [](const auto& e) { return e.kind() == "round_merged"; }),
+      1);
+}
+
+// Nobody has to contribute for it to be noticed.
+TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
+  StartRun(TestRunConfig());
+  const std::string log = run_.state_dir() + "/run.sqlite3";
+  std::filesystem::rename(log, log + ".away");
+  const auto is_suspended = [&] {
+    return run_.engine().run_state() == v1::SUSPENDED;
+  };
+  ASSERT_TRUE(run_.Await(is_suspended));
+  EXPECT_THAT(run_.engine().GetRun().message(),
+              HasSubstr(log + " was removed"));
+  for (const v1::IslandIdentity& island : {a_, b_}) {
+    EXPECT_THAT(Contribute(island), StatusIs(absl::StatusCode::kUnavailable));
+  }
+  ASSERT_TRUE(
+      run_.Await([&] { return std::filesystem::exists(log + ".rescued"); }));
+  EXPECT_EQ(run_.Head(0).version(), 0);
+  std::filesystem::rename(log + ".away", log);
+  // The round that was held up closes.
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
+                       run_.engine().EventsAfter(0, 100));
+  EXPECT_EQ(
+      std::count_if(events.begin(), events.end(),
+                    [](const auto& e) { return e.kind() == "run_suspended"; }),
       1);
 }
 

@@ -166,6 +166,9 @@ class Coordinator {
   // succeeds; the round is tried again after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
+  // Suspends the run, with `problem` as its message, as long as its storage is
+  // not in place; OK ends that.
+  void StorageChecked(const absl::Status& problem, Effects& effects);
 
   // --- Operators; errors as in proto/control.proto. ---
 
@@ -191,10 +194,12 @@ class Coordinator {
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   v1::RunState run_state() const;
   // Why the run is suspended; empty if it is not.
-  const std::string& suspended_because() const { return suspended_because_; }
+  const std::string& suspended_because() const {
+    return storage_problem_.empty() ? suspended_because_ : storage_problem_;
+  }
   // Why the run is suspended or paused, for people; empty if it is neither.
   const std::string& message() const {
-    return flags_.paused ? flags_.pause_reason : suspended_because_;
+    return flags_.paused ? flags_.pause_reason : suspended_because();
   }
   // The run's position in inner steps.
   uint64_t RunStep();
@@ -358,7 +363,10 @@ class Coordinator {
   TrainingHistory training_;
   std::optional<v1::ValidationPoint> validation_;
   RunFlags flags_;
+  // Why the last outer step failed; empty if it did not.
   std::string suspended_because_;
+  // Why the storage takes nothing; empty if it does.
+  std::string storage_problem_;
 };
 
 }  // namespace causeway

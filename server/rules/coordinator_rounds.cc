@@ -85,7 +85,7 @@ void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
 void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
                              Effects& effects) {
   Round& round = rounds_[fragment];
-  if (flags_.paused) return;
+  if (flags_.paused || !storage_problem_.empty()) return;
   SetGrace(fragment);
   if (!round.MayClose(Awaited(fragment).size(), now)) return;
   round.Close();
@@ -214,6 +214,18 @@ void Coordinator::OuterStepInDoubt(const OuterStepOrder& order,
                       order.base_version, ": ", status.ToString())});
   }
   suspended_because_ = status.ToString();
+  effects.view_changed = true;
+}
+
+void Coordinator::StorageChecked(const absl::Status& problem,
+                                 Effects& effects) {
+  const std::string text = problem.ok() ? "" : std::string(problem.message());
+  if (text == storage_problem_) return;
+  storage_problem_ = text;
+  if (!problem.ok()) {
+    effects.events.push_back(
+        {"run_suspended", "", absl::StrCat("nothing is committed: ", text)});
+  }
   effects.view_changed = true;
 }
 

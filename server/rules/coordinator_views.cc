@@ -62,7 +62,7 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
 v1::RunState Coordinator::run_state() const {
   if (IsFinished()) return v1::FINISHED;
   if (flags_.paused) return v1::PAUSED;
-  if (!suspended_because_.empty()) return v1::SUSPENDED;
+  if (!suspended_because().empty()) return v1::SUSPENDED;
   return flags_.started ? v1::RUNNING : v1::WAITING_FOR_ISLANDS;
 }
 

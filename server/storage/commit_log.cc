@@ -43,11 +43,12 @@ absl::string_view ContributionFateName(ContributionFate fate) {
 absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Connect(
     const std::string& path, SqliteDatabase::Mode mode) {
   ASSIGN_OR_RETURN(SqliteDatabase database, SqliteDatabase::Open(path, mode));
-  const bool read_only = mode == SqliteDatabase::Mode::kReadOnly;
+  const bool read_only = mode != SqliteDatabase::Mode::kReadWriteCreate;
   std::unique_ptr<CommitLog> log(
       new CommitLog(std::move(database), path, read_only));
   absl::MutexLock lock(&log->mutex_);
   RETURN_IF_ERROR(log->PrepareSchema());
+  if (!read_only) RETURN_IF_ERROR(log->NoteFiles());
   return log;
 }
 
@@ -59,6 +60,11 @@ absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(
 absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::OpenReadOnly(
     const std::string& path) {
   return Connect(path, SqliteDatabase::Mode::kReadOnly);
+}
+
+absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::OpenUnused(
+    const std::string& path) {
+  return Connect(path, SqliteDatabase::Mode::kReadOnlyUnused);
 }
 
 absl::Status CommitLog::PrepareSchema() {
@@ -103,6 +109,31 @@ absl::Status CommitLog::PrepareSchema() {
   });
 }
 
+absl::Status CommitLog::NoteFiles() {
+  files_.clear();
+  for (const char* suffix : {"", "-wal"}) {
+    ASSIGN_OR_RETURN(FileIdentity file,
+                     FileIdentity::Of(absl::StrCat(path_, suffix)));
+    files_.push_back(std::move(file));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::CheckInPlaceLocked() const {
+  for (const FileIdentity& file : files_) RETURN_IF_ERROR(file.Check());
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::CheckInPlace() {
+  absl::MutexLock lock(&mutex_);
+  return CheckInPlaceLocked();
+}
+
+absl::Status CommitLog::CopyTo(const std::string& path) {
+  absl::MutexLock lock(&mutex_);
+  return database_.CopyTo(path);
+}
+
 absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
   if (read_only_) {
     return absl::FailedPreconditionError(
@@ -115,6 +146,7 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
                      "unknown: ",
                      unknown_outcome_.message()));
   }
+  RETURN_IF_ERROR(CheckInPlaceLocked());
   RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
   if (absl::Status status = body(); !status.ok()) {
     // After some errors SQLite has rolled back by itself.
@@ -155,12 +187,15 @@ bool CommitLog::InDoubt() {
 absl::StatusOr<bool> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
   if (unknown_outcome_.ok()) return false;
+  // The path may name nothing, or a database that knows nothing of the write.
+  RETURN_IF_ERROR(CheckInPlaceLocked());
   // While the disk takes no writes, the open database can still be read.
   const std::string probe = absl::StrCat(path_, ".probe");
   RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
   RETURN_IF_ERROR(RemoveFile(probe));
   RETURN_IF_ERROR(database_.Reopen());
   RETURN_IF_ERROR(PrepareSchema());
+  RETURN_IF_ERROR(NoteFiles());
   // The data read here may only be in the system's cache: after a failed sync
   // they count as written and are not written again. A checkpoint writes all of
   // them to another place, and later transactions begin a new log.

@@ -45,6 +45,7 @@
 #include "server/rules/event_filter.h"
 #include "server/rules/membership.h"
 #include "server/rules/token_ledger.h"
+#include "server/storage/file_identity.h"
 #include "server/storage/sqlite.h"
 
 namespace causeway {
@@ -168,6 +169,10 @@ class CommitLog {
   // database. Writes fail with FAILED_PRECONDITION.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenReadOnly(
       const std::string& path);
+  // The same for a database that nobody has open, in a directory that this
+  // process may not write to.
+  static absl::StatusOr<std::unique_ptr<CommitLog>> OpenUnused(
+      const std::string& path);
 
   // --- Writing. ---
 
@@ -177,8 +182,9 @@ class CommitLog {
 
   // Writes the batch and numbers its events.
   //   UNKNOWN              Only Reconcile can tell whether the batch is there.
-  //   FAILED_PRECONDITION  A commit is not the fragment's next version, or the
-  //                        outcome of an earlier write is unknown.
+  //   FAILED_PRECONDITION  A commit is not the fragment's next version, the
+  //                        outcome of an earlier write is unknown, or the
+  //                        database is not in place.
   //   ALREADY_EXISTS       A contribution has been merged before.
   absl::Status Apply(LogBatch& batch);
 
@@ -191,6 +197,15 @@ class CommitLog {
   // be written again. Fails, and changes nothing, while the disk takes no
   // writes.
   absl::StatusOr<bool> Reconcile();
+
+  // FAILED_PRECONDITION if the database, or its write-ahead log, was removed or
+  // replaced since it was opened: what is written would be lost with this
+  // process.
+  absl::Status CheckInPlace();
+
+  // Copies all that was committed to a database at `path`, also when this one's
+  // file was removed.
+  absl::Status CopyTo(const std::string& path);
 
   // --- Reading. ---
 
@@ -270,6 +285,8 @@ class CommitLog {
       const std::string& path, SqliteDatabase::Mode mode);
 
   absl::Status PrepareSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NoteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckInPlaceLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   // Runs `body` as one transaction, and tells a known outcome from an unknown
   // one.
@@ -329,6 +346,8 @@ class CommitLog {
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
+  // The files that this process writes: the database and its log.
+  std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
   // The reason why the outcome of a write is unknown; OK if there is none.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
   // Identify the batch in doubt: by one of its commits, or else by an event.

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/sqlite.h"
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -45,6 +48,17 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
   return absl::Status(CodeOfResult(result),
                       absl::StrCat(path, ": ", sqlite3_errmsg(database),
                                    " (SQLite result ", result, ")"));
+}
+
+// Whether there is a write-ahead log beside the database.
+bool HasLog(const std::string& path) {
+  struct stat log;
+  return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 && log.st_size > 0;
+}
+
+// Returns a path as it is written in a URI.
+std::string UriPath(absl::string_view path) {
+  return absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}});
 }
 
 }  // namespace
@@ -122,18 +136,41 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
 
 absl::Status SqliteDatabase::Reopen() {
   database_.reset();
-  const int flags = mode_ == Mode::kReadOnly
-                        ? SQLITE_OPEN_READONLY
-                        : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  int flags = mode_ == Mode::kReadWriteCreate
+                  ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                  : SQLITE_OPEN_READONLY;
+  std::string name = path_;
+  const char* vfs = nullptr;
+  if (mode_ == Mode::kReadOnlyUnused) {
+    if (HasLog(path_)) {
+      vfs = "unix-none";
+    } else {
+      name = absl::StrCat("file:", UriPath(path_), "?immutable=1");
+      flags |= SQLITE_OPEN_URI;
+    }
+  }
   sqlite3* handle = nullptr;
-  const int result = sqlite3_open_v2(path_.c_str(), &handle,
-                                     flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int result =
+      sqlite3_open_v2(name.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, vfs);
   CHECK(handle != nullptr) << "out of memory for an SQLite connection";
   database_.reset(handle);
   if (result != SQLITE_OK) return LastError(handle, path_);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMilliseconds);
-  return absl::OkStatus();
+  // The index of the log is then in memory, and not in a file.
+  return vfs == nullptr ? absl::OkStatus()
+                        : Execute("PRAGMA locking_mode = EXCLUSIVE");
+}
+
+absl::Status SqliteDatabase::CopyTo(const std::string& path) {
+  ASSIGN_OR_RETURN(SqliteDatabase copy, Open(path, Mode::kReadWriteCreate));
+  sqlite3_backup* const backup = sqlite3_backup_init(
+      copy.database_.get(), "main", database_.get(), "main");
+  if (backup == nullptr) return LastError(copy.database_.get(), path);
+  sqlite3_backup_step(backup, -1);
+  // Repeats the error of the step, if it had one.
+  if (sqlite3_backup_finish(backup) == SQLITE_OK) return absl::OkStatus();
+  return LastError(copy.database_.get(), path);
 }
 
 absl::Status SqliteDatabase::Execute(const std::string& sql) {

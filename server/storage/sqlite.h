@@ -80,7 +80,13 @@ class SqliteStatement {
 
 class SqliteDatabase {
  public:
-  enum class Mode { kReadWriteCreate, kReadOnly };
+  enum class Mode {
+    kReadWriteCreate,
+    kReadOnly,
+    // Reads a database that nobody has open, in a directory that this process
+    // may not write to: takes no locks and makes no files.
+    kReadOnlyUnused,
+  };
 
   // Where another process holds a lock, calls wait up to five seconds.
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
@@ -90,6 +96,10 @@ class SqliteDatabase {
   // not what this connection remembers. All statements must be gone. After an
   // error every call fails until Reopen succeeds.
   absl::Status Reopen();
+
+  // Writes all that this connection reads as a database at `path`, in place of
+  // what is there. Works when the file of this database has been removed.
+  absl::Status CopyTo(const std::string& path);
 
   // Runs one or more statements that have neither parameters nor rows.
   absl::Status Execute(const std::string& sql);

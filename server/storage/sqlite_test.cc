@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/sqlite.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -45,6 +49,47 @@ TEST(Sqlite, ErrorsHaveTheCodeOfTheirCause) {
               StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(SqliteDatabase::Open(path + ".none", Mode::kReadOnly),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
+  using Mode = SqliteDatabase::Mode;
+  namespace fs = std::filesystem;
+  const fs::path live = fs::path(testing::TempDir()) / "live";
+  // A name that a URI would take apart.
+  const fs::path copy = fs::path(testing::TempDir()) / "copy?x#y%41";
+  for (const fs::path& folder : {live, copy}) fs::create_directory(folder);
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(copy)) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  };
+  const auto count = [&]() -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(
+        SqliteDatabase reader,
+        SqliteDatabase::Open(copy / "log.sqlite3", Mode::kReadOnlyUnused));
+    return reader.QueryInt("SELECT count(*) FROM t");
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase database,
+        SqliteDatabase::Open(live / "log.sqlite3", Mode::kReadWriteCreate));
+    ASSERT_OK(
+        database.Execute("PRAGMA journal_mode = WAL;"
+                         "CREATE TABLE t (a); INSERT INTO t VALUES (1)"));
+    // As a process leaves them that is killed, without the index.
+    for (const char* name : {"log.sqlite3", "log.sqlite3-wal"}) {
+      fs::copy(live / name, copy / name);
+    }
+  }
+  EXPECT_THAT(count(), IsOkAndHolds(1));
+  EXPECT_EQ(files(), (std::set<std::string>{"log.sqlite3", "log.sqlite3-wal"}));
+  fs::remove(copy / "log.sqlite3-wal");
+  fs::copy(live / "log.sqlite3", copy / "log.sqlite3",
+           fs::copy_options::overwrite_existing);
+  EXPECT_THAT(count(), IsOkAndHolds(1));
+  EXPECT_EQ(files(), std::set<std::string>{"log.sqlite3"});
 }
 
 }  // namespace

@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/state_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -25,6 +30,7 @@ namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr char kLogName[] = "run.sqlite3";
+constexpr char kRescued[] = ".rescued";
 constexpr const char* kFolders[] = {"fragments", "updates", "merges",
                                     "quarantine"};
 
@@ -56,6 +62,16 @@ bool IsMissingOrEmpty(const std::string& path) {
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path, error);
   return error || bytes == 0;
+}
+
+// Whether a coordinator holds the directory's lock, as far as can be seen.
+bool IsInUse(const std::string& root) {
+  const int lock =
+      open(absl::StrCat(root, "/", kLockName).c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return errno != ENOENT;
+  const bool is_free = flock(lock, LOCK_SH | LOCK_NB) == 0;
+  close(lock);
+  return !is_free;
 }
 
 bool IsTemporary(absl::string_view name) {
@@ -98,14 +114,20 @@ absl::Status CheckNoRunIsLost(const std::string& root) {
     found.push_back(wal);
   }
   if (found.empty()) return absl::OkStatus();
+  const std::string rescued = absl::StrCat(LogPath(root), kRescued);
   return absl::FailedPreconditionError(absl::Substitute(
       "$0 has files of a run ($1$2), but $3, which says what they are, is "
-      "missing or has no run. Restore $3, and $4 if there was one, from the "
-      "backup that the files are from, or name another state directory to "
-      "begin a new run. Nothing was changed",
+      "missing or has no run. $4, or name another state directory to begin a "
+      "new run. Nothing was changed",
       root, found[0],
       found.size() == 1 ? "" : absl::StrCat(" and ", found.size() - 1, " more"),
-      kLogName, wal));
+      kLogName,
+      IsMissingOrEmpty(rescued)
+          ? absl::Substitute("Restore $0, and $1 if there was one, from the "
+                             "backup that the files are from",
+                             kLogName, wal)
+          : absl::Substitute("A coordinator has copied it: rename $0 to $1",
+                             rescued, kLogName)));
 }
 
 // Returns the fragment and version in a file name such as
@@ -202,6 +224,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   std::unique_ptr<StateDirectory> state(new StateDirectory(
       path, *std::move(lock), std::move(log), std::move(fragments)));
   RETURN_IF_ERROR(state->merges().CreateFolder());
+  ASSIGN_OR_RETURN(state->lock_file_,
+                   FileIdentity::Of(absl::StrCat(path, "/", kLockName)));
   return state;
 }
 
@@ -213,10 +237,42 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
     return absl::NotFoundError(absl::Substitute(
         "$0 is not a state directory: it has no $1", path, kLogName));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
-                   CommitLog::OpenReadOnly(LogPath(path)));
+  absl::StatusOr<std::unique_ptr<CommitLog>> log =
+      CommitLog::OpenReadOnly(LogPath(path));
+  // A write-ahead log is read with an index beside it, which a coordinator has
+  // made, and which cannot be made here.
+  if ((absl::IsNotFound(log.status()) ||
+       absl::IsPermissionDenied(log.status())) &&
+      access(path.c_str(), W_OK) != 0 && !IsInUse(path)) {
+    log = CommitLog::OpenUnused(LogPath(path));
+  }
+  RETURN_IF_ERROR(log.status());
   return std::unique_ptr<StateDirectory>(new StateDirectory(
-      path, std::nullopt, std::move(log), FragmentStore::OpenReadOnly(path)));
+      path, std::nullopt, *std::move(log), FragmentStore::OpenReadOnly(path)));
+}
+
+absl::Status StateDirectory::CheckInPlace() const {
+  absl::Status status = log_->CheckInPlace();
+  if (!status.ok()) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "$0. Put it back if it was moved. Otherwise stop the coordinator, "
+        "rename $1$2, into which all that was committed is copied, to $1, and "
+        "start it again",
+        std::string(status.message()), kLogName, kRescued));
+  }
+  if (lock_file_.has_value()) status = lock_file_->Check();
+  if (status.ok()) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      std::string(status.message()),
+      ", so another coordinator could take up the run. Put it back if it was "
+      "moved. Otherwise see that no other coordinator has the directory, and "
+      "start this one again"));
+}
+
+absl::StatusOr<bool> StateDirectory::RescueLog() const {
+  if (log_->CheckInPlace().ok()) return false;
+  RETURN_IF_ERROR(log_->CopyTo(absl::StrCat(LogPath(path_), kRescued)));
+  return true;
 }
 
 absl::StatusOr<v1::GetHistoryResponse> StateDirectory::ReadHistory(

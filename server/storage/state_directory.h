@@ -41,6 +41,7 @@
 #include "common/file.h"
 #include "proto/coordinator.pb.h"
 #include "server/storage/commit_log.h"
+#include "server/storage/file_identity.h"
 #include "server/storage/fragment_store.h"
 #include "server/storage/merge_store.h"
 
@@ -65,7 +66,8 @@ class StateDirectory {
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
       const std::string& path, Options options);
 
-  // For tools: takes no lock and changes nothing. NOT_FOUND if there is no run.
+  // For tools: takes no lock and changes nothing. A directory that nobody has
+  // open need not be writable, as a backup. NOT_FOUND if there is no run.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> OpenReadOnly(
       const std::string& path);
 
@@ -73,6 +75,15 @@ class StateDirectory {
   CommitLog& log() { return *log_; }
   const FragmentStore& fragments() const { return fragments_; }
   const MergeStore& merges() const { return merges_; }
+
+  // FAILED_PRECONDITION if the lock or the log was removed or replaced since
+  // the directory was opened: another coordinator could then take the run up,
+  // or what this one writes would be lost. Nothing may be committed. The
+  // message says what to do.
+  absl::Status CheckInPlace() const;
+  // Copies the log to run.sqlite3.rescued, if its files are not in place.
+  // Returns whether it did.
+  absl::StatusOr<bool> RescueLog() const;
 
   // Reads the history by a connection of its own, so that no write waits for
   // it. Errors of CommitLog::OpenReadOnly and HistoryAfter.
@@ -116,6 +127,7 @@ class StateDirectory {
   const std::string path_;
   // Released last, after the log is closed.
   const std::optional<FileLock> lock_;
+  std::optional<FileIdentity> lock_file_;
   const std::unique_ptr<CommitLog> log_;
   const FragmentStore fragments_;
   const MergeStore merges_;

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/state_directory.h"
 
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +23,7 @@
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -136,6 +140,106 @@ TEST_F(StateDirectoryTest, ToolsReadBesideTheCoordinator) {
     ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1));
     EXPECT_EQ(NewestVersion(*tool), version);
   }
+}
+
+// Runs `check` in a process that may write only what file modes allow.
+bool SucceedsWithoutCapabilities(const std::function<absl::Status()>& check) {
+  const pid_t child = fork();
+  if (child == 0) {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3};
+    __user_cap_data_struct none[2] = {};
+    syscall(SYS_capset, &header, none);
+    const absl::Status status = check();
+    if (!status.ok()) LOG(ERROR) << status;
+    _exit(status.ok() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST_F(StateDirectoryTest, ToolsReadWhatTheyMayNotWrite) {
+  const std::string copy = path_ + "-copy";
+  const auto read = [&]() -> absl::Status {
+    // The process may really not write there.
+    if (WriteFileAtomically(copy + "/file", {"x"}).ok()) {
+      return absl::InternalError("the directory can be written");
+    }
+    ASSIGN_OR_RETURN(const auto tool, StateDirectory::OpenReadOnly(copy));
+    ASSIGN_OR_RETURN(const StoredFragment newest, ReadNewest(*tool));
+    if (newest.contents().head.version() == 1) return absl::OkStatus();
+    return absl::InternalError("not the newest version");
+  };
+  const auto copy_and_read = [&](bool with_index) {
+    namespace fs = std::filesystem;
+    fs::remove_all(copy);
+    fs::copy(path_, copy, fs::copy_options::recursive);
+    if (!with_index) fs::remove(copy + "/run.sqlite3-shm");
+    fs::permissions(copy, fs::perms(0555));
+    const bool read_all = SucceedsWithoutCapabilities(read);
+    fs::permissions(copy, fs::perms(0755));
+    return read_all;
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(Commit(*state, 0));
+    ASSERT_OK(Commit(*state, 1));
+    EXPECT_TRUE(copy_and_read(/*with_index=*/true));
+    EXPECT_TRUE(copy_and_read(/*with_index=*/false));
+    // While a coordinator has the lock, its files may change under the reader:
+    // they are read with its index, and not without.
+    const auto lock = FileLock::Acquire(copy + "/lock");
+    std::filesystem::permissions(copy, std::filesystem::perms(0555));
+    EXPECT_FALSE(SucceedsWithoutCapabilities(read));
+    std::filesystem::permissions(copy, std::filesystem::perms(0755));
+  }
+  EXPECT_TRUE(copy_and_read(/*with_index=*/false));
+}
+
+TEST_F(StateDirectoryTest, NoticesThatALogOrLockIsNotInPlace) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(Commit(*state, 0));
+  ASSERT_OK(state->CheckInPlace());
+  uint64_t version = 0;
+  for (const std::string name : {"run.sqlite3", "run.sqlite3-wal", "lock"}) {
+    const std::string file = absl::StrCat(path_, "/", name);
+    std::filesystem::rename(file, file + ".away");
+    EXPECT_THAT(state->CheckInPlace(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr(file + " was removed")));
+    ASSERT_OK(WriteFileAtomically(file, {"other"}));
+    EXPECT_THAT(state->CheckInPlace(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr(file + " was replaced")));
+    if (name != "lock") {
+      EXPECT_THAT(Commit(*state, version + 1),
+                  StatusIs(absl::StatusCode::kFailedPrecondition));
+    }
+    std::filesystem::rename(file + ".away", file);
+    EXPECT_OK(state->CheckInPlace());
+    EXPECT_OK(Commit(*state, ++version));
+  }
+}
+
+TEST_F(StateDirectoryTest, WhatARemovedLogHeldIsKept) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(Commit(*state, 0));
+    ASSERT_OK(Commit(*state, 1));
+    EXPECT_THAT(state->RescueLog(), IsOkAndHolds(false));
+    ASSERT_OK(RemoveFile(path_ + "/run.sqlite3"));
+    EXPECT_THAT(state->RescueLog(), IsOkAndHolds(true));
+  }
+  EXPECT_THAT(Open(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat("rename ", path_,
+                                              "/run.sqlite3.rescued to"))));
+  // The write-ahead log, which is still there, changes nothing.
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/run.sqlite3-wal"));
+  std::filesystem::rename(path_ + "/run.sqlite3.rescued",
+                          path_ + "/run.sqlite3");
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  EXPECT_EQ(NewestVersion(*state), 1);
+  EXPECT_OK(Commit(*state, 2));
 }
 
 TEST_F(StateDirectoryTest, LeavesForeignDirectoriesAlone) {

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What people do to a state directory, with real processes: read a backup that
+// they may not write to, and remove files under a running coordinator.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kConfig[] = R"pb(
+  name: "kept"
+  model {
+    layers: 1
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 16
+  }
+  training { total_steps: 600 batch_size: 2 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { lease_seconds: 600 heartbeat_seconds: 0.2 }
+  storage { record_contributions: true }
+)pb";
+
+class StateDirectoryTest : public ProcessTestFixture {
+ protected:
+  void StartCoordinator(int port) {
+    coordinator_ = Start("coordinator", CoordinatorCommand(port));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
+        << coordinator_->Output();
+  }
+
+  // Starts a run, and waits for its first commits.
+  void StartRun() {
+    Write("run.textproto", kConfig);
+    StartCoordinator(0);
+    island_ = Start("east", WorkerCommand("east", Port()));
+    ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
+  }
+
+  // Expects that every tool can use the state, which nobody may write to.
+  void ExpectToolsRead(const std::string& state) {
+    const std::filesystem::perms mode =
+        std::filesystem::status(state).permissions();
+    std::filesystem::permissions(state, std::filesystem::perms(0555));
+    const std::string report = Path("report.html");
+    const std::string exported = Path("exported");
+    for (std::vector<std::string> command :
+         std::vector<std::vector<std::string>>{
+             {"evaluate", state, "--data", kText, "--threads", "1"},
+             {"export", state, "--out", exported, "--force"},
+             {"report", state, "--out", report},
+             {"replay", state},
+             {"sample", state, "--prompt", "The ", "--tokens", "2"}}) {
+      command.insert(command.begin(), ProgramPath("cli/causeway"));
+      if (geteuid() == 0) {
+        // Root may write everywhere, unless it gives that up.
+        command.insert(command.begin(),
+                       {"/usr/bin/setpriv", "--bounding-set=-all"});
+      }
+      Process tool(command, Path("tool.log"));
+      EXPECT_EQ(tool.Wait(), 0) << tool.Output();
+    }
+    std::filesystem::permissions(state, mode);
+  }
+
+  std::unique_ptr<Process> coordinator_;
+  std::unique_ptr<Process> island_;
+};
+
+TEST_F(StateDirectoryTest, ToolsReadBackupsThatTheyMayNotWrite) {
+  namespace fs = std::filesystem;
+  StartRun();
+  ExpectToolsRead(Path("state"));
+  coordinator_->Signal(SIGKILL);
+  coordinator_->Wait();
+  fs::copy(Path("state"), Path("killed"), fs::copy_options::recursive);
+  fs::remove(Path("killed/run.sqlite3-shm"));
+  ExpectToolsRead(Path("killed"));
+  StartCoordinator(Port());
+  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  EXPECT_FALSE(fs::exists(Path("state/run.sqlite3-wal")));
+  ExpectToolsRead(Path("state"));
+}
+
+TEST_F(StateDirectoryTest, ALogRemovedUnderTheCoordinatorIsNotLost) {
+  namespace fs = std::filesystem;
+  StartRun();
+  const int port = Port();
+  const std::string log = Path("state/run.sqlite3");
+  fs::remove(log);
+  ASSERT_TRUE(
+      coordinator_->AwaitOutput("nothing is committed", absl::Seconds(10)))
+      << coordinator_->Output();
+  const std::string status =
+      RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", port)});
+  EXPECT_THAT(status, HasSubstr("suspended"));
+  EXPECT_THAT(status, HasSubstr(log + " was removed"));
+  ASSERT_TRUE(island_->running());
+  coordinator_->Signal(SIGKILL);
+  coordinator_->Wait();
+
+  coordinator_ = Start("refused", CoordinatorCommand(port));
+  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_THAT(coordinator_->Output(), HasSubstr(log + ".rescued"));
+  fs::rename(log + ".rescued", log);
+  StartCoordinator(port);
+  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  // Versions that were announced before are not made a second time.
+  const std::string all = coordinator_->Output();
+  for (int version = 1; version <= 30; ++version) {
+    const std::string line =
+        absl::StrCat("fragment 0 is at version ", version, ":");
+    const size_t first = all.find(line);
+    ASSERT_NE(first, std::string::npos) << line;
+    EXPECT_EQ(all.find(line, first + 1), std::string::npos) << line;
+  }
+}
+
+TEST_F(StateDirectoryTest, ALockRemovedUnderTheCoordinatorStopsCommits) {
+  StartRun();
+  const std::string lock = Path("state/lock");
+  std::filesystem::rename(lock, lock + ".away");
+  ASSERT_TRUE(
+      coordinator_->AwaitOutput("nothing is committed", absl::Seconds(10)))
+      << coordinator_->Output();
+  EXPECT_THAT(
+      RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", Port())}),
+      HasSubstr(lock + " was removed"));
+  std::filesystem::rename(lock + ".away", lock);
+  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+}
+
+}  // namespace
+}  // namespace causeway
